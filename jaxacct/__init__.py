@@ -1,0 +1,37 @@
+"""jaxacct: differential-privacy accounting in JAX."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from jaxacct._version import __version__
+
+if TYPE_CHECKING:
+    from jaxacct import filters, losses, mechanisms, training
+    from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+
+# Names load on first use, so that the command line pays only for what a command needs.
+_HOME = {
+    "Composed": "jaxacct.mechanisms.composed",
+    "Gaussian": "jaxacct.mechanisms.gaussian",
+    "PoissonSampled": "jaxacct.mechanisms.sampling",
+}
+_ROOMS = ("filters", "losses", "mechanisms", "training")
+
+__all__ = ["Composed", "Gaussian", "PoissonSampled", "__version__", "filters", "losses", "mechanisms", "training"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _ROOMS:
+        value = importlib.import_module(f"jaxacct.{name}")
+    else:
+        raise AttributeError(f"module 'jaxacct' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

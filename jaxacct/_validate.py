@@ -1,0 +1,91 @@
+"""Eager checks of concrete arguments: the keyword becomes the message.
+
+Every check takes keyword arguments, ``positive(sigma=sigma)``, and raises ``ValueError`` naming the argument
+and the first value that is wrong. Traced values pass: their code path fails closed instead (delta 1, epsilon
+inf, a refused query), because a compiled program cannot raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = [
+    "at_least",
+    "count",
+    "finite",
+    "is_traced",
+    "nonnegative",
+    "one_of",
+    "positive",
+    "probability",
+    "rate",
+]
+
+
+def is_traced(value: Any) -> bool:
+    """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: dict[str, Any]) -> None:
+    for name, value in named.items():
+        # Unflattening a pytree passes placeholders (None, object(), tracers): only real numbers are judged.
+        if value is None or type(value) is object or is_traced(value):
+            continue
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must be {requirement}, got {value!r}") from None
+        with np.errstate(invalid="ignore"):
+            good = accept(array)
+        if not np.all(good):
+            wrong = array[~good].flat[0] if array.ndim else array[()]
+            raise ValueError(f"{name} must be {requirement}, got {wrong:g}")
+
+
+def finite(**named: Any) -> None:
+    """Every value is a finite number."""
+    _check(np.isfinite, "a finite number", named)
+
+
+def positive(**named: Any) -> None:
+    """Every value is finite and above 0."""
+    _check(lambda a: np.isfinite(a) & (a > 0), "a finite number above 0", named)
+
+
+def nonnegative(**named: Any) -> None:
+    """Every value is finite and at least 0."""
+    _check(lambda a: np.isfinite(a) & (a >= 0), "a finite number of at least 0", named)
+
+
+def probability(**named: Any) -> None:
+    """Every value lies strictly between 0 and 1 (a delta, a confidence)."""
+    _check(lambda a: (a > 0) & (a < 1), "strictly between 0 and 1", named)
+
+
+def rate(**named: Any) -> None:
+    """Every value lies in [0, 1] (a sampling rate)."""
+    _check(lambda a: (a >= 0) & (a <= 1), "between 0 and 1", named)
+
+
+def at_least(bound: float, **named: Any) -> None:
+    """Every value is finite and at least ``bound``."""
+    _check(lambda a: np.isfinite(a) & (a >= bound), f"a finite number of at least {bound:g}", named)
+
+
+def count(**named: Any) -> None:
+    """Every value is a whole number of at least 1, and small enough (2**53) to be exact as a float."""
+    _check(
+        lambda a: np.isfinite(a) & (a >= 1) & (a == np.floor(a)) & (a <= 2.0**53), "a whole number of at least 1", named
+    )
+
+
+def one_of(options: tuple[str, ...], **named: Any) -> None:
+    """Every value is one of ``options``."""
+    for name, value in named.items():
+        if value not in options:
+            raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")

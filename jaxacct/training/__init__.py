@@ -1,0 +1,1 @@
+"""DP-SGD with Flax and optax under a filter."""
