@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
+    "Bounds": "jaxacct.accounting",
     "Composed": "jaxacct.mechanisms.composed",
+    "delta": "jaxacct.accounting",
+    "epsilon": "jaxacct.accounting",
     "Gaussian": "jaxacct.mechanisms.gaussian",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
 }

@@ -1,0 +1,203 @@
+"""The front desk: delta and epsilon of a mechanism, as certified bounds, over arrays of anything.
+
+How a query runs: a rough survey of the loss chooses tilt, lattice and levels (:mod:`jaxacct.losses.plan`), the
+loss is discretised from above and from below, composed, and read (:mod:`jaxacct.losses.compose`,
+:mod:`jaxacct.losses.read`). Concrete queries choose the cheapest layout that promises enough tightness, and are
+run in groups of equal layout; traced ones (inside somebody's ``jit``) use one layout that serves most.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.losses.compose import compose
+from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
+from jaxacct.losses.read import delta_bounds, epsilon_bounds
+from jaxacct.mechanisms._dominating import directions
+
+__all__ = ["Bounds", "delta", "epsilon"]
+
+
+class Bounds(NamedTuple):
+    """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
+
+    lower: Any
+    upper: Any
+
+
+_FINEST = 2**18
+_LAYOUTS = layouts(_FINEST)
+_TRACED = Layout(2**15, 2**14, 3)
+_CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
+
+
+def delta(
+    mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
+) -> Bounds:
+    """Smallest delta for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
+
+    Args:
+        mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
+        epsilon: any real number, any shape.
+        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        relation: ``"add_or_remove"`` (the worse of the two directions, composed first), ``"add"``,
+            ``"remove"`` or ``"replace"``.
+
+    Returns:
+        ``Bounds(lower, upper)`` of the broadcast shape: float64 NumPy arrays or scalars; inside a ``jit``, JAX
+        arrays of the surrounding program's precision, rounded outwards.
+
+    Raises:
+        ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
+            traced values give ``upper`` 1.
+    """
+    _validate.finite(epsilon=epsilon)
+    return _answer("delta", mechanism, epsilon, steps, relation)
+
+
+def epsilon(mechanism: Any, delta: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
+    """Smallest epsilon >= 0 for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
+
+    Args:
+        mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
+        delta: strictly between 0 and 1, any shape.
+        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        relation: see :func:`delta`.
+
+    Returns:
+        ``Bounds(lower, upper)``, see :func:`delta`; ``upper`` is inf where no finite epsilon is certified.
+
+    Raises:
+        ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
+            traced values give ``upper`` inf.
+    """
+    _validate.probability(delta=delta)
+    return _answer("epsilon", mechanism, delta, steps, relation)
+
+
+def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str) -> Bounds:
+    _validate.count(steps=steps)
+    traced = _validate.is_traced((mechanism, target, steps))
+    wide = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
+    with jax.enable_x64(True):
+        sides = []
+        for parts in directions(mechanism, relation):
+            # Every leaf of every part, the steps and the target broadcast to one flat batch.
+            counts = [jnp.asarray(count, jnp.float64) * jnp.asarray(steps, jnp.float64) for _, count in parts]
+            goal = jnp.asarray(target, jnp.float64)
+            leaves = jax.tree.leaves([pair for pair, _ in parts])
+            shape = jnp.broadcast_shapes(goal.shape, *(jnp.shape(x) for x in leaves), *(c.shape for c in counts))
+            flat = lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape).reshape(-1)  # noqa: E731
+            batch = jax.tree.map(flat, [pair for pair, _ in parts])
+            counts = jnp.stack([flat(count) for count in counts], -1)
+            whole = (counts >= 1.0) & (counts == jnp.floor(counts)) & (counts <= 2.0**53)
+            counts = jnp.where(whole, counts, jnp.nan)
+            run = _run_traced if traced else _run_concrete
+            lower, upper = run(kind, _grouped(batch), counts, flat(goal))
+            sides.append((lower.reshape(shape), upper.reshape(shape)))
+        lower = functools.reduce(np.maximum if not traced else jnp.maximum, [side[0] for side in sides])
+        upper = functools.reduce(np.maximum if not traced else jnp.maximum, [side[1] for side in sides])
+        if not traced:
+            return Bounds(lower[()], upper[()])
+        if wide:
+            return Bounds(lower, upper)
+        return Bounds(*_outwards(lower, upper))
+
+
+def _outwards(lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """float64 bounds as float32 ones that still enclose."""
+    low, high = lower.astype(jnp.float32), upper.astype(jnp.float32)
+    low = jnp.where(low.astype(jnp.float64) > lower, jnp.nextafter(low, jnp.float32(-jnp.inf)), low)
+    high = jnp.where(high.astype(jnp.float64) < upper, jnp.nextafter(high, jnp.float32(jnp.inf)), high)
+    return low, high
+
+
+def _grouped(pairs: list[Any]) -> tuple[Any, ...]:
+    """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation."""
+    groups: dict[Any, list[Any]] = {}
+    for pair in pairs:
+        groups.setdefault(jax.tree.structure(pair), []).append(pair)
+    return tuple(jax.tree.map(lambda *x: jnp.stack(x, 1), *group) for group in groups.values())
+
+
+def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    surveys = [jax.vmap(lambda pair: pair.survey())(group) for group in groups]
+    points = max(survey.losses.shape[-1] for survey in surveys)
+    losses, masses = [], []
+    for survey in surveys:
+        short = ((0, 0), (0, points - survey.losses.shape[-1]))
+        losses.append(jnp.pad(survey.losses, short))
+        masses.append(jnp.pad(survey.log_masses, short, constant_values=-jnp.inf))
+    outline = outline_for_delta if kind == "delta" else outline_for_epsilon
+    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, goal)
+
+
+def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    outline = _outline(kind, groups, counts, goal)
+    composition = compose(list(groups), counts, outline, layout)
+    read = delta_bounds if kind == "delta" else epsilon_bounds
+    return read(composition, goal)
+
+
+def _run_traced(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return jax.vmap(functools.partial(_query, kind, _TRACED))(groups, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _outline_batch(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return jax.vmap(functools.partial(_outline, kind))(groups, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _compose_batch(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return jax.vmap(functools.partial(_query, kind, layout))(groups, counts, goal)
+
+
+def _run_concrete(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    """Groups queries by the layout they need, pads groups to powers of 2 (few compilations), runs them."""
+    total = goal.shape[0]
+    lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
+    if total == 0:
+        return lower, upper
+    everything = (groups, counts, goal)
+    padded = _padded(everything, np.arange(total))
+    outline = jax.tree.map(lambda x: np.asarray(x)[:total], _outline_batch(kind, *padded))
+    with np.errstate(all="ignore"):
+        gaps = np.stack([levels_for(outline, layout, np).gap for layout in _LAYOUTS], -1)
+    gaps = np.where(np.isnan(gaps), np.inf, gaps)
+    good = gaps <= outline.tolerance[:, None]
+    # Layouts are sorted by cost: the first that is good enough, else the tightest there is.
+    chosen = np.where(good.any(1), good.argmax(1), gaps.argmin(1))
+    loose = ~good.any(1) & (gaps.min(1) > 0.05)
+    if loose.any():
+        worst = int(np.argmax(np.where(loose, gaps.min(1), 0.0)))
+        warnings.warn(
+            f"{int(loose.sum())} of {total} bounds are wide (query {worst}: delta is known to about a factor "
+            f"{math.exp(min(gaps.min(1)[worst], 600.0)):.3g}); they are sound. Fewer steps or a larger delta narrow them.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    for index in np.unique(chosen):
+        layout = _LAYOUTS[index]
+        members = np.flatnonzero(chosen == index)
+        chunk = max(1, _CHUNK_POINTS // (layout.first * counts.shape[-1]))
+        for begin in range(0, len(members), chunk):
+            some = members[begin : begin + chunk]
+            low, high = _compose_batch(kind, layout, *_padded(everything, some))
+            lower[some], upper[some] = np.asarray(low)[: len(some)], np.asarray(high)[: len(some)]
+    return lower, upper
+
+
+def _padded(tree: Any, members: np.ndarray) -> Any:
+    """The ``members`` of every leaf, repeated up to the next power of 2."""
+    index = np.resize(members, 1 << (len(members) - 1).bit_length())
+    return jax.tree.map(lambda x: x[index], tree)

@@ -1,0 +1,164 @@
+"""Moving a privacy loss onto lattice points: from above by chords, from below by supporting lines.
+
+Both work on the hockey-stick curve H(gamma) = E_P[(1 - gamma e^-L)_+], which is convex in gamma, with lattice
+points gamma_k = exp(l_k).
+
+*Above.* The chords of H between lattice points lie above H. In masses: the mass p and the Q-mass r of a cell
+(l_k, l_k+1] go to its two ends so that both are kept ("connect the dots"),
+
+    up = (p - gamma_k r) / (1 - e^-(l_k+1 - l_k))   to l_k+1,     p - up   to l_k.
+
+*Below.* In each cell take a supporting line of H, the one at the cell's middle if nothing speaks against it. Let
+h_k be the smaller of the values at gamma_k of the two neighbouring lines; the chords of h then lie below those
+lines, so below H. With
+
+    x+_k = sum over the cell right of l_k, up to where its line touches H, of (p - gamma_k r),
+    x-_k = sum over the cell left of l_k, from where its line touches H, of  (gamma_k r - p),
+
+h_k = H(gamma_k) - e_k, e_k = max(x+_k, x-_k), and the masses of h are those of the chords of H minus the
+second difference of e. Both are second order in the cell's width: a cell of width w adds about w^2/6 to the
+variance of the loss (above) or takes w^2/12 away (below). Where the density jumps, a line at the middle would
+make h non-convex; there the line touches at the end towards the emptier neighbour (:class:`CellSums` has both).
+
+Masses may be tilted, m_k exp(theta l_k - constant); ``theta`` says by how much, and the formulas carry it along.
+All inputs are non-negative and nothing cancels, so rounding is a relative error of a few units, which callers
+cover with :data:`ROUNDING`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.mechanisms._pair import UNIT
+
+__all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "masses_below"]
+
+ROUNDING = 64.0 * UNIT
+"""Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
+
+_JUMP = 4.0  # ratio of neighbouring densities that counts as a jump
+_CARRIES = 8
+
+
+def coarsen_above(masses: Array, spacing: Array, factor: int, theta: Array) -> Array:
+    """Masses on a lattice of ``factor`` times the spacing, dominating the given ones.
+
+    Args:
+        masses: tilted masses on the fine lattice, shape ``(n,)``, its first point a point of the coarse lattice.
+        spacing: the fine spacing, scalar.
+        factor: how many fine cells make a coarse one; divides n.
+        theta: the tilt.
+
+    Returns:
+        Tilted masses on the coarse lattice, shape ``(n // factor + 1,)``, rounded up.
+    """
+    step = jnp.arange(factor) * spacing
+    up = jnp.expm1(-step) / jnp.expm1(-factor * spacing)
+    cells = masses.reshape(-1, factor)
+    low = (cells * ((1.0 - up) * jnp.exp(-theta * step))).sum(-1)
+    high = (cells * (up * jnp.exp(theta * (factor * spacing - step)))).sum(-1)
+    # 1 - up is formed with an absolute error of 2u; its share goes to the side that already rounds up.
+    slack = (cells * jnp.exp(-theta * step)).sum(-1) * (4.0 * UNIT)
+    total = jnp.pad(low + slack, (0, 1)) + jnp.pad(high, (1, 0))
+    return total * (1.0 + ROUNDING)
+
+
+def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> tuple[Array, Array]:
+    """Masses on a lattice of ``factor`` times the spacing, dominated by the given ones; see ``coarsen_above``.
+
+    Returns:
+        The masses, shape ``(n // factor + 1,)``, and the spurious mass of :func:`masses_below`.
+    """
+    step = jnp.arange(factor) * spacing
+    width = factor * spacing
+    up = jnp.expm1(-step) / jnp.expm1(-width)
+    cells = masses.reshape(-1, factor)
+    low = (cells * ((1.0 - up) * jnp.exp(-theta * step))).sum(-1)
+    high = (cells * (up * jnp.exp(theta * (width - step)))).sum(-1)
+    chords = jnp.pad(low, (0, 1)) + jnp.pad(high, (1, 0))
+    # The atom in the very middle belongs half to either side.
+    side = jnp.arange(factor)
+    left_half = jnp.where(2 * side < factor, 1.0, jnp.where(2 * side == factor, 0.5, 0.0))
+    rightwards = cells * (-jnp.expm1(-step) * jnp.exp(-theta * step))
+    leftwards = cells * (jnp.expm1(width - step) * jnp.exp(theta * (width - step)))
+    sums = CellSums(
+        (rightwards * left_half).sum(-1),
+        (leftwards * (1.0 - left_half)).sum(-1),
+        rightwards.sum(-1),
+        # An atom at l_k itself is in the cell to its left.
+        jnp.where(side == 0, 0.0, leftwards).sum(-1),
+        cells.sum(-1),
+    )
+    return masses_below(chords, sums, jnp.full(cells.shape[0], width), theta)
+
+
+class CellSums(NamedTuple):
+    """Sums of p - gamma_k r (right) and gamma_k+1 r - p (left) over each cell (l_k, l_k+1], shape ``(k,)``.
+
+    Tilted like a mass at l_k (right) and at l_k+1 (left). ``mass`` is the tilted mass itself, to see jumps.
+    """
+
+    right_half: Array
+    left_half: Array
+    right_whole: Array
+    left_whole: Array
+    mass: Array
+
+
+def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
+    """Masses of the curve h of the module's docstring.
+
+    Args:
+        chords: tilted masses of the chords of H, shape ``(k + 1,)``.
+        sums: see :class:`CellSums`.
+        widths: widths of the k cells.
+        theta: the tilt.
+
+    Returns:
+        ``(masses, spurious)``: non-negative masses of shape ``(k + 1,)``, and a bound on tilted mass in them
+        that has no right to be there (0 unless h is not convex somewhere): callers charge it as an error.
+    """
+    density = sums.mass / widths
+    # The last cell's line touches at its right end, so that nothing is claimed beyond the lattice.
+    touch_right = jnp.pad(density[1:] < density[:-1] / _JUMP, (0, 1), constant_values=True)
+    touch_left = jnp.pad(density[:-1] < density[1:] / _JUMP, (1, 0)) & ~touch_right
+    right = jnp.where(touch_right, sums.right_whole, jnp.where(touch_left, 0.0, sums.right_half))
+    left = jnp.where(touch_right, 0.0, jnp.where(touch_left, sums.left_whole, sums.left_half))
+    error = jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) * (1.0 + ROUNDING)
+    grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
+    rise = (error[1:] * shrink - error[:-1]) / jnp.expm1(widths)
+    fall = (error[1:] - error[:-1] * grow) / -jnp.expm1(-widths)
+    # Left of the first point h is the line through the origin's H, whose error falls to 0 at gamma = 0.
+    change = jnp.pad(fall, (1, 0)).at[0].set(error[0]) - jnp.pad(rise, (0, 1))
+    size_rise = (error[1:] * shrink + error[:-1]) / jnp.expm1(widths)
+    size_fall = (error[1:] + error[:-1] * grow) / -jnp.expm1(-widths)
+    size = chords + jnp.pad(size_fall, (1, 0)).at[0].set(error[0]) + jnp.pad(size_rise, (0, 1))
+    masses = chords + change - ROUNDING * size
+
+    # Where h is not convex a mass is negative. Lowering h there to the chord of its neighbours sets the mass to 0
+    # and moves the debt to both neighbours; moving all of it to the upper neighbour lowers h more. Every move
+    # lowers the curve, so all may be made at once: a few rounds of the first, which is tight, then of the
+    # second, which carries a debt out of an empty region. What is left is charged as an error instead.
+    pair = widths[:-1] + widths[1:]
+    up = jnp.expm1(-widths[:-1]) / jnp.expm1(-pair) * (1.0 + ROUNDING)
+    down = jnp.expm1(widths[1:]) / jnp.expm1(pair) * (1.0 + ROUNDING)
+
+    def to_both(masses: Array, _: None) -> tuple[Array, None]:
+        owed = jnp.maximum(-masses, 0.0)
+        inner = owed[1:-1]
+        higher = jnp.concatenate([owed[:1], inner * up]) * grow
+        lower = inner * down * shrink[:-1]
+        debt = jnp.pad(higher, (1, 0)) + jnp.pad(lower, (0, 2))
+        return jnp.maximum(masses, 0.0) - debt.at[-1].add(owed[-1]), None
+
+    def upwards(masses: Array, _: None) -> tuple[Array, None]:
+        owed = jnp.maximum(-masses, 0.0)
+        return jnp.maximum(masses, 0.0) - jnp.pad(owed[:-1] * grow, (1, 0)).at[-1].add(owed[-1]), None
+
+    masses, _ = jax.lax.scan(to_both, masses, None, length=_CARRIES)
+    masses, _ = jax.lax.scan(upwards, masses, None, length=_CARRIES)
+    return jnp.maximum(masses, 0.0), jnp.maximum(-masses, 0.0).sum() * (1.0 + 1e-9)

@@ -1,0 +1,285 @@
+"""Composition of many steps: tilted FFT powers on lattices that coarsen as the loss widens.
+
+What is carried from level to level, for the dominating ("above") and the dominated ("below") side at once:
+
+* a measure for c rounds of each part, D_k, and one for the rounds that did not fit a power, R;
+* scalars, ``missing``: for each measure a bound on the tilted mass that the arrays have wrong. Above it is mass
+  that belongs to the truth and is in no array (it lay beyond a window and wrapped around); below it is mass
+  that sits in an array and has no right to be there. Composition adds it up like a union bound.
+
+So at the end truth <= above + (mass <= missing, anywhere) and below <= truth + (mass <= missing, anywhere), and
+:mod:`jaxacct.losses.read` charges the missing mass at the worst place. Rounding errors of a transform are added
+to every entry above, taken from every entry below.
+
+The mass of a power that lies outside its window is bounded by Chernoff on the arrays themselves, which are
+exact descriptions of what is convolved: sum_i D_i e^(s (l_i - c)) to the m-th power times e^(-s (end - m c)).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.losses.chord import coarsen_above, coarsen_below
+from jaxacct.losses.discretize import step_masses
+from jaxacct.losses.fourier import powers
+from jaxacct.losses.plan import CENTRE, COARSENING, Layout, Levels, Outline, levels_for
+
+__all__ = ["Composition", "compose"]
+
+
+class Composition(NamedTuple):
+    """The tilted composed loss, from above and from below.
+
+    Entry i stands for loss ``(lowest + i) * spacing``; the measure itself is
+    ``masses * exp(log_normaliser - theta * loss)``.
+
+    Attributes:
+        masses: shape ``(2, n)``: above, below.
+        missing: shape ``(2,)``, see the module's docstring.
+        infinite: probability of an infinite loss, shape ``(2,)``: upper and lower bound.
+        lowest: lattice index of entry 0, scalar.
+        spacing: scalar.
+        theta: tilt.
+        log_normaliser: scalar; ``log_error`` bounds its own rounding.
+        log_error: scalar.
+        loss_error: how far the true total loss may lie from the lattice's (rounding of every step), scalar.
+        gap: predicted log(upper / lower).
+    """
+
+    masses: Array
+    missing: Array
+    infinite: Array
+    lowest: Array
+    spacing: Array
+    theta: Array
+    log_normaliser: Array
+    log_error: Array
+    loss_error: Array
+    gap: Array
+
+
+class _Measures(NamedTuple):
+    steps: Array  # (2, K, n)
+    rest: Array  # (2, n)
+    step_missing: Array  # (2, K)
+    rest_missing: Array  # (2,)
+    step_lowest: Array  # (K,)
+    rest_lowest: Array  # ()
+
+
+def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) -> Composition:
+    """Composes ``steps[k]`` runs of ``parts[k]``, for every k.
+
+    Args:
+        parts: groups of pairs: each a pytree whose leaves have a leading axis; concatenated they are the K parts.
+        steps: whole float64 numbers >= 1, shape ``(K,)``.
+        outline: the plan's numbers, parts in the same order.
+        layout: the plan's sizes, static.
+    """
+    levels = levels_for(outline, layout)
+    spacing = levels.spacing
+    n = layout.first
+    centre = int(CENTRE * n)
+    lowest = jnp.round(outline.means / spacing) - centre
+    near = max(64, min(n // 8, 1024))
+    singles, loss_error, at = [], [], 0
+    for group in parts:
+        size = jax.tree.leaves(group)[0].shape[0]
+        here = slice(at, at + size)
+        singles.append(
+            jax.vmap(
+                lambda pair, normaliser, low: step_masses(
+                    pair, outline.theta, normaliser, spacing, low, n, centre, near
+                )
+            )(group, outline.log_normalisers[here], lowest[here])
+        )
+        loss_error.append(jax.vmap(lambda pair: pair.loss_error())(group))
+        at += size
+    single = jax.tree.map(lambda *x: jnp.concatenate(x), *singles)
+    ends = jnp.maximum(jnp.abs(lowest), jnp.abs(lowest + n)) * spacing
+    step_error = jnp.concatenate(loss_error) + 2.0**-51 * ends
+
+    rest = jnp.zeros((2, n)).at[:, 0].set(1.0)
+    measures = _Measures(
+        jnp.stack([single.above, single.below]),
+        rest,
+        jnp.stack([single.lost, single.spurious]),
+        jnp.zeros(2),
+        lowest,
+        jnp.zeros(()),
+    )
+    left, reached = steps, jnp.ones(())
+    for j in range(layout.levels):
+        last = j == layout.levels - 1
+        size = layout.first if j == 0 else layout.later
+        if last:
+            measures = _last_level(measures, left, outline, spacing, size)
+            break
+        count = levels.counts[j]
+        quotient = jnp.floor(left / count)
+        leftover = left - quotient * count
+        reached = reached * count
+        ratio = layout.ratio if j == 0 else COARSENING
+        measures = _level(measures, count, leftover, reached, outline, spacing, size, ratio, layout.later)
+        left, spacing = quotient, spacing * ratio
+
+    log_terms = steps * outline.log_normalisers
+    log_infinite = jnp.stack([single.infinite_above, single.infinite_below])
+    infinite = -jnp.expm1((steps * jnp.log1p(-jnp.minimum(log_infinite, 1.0))).sum(-1))
+    return Composition(
+        measures.rest,
+        measures.rest_missing,
+        infinite * jnp.asarray([1.0 + 1e-12, 1.0 - 1e-12]),
+        measures.rest_lowest,
+        spacing,
+        outline.theta,
+        log_terms.sum(),
+        2.0**-50 * (jnp.abs(log_terms).sum() + 1.0) * steps.shape[0],
+        (steps * step_error).sum() * (1.0 + 1e-9),
+        levels.gap,
+    )
+
+
+def _tilt_sums(measures: _Measures, spacing: Array, means: Array, rest_mean: Array, s: Array) -> tuple[Array, Array]:
+    """log sum_i D_i exp(s (l_i - mean)) for every step measure (2, K) and for the rest (2,)."""
+    index = jnp.arange(measures.rest.shape[-1])
+    step_losses = (measures.step_lowest[:, None] + index) * spacing - means[:, None]
+    rest_losses = (measures.rest_lowest + index) * spacing - rest_mean
+
+    # An exponential may overflow where there is no mass (0, not NaN) or where there is (inf: nothing is known).
+    def log_sum(masses: Array, losses: Array) -> Array:
+        return jnp.log(jnp.where(masses > 0, masses * jnp.exp(s * losses), 0.0).sum(-1) + 1e-300)
+
+    return log_sum(measures.steps, step_losses), log_sum(measures.rest, rest_losses)
+
+
+def _total(measures: _Measures) -> tuple[Array, Array]:
+    return measures.steps.sum(-1) * (1.0 + 1e-12), measures.rest.sum(-1) * (1.0 + 1e-12)
+
+
+def _compounded(totals: Array, missing: Array, exponents: Array) -> tuple[Array, Array]:
+    """log of (total + missing)^exponent, and the relative share of it that is missing, before summing."""
+    ratio = missing / jnp.maximum(totals, 1e-300)
+    return exponents * jnp.log(totals + missing + 1e-300), exponents * jnp.log1p(ratio)
+
+
+def _wrapped(log_sum: Array, exponent: Array) -> Array:
+    """exp(log_sum + exponent), doubled for the rounding of a power of up to 2^53; NaN counts as everything."""
+    value = 2.0 * jnp.exp(log_sum + exponent)
+    return jnp.where(jnp.isnan(value), jnp.inf, value)
+
+
+def _rounded(value: Array, error: Array) -> Array:
+    """Entries from above plus their error, entries from below minus it; shape (2, ..., n), error (2, ...)."""
+    sign = jnp.asarray([1.0, -1.0]).reshape((2,) + (1,) * (value.ndim - 1))
+    value, error = jnp.where(sign > 0, jnp.maximum(value, 0.0), value), error[..., None] * sign
+    return jnp.maximum(value + error, 0.0)
+
+
+def _level(
+    measures: _Measures,
+    count: Array,
+    leftover: Array,
+    reached: Array,
+    outline: Outline,
+    spacing: Array,
+    size: int,
+    ratio: int,
+    later: int,
+) -> _Measures:
+    """One power of every step measure, the rest's share, and the move to a lattice ``ratio`` times coarser."""
+    parts = measures.steps.shape[1]
+    exponents = jnp.broadcast_to(count, (parts,))
+    power, power_error, rest, rest_error = jax.vmap(lambda d, r: powers(d, r, exponents, leftover))(
+        measures.steps, measures.rest
+    )
+    which = jnp.searchsorted(outline.rounds, reached * (1.0 - 1e-9))
+    which = jnp.minimum(which, outline.rounds.shape[0] - 1)
+    offset = 0.5 * (outline.up[which] - outline.down[which])
+    totals, rest_total = _total(measures)
+    mean = _means(measures.steps, measures.step_lowest, spacing)
+    rest_mean = _means(measures.rest[:, None], measures.rest_lowest[None], spacing)[0]
+
+    # Windows start at a multiple of the ratio, so that their first point is a point of the coarse lattice.
+    def window(mean_after: Array) -> Array:
+        return jnp.round(((mean_after + offset) / spacing - size / 2) / ratio) * ratio
+
+    step_window = window(count * mean)
+    rest_window = window(rest_mean + (leftover * mean).sum())
+    power = _unroll(power, step_window - count * measures.step_lowest)
+    rest_start = measures.rest_lowest + (leftover * measures.step_lowest).sum()
+    rest = _unroll(rest[:, None], (rest_window - rest_start)[None])[:, 0]
+    power, rest = _rounded(power, power_error), _rounded(rest, rest_error)
+
+    s_up, s_down = outline.shift_up[which], outline.shift_down[which]
+    log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
+    log_down, rest_down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
+    step_end = (step_window + size) * spacing - count * mean
+    step_begin = count * mean - step_window * spacing
+    rest_after = rest_mean + (leftover * mean).sum()
+    rest_end, rest_begin = (rest_window + size) * spacing - rest_after, rest_after - rest_window * spacing
+    step_wrap = _wrapped(count * log_up, -s_up * step_end) + _wrapped(count * log_down, -s_down * step_begin)
+    rest_wrap = _wrapped(rest_up + (leftover * log_up).sum(-1), -s_up * rest_end)
+    rest_wrap += _wrapped(rest_down + (leftover * log_down).sum(-1), -s_down * rest_begin)
+
+    log_size, log_share = _compounded(totals, measures.step_missing, exponents)
+    step_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap
+    log_size, log_share = _compounded(totals, measures.step_missing, leftover)
+    rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
+    log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
+    rest_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + rest_wrap
+
+    everything = jnp.concatenate([power, rest[:, None]], 1)  # (2, K + 1, size)
+    above = jax.vmap(lambda m: coarsen_above(m, spacing, ratio, outline.theta))(everything[0])
+    below, spurious = jax.vmap(lambda m: coarsen_below(m, spacing, ratio, outline.theta))(everything[1])
+    coarse = jnp.pad(jnp.stack([above, below]), ((0, 0), (0, 0), (0, later - above.shape[-1])))
+    return _Measures(
+        coarse[:, :-1],
+        coarse[:, -1],
+        step_missing + jnp.stack([jnp.zeros(parts), spurious[:-1]]),
+        rest_missing + jnp.stack([jnp.zeros(()), spurious[-1]]),
+        step_window / ratio,
+        rest_window / ratio,
+    )
+
+
+def _last_level(measures: _Measures, left: Array, outline: Outline, spacing: Array, size: int) -> _Measures:
+    """The rest times every step measure's remaining power, in one window."""
+    parts = measures.steps.shape[1]
+    _, _, rest, error = jax.vmap(lambda d, r: powers(d, r, jnp.zeros(parts), left))(measures.steps, measures.rest)
+    mean = _means(measures.steps, measures.step_lowest, spacing)
+    rest_mean = _means(measures.rest[:, None], measures.rest_lowest[None], spacing)[0]
+    after = rest_mean + (left * mean).sum()
+    offset = 0.5 * (outline.up[-1] - outline.down[-1])
+    window = jnp.round((after + offset) / spacing - size / 2)
+    start = measures.rest_lowest + (left * measures.step_lowest).sum()
+    rest = _rounded(_unroll(rest[:, None], (window - start)[None])[:, 0], error)
+    s_up, s_down = outline.shift_up[-1], outline.shift_down[-1]
+    log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
+    log_down, rest_down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
+    wrap = _wrapped(rest_up + (left * log_up).sum(-1), -s_up * ((window + size) * spacing - after))
+    wrap += _wrapped(rest_down + (left * log_down).sum(-1), -s_down * (after - window * spacing))
+    totals, rest_total = _total(measures)
+    log_size, log_share = _compounded(totals, measures.step_missing, left)
+    rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
+    log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
+    missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap
+    return measures._replace(rest=rest, rest_missing=missing, rest_lowest=window)
+
+
+def _means(masses: Array, lowest: Array, spacing: Array) -> Array:
+    """Mean loss of each of K measures, read off the side above; masses (2, K, n), lowest (K,)."""
+    index = jnp.arange(masses.shape[-1])
+    return (lowest + (masses[0] * index).sum(-1) / masses[0].sum(-1)) * spacing
+
+
+def _unroll(masses: Array, shift: Array) -> Array:
+    """Entry i of the result is entry i + shift (mod n); masses (2, K, n), shift (K,)."""
+    n = masses.shape[-1]
+    start = jnp.mod(shift, n).astype(jnp.int64)
+    index = (start[:, None] + jnp.arange(n)) % n
+    return jnp.take_along_axis(masses, jnp.broadcast_to(index, masses.shape), axis=-1)

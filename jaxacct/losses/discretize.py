@@ -1,0 +1,162 @@
+"""One step's privacy loss on a lattice, tilted, from above and from below.
+
+A step's loss is concentrated within a few standard deviations and has a far, thin tail (a rarely sampled
+record). So the lattice is evaluated on a *pattern*: every point near the bulk, then octaves whose cells double
+in width, so that a cell's width stays below about a hundredth of its distance. Cells wider than the lattice's
+spacing only cost tightness in proportion to the mass they hold.
+
+Beyond the lattice, a row of geometric cells carries the tail up to losses that no double can weigh. What they
+hold is not placed anywhere: it is returned as tilted mass that an upper bound has to add back
+(:mod:`jaxacct.losses.read` says how), or as mass at infinity.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct.losses.chord import ROUNDING, CellSums, masses_below
+from jaxacct.mechanisms._pair import UNIT
+
+__all__ = ["CEILING", "Step", "pattern", "step_masses"]
+
+CEILING = 650.0
+"""Largest loss on any lattice: exp(CEILING) times a Q-mass stays a normal number. Above it, mass counts as infinite."""
+
+_FLOOR = 1e-290  # P-mass below which tails are not trusted to be normal numbers
+_BEYOND = 160  # cells beyond the lattice; at 1.15 each they reach 1e8 lattice lengths
+_GROWTH = 1.15
+
+
+class Step(NamedTuple):
+    """One step's tilted masses on ``size`` lattice points.
+
+    Attributes:
+        above: masses that dominate, with ``lost`` and ``infinite_above`` added; shape ``(size,)``.
+        below: masses that are dominated, but for ``spurious``; shape ``(size,)``.
+        lost: bound on tilted mass above the lattice that ``above`` lacks.
+        spurious: bound on tilted mass in ``below`` that has no right to be there.
+        infinite_above: bound on the (untilted) probability of an infinite loss.
+        infinite_below: a probability of an infinite loss that is certain.
+    """
+
+    above: Array
+    below: Array
+    lost: Array
+    spurious: Array
+    infinite_above: Array
+    infinite_below: Array
+
+
+@functools.cache
+def pattern(size: int, centre: int, near: int) -> np.ndarray:
+    """Lattice points to evaluate: all within ``near`` of ``centre``, then ``near / 8`` cells of every power of 2.
+
+    Neighbouring cells differ in width by at most a factor of 2: the curve from below has an error proportional
+    to the width squared, and a larger jump would break its convexity.
+    """
+    points = [np.arange(-near, near + 1)]
+    reach, stride, run = near, 2, near // 8
+    while reach < size:
+        side = reach + stride * np.arange(1, run + 1)
+        points += [side, -side]
+        reach, stride = reach + stride * run, 2 * stride
+    every = np.unique(np.concatenate(points)) + centre
+    inside = every[(every >= 0) & (every < size)]
+    return np.unique(np.concatenate([inside, [0, size - 1]])).astype(np.int64)
+
+
+def step_masses(
+    pair: Any, theta: Array, log_normaliser: Array, spacing: Array, lowest: Array, size: int, centre: int, near: int
+) -> Step:
+    """Discretises one step of ``pair`` on lattice points ``(lowest + i) * spacing``, i < size.
+
+    Args:
+        pair: a :class:`jaxacct.mechanisms._pair.Pair`.
+        theta: tilt; masses are multiplied by exp(theta * loss - log_normaliser).
+        log_normaliser: any number; close to log E_P[exp(theta L)] keeps the tilted total near 1.
+        spacing: lattice spacing, scalar.
+        lowest: integer index of the first point, scalar float64 or int64.
+        size: number of points, static.
+        centre: index of the point in the middle of the loss's bulk, static.
+        near: half width of the part of the lattice that is evaluated at every point, static.
+
+    Returns:
+        :class:`Step`.
+    """
+    index = pattern(size, centre, near)
+    losses = (lowest + index) * spacing
+    widths = np.diff(index) * spacing
+    middles = losses[:-1] + 0.5 * widths
+    top = losses[-1]
+    # Cells beyond the top: the first is a hundredth of the lattice wide.
+    growth = jnp.asarray(np.cumsum(_GROWTH ** np.arange(_BEYOND)) * 0.01)
+    beyond = jnp.minimum(top + growth * (size * spacing), CEILING)
+    edges = jnp.concatenate([jnp.stack([losses[:-1], middles], -1).reshape(-1), top[None], beyond])
+    tails = pair.tails(edges)
+    inner = 2 * (len(index) - 1)  # half cells on the lattice
+
+    p, p_error = _cells(tails.p_above, tails.p_below, tails.error)
+    q, q_error = _cells(tails.q_above, tails.q_below, tails.error)
+    p_inner, q_inner, p_slack, q_slack = p[:inner], q[:inner], p_error[:inner], q_error[:inner]
+
+    # Above: chords over whole cells. Rounding in the split moves mass by one cell; towards the upper end.
+    weight = jnp.exp(theta * losses - log_normaliser)
+    weight_error = 8.0 * UNIT * (4.0 + jnp.abs(theta * losses) + jnp.abs(log_normaliser))
+    gamma = jnp.exp(losses)
+    gamma_error = 4.0 * UNIT * (1.0 + jnp.abs(losses))
+    p_cell, q_cell = _pairs(p_inner).sum(-1), _pairs(q_inner).sum(-1)
+    slack = _pairs(p_slack).sum(-1) + gamma[:-1] * (_pairs(q_slack).sum(-1) + q_cell * gamma_error[:-1])
+    up = (p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths) * (1.0 + ROUNDING)
+    up = jnp.clip(up, 0.0, p_cell)
+    bottom = tails.p_below[0]
+    points = jnp.pad(p_cell - up, (0, 1)) + jnp.pad(up, (1, 0))
+    points = points.at[0].add(bottom) * (1.0 + tails.error[: inner + 1 : 2] + ROUNDING)
+    above = jnp.zeros(size).at[index].set(points * weight * (1.0 + weight_error))
+
+    # Beyond the top: each cell is charged either as tilted mass at its upper end or as infinite loss.
+    p_beyond = p[inner:] * (1.0 + tails.error[inner:-1] + ROUNDING)
+    tilted = p_beyond * jnp.exp(jnp.minimum(theta * beyond - log_normaliser, 700.0))
+    weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < 700.0)
+    lost = jnp.where(weighable, tilted, 0.0).sum() * (1.0 + 1e-9)
+    infinite = jnp.where(weighable, 0.0, p_beyond).sum() + tails.p_above[-1] * (1.0 + tails.error[-1])
+    infinite = (infinite + _FLOOR) * (1.0 + 1e-9)
+
+    # Below: the same chords without any rounding up, the part above the lattice pulled down to its top.
+    exact_up = jnp.clip((p_cell - gamma[:-1] * q_cell) / -jnp.expm1(-widths), 0.0, p_cell)
+    above_top = tails.p_above[inner]
+    chords = jnp.pad(p_cell - exact_up, (0, 1)) + jnp.pad(exact_up, (1, 0))
+    chords = chords.at[-1].add(above_top) * (1.0 - tails.error[: inner + 1 : 2] - ROUNDING)
+    p_half, q_half = _pairs(p_inner), _pairs(q_inner)
+    half_slack = _pairs(p_slack) + gamma[:-1, None] * (_pairs(q_slack) + q_half * gamma_error[:-1, None])
+    rightwards = jnp.maximum(p_half - gamma[:-1, None] * q_half, 0.0) + half_slack
+    high = gamma[1:, None]
+    high_slack = _pairs(p_slack) + high * (_pairs(q_slack) + q_half * gamma_error[1:, None])
+    leftwards = jnp.maximum(high * q_half - p_half, 0.0) + high_slack
+    low_weight, high_weight = (weight * (1.0 + weight_error))[:-1], (weight * (1.0 + weight_error))[1:]
+    sums = CellSums(
+        rightwards[:, 0] * low_weight,
+        leftwards[:, 1] * high_weight,
+        rightwards.sum(-1) * low_weight,
+        leftwards.sum(-1) * high_weight,
+        p_cell * low_weight,
+    )
+    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
+    placed = jnp.zeros(size).at[index].set(below)
+    return Step(above, placed, lost, spurious, infinite, jnp.zeros(()))
+
+
+def _cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+    """Mass of each cell between neighbouring edges from the smaller tail, and its absolute error."""
+    right = above[:-1] < below[1:]
+    mass = jnp.where(right, above[:-1] - above[1:], below[1:] - below[:-1])
+    scale = jnp.where(right, above[:-1] * error[1:], below[1:] * jnp.maximum(error[:-1], error[1:]))
+    return jnp.maximum(mass, 0.0), 2.0 * scale
+
+
+def _pairs(halves: Array) -> Array:
+    return halves.reshape(-1, 2)

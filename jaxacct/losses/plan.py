@@ -1,0 +1,233 @@
+"""Choosing tilt, lattice and levels for a query; nothing here is certified, and nothing needs to be.
+
+A query composes T_k steps of part k (one part unless the schedule is heterogeneous). From a rough survey of each
+part's loss come the cumulant functions K_k(t) = log E[exp(t L_k)], and from those
+
+* the tilt: the saddle point of delta(eps) = 1/(2 pi i) int exp(sum_k T_k K_k(t) - t eps) / (t (t + 1)) dt,
+* widths: how wide the tilted loss of c rounds (c steps of each part) is, by Chernoff's bound,
+* levels: a single step sits on a fine lattice; after c_1 rounds the loss has widened and moves to a coarser
+  one, and so on ("evolving discretisation"). Coarsening by r once per c_j rounds adds (r spacing)^2 / 4 / c_j
+  per round to the gap between the bounds' variances, so a constant resolution on every level costs a
+  constant gap, however many steps there are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["CENTRE", "COARSENING", "Layout", "Levels", "Outline", "layouts", "levels_for", "outline_for_delta", "outline_for_epsilon"]
+
+CENTRE = 0.25
+"""Where on the first lattice a single step's mean lies."""
+
+COARSENING = 8  # lattice ratio between later levels; powers of up to its square fit between two of them
+_BISECTIONS = 36
+_ROUNDS = 41
+_SHIFTS = 40
+_FILL = 0.94  # share of a window that Chernoff's width may take
+
+
+class Layout(NamedTuple):
+    """The static part of a plan: sizes of arrays."""
+
+    first: int
+    """Lattice points of the first level."""
+    later: int
+    """Lattice points of every later level."""
+    levels: int
+
+    @property
+    def ratio(self) -> int:
+        """Coarsening after the first level."""
+        return COARSENING * self.first // self.later
+
+    @property
+    def cost(self) -> float:
+        """Work, in units of points transformed."""
+        return self.first * 1.6 + (self.levels - 1) * self.later
+
+
+class Outline(NamedTuple):
+    """What a survey says about one query (arrays of float64).
+
+    Attributes:
+        theta: tilt.
+        log_normalisers: K_k(theta), shape ``(K,)``.
+        epsilon: the query's epsilon, or a guess at it.
+        means: tilted mean of each part's loss, shape ``(K,)``.
+        centre: tilted mean of one round.
+        deviation: tilted standard deviation of one round.
+        rounds: c-grid from 1 to max T_k, shape ``(_ROUNDS,)``.
+        up, down: how far c rounds reach above and below c * centre.
+        reach_up, reach_down: how far one step of any part reaches from its mean.
+        shift_up, shift_down: exponents at which Chernoff's bound attains ``up``, ``down``.
+        tolerance: the gap log(upper / lower) of delta that is good enough.
+    """
+
+    theta: Array
+    log_normalisers: Array
+    epsilon: Array
+    means: Array
+    centre: Array
+    deviation: Array
+    rounds: Array
+    up: Array
+    down: Array
+    reach_up: Array
+    reach_down: Array
+    shift_up: Array
+    shift_down: Array
+    tolerance: Array
+
+
+class Levels(NamedTuple):
+    """Lattice spacing of the first level, rounds reached after each level, and the predicted gap.
+
+    ``counts[j]`` is c_(j+1) / c_j, the power taken on level j; the last is left to the composition.
+    ``gap`` predicts log(upper / lower) of delta.
+    """
+
+    spacing: Array
+    counts: list[Array]
+    gap: Array
+
+
+def _cumulants(losses: Array, log_masses: Array, t: Array) -> tuple[Array, Array, Array]:
+    """K, K', K'' at t for atoms of shape (K, S); shapes (K,)."""
+    exponent = t * losses + log_masses
+    log_sum = jax.nn.logsumexp(exponent, axis=-1)
+    weights = jnp.exp(exponent - log_sum[..., None])
+    mean = (weights * losses).sum(-1)
+    variance = (weights * (losses - mean[..., None]) ** 2).sum(-1)
+    return log_sum, mean, variance
+
+
+def _saddle(losses: Array, log_masses: Array, steps: Array, positive) -> Array:
+    """Bisection for t in [1e-7, 1e8] on ``positive(t, TK, TK', TK'')``, true to the right of the root."""
+
+    def halve(bracket, _):
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        t = jnp.exp(middle)
+        cumulants = [(steps * value).sum() for value in _cumulants(losses, log_masses, t)]
+        right = positive(t, *cumulants)
+        return (jnp.where(right, low, middle), jnp.where(right, middle, high)), None
+
+    start = (jnp.log(jnp.asarray(1e-7)), jnp.log(jnp.asarray(1e8)))
+    (low, high), _ = jax.lax.scan(halve, start, None, length=_BISECTIONS)
+    return jnp.exp(0.5 * (low + high))
+
+
+def outline_for_delta(losses: Array, log_masses: Array, steps: Array, epsilon: Array) -> Outline:
+    """Outline of delta(epsilon): atoms of shape ``(K, S)``, steps of shape ``(K,)``, scalar epsilon."""
+    theta = _saddle(
+        losses, log_masses, steps, lambda t, k0, k1, k2: (k1 - 1.0 / t - 1.0 / (t + 1.0) > epsilon) | ~(k1 > -jnp.inf)
+    )
+    # Deep in the tail a hundredth of delta will do; above, a thousandth.
+    cumulants = _cumulants(losses, log_masses, theta)
+    deep = (steps * cumulants[0]).sum() - theta * epsilon < jnp.log(1e-13)
+    return _outline(losses, log_masses, steps, theta, epsilon, jnp.where(deep, 8e-3, 8e-4))
+
+
+def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, delta: Array) -> Outline:
+    """Outline of epsilon(delta), by the saddle-point approximation of delta along the tilt."""
+    log_delta = jnp.log(delta)
+
+    def far_enough(t, k0, k1, k2):
+        epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
+        spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
+        value = k0 - t * epsilon - jnp.log(t) - jnp.log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
+        return (value < log_delta) | jnp.isnan(value)
+
+    theta = _saddle(losses, log_masses, steps, far_enough)
+    _, k1, _ = _cumulants(losses, log_masses, theta)
+    epsilon = (steps * k1).sum() - 1.0 / theta - 1.0 / (theta + 1.0)
+    # A gap in delta is theta times the gap in epsilon: ask for 3e-4 of epsilon.
+    epsilon = jnp.maximum(epsilon, 0.0)
+    return _outline(losses, log_masses, steps, theta, epsilon, jnp.maximum(8e-4, 3e-4 * theta * epsilon))
+
+
+def _outline(losses: Array, log_masses: Array, steps: Array, theta: Array, epsilon: Array, tolerance: Array) -> Outline:
+    normalisers, means, variances = _cumulants(losses, log_masses, theta)
+    most = steps.max()
+    deviation = jnp.sqrt(variances.sum())
+    # Chernoff exponents from far below one standard deviation of all T rounds to far above that of one.
+    scale = jnp.maximum(deviation, 1e-300)
+    shifts = jnp.exp(jnp.linspace(jnp.log(0.4 / (scale * jnp.sqrt(most))), jnp.log(24.0 / scale), _SHIFTS))
+    centred = losses - means[:, None]
+    tilted = theta * losses + log_masses - normalisers[:, None]
+    # Excess cumulant of every part, shape (K, shifts): log E_theta[exp(+-s (L - mean))] >= 0.
+    above = jax.nn.logsumexp(tilted[:, None, :] + shifts[:, None] * centred[:, None, :], axis=-1)
+    below = jax.nn.logsumexp(tilted[:, None, :] - shifts[:, None] * centred[:, None, :], axis=-1)
+    above, below = jnp.maximum(above, 0.0), jnp.maximum(below, 0.0)
+    rounds = jnp.exp(jnp.linspace(0.0, jnp.log(most), _ROUNDS))
+    # What misses a window counts once per use of the level, T / c times; 1e-11 of delta in all.
+    exponent = jnp.log(most / rounds)[:, None] + 27.0
+    up_all = (rounds[:, None] * above.sum(0) + exponent) / shifts
+    down_all = (rounds[:, None] * below.sum(0) + exponent) / shifts
+    # One step must fit into the first lattice: a millionth of delta may be dropped at either end.
+    single = jnp.log(most) + 14.0
+    reach_up = jnp.min(jnp.max((above + single + 13.0) / shifts, axis=0))
+    reach_down = jnp.min(jnp.max((below + single) / shifts, axis=0))
+    return Outline(
+        theta,
+        normalisers,
+        epsilon,
+        means,
+        means.sum(),
+        deviation,
+        rounds,
+        jnp.min(up_all, -1),
+        jnp.min(down_all, -1),
+        reach_up,
+        reach_down,
+        shifts[jnp.argmin(up_all, -1)],
+        shifts[jnp.argmin(down_all, -1)],
+        tolerance,
+    )
+
+
+def layouts(finest: int) -> list[Layout]:
+    """The layouts that a plan chooses from, cheapest first; ``finest`` is the largest first level, a power of 2."""
+    sizes = [2**k for k in range(12, 21) if 2**k <= finest]
+    found = [Layout(size, size, 1) for size in sizes]
+    for later in (2**13, 2**14, 2**15, 2**16):
+        found += [
+            Layout(first, later, levels)
+            for first in (later, 4 * later, 16 * later)
+            if first <= finest
+            for levels in (2, 3, 4, 6)
+        ]
+    return sorted(found, key=lambda layout: layout.cost)
+
+
+def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
+    """The spacing and the powers with which ``layout`` serves the query, and the gap to expect.
+
+    Outlines may carry leading axes. ``xp`` is the array module: NumPy where a plan is made on the host.
+    """
+    width = outline.up + outline.down
+    first = layout.first * _FILL
+    scales = [1.0] + [layout.ratio * float(COARSENING) ** j for j in range(layout.levels - 1)]
+    sizes = [first] + [layout.later * _FILL] * (layout.levels - 1)
+    # One step has its mean at CENTRE of the first lattice and has to fit; so has one round.
+    spacing = xp.maximum(width[..., 0] / first, outline.reach_up / ((0.95 - CENTRE) * layout.first))
+    spacing = xp.maximum(spacing, outline.reach_down / (0.95 * CENTRE * layout.first))
+    spacing = xp.maximum(spacing, width[..., -1] / (sizes[-1] * scales[-1]))
+    most = outline.rounds[..., -1]
+    reached = xp.ones_like(most)
+    counts = []
+    inflation = most * spacing**2
+    for j in range(layout.levels - 1):
+        window = sizes[j] * scales[j] * spacing
+        fits = xp.max(xp.where(width <= window[..., None], outline.rounds, 1.0), axis=-1)
+        count = xp.maximum(xp.floor(fits / reached * (1.0 + 1e-9)), 1.0)
+        counts.append(count)
+        reached = reached * count
+        inflation = inflation + most / reached * (scales[j + 1] * spacing) ** 2
+    gap = 0.5 * outline.theta * (outline.theta + 1.0) * inflation / 4.0
+    return Levels(spacing, counts, gap)

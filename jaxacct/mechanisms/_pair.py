@@ -1,0 +1,57 @@
+"""What the engine needs to know of a dominating pair (P, Q): tails of its privacy loss, and a rough survey.
+
+The loss is L = log dP/dQ. Everything the engine certifies rests on :class:`Tails`; the survey only steers the
+choice of grids and tilts, so an inaccurate survey costs tightness and never soundness.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from jax import Array
+
+__all__ = ["UNIT", "Pair", "Survey", "Tails"]
+
+UNIT = 2.0**-53
+"""The unit roundoff of float64."""
+
+
+class Tails(NamedTuple):
+    """P- and Q-probabilities on both sides of each loss; float64, shape ``(edges,)``.
+
+    ``p_above[i]`` is P(L > losses[i]) and ``p_below[i]`` is P(L <= losses[i]); likewise for Q. Each number is
+    accurate to a relative ``error`` (an array of the same shape), so a difference of tails is taken on the
+    side where they are small.
+    """
+
+    p_above: Array
+    p_below: Array
+    q_above: Array
+    q_below: Array
+    error: Array
+
+
+class Survey(NamedTuple):
+    """A quadrature of the loss under P: atoms ``losses`` with ``log_masses``, shape ``(points,)``.
+
+    Spectrally accurate in practice, certified never.
+    """
+
+    losses: Array
+    log_masses: Array
+
+
+class Pair(Protocol):
+    """A dominating pair, as a pytree of float64 scalars."""
+
+    def tails(self, losses: Array) -> Tails:
+        """Tail probabilities at ``losses`` (increasing, finite)."""
+        ...
+
+    def survey(self) -> Survey:
+        """Atoms for planning."""
+        ...
+
+    def loss_error(self) -> Array:
+        """Bound on how far the loss at which a tail was really evaluated may lie from the loss asked for."""
+        ...
