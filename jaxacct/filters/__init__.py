@@ -1,1 +1,37 @@
-"""Budgets for adaptive analysts: one filter a file, all behind ``init`` and ``update``."""
+"""Budgets for adaptive analysts, one filter a file, behind ``init() -> state`` and ``update(query, state)``.
+
+================= =================================== =========================== ===============
+filter            accepts                             theorem                     guarantee
+================= =================================== =========================== ===============
+`gdp`             Gaussians, any mu-GDP query         Koskela et al. 2023         bound, lossless
+`renyi`           (sampled) Gaussians, any divergence Feldman, Zrnic 2021         bound
+`approximate_gdp` sampled Gaussians, rate <0.2, >0.8  f-DP filter paper, Thm 4.3  asymptotic only
+================= =================================== =========================== ===============
+
+A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
+"""
+
+from jaxacct.filters._guarantees import GDPGuarantee, RenyiGuarantee
+from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters._protocol import Filter, Guarantee
+from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gdp
+from jaxacct.filters.gdp import GDPFilter, gdp
+from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
+from jaxacct.filters.renyi import RenyiFilter, renyi
+
+__all__ = [
+    "ORDERS",
+    "ApproximateGDPFilter",
+    "Filter",
+    "GDPFilter",
+    "GDPGuarantee",
+    "Guarantee",
+    "LedgerState",
+    "RenyiFilter",
+    "RenyiGuarantee",
+    "approximate_gdp",
+    "gdp",
+    "plan_epsilon",
+    "plan_order",
+    "renyi",
+]

@@ -1,0 +1,184 @@
+"""What has been spent of a budget, in exact integers that are the same in float32 and float64 programs.
+
+A ledger counts in units of 2^-88 of its own budget, in three uint32 words, most significant first. A cost
+becomes a whole number of units rounded up, and at least one, so no sum is ever under-counted: 10^9 additions
+of 1e-9 arrive, a query too small to tell from zero is charged, and no cost is absorbed by a large sum.
+Rounding a cost up loses less than 2^-49 of it plus one unit.
+
+Two rules settle what happens at the very end of a budget.
+
+* `WITH_SLACK` admits up to (1 + 2^-40) times the budget, so that n queries of which each is "a n-th of the
+  budget" in floating point fit n times. A filter that uses it must count the slack in the guarantee it
+  quotes.
+* `EXACT` admits up to the budget and not a unit more; a filter that spends remainders uses it, and forfeits a
+  remainder below `DUST` = 2^-40 of the budget: a release with such a remainder would be noise.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+
+__all__ = [
+    "DUST",
+    "EXACT",
+    "SLACK",
+    "WITH_SLACK",
+    "LedgerState",
+    "caller_dtype",
+    "charge",
+    "check_budget",
+    "empty",
+    "full",
+    "join",
+    "left",
+    "outward",
+    "split",
+    "used",
+]
+
+_WORD = 1 << 32
+_UNIT_BITS = 88
+
+SLACK = 2.0**-40
+DUST = 2.0**-40
+EXACT = 1 << _UNIT_BITS
+WITH_SLACK = EXACT + (1 << (_UNIT_BITS - 40))
+
+
+class LedgerState(NamedTuple):
+    """What a scan carries: the units spent so far, uint32[..., 3], most significant word first."""
+
+    words: Array
+
+
+# Budgets pass through float32 programs as three float32 pieces whose exact sum they are: a plain Python float
+# that enters a float32 jit as an argument would come out rounded, up half of the time.
+
+
+def check_budget(**named: Any) -> None:
+    """Raises ValueError unless every concrete value is a number that the pieces represent exactly."""
+    _validate.positive(**named)
+    for name, value in named.items():
+        if not _validate.is_traced(value):
+            array = np.asarray(value, np.float64)
+            if np.any((array < 1e-18) | (array > 1e30)):
+                raise ValueError(f"{name} must be between 1e-18 and 1e30, got {value}")
+
+
+@jax.enable_x64(True)
+def split(value: ArrayLike) -> Array:
+    """``value`` as float32[..., 3] whose exact sum it is; NaN, which no query fits, where it is no budget."""
+    value = jnp.asarray(value, jnp.float64)
+    rest = jnp.where((value >= 1e-18) & (value <= 1e30), value, jnp.nan)
+    pieces = []
+    for _ in range(3):
+        piece = rest.astype(jnp.float32)
+        pieces.append(piece)
+        rest = rest - piece.astype(jnp.float64)
+    return jnp.stack(pieces, axis=-1)
+
+
+def join(pieces: Array) -> Array:
+    """The float64 number that `split` took apart (inside ``enable_x64``)."""
+    parts = jnp.asarray(pieces, jnp.float64)
+    return parts[..., 0] + parts[..., 1] + parts[..., 2]
+
+
+def empty(pieces: Array) -> LedgerState:
+    """Nothing spent, for a budget (or an array of them) in pieces."""
+    return LedgerState(jnp.zeros(pieces.shape, jnp.uint32))
+
+
+def _units(share: Array) -> tuple[Array, Array, Array]:
+    """``share`` of the budget in units, rounded up: three uint64 words, the last of which may carry."""
+    share = jnp.clip(share, 2.0**-_UNIT_BITS, 4.0)
+    scaled = share * 2.0 ** (_UNIT_BITS - 64)
+    high = jnp.floor(scaled)
+    rest = (scaled - high) * _WORD  # exact, as every product with a power of two and every fractional part
+    middle = jnp.floor(rest)
+    low = jnp.ceil((rest - middle) * _WORD)
+    return high.astype(jnp.uint64), middle.astype(jnp.uint64), low.astype(jnp.uint64)
+
+
+def _top_and_low(words: Array) -> tuple[Array, Array]:
+    wide = words.astype(jnp.uint64)
+    return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
+
+
+def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[Array, LedgerState]:
+    """Whether ``cost`` (in the units of ``budget``) still fits, and the ledger with it charged regardless.
+
+    Inside ``enable_x64``. A cost or budget that is NaN, negative or infinite does not fit.
+
+    Raises:
+        ValueError: the cost has a shape that the ledger's shape does not cover.
+    """
+    cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
+    shape = state.words.shape[:-1]
+    if np.broadcast_shapes(cost.shape, budget.shape, shape) != shape:
+        raise ValueError(
+            f"query must match the ledger: its cost has shape {cost.shape}, the budget {budget.shape}, "
+            f"and the state holds ledgers of shape {shape}; run queries one by one (jax.lax.scan) or map "
+            "over both (jax.vmap)"
+        )
+    # The margin covers the roundings of a filter's cost formula and of this quotient.
+    share = cost / budget * (1 + 2.0**-49)
+    sane = (cost >= 0) & (cost < jnp.inf) & (budget > 0) & (budget < jnp.inf) & (share <= 2)
+    top, low = _top_and_low(state.words)
+    high, middle, last = _units(jnp.where(sane, share, 0.0))
+    low = low + last
+    top = top + (high << 32) + middle + (low >> 32)
+    low = low & (_WORD - 1)
+    # `top` cannot wrap: spent and cost are both below 2^27 * 2^32, far from 2^64.
+    limit_top, limit_low = jnp.uint64(limit >> 32), jnp.uint64(limit & (_WORD - 1))
+    fits = sane & ((top < limit_top) | ((top == limit_top) & (low <= limit_low)))
+    words = jnp.stack([top >> 32, top & (_WORD - 1), low], axis=-1).astype(jnp.uint32)
+    return fits, LedgerState(words)
+
+
+def _share(top: Array, low: Array, toward: float) -> Array:
+    """top * 2^32 + low units as a share of the budget, off the exact value only ``toward`` one side."""
+    share = (top.astype(jnp.float64) * _WORD + low.astype(jnp.float64)) * 2.0**-_UNIT_BITS
+    exact = (low == 0) & (top.astype(jnp.float64).astype(top.dtype) == top)
+    return jnp.where(exact, share, share * toward)
+
+
+def left(state: LedgerState) -> Array:
+    """The share of the budget that is left, float64, rounded down, at least 0."""
+    top, low = (v.astype(jnp.int64) for v in _top_and_low(state.words))
+    return jnp.maximum(_share((EXACT >> 32) - top, (EXACT & (_WORD - 1)) - low, 1 - 2.0**-51), 0.0)
+
+
+def used(state: LedgerState) -> Array:
+    """The share of the budget that is spent, float64, rounded up."""
+    return _share(*_top_and_low(state.words), 1 + 2.0**-51)
+
+
+def full(state: LedgerState) -> LedgerState:
+    """The ledger with its whole budget spent."""
+    words = np.array([EXACT >> 64, (EXACT >> 32) & (_WORD - 1), EXACT & (_WORD - 1)], np.uint32)
+    return LedgerState(jnp.broadcast_to(jnp.asarray(words), state.words.shape))
+
+
+def caller_dtype() -> str:
+    """The float type of the surrounding program; call it before entering ``enable_x64``."""
+    return str(jnp.result_type(float))
+
+
+def outward(value: Array, dtype: str, *, up: bool) -> Array:
+    """``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
+    if dtype == "float64":
+        return value
+    narrow = value.astype(jnp.float32)
+    back = narrow.astype(jnp.float64)
+    if up:
+        return jnp.where(back < value, jnp.nextafter(narrow, jnp.float32(jnp.inf)), narrow)
+    return jnp.where(back > value, jnp.nextafter(narrow, jnp.float32(-jnp.inf)), narrow)

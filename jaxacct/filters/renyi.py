@@ -1,0 +1,134 @@
+"""The Rényi filter: a rigorous budget for any mechanism with a Rényi curve, sampled Gaussians among them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters import _ledger
+from jaxacct.filters._guarantees import RenyiGuarantee
+from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
+from jaxacct.losses import renyi as _curve
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = ["RenyiFilter", "renyi"]
+
+_STATEMENT = (
+    "The whole interaction has Rényi divergence at most rho at the one order that was fixed before the "
+    "first query, and is (epsilon, delta)-DP for every delta by the conversion of Canonne, Kamath, "
+    "Steinke 2020 (Proposition 12), if each query's divergence at that order was bounded given all "
+    "earlier outputs and every refusal was obeyed (Feldman, Zrnic 2021: fully adaptive Rényi filter). The "
+    "order must not be chosen, nor changed, by looking at outputs; sampled queries count for "
+    "add-or-remove neighbours."
+)
+
+
+@_register
+class RenyiFilter(LedgerFilter):
+    """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.
+
+    Attributes:
+        pieces: the budget rho in exact float32 pieces.
+        order: the order, static.
+    """
+
+    pieces: Any
+    order: float = dataclasses.field(metadata={"static": True})
+
+    @property
+    @jax.enable_x64(True)
+    def rho(self) -> Array:
+        """The budget of divergence (float64)."""
+        return _ledger.join(self.pieces)
+
+    @property
+    @jax.enable_x64(True)
+    def guarantee(self) -> RenyiGuarantee:
+        """The divergence budget (with the ledger's slack) of the whole interaction, a proven bound."""
+        rho = _ledger.join(self.pieces) * (1 + _ledger.SLACK + 2.0**-51)
+        return RenyiGuarantee(rho, self.order, _STATEMENT)
+
+    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
+        """Whether ``query`` may run (a bool array) and the state after it.
+
+        Args:
+            query: a `Gaussian`, a `PoissonSampled` one, a `Composed` of them (all or nothing), or a number:
+                the query's own Rényi divergence rho at this filter's order, given all earlier outputs.
+            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+
+        Returns:
+            ``(admitted, state)``. NaN, negative and infinite costs are refused; a refused query leaves the
+            state.
+
+        Raises:
+            ValueError: a query of another type, or of a shape that the state does not cover.
+        """
+        cost = query if is_scalar_query(query) else _curve.renyi(query, self.order)
+        return _update(self.pieces, cost, state)
+
+    def spent(self, state: LedgerState) -> Array:
+        """The sum of the admitted divergences, rounded up, in the caller's float type."""
+        return _in_rho(self.pieces, state, "spent", _ledger.caller_dtype())
+
+    def remaining(self, state: LedgerState) -> Array:
+        """The largest divergence that still fits, rounded down, in the caller's float type."""
+        return _in_rho(self.pieces, state, "remaining", _ledger.caller_dtype())
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _update(pieces: Array, cost: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
+    cost = jnp.asarray(cost, jnp.float64)
+    fits, charged = _ledger.charge(state, cost, _ledger.join(pieces), _ledger.WITH_SLACK)
+    return fits, LedgerState(jnp.where(fits[..., None], charged.words, state.words))
+
+
+@jax.enable_x64(True)
+def _in_rho(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
+    rho = _ledger.join(pieces)
+    if which == "spent":
+        return _ledger.outward(rho * _ledger.used(state) * (1 + 2.0**-51), dtype, up=True)
+    # Rounding here is far inside the slack: a query of exactly this much is admitted.
+    return _ledger.outward(rho * _ledger.left(state), dtype, up=False)
+
+
+@jax.enable_x64(True)
+def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
+    """A filter that keeps an interaction (epsilon, delta)-DP, by Rényi divergence at one fixed order.
+
+    The budget rho is the largest that the tight conversion at ``order`` turns into (epsilon, delta), shrunk
+    by the ledger's slack of 2^-40, so the slack costs budget and not privacy. For add-or-remove neighbours
+    where queries are sampled. "Stop when every order of a set is spent" would not be valid at the full delta:
+    pick one order before the first query, with `plan_order` for the schedule you expect, and any schedule you
+    end up with is still covered.
+
+    Args:
+        epsilon: >= 0; an array makes one ledger for each entry.
+        delta: strictly between 0 and 1; broadcasts with ``epsilon``.
+        order: a concrete number above 1 (part of the program: another order is another compilation).
+
+    Raises:
+        ValueError: concrete values out of range, or an (epsilon, delta) that no divergence reaches at this
+            order (the message says which epsilon is the least).
+    """
+    if _validate.is_traced(order):
+        raise ValueError("order must be a concrete number fixed in advance, got a traced value")
+    order = float(order)
+    if not (order > 1 and np.isfinite(order)):
+        raise ValueError(f"order must be a finite number above 1, got {order:g}")
+    rho = _curve.renyi_from_epsilon(epsilon, delta, order)
+    if not _validate.is_traced(rho) and np.any(np.asarray(rho) < 1e-18):
+        least = epsilon - np.asarray(rho)
+        raise ValueError(
+            f"epsilon must be above {np.max(least):.6g} to leave any budget at order {order:g} and delta "
+            f"{np.max(np.asarray(delta)):g}, got {np.min(np.asarray(epsilon)):g}"
+        )
+    return RenyiFilter(_ledger.split(rho / (1 + 2 * _ledger.SLACK)), order)

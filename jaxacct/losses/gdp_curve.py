@@ -1,0 +1,122 @@
+"""The privacy curve of mu-GDP, N(mu, 1) against N(0, 1), rounded so that it stays a guarantee."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+
+__all__ = ["gdp_delta", "gdp_epsilon"]
+
+_EPS = 2.0**-52
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+# Double-exponential nodes for integrals over (0, inf): t = exp(x - exp(-x)), dt = t (1 + exp(-x)) dx.
+_X = np.linspace(-3.9, 4.3, 161)
+_NODES = np.exp(_X - np.exp(-_X))
+_WEIGHTS = _NODES * (1 + np.exp(-_X)) * (_X[1] - _X[0])
+
+
+def _mills(a: Array, mu: Array) -> Array:
+    """The integral of exp(-a t - t^2 / 2) (1 - exp(-mu t)) over t > 0, for a >= -1; nothing in it cancels."""
+    scale = 1 / jnp.maximum(a, 1.0)[..., None]
+    t = _NODES * scale
+    terms = jnp.exp(-a[..., None] * t - t * t / 2) * -jnp.expm1(-mu[..., None] * t)
+    return jnp.sum(_WEIGHTS * scale * terms, axis=-1)
+
+
+def _log_delta(mu: Array, epsilon: Array) -> Array:
+    """An upper bound of log delta(epsilon) for mu > 0 and epsilon >= 0, both finite."""
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    # delta = E[(1 - exp(epsilon - L))_+] = phi(a) * mills. For a < -1 the mass is not in a tail and the
+    # textbook difference Q(a) - phi(a) Q(b) / phi(b) loses nothing, because mu > 2 there.
+    far = jnp.maximum(a, -1.0)
+    tail = -far * far / 2 - _LOG_SQRT_2PI + jnp.log(_mills(far, mu))
+    near = jnp.minimum(a, -1.0)
+    phi = jnp.exp(-near * near / 2 - _LOG_SQRT_2PI)
+    bulk = jnp.log(
+        jax.scipy.special.ndtr(-near) - phi * _mills(jnp.maximum(b, 0.0), jnp.full_like(b, jnp.inf))
+    )
+    # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
+    rounding = 1e-12 + 8 * _EPS * (jnp.abs(a) + 1) * b
+    return jnp.minimum(jnp.where(a >= -1, tail, bulk) + rounding, 0.0)
+
+
+@jax.jit
+def _delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
+    mu, epsilon = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(epsilon, jnp.float64))
+    good = (mu > 0) & (mu < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
+    value = jnp.exp(_log_delta(jnp.where(good, mu, 1.0), jnp.where(good, epsilon, 1.0)))
+    # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
+    value = jnp.maximum(value, jnp.finfo(jnp.float64).tiny)
+    perfect = ((mu == 0) & (epsilon >= 0)) | ((epsilon == jnp.inf) & (mu >= 0) & (mu < jnp.inf))
+    return jnp.where(good, value, jnp.where(perfect, 0.0, 1.0))
+
+
+@jax.jit
+def _epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
+    mu, delta = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
+    good = (mu > 0) & (mu < jnp.inf) & (delta > 0) & (delta < 1)
+    m, target = jnp.where(good, mu, 1.0), jnp.log(jnp.where(good, delta, 0.5))
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = low + (high - low) / 2
+        enough = _log_delta(m, middle) <= target
+        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+
+    # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
+    # side and only ever moves to points whose rounded-up delta is small enough.
+    high = (m * m / 2 + m * jnp.sqrt(-2 * target)) * (1 + 1e-12)
+    zero = jnp.zeros_like(high)
+    _, high = jax.lax.fori_loop(0, 60, halve, (zero, high))
+    value = jnp.where(_log_delta(m, zero) <= target, 0.0, high)
+    perfect = (mu == 0) & (delta >= 0) | ((mu >= 0) & (delta >= 1))
+    return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
+
+
+@jax.enable_x64(True)
+def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
+    """The delta at which mu-GDP implies (epsilon, delta)-DP, rounded up (relative excess about 1e-12).
+
+    delta = Phi(-epsilon / mu + mu / 2) - exp(epsilon) Phi(-epsilon / mu - mu / 2) (Dong, Roth, Su 2022,
+    Corollary 2.13), evaluated as an integral of a positive function so that small mu and deep tails keep
+    their digits.
+
+    Args:
+        mu: the GDP parameter, >= 0; any shape.
+        epsilon: >= 0; broadcasts with ``mu``.
+
+    Returns:
+        A float64 array of the broadcast shape. Traced values that make no sense give 1.
+
+    Raises:
+        ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
+    """
+    _validate.nonnegative(mu=mu, epsilon=epsilon)
+    return _delta(mu, epsilon)
+
+
+@jax.enable_x64(True)
+def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
+    """The smallest epsilon at which mu-GDP implies (epsilon, delta)-DP, rounded up (so gdp_delta <= delta).
+
+    Args:
+        mu: the GDP parameter, >= 0; any shape.
+        delta: strictly between 0 and 1; broadcasts with ``mu``.
+
+    Returns:
+        A float64 array of the broadcast shape. Traced values that make no sense give infinity.
+
+    Raises:
+        ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
+    """
+    _validate.nonnegative(mu=mu)
+    _validate.probability(delta=delta)
+    return _epsilon(mu, delta)

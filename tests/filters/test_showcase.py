@@ -1,0 +1,135 @@
+"""Section 4.5 of the f-DP filter paper: rate 0.01, 3650 steps, noise that warms up and decays."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import Gaussian, PoissonSampled, filters
+
+RATE, STEPS, BUDGET, DELTA = 0.01, 3650, 0.049377, 1e-5
+SIGMA = 1.5 + np.sin(np.pi / STEPS * 150 * np.ceil(np.arange(1, STEPS + 1) / 150))
+LONGER = np.append(SIGMA, np.full(50, 2.0))
+
+
+@jax.jit
+def admissions(ledger, sigmas):
+    def body(state, sigma):
+        query = PoissonSampled(Gaussian(sigma), RATE)
+        scale = ledger.clip_scale(query, state) if hasattr(ledger, "clip_scale") else jnp.ones(())
+        admitted, state = ledger.update(query, state)
+        return state, (admitted, scale)
+
+    return jax.lax.scan(body, ledger.init(), sigmas)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_the_approximate_filter_admits_all_steps_and_no_more(wide):
+    with jax.enable_x64(wide):
+        ledger = filters.approximate_gdp(BUDGET)
+        end, (admitted, scale) = admissions(ledger, jnp.asarray(LONGER, float))
+        assert admitted[:STEPS].all()
+        assert not admitted[STEPS:].any()
+        # The sum over all steps is 0.0493771239, a little over the printed budget: the last is clipped.
+        assert (scale[: STEPS - 1] == 1).all()
+        exact = (
+            np.sqrt(np.log1p(2 * (0.00003244646302337415 - 0.0000001239290346688681) / RATE**2)) * SIGMA[-1]
+        )
+        assert float(scale[STEPS - 1]) == pytest.approx(exact, rel=2e-4 if not wide else 1e-9)
+        assert (scale[STEPS:] == 0).all()
+        assert float(ledger.remaining(end)) == 0.0
+        assert float(ledger.fraction(end)) == 1.0
+
+
+def test_the_approximate_guarantee_is_the_papers_and_says_that_it_is_none():
+    guarantee = filters.approximate_gdp(BUDGET).guarantee
+    assert float(guarantee.mu) == pytest.approx(0.314252, abs=1e-6)
+    assert float(guarantee.epsilon(DELTA)) == pytest.approx(1.1911, abs=1e-4)
+    assert not guarantee.is_bound
+    assert "Asymptotic, not a bound" in guarantee.statement
+
+
+def test_the_renyi_filter_reports_1_331_for_the_same_steps():
+    plan = PoissonSampled(Gaussian(SIGMA), RATE)
+    order = filters.plan_order(plan, DELTA)
+    epsilon = filters.plan_epsilon(plan, DELTA, order=order)
+    assert epsilon == pytest.approx(1.331, rel=5e-3)
+    ledger = filters.renyi(epsilon, DELTA, order=order)
+    _, (admitted, _) = admissions(ledger, jnp.asarray(SIGMA, jnp.float32))
+    # Noise rounded to float32 may cost a hair more than the plan, which the plan's own noise does not.
+    assert int(admitted.sum()) >= STEPS - 1
+    with jax.enable_x64(True):
+        _, (admitted, _) = admissions(ledger, jnp.asarray(LONGER))
+    assert admitted[:STEPS].all()
+    assert not admitted[STEPS:].any()
+    assert float(ledger.guarantee.epsilon(DELTA)) <= epsilon
+    assert float(ledger.guarantee.epsilon(DELTA)) == pytest.approx(1.331, rel=5e-3)
+
+
+def test_the_clip_spends_exactly_what_is_left():
+    for regime, rate, sigma in (("small", 0.1, 1.0), ("large", 0.9, 3.0)):
+        ledger = filters.approximate_gdp(1.0, regime=regime)
+        query = PoissonSampled(Gaussian(sigma, 2.0), rate)
+        with jax.enable_x64(True):
+            _, state = ledger.update(query, ledger.init())
+            while float(ledger.clip_scale(query, state)) == 1.0:
+                _, state = ledger.update(query, state)
+            scale, rest = float(ledger.clip_scale(query, state)), float(ledger.remaining(state))
+            mu = 2.0 * scale / sigma
+            cost = rate**2 * (np.expm1(mu**2) if regime == "small" else mu**2) / 2
+            assert 0 < scale < 1
+            assert cost == pytest.approx(rest, rel=1e-9)
+            assert cost <= rest * (1 + 1e-14)
+            admitted, state = ledger.update(query, state)
+            assert admitted
+            assert not ledger.update(query, state)[0]
+            assert float(ledger.clip_scale(query, state)) == 0.0
+
+
+def test_dust_is_forfeited():
+    ledger = filters.approximate_gdp(0.5, regime="large")
+    query = Gaussian(1 / np.sqrt(1 - 2.0**-42))  # costs all but 2^-42 of the budget
+    admitted, state = ledger.update(query, ledger.init())
+    assert admitted
+    assert not ledger.update(Gaussian(1e9), state)[0]
+
+
+def test_the_loudest_step_is_clipped_not_refused():
+    ledger = filters.approximate_gdp(0.05)
+    query = PoissonSampled(Gaussian(1e-3), 0.01)
+    scale = ledger.clip_scale(query, ledger.init())
+    admitted, state = ledger.update(query, ledger.init())
+    assert admitted
+    assert 0 < float(scale) < 0.01
+    assert float(ledger.remaining(state)) == 0.0
+
+
+def test_a_plan_at_a_target_epsilon_gets_the_order_that_admits_most():
+    plan = PoissonSampled(Gaussian(1.0), 0.02)
+    best = filters.plan_order(plan, DELTA, 3.0)
+
+    def steps(order):
+        ledger = filters.renyi(3.0, DELTA, order=order)
+        admitted, state = ledger.update(plan, ledger.init())
+        return 1 / float(ledger.fraction(state)) if admitted else 0.0
+
+    assert all(steps(best) >= steps(order) * (1 - 1e-6) for order in (5.5, 6.0, 8.0, 10.0, 16.0))
+    assert filters.plan_order(plan, DELTA, 3.0, orders=(4, 32)) in (4.0, 32.0)
+
+
+def test_plans_that_make_no_sense_raise():
+    plan = PoissonSampled(Gaussian(1.0), 0.02)
+    with pytest.raises(ValueError, match="delta must be"):
+        filters.plan_order(plan, 0.0)
+    with pytest.raises(ValueError, match="orders must"):
+        filters.plan_order(plan, DELTA, orders=(1.0,))
+    with pytest.raises(ValueError, match="plan must be"):
+        filters.plan_order("plan", DELTA)
+    with pytest.raises(ValueError, match="steps must be"):
+        filters.plan_order(plan, DELTA, steps=0)
+    with pytest.raises(ValueError, match="epsilon must be larger"):
+        filters.plan_order(plan, DELTA, 1e-3, orders=(2, 3))
+    with pytest.raises(ValueError, match="concrete"):
+        jax.jit(lambda s: filters.plan_order(PoissonSampled(Gaussian(s), 0.02), DELTA))(1.0)
