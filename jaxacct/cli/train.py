@@ -1,0 +1,253 @@
+"""``jaxacct train``: a thin caller of :mod:`jaxacct.training`."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from jaxacct.cli import plain_errors
+
+__all__ = ["train"]
+
+_NEEDED = {
+    "flax": "flax",
+    "optax": "optax",
+    "sklearn": "scikit-learn",
+    "tqdm": "tqdm",
+    "matplotlib": "matplotlib",
+}
+
+
+# Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
+_TRUSTED_SIGMA = 2.0
+
+
+class _Recipe(NamedTuple):
+    """What a data set is trained with unless options say otherwise; tuned on held-out data (public)."""
+
+    model: str
+    rate: float
+    steps: int
+    learning_rate: float
+    physical_batch: int
+
+
+_RECIPES = {
+    "digits": _Recipe("mlp", 0.15, 300, 0.15, 256),
+    "adult": _Recipe("linear", 0.15, 300, 1.0, 2048),
+    "mnist": _Recipe("linear", 0.15, 300, 0.1, 512),
+}
+
+
+@click.command()
+@click.option("--data", type=click.Choice(["digits", "adult", "mnist"]), default="digits", show_default=True)
+@click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
+@click.option(
+    "--filter",
+    "filter_name",
+    type=click.Choice(["approximate-gdp", "renyi", "gdp"]),
+    default="approximate-gdp",
+    show_default=True,
+    help="What enforces the budget: approximate-gdp is asymptotic, renyi and gdp (rate 1 only) are rigorous.",
+)
+@click.option(
+    "--schedule",
+    type=click.Choice(["constant", "warmup-decay", "adaptive"]),
+    default="constant",
+    show_default=True,
+    help="How noise and rate move; adaptive reacts to released quantities only.",
+)
+@click.option("--epsilon", type=float, default=8.0, show_default=True)
+@click.option("--delta", type=float, default=1e-5, show_default=True)
+@click.option("--steps", type=int, help="Planned steps (default: depends on the data).")
+@click.option(
+    "--epochs", type=float, help="Planned steps as expected passes over the data: steps = epochs / rate."
+)
+@click.option(
+    "--rate", type=float, help="Poisson sampling rate (default: depends on the data; 1 with --filter gdp)."
+)
+@click.option("--model", type=click.Choice(["linear", "mlp", "conv"]), help="Default: depends on the data.")
+@click.option(
+    "--clip", type=float, default=1.0, show_default=True, help="L2 bound of each example's gradient."
+)
+@click.option("--learning-rate", type=float, help="Default: depends on the data.")
+@click.option("--physical-batch", type=int, help="Most per-example gradients in memory at once.")
+@click.option("--seed", type=int, help="Reproducible run: not private to anyone who knows the seed.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder for report.json and budget.png [default: runs/<time>]",
+)
+@click.option(
+    "--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations."
+)
+def train(
+    data: str,
+    path: Path | None,
+    filter_name: str,
+    schedule: str,
+    epsilon: float,
+    delta: float,
+    steps: int | None,
+    epochs: float | None,
+    rate: float | None,
+    model: str | None,
+    clip: float,
+    learning_rate: float | None,
+    physical_batch: int | None,
+    seed: int | None,
+    output: Path | None,
+    evaluate_every: int,
+) -> None:
+    """Train a network with DP-SGD until the plan is done or a privacy filter says stop.
+
+    The training examples are private, their number and the whole held-out set are treated as public. Nothing
+    that is printed or written is a statistic of the training examples without noise. Ctrl-C ends the run
+    after the step at hand, with its report written.
+    """
+    missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise click.UsageError(f"training needs {', '.join(missing)}: pip install 'jaxacct[train]'")
+    from jaxacct import _validate
+    from jaxacct.training import stop_on_interrupt
+
+    recipe = _RECIPES[data]
+    if rate is None:
+        rate = 1.0 if filter_name == "gdp" else recipe.rate
+    with plain_errors():
+        if steps is not None and epochs is not None:
+            raise ValueError("steps and epochs are two ways to say the same: give one of them")
+        _validate.positive(epsilon=epsilon, rate=rate, clip=clip, evaluate_every=evaluate_every)
+        _validate.rate(rate=rate)
+        _validate.probability(delta=delta)
+        if epochs is not None:
+            _validate.positive(epochs=epochs)
+            steps = math.ceil(epochs / rate)
+        settings = {
+            "model": model or recipe.model,
+            "filter": filter_name,
+            "schedule": schedule,
+            "epsilon": epsilon,
+            "delta": delta,
+            "steps": recipe.steps if steps is None else steps,
+            "rate": rate,
+            "clip": clip,
+            "learning_rate": recipe.learning_rate if learning_rate is None else learning_rate,
+            "physical_batch": recipe.physical_batch if physical_batch is None else physical_batch,
+            "evaluate_every": evaluate_every,
+        }
+        _validate.count(steps=settings["steps"], physical_batch=settings["physical_batch"])
+        _validate.positive(learning_rate=settings["learning_rate"])
+        if settings["physical_batch"] > 2**18:
+            raise ValueError(f"physical_batch must be at most {2**18}, got {settings['physical_batch']}")
+        folder = output or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
+    with stop_on_interrupt() as interrupted:
+        _run(data, path, settings, seed, folder, interrupted)
+
+
+def _run(
+    data: str, path: Path | None, settings: dict[str, Any], seed: int | None, folder: Path, interrupted: Any
+) -> None:
+    import jax.numpy as jnp
+    import optax
+    from tqdm import tqdm
+
+    from jaxacct import training
+
+    with plain_errors():
+        dataset = training.load(data, path)
+        keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
+        # The first parameters are public: a fixed seed unless the run is one of several reproducible ones.
+        network = training.build(
+            settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
+        )
+        budget = training.plan_budget(
+            settings["filter"],
+            settings["schedule"],
+            epsilon=settings["epsilon"],
+            delta=settings["delta"],
+            steps=settings["steps"],
+            rate=settings["rate"],
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+    schedule = budget.schedule
+    description = {
+        "name": dataset.name,
+        "source": dataset.source,
+        "training_examples": len(dataset.train_y),
+        "held_out_examples": len(dataset.test_y),
+        "held_out_is_public": True,
+    }
+    _introduce(description, settings, budget, seed)
+    optimizer = optax.sgd(
+        optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
+    )
+    step = training.make_step(
+        network.loss,
+        optimizer,
+        budget.filter,
+        schedule,
+        clip_norm=settings["clip"],
+        physical_batch=settings["physical_batch"],
+        donate=True,
+    )
+    state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
+    # An adaptive run may find that it can afford more steps than planned.
+    most = settings["steps"] * (4 if schedule.is_adaptive else 1)
+    with tqdm(total=settings["steps"], unit="step", dynamic_ncols=True, mininterval=0.2) as bar:
+
+        def show(record: training.StepRecord, accuracy: float) -> None:
+            if record.step > settings["steps"]:
+                bar.total = record.step
+            bar.set_postfix_str(
+                f"held-out {100 * accuracy:.1f} %, noisy gradient {record.gradient_norm:.3g}, "
+                f"budget left {100 * record.budget_left:.1f} %",
+                refresh=False,
+            )
+            bar.update(1)
+
+        outcome = training.fit(
+            step,
+            state,
+            (jnp.asarray(dataset.train_x), jnp.asarray(dataset.train_y)),
+            steps=most,
+            evaluate=training.accuracy(network.logits, dataset.test_x, dataset.test_y),
+            evaluate_every=settings["evaluate_every"],
+            interrupted=interrupted,
+            on_step=show,
+        )
+    report = training.make_report(
+        outcome, budget, delta=settings["delta"], data=description, settings=settings, seed=seed
+    )
+    with plain_errors():
+        files = training.write_report(report, folder)
+    click.echo(training.table(report))
+    click.echo("wrote " + " and ".join(str(file) for file in files))
+
+
+def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed: int | None) -> None:
+    sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
+    noise = f"{sigmas[0]:.4g}" if len(set(sigmas)) == 1 else f"{max(sigmas):.4g} to {min(sigmas):.4g}"
+    click.echo(
+        f"{data['name']} ({data['source']}): {data['training_examples']} private training examples, "
+        f"{data['held_out_examples']} held-out examples treated as public (and the number of both)"
+    )
+    click.echo(
+        f"{settings['model']} network, {settings['filter']} filter, epsilon {settings['epsilon']:g} "
+        f"at delta {settings['delta']:g}, {settings['schedule']} schedule: {settings['steps']} steps "
+        f"planned at rate {settings['rate']:g}, noise multiplier {noise}"
+    )
+    if not budget.filter.guarantee.is_bound:
+        click.echo("this filter's guarantee is asymptotic, not a bound: --filter renyi is rigorous")
+        if min(sigmas) < _TRUSTED_SIGMA:
+            click.echo(
+                f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
+                "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
+            )
+    if seed is not None:
+        click.echo(f"reproducible run: not private to anyone who knows the seed {seed}")

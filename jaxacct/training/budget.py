@@ -1,0 +1,180 @@
+"""From (epsilon, delta) and a number of steps to a filter, and noise under which the planned steps fit it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from jaxacct import _validate, filters
+from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.training import schedules
+from jaxacct.training.schedules import Schedule
+
+__all__ = ["FILTERS", "Budget", "plan_budget", "planned_mechanism"]
+
+FILTERS = ("approximate-gdp", "renyi", "gdp")
+
+_LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
+_SCHEDULES = {
+    "constant": schedules.constant,
+    "warmup-decay": schedules.warmup_decay,
+    "adaptive": schedules.adaptive,
+}
+
+
+class Budget(NamedTuple):
+    """A filter and the schedule that was calibrated for it.
+
+    Attributes:
+        filter: from :mod:`jaxacct.filters`.
+        schedule: its plan fits the filter; an adaptive schedule may leave the plan, never the filter.
+        unit: the unit of the filter's ``spent``.
+    """
+
+    filter: Any
+    schedule: Schedule
+    unit: str
+
+
+def plan_budget(
+    filter: str, schedule: str, *, epsilon: float, delta: float, steps: int, rate: float
+) -> Budget:
+    """The filter for (epsilon, delta) and the schedule with the least noise whose planned steps it admits.
+
+    Everything here is decided before training and from public numbers, the Rényi order included.
+
+    Args:
+        filter: "approximate-gdp", "renyi" or "gdp" (everyone in every step, rate 1).
+        schedule: "constant", "warmup-decay" or "adaptive".
+        epsilon: target, > 0.
+        delta: in (0, 1).
+        steps: planned number of steps.
+        rate: sampling rate in (0, 1].
+
+    Raises:
+        ValueError: bad values, or a combination that no filter serves; the message is one line.
+    """
+    _validate.one_of(FILTERS, filter=filter)
+    _validate.one_of(schedules.SCHEDULES, schedule=schedule)
+    _validate.positive(epsilon=epsilon, rate=rate)
+    _validate.rate(rate=rate)
+    _validate.probability(delta=delta)
+    _validate.count(steps=steps)
+
+    def planned(sigma: float) -> Schedule:
+        return _SCHEDULES[schedule](sigma, rate, steps)
+
+    if filter == "gdp":
+        return _gdp(planned, epsilon, delta, rate)
+    if filter == "approximate-gdp":
+        return _approximate_gdp(planned, epsilon, delta)
+    return _renyi(planned, epsilon, delta)
+
+
+def planned_mechanism(schedule: Schedule) -> Composed:
+    """The schedule's plan as one mechanism (noise multipliers for sensitivity 1)."""
+    return Composed(
+        [_query(sigma, rate) for sigma, rate, _ in schedule.planned],
+        [steps for _, _, steps in schedule.planned],
+    )
+
+
+def _query(sigma: float, rate: float) -> Any:
+    return Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate)
+
+
+def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rate: float) -> Budget:
+    if rate != 1:
+        raise ValueError(
+            f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
+            "use --rate 1, or --filter renyi or approximate-gdp"
+        )
+    mu = _gdp_mu(epsilon, delta)
+
+    def fits(schedule: Schedule) -> bool:
+        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= mu**2 * (1 - 1e-9)
+
+    return Budget(filters.gdp(mu), _least_noise(planned, fits, epsilon), "mu (GDP)")
+
+
+def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
+    rates = [rate for _, rate, _ in planned(1.0).planned]
+    if max(rates) < 0.2:
+        regime = "small"
+    elif min(rates) > 0.8:
+        regime = "large"
+    else:
+        wrong = (
+            next(rate for rate in rates if 0.2 <= rate <= 0.8)
+            if any(0.2 <= r <= 0.8 for r in rates)
+            else max(rates)
+        )
+        raise ValueError(
+            f"rate must stay below 0.2 or above 0.8 for the approximate-gdp filter, got {wrong:g} in the plan"
+            ": use --filter renyi between"
+        )
+    whole = _gdp_mu(epsilon, delta) ** 2 / 2
+
+    def cost(sigma: float, rate: float) -> float:
+        gain = math.expm1(min(700.0, sigma**-2)) if regime == "small" else sigma**-2
+        return rate**2 * gain / 2
+
+    def fits(schedule: Schedule) -> bool:
+        # A little short of the budget, so that rounding does not turn the last planned step into a clipped
+        # one.
+        return sum(steps * cost(sigma, rate) for sigma, rate, steps in schedule.planned) <= whole * (1 - 1e-9)
+
+    return Budget(filters.approximate_gdp(whole, regime=regime), _least_noise(planned, fits, epsilon), "B")
+
+
+def _renyi(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
+    coarse = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 63, 128, 256, 512]
+
+    def need(schedule: Schedule, orders: Any = None) -> float:
+        return filters.plan_epsilon(planned_mechanism(schedule), delta, orders=orders)
+
+    rough = _least_noise(planned, lambda schedule: need(schedule, coarse) <= epsilon, epsilon, precision=1e-2)
+    # Whole orders: a finite sum instead of an integral, hence a cheaper update in every step, for hardly
+    # more noise.
+    whole = [order for order in filters.ORDERS if order == int(order)]
+    order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
+    near = [order]
+    chosen = _least_noise(planned, lambda schedule: need(schedule, near) <= epsilon, epsilon)
+    filter = filters.renyi(epsilon, delta, order=order)
+    return Budget(filter, chosen, f"Rényi divergence of order {order:g}")
+
+
+def _least_noise(
+    planned: Callable[[float], Schedule],
+    fits: Callable[[Schedule], bool],
+    epsilon: float,
+    precision: float = 1e-6,
+) -> Schedule:
+    """The plan with the smallest base multiplier that fits, by bisection of its logarithm."""
+    low, high = math.log(_LEAST_SIGMA), math.log(_MOST_SIGMA)
+    if not fits(planned(math.exp(high))):
+        raise ValueError(
+            f"epsilon must be larger for this many steps, got {epsilon:g}: not even noise "
+            f"{_MOST_SIGMA:g} fits"
+        )
+    if fits(planned(math.exp(low))):
+        return planned(math.exp(low))
+    while high - low > precision:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(planned(math.exp(middle))) else (middle, high)
+    return planned(math.exp(high))
+
+
+def _gdp_mu(epsilon: float, delta: float) -> float:
+    """The largest mu whose GDP curve gives at most ``epsilon`` at ``delta``, by bisection from below."""
+    low, high = 0.0, 1.0
+    while float(gdp_epsilon(high, delta)) <= epsilon:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(gdp_epsilon(middle, delta)) <= epsilon else (low, middle)
+    if low == 0:
+        raise ValueError(f"epsilon must be larger, got {epsilon:g}")
+    return low * (1 - 1e-11)  # room for the slack that the gdp filter's guarantee counts

@@ -1,0 +1,160 @@
+"""Per-example gradients, clipped so that none moves the sum by more than the clip norm, rounding included."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.training import fixed_point
+from jaxacct.training.fixed_point import FixedPointSum
+from jaxacct.training.sampling import sample_pieces, take_piece
+
+__all__ = ["clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"]
+
+_UNIT_ROUNDOFF = 2.0**-24
+
+
+def global_norm(tree: Any) -> jax.Array:
+    """The L2 norm over all leaves, () float32; inf or NaN if an entry is, or if it is above 3e38.
+
+    Very large or small entries are scaled by a constant power of two first, so that squares neither
+    overflow nor vanish. (Dividing by the largest entry is not safe: compiled to a product with its
+    reciprocal, which is flushed to zero for entries above 2^126, it gives the longest of gradients a norm
+    of zero.)
+    """
+    leaves = [leaf.astype(jnp.float32) for leaf in jax.tree.leaves(tree) if leaf.size]
+    if not leaves:
+        return jnp.float32(0.0)
+    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in leaves]))
+    high, low = largest > 2.0**40, largest < 2.0**-40
+    scale = jnp.where(high, jnp.float32(2.0**-80), jnp.where(low, jnp.float32(2.0**80), 1.0))
+    inverse = jnp.where(high, jnp.float32(2.0**80), jnp.where(low, jnp.float32(2.0**-80), 1.0))
+    squares = jnp.stack([_sum_of_squares(leaf * scale) for leaf in leaves])
+    return inverse * jnp.sqrt(jnp.sum(squares))
+
+
+def clip_by_global_norm(tree: Any, clip_norm: ArrayLike) -> Any:
+    """``tree`` times min(1, clip_norm / norm), float32, of global L2 norm at most ``clip_norm`` for sure.
+
+    "For sure" includes float32: the computed norm of d entries may be too small by a relative error of at
+    most (terms in the longest chain of additions) * 2^-24, whatever the compiler's order inside a block, so
+    the target is lowered by that much and a few roundings more (3e-6 for a thousand parameters, 6e-5 for a
+    million). A gradient with an entry that is not finite becomes zero: one broken record must neither
+    poison the model nor tell on itself.
+
+    Args:
+        tree: pytree of float arrays: one example's gradient.
+        clip_norm: scalar >= 0. Zero, negative or NaN gives zero (fails closed).
+    """
+    leaves = jax.tree.leaves(tree)
+    target = jnp.asarray(clip_norm, jnp.float32) * jnp.float32(1.0 - _norm_error(leaves))
+    norm = global_norm(tree)
+    # where, not minimum: a NaN norm must land on the zero branch.
+    factor = jnp.where(norm <= target, 1.0, target / jnp.where(norm > 0, norm, 1.0))
+    usable = jnp.isfinite(norm) & (target > 0)
+    return jax.tree.map(lambda leaf: jnp.where(usable, leaf.astype(jnp.float32) * factor, 0.0), tree)
+
+
+def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, examples: Any) -> Any:
+    """Gradients of ``loss(params, example)`` for each example alone: leaves (batch, *parameter shape).
+
+    Args:
+        loss: maps parameters and *one* example (no batch axis) to a scalar. It sees one example only, so a
+            model whose output for one example depends on others (batch normalisation) cannot be expressed
+            by accident.
+        params: pytree of float arrays.
+        examples: pytree of arrays with a leading batch axis.
+    """
+    return jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, examples)
+
+
+def clipped_gradient_sum(
+    loss: Callable[[Any, Any], jax.Array],
+    params: Any,
+    data: Any,
+    mask: jax.Array,
+    clip_norm: ArrayLike,
+    *,
+    clip_scale: ArrayLike = 1.0,
+    physical_batch: int = 256,
+) -> FixedPointSum:
+    """The exact sum of clipped gradients over the examples in ``mask``, in units of ``clip_norm``.
+
+    The sample is processed ``physical_batch`` examples at a time, in as many pieces as it needs: memory is
+    bounded by the physical batch, and no example is ever left out. The result does not depend on the
+    physical batch beyond the gradients themselves (see :mod:`jaxacct.training.fixed_point`). How long the
+    call takes does depend on the sample's size, as with every implementation that skips the unsampled: the
+    guarantee is for what is released, not for an adversary who times the steps.
+
+    Args:
+        loss: as in :func:`per_example_gradients`.
+        params: pytree of float arrays.
+        data: pytree of arrays (size, ...): every example of the training set.
+        mask: (size,) bool, from :func:`jaxacct.training.poisson_sample`.
+        clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
+        clip_scale: scalar in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at
+            ``clip_norm`` (the last step of an approximate GDP filter).
+        physical_batch: most examples whose gradients are in memory at once, static.
+
+    Returns:
+        A sum whose L2 sensitivity to adding or removing one example is at most ``clip_scale`` (in clip
+        norms).
+
+    Raises:
+        ValueError: no examples, or a physical batch outside [1, 2^18].
+    """
+    _validate.count(physical_batch=physical_batch)
+    size = mask.shape[0]
+    sample = sample_pieces(mask, min(physical_batch, size))
+    unit = jnp.asarray(clip_norm, jnp.float32)
+    scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
+
+    def clipped(gradient: Any) -> Any:
+        # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped
+        # later.
+        gradient = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) / unit, gradient)
+        return clip_by_global_norm(gradient, scale)
+
+    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
+        number, _ = carry
+        return number * sample.piece < sample.count
+
+    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
+        number, total = carry
+        indices, valid = take_piece(sample, number)
+        examples = jax.tree.map(lambda rows: rows[indices], data)
+        gradients = per_example_gradients(loss, params, examples)
+        return number + 1, fixed_point.accumulate(total, jax.vmap(clipped)(gradients), valid)
+
+    start = (jnp.int32(0), fixed_point.empty_sum(params, size))
+    _, total = jax.lax.while_loop(more, add_piece, start)
+    return total
+
+
+def _sum_of_squares(leaf: jax.Array) -> jax.Array:
+    """In blocks of about sqrt(size), so that no chain of additions is longer than 2 sqrt(size)."""
+    flat = leaf.reshape(-1)
+    width = _block(flat.size)
+    rows = -(-flat.size // width)
+    blocks = jnp.pad(flat, (0, rows * width - flat.size)).reshape(rows, width)
+    # The barrier keeps the compiler from merging the two sums into one long one.
+    partial = jax.lax.optimization_barrier(jnp.sum(blocks * blocks, axis=1))
+    return jnp.sum(partial)
+
+
+def _block(size: int) -> int:
+    return max(1, math.isqrt(size))
+
+
+def _norm_error(leaves: list[jax.Array]) -> float:
+    """Relative error of the clipped norm: half the sum's (square root), and 16 roundings elsewhere."""
+    chain = max(
+        (_block(leaf.size) + -(-leaf.size // _block(leaf.size)) for leaf in leaves if leaf.size), default=0
+    )
+    return (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF

@@ -1,0 +1,70 @@
+"""Random keys: where a run's randomness comes from, and how it is never used twice."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+__all__ = ["Keys", "fresh_keys", "seeded_keys", "step_keys"]
+
+
+class Keys(NamedTuple):
+    """The roots of a run's private randomness: scalar typed PRNG keys, one root a stream.
+
+    Attributes:
+        sampling: root of the coins that say who is in a sample.
+        noise: root of the Gaussian noise.
+    """
+
+    sampling: jax.Array
+    noise: jax.Array
+
+
+def fresh_keys() -> Keys:
+    """Keys from the operating system's entropy: what a private run uses.
+
+    Each root takes all 64 bits of a threefry key from ``os.urandom``. ``jax.random.key(seed)`` would hold
+    32 bits of a seed, few enough to try them all. Sixty-four bits are what JAX's generator offers; it is a
+    good statistical generator and not a cryptographic one, so the guarantee is for an adversary who does
+    not search 2^64 keys.
+    """
+    words = jnp.asarray(np.frombuffer(os.urandom(16), dtype=np.uint32).reshape(2, 2))
+    return Keys(
+        sampling=jax.random.wrap_key_data(words[0], impl="threefry2x32"),
+        noise=jax.random.wrap_key_data(words[1], impl="threefry2x32"),
+    )
+
+
+def seeded_keys(seed: int) -> Keys:
+    """Keys that anyone who knows ``seed`` can rebuild: for tests and reproducible runs, not for private ones.
+
+    Args:
+        seed: a whole number in [0, 2^64).
+
+    Raises:
+        ValueError: a seed outside that range.
+    """
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed}")
+    words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], dtype=jnp.uint32)
+    root = jax.random.wrap_key_data(words, impl="threefry2x32")
+    return Keys(sampling=jax.random.fold_in(root, 0), noise=jax.random.fold_in(root, 1))
+
+
+def step_keys(keys: Keys, step: ArrayLike) -> Keys:
+    """The keys of one step: a function of the root and the step's number, so that no step repeats another.
+
+    Args:
+        keys: the run's roots.
+        step: number of the step, a whole number in [0, 2^32). A step that was refused released nothing, so
+            its number may be asked for again.
+    """
+    return Keys(
+        sampling=jax.random.fold_in(keys.sampling, step),
+        noise=jax.random.fold_in(keys.noise, step),
+    )

@@ -1,0 +1,119 @@
+"""Flax NNX networks as pure functions of their parameters, and a few that suit private training."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+
+__all__ = ["MODELS", "ConvNet", "Functional", "Mlp", "build", "functional"]
+
+MODELS = ("linear", "mlp", "conv")
+
+
+class Functional(NamedTuple):
+    """A classifier as parameters and pure functions.
+
+    Attributes:
+        params: pytree of float32 parameters.
+        logits: ``logits(params, x)``: (..., *features) to (..., classes).
+        loss: ``loss(params, (x, y))``: cross-entropy of one example, x (*features), y () integer label; a
+            scalar.
+    """
+
+    params: Any
+    logits: Callable[[Any, jax.Array], jax.Array]
+    loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
+
+
+def functional(model: nnx.Module) -> Functional:
+    """``model``, called on a batch, as pure functions of its parameters.
+
+    Raises:
+        ValueError: the model holds state besides parameters. Running averages (BatchNorm) are statistics of
+            private examples that no noise protects, and random state (Dropout) would be reused across
+            steps; LayerNorm and GroupNorm look at one example at a time and are fine.
+    """
+    graph, params, rest = nnx.split(model, nnx.Param, ...)
+    extra = sorted(
+        {type(leaf).__name__ for leaf in jax.tree.leaves(rest, is_leaf=lambda v: isinstance(v, nnx.Variable))}
+    )
+    if extra:
+        raise ValueError(
+            f"model must hold parameters only, got {', '.join(extra)}: private training would leak such state"
+        )
+
+    def logits(params: Any, x: jax.Array) -> jax.Array:
+        return nnx.merge(graph, params, rest)(x)
+
+    def loss(params: Any, example: tuple[jax.Array, jax.Array]) -> jax.Array:
+        x, y = example
+        scores = logits(params, x[None])[0]
+        return optax.softmax_cross_entropy_with_integer_labels(scores, y)
+
+    return Functional(params, logits, loss)
+
+
+class Mlp(nnx.Module):
+    """Dense layers with tanh between (bounded activations keep gradients short: Papernot et al. 2021)."""
+
+    def __init__(self, widths: tuple[int, ...], *, rngs: nnx.Rngs):
+        self.layers = nnx.List(
+            [nnx.Linear(before, after, rngs=rngs) for before, after in itertools.pairwise(widths)]
+        )
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """(batch, *features) to (batch, classes)."""
+        x = x.reshape(x.shape[0], -1)
+        for layer in self.layers[:-1]:
+            x = jnp.tanh(layer(x))
+        return self.layers[-1](x)
+
+
+class ConvNet(nnx.Module):
+    """Two strided convolutions with tanh, group normalisation within each example, and a dense layer."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int, *, channels: int = 16, rngs: nnx.Rngs):
+        height, width, depth = shape
+        self.first = nnx.Conv(depth, channels, (3, 3), strides=(2, 2), rngs=rngs)
+        self.norm = nnx.GroupNorm(channels, num_groups=4, rngs=rngs)
+        self.second = nnx.Conv(channels, 2 * channels, (3, 3), strides=(2, 2), rngs=rngs)
+        rows, columns = -(-height // 4), -(-width // 4)
+        self.head = nnx.Linear(rows * columns * 2 * channels, classes, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """(batch, height, width, depth) to (batch, classes)."""
+        x = jnp.tanh(self.norm(self.first(x)))
+        x = jnp.tanh(self.second(x))
+        return self.head(x.reshape(x.shape[0], -1))
+
+
+def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden: int = 64) -> Functional:
+    """A fresh network for examples of ``shape``: "linear", "mlp" (one hidden layer) or "conv" (images only).
+
+    Args:
+        name: one of ``MODELS``.
+        shape: features of one example, (features,) or (height, width, depth).
+        classes: number of labels.
+        seed: seed of the initial parameters, which are public.
+        hidden: width of the hidden layer.
+
+    Raises:
+        ValueError: an unknown name, or "conv" on examples that are not images.
+    """
+    rngs = nnx.Rngs(seed)
+    features = int(jnp.prod(jnp.array(shape)))
+    if name == "linear":
+        return functional(Mlp((features, classes), rngs=rngs))
+    if name == "mlp":
+        return functional(Mlp((features, hidden, classes), rngs=rngs))
+    if name == "conv":
+        if len(shape) != 3:
+            raise ValueError(f"model conv needs images (height, width, depth), got examples of shape {shape}")
+        return functional(ConvNet((shape[0], shape[1], shape[2]), classes, rngs=rngs))
+    raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")

@@ -1,0 +1,80 @@
+"""Poisson sampling: an independent coin per example, static shapes, no truncation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+
+__all__ = ["Sample", "poisson_sample", "sample_pieces", "take_piece"]
+
+
+def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
+    """A mask, (size,) bool, in which each entry is True independently with probability ``rate``.
+
+    A coin compares 32 random bits with floor(rate * 2^32), computed exactly: scaling a float32 by 2^32 does
+    not round, and the floor lowers the probability by less than 2^-32. (Comparing a float32 uniform with
+    ``rate`` would round the probability to a multiple of 2^-23, in either direction.) The accounting is for
+    the float32 number ``rate``; the coin's own rate p <= rate costs no more, because the sampled output
+    distribution at p is a mixture of the one at ``rate`` and the one without the record. A NaN or negative
+    rate samples nobody.
+
+    Args:
+        key: a typed PRNG key that nothing else uses.
+        size: number of examples, static.
+        rate: scalar in [0, 1]; at 1 everyone is in the sample.
+
+    Raises:
+        ValueError: a concrete ``rate`` outside [0, 1].
+    """
+    _validate.rate(rate=rate)
+    rate = jnp.asarray(rate, jnp.float32)
+    inside = jnp.where((rate > 0) & (rate < 1), rate, 0.0)
+    threshold = jnp.floor(inside * jnp.float32(2**32)).astype(jnp.uint32)
+    coins = jax.random.bits(key, (size,), jnp.uint32)
+    return (coins < threshold) | (rate >= 1)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["indices", "count"], meta_fields=["piece"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sample:
+    """The sampled examples' indices, packed to the front of a fixed length.
+
+    Attributes:
+        indices: (capacity,) int32, ``count`` sampled indices in increasing order, then filler (index 0).
+        count: () int32, the size of the sample. Private: never release it.
+        piece: how many examples one piece holds, static under jit.
+    """
+
+    indices: jax.Array
+    count: jax.Array
+    piece: int
+
+
+def sample_pieces(mask: jax.Array, piece: int) -> Sample:
+    """Packs the True entries of ``mask``, (size,), so that pieces of ``piece`` examples can be taken in turn.
+
+    The capacity is ``size`` rounded up to whole pieces: even a sample of everybody fits, so nobody is ever
+    dropped, which would break the Poisson assumption of the accounting.
+
+    Raises:
+        ValueError: ``piece`` below 1.
+    """
+    _validate.count(piece=piece)
+    size = mask.shape[0]
+    capacity = -(-size // piece) * piece
+    (indices,) = jnp.nonzero(mask, size=capacity, fill_value=0)
+    return Sample(indices.astype(jnp.int32), jnp.sum(mask, dtype=jnp.int32), piece)
+
+
+def take_piece(sample: Sample, number: ArrayLike) -> tuple[jax.Array, jax.Array]:
+    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample."""
+    start = jnp.asarray(number, jnp.int32) * sample.piece
+    indices = jax.lax.dynamic_slice(sample.indices, (start,), (sample.piece,))
+    valid = start + jnp.arange(sample.piece, dtype=jnp.int32) < sample.count
+    return indices, valid

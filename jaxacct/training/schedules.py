@@ -1,0 +1,170 @@
+"""Schedules: which noise multiplier and sampling rate each step asks for, from released quantities only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import _validate
+
+__all__ = ["SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"]
+
+SCHEDULES = ("constant", "warmup-decay", "adaptive")
+
+_STAIRS = 16
+
+
+class Released(NamedTuple):
+    """What a schedule may look at: nothing here depends on private data except through a release.
+
+    Attributes:
+        gradient_norm: () float32, norm of the last noisy, averaged gradient (0 before the first step).
+        noise_norm: () float32, what that norm would be of the noise alone (0 before the first step).
+        accuracy: () float32, accuracy of the parameters on held-out data declared public (NaN before the
+            first evaluation).
+        evaluations: () int32, how often the accuracy has been measured.
+    """
+
+    gradient_norm: jax.Array
+    noise_norm: jax.Array
+    accuracy: jax.Array
+    evaluations: jax.Array
+
+
+class Schedule(NamedTuple):
+    """A schedule as a pair of pure functions, beside its plan.
+
+    Attributes:
+        init: () -> state.
+        propose: (step, state, released) -> (sigma, rate, state), scalars float32, jittable. ``step`` counts
+            admitted steps from 0.
+        planned: (sigma, rate, steps) triples of the plan, in order; float32 values held as Python floats.
+            For an adaptive schedule it is the plan that the noise was calibrated for, not a promise.
+        is_adaptive: whether what is proposed depends on releases, so that the realised path is random.
+        full_batch: whether every step uses everyone (rate exactly 1), which needs no coins.
+    """
+
+    init: Callable[[], Any]
+    propose: Callable[[jax.Array, Any, Released], tuple[jax.Array, jax.Array, Any]]
+    planned: tuple[tuple[float, float, int], ...]
+    is_adaptive: bool
+    full_batch: bool
+
+    @property
+    def steps(self) -> int:
+        """How many steps the plan holds."""
+        return sum(steps for _, _, steps in self.planned)
+
+
+def constant(sigma: float, rate: float, steps: int) -> Schedule:
+    """The same noise multiplier and sampling rate at every step.
+
+    Raises:
+        ValueError: sigma not above 0, rate not in (0, 1], or steps not a whole number above 0.
+    """
+    _check(sigma, rate, steps)
+    return _fixed([(sigma, rate, steps)])
+
+
+def warmup_decay(sigma: float, rate: float, steps: int) -> Schedule:
+    """Small samples first, then less and less noise: fixed in advance, in sixteen stairs.
+
+    The rate climbs from rate / 2 to ``rate`` over the first eighth of the steps, where gradients agree and
+    little data shows the way; the noise multiplier falls on a half cosine from 1.25 sigma to 0.85 sigma,
+    because late, small gradients drown in noise that early ones bear. At rate 1 the rate stays 1 and only
+    the noise moves.
+
+    Raises:
+        ValueError: as :func:`constant`.
+    """
+    _check(sigma, rate, steps)
+    edges = [round(steps * stair / _STAIRS) for stair in range(_STAIRS + 1)]
+    parts = []
+    for stair in range(_STAIRS):
+        count = edges[stair + 1] - edges[stair]
+        progress = stair / (_STAIRS - 1)
+        noise = sigma * (1.05 + 0.20 * math.cos(math.pi * progress))
+        share = 1.0 if rate == 1 else min(1.0, 0.5 + 0.25 * stair)
+        if count:
+            parts.append((noise, rate * share, count))
+    return _fixed(parts)
+
+
+def adaptive(
+    sigma: float,
+    rate: float,
+    steps: int,
+    *,
+    louder: int = 4,
+    quieter: int = 2,
+    per_octave: int = 4,
+    gain: float = 0.002,
+) -> Schedule:
+    """Noise that reacts to releases: more of it while held-out accuracy climbs, less when progress stalls.
+
+    The multiplier is sigma * 2^(level / per_octave) with a whole level in [-quieter, louder], starting at 2
+    (or louder, if that is less): with the defaults, from 0.7 to 2 times ``sigma``. After each evaluation of
+    the (public) held-out accuracy the level goes up by one if the best accuracy so far was beaten by more
+    than ``gain``, down by one if not; it also goes down when the noisy gradient is no longer than its noise
+    alone would be (within 5 %), because such a step learns nothing. The number of steps is the filter's to
+    decide.
+
+    Raises:
+        ValueError: as :func:`constant`, or louder, quieter or per_octave below 1.
+    """
+    _check(sigma, rate, steps)
+    _validate.count(louder=louder, quieter=quieter, per_octave=per_octave)
+    table = np.array(
+        [_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-quieter, louder + 1)], np.float32
+    )
+    share = np.float32(rate)
+
+    def init() -> tuple[jax.Array, jax.Array, jax.Array]:
+        return jnp.int32(min(2, louder)), jnp.float32(-jnp.inf), jnp.int32(0)
+
+    def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
+        del step
+        level, best, seen = state
+        fresh = released.evaluations > seen
+        better = released.accuracy > best + jnp.float32(gain)
+        drowned = released.gradient_norm <= jnp.float32(1.05) * released.noise_norm
+        move = jnp.where(better, 1, -1) - jnp.where(drowned & better, 1, 0)
+        level = jnp.where(fresh, jnp.clip(level + move, -quieter, louder), level).astype(jnp.int32)
+        best = jnp.where(fresh & (released.accuracy > best), released.accuracy, best)
+        return jnp.asarray(table)[level + quieter], jnp.asarray(share), (level, best, released.evaluations)
+
+    planned = ((float(table[quieter]), float(share), steps),)
+    return Schedule(init, propose, planned, is_adaptive=True, full_batch=rate == 1)
+
+
+def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
+    planned = tuple((_float32(sigma), float(np.float32(rate)), count) for sigma, rate, count in parts)
+    ends = np.cumsum([count for _, _, count in planned]).astype(np.int32)
+    sigmas = np.array([sigma for sigma, _, _ in planned], np.float32)
+    rates = np.array([rate for _, rate, _ in planned], np.float32)
+
+    def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
+        del released
+        stair = jnp.sum(jnp.asarray(ends)[:-1] <= step)
+        return jnp.asarray(sigmas)[stair], jnp.asarray(rates)[stair], state
+
+    return Schedule(lambda: (), propose, planned, is_adaptive=False, full_batch=bool(np.all(rates == 1)))
+
+
+def _check(sigma: float, rate: float, steps: int) -> None:
+    _validate.positive(sigma=sigma, rate=rate)
+    _validate.rate(rate=rate)
+    _validate.count(steps=steps)
+
+
+def _float32(sigma: float) -> float:
+    """The nearest float32 not below: noise rounds up, so that a calibrated plan still fits its budget."""
+    rounded = np.float32(sigma)
+    if float(rounded) < sigma:
+        rounded = np.nextafter(rounded, np.float32(np.inf))
+    return float(rounded)

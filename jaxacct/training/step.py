@@ -1,0 +1,268 @@
+"""One private training step under a filter: the filter is asked first, and a refusal changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training.clipping import clipped_gradient_sum, global_norm
+from jaxacct.training.keys import Keys, step_keys
+from jaxacct.training.noise import add_gaussian_noise, largest_sigma
+from jaxacct.training.sampling import poisson_sample
+from jaxacct.training.schedules import Released, Schedule
+
+__all__ = ["Filter", "StepReport", "TrainState", "init_state", "make_step", "noisy_gradient", "with_accuracy"]
+
+
+class Filter(Protocol):
+    """What a step asks of a filter: the protocol of :mod:`jaxacct.filters`."""
+
+    def init(self) -> Any:
+        """The state before any query."""
+        ...
+
+    def update(self, query: Any, state: Any) -> tuple[jax.Array, Any]:
+        """``(admitted, state)``; a refused query leaves the state as it was."""
+        ...
+
+    def spent(self, state: Any) -> jax.Array:
+        """How much of the budget is gone, in the filter's own unit."""
+        ...
+
+    def fraction(self, state: Any) -> jax.Array:
+        """The share of the budget that is gone."""
+        ...
+
+
+class TrainState(NamedTuple):
+    """Everything a run carries, as a pytree. Each part is a release or independent of the data (keys aside).
+
+    Attributes:
+        params: pytree of float32 parameters.
+        opt_state: the optimiser's state.
+        filter_state: the filter's state.
+        schedule_state: the schedule's state.
+        released: what the schedule may look at.
+        keys: roots of the private randomness; whoever has them can remove the noise.
+        step: () int32, admitted steps so far.
+        halted: () bool, True from the first refusal (or last, clipped step) on.
+    """
+
+    params: Any
+    opt_state: Any
+    filter_state: Any
+    schedule_state: Any
+    released: Released
+    keys: Keys
+    step: jax.Array
+    halted: jax.Array
+
+
+class StepReport(NamedTuple):
+    """What one step lets the world know, all scalars; nothing here is an un-noised statistic of private data.
+
+    Attributes:
+        admitted: bool; False means that nothing was released and the parameters are what they were.
+        sigma: float32, the noise multiplier asked for.
+        rate: float32, the sampling rate asked for.
+        clip_scale: float32 in (0, 1]: the factor on the clip norm (below 1 only in a last, clipped step),
+            so that the step's noise multiplier relative to its sensitivity is sigma / clip_scale.
+        gradient_norm: float32, norm of the noisy averaged gradient (0 if refused).
+        spent: the filter's spent budget after the step, in the filter's unit.
+        budget_left: share of the filter's budget that is left after the step, in [0, 1].
+    """
+
+    admitted: jax.Array
+    sigma: jax.Array
+    rate: jax.Array
+    clip_scale: jax.Array
+    gradient_norm: jax.Array
+    spent: jax.Array
+    budget_left: jax.Array
+
+
+def init_state(
+    params: Any, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: Keys
+) -> TrainState:
+    """The state before the first step. ``params`` must not have been fitted to the private data.
+
+    Raises:
+        ValueError: a parameter that is not a floating-point array.
+    """
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            raise ValueError(
+                f"params must be floating point, got {jnp.result_type(leaf)} at {jax.tree_util.keystr(path)}"
+            )
+    zero = jnp.float32(0.0)
+    state = TrainState(
+        params=params,
+        opt_state=optimizer.init(params),
+        filter_state=filter.init(),
+        schedule_state=schedule.init(),
+        released=Released(zero, zero, jnp.float32(jnp.nan), jnp.int32(0)),
+        keys=keys,
+        step=jnp.int32(0),
+        halted=jnp.bool_(False),
+    )
+    # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+
+
+def with_accuracy(state: TrainState, accuracy: ArrayLike) -> TrainState:
+    """``state`` with a new held-out accuracy for the schedule to see. The held-out data must be public."""
+    released = state.released._replace(
+        accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=state.released.evaluations + 1
+    )
+    return state._replace(released=released)
+
+
+def noisy_gradient(
+    loss: Callable[[Any, Any], jax.Array],
+    params: Any,
+    data: Any,
+    keys: Keys,
+    *,
+    sigma: ArrayLike,
+    rate: ArrayLike,
+    clip_norm: ArrayLike,
+    clip_scale: ArrayLike = 1.0,
+    physical_batch: int = 256,
+    full_batch: bool = False,
+) -> Any:
+    """The subsampled Gaussian release of one step: (sum of clipped gradients + noise) / (rate * size).
+
+    The divisor is the *expected* size of the sample, never the realised one, which is private. The number
+    of examples ``size`` is a public constant of the run.
+
+    Args:
+        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        params: pytree of float arrays.
+        data: pytree of arrays (size, ...).
+        keys: this step's keys, from :func:`jaxacct.training.step_keys`.
+        sigma: noise multiplier: the noise has standard deviation sigma * clip_norm.
+        rate: probability of each example to take part.
+        clip_norm: L2 bound C of each example's gradient.
+        clip_scale: factor in [0, 1] on that bound, not on the noise.
+        physical_batch: most per-example gradients in memory at once, static.
+        full_batch: everyone takes part (rate 1) and no coins are thrown, static.
+
+    Returns:
+        A pytree like ``params``, float32.
+    """
+    size = jax.tree.leaves(data)[0].shape[0]
+    mask = jnp.ones(size, bool) if full_batch else poisson_sample(keys.sampling, size, rate)
+    total = clipped_gradient_sum(
+        loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
+    )
+    release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
+    expected = jnp.asarray(1.0 if full_batch else rate, jnp.float32) * jnp.float32(size)
+    return jax.tree.map(lambda leaf: leaf / expected, release)
+
+
+def make_step(
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation,
+    filter: Filter | None,
+    schedule: Schedule,
+    *,
+    clip_norm: float,
+    physical_batch: int = 256,
+    donate: bool = False,
+) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+    """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
+
+    Only if it admits are examples sampled, gradients clipped and noised and the parameters moved.
+
+    The query that the filter is charged with is built here from the very float32 numbers that the step then
+    uses. A refusal returns parameters, optimiser and filter state bit for bit as they were and sets
+    ``halted``; a halted run admits nothing any more. A filter with a ``clip_scale(query, state)`` method
+    (approximate GDP, Algorithm 2 of the f-DP filters paper) may shrink the clip norm of one last step to
+    what the budget still pays for; that step is released and is the last.
+
+    Args:
+        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        optimizer: any optax transformation; it sees noisy gradients only.
+        filter: an object with the protocol of :mod:`jaxacct.filters`; ``None`` accounts for nothing
+            (benchmarks).
+        schedule: from :mod:`jaxacct.training.schedules`.
+        clip_norm: L2 bound C of each example's gradient.
+        physical_batch: most per-example gradients in memory at once.
+        donate: reuse the state's buffers, so that the state passed in is gone after the call.
+
+    Raises:
+        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
+    """
+    _validate.positive(clip_norm=clip_norm)
+    _validate.count(physical_batch=physical_batch)
+
+    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+        size = jax.tree.leaves(data)[0].shape[0]
+        sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
+        query: Any = Gaussian(sigma) if schedule.full_batch else PoissonSampled(Gaussian(sigma), rate)
+        admitted, filter_state, scale = _ask(filter, query, state.filter_state)
+        admitted = admitted & ~state.halted & (sigma > 0) & (sigma <= largest_sigma(size))
+
+        def take(state: TrainState) -> tuple[TrainState, jax.Array]:
+            gradient = noisy_gradient(
+                loss,
+                state.params,
+                data,
+                step_keys(state.keys, state.step),
+                sigma=sigma,
+                rate=rate,
+                clip_norm=clip_norm,
+                clip_scale=scale,
+                physical_batch=physical_batch,
+                full_batch=schedule.full_batch,
+            )
+            gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, state.params)
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            norm = global_norm(gradient)
+            dimension = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+            noise_norm = sigma * jnp.float32(clip_norm * dimension**0.5 / size) / rate
+            moved = state._replace(
+                params=optax.apply_updates(state.params, updates),
+                opt_state=opt_state,
+                filter_state=filter_state,
+                schedule_state=schedule_state,
+                released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm),
+                step=state.step + 1,
+                halted=scale < 1,
+            )
+            return moved, norm
+
+        def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
+            return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
+
+        state, norm = jax.lax.cond(admitted, take, refuse, state)
+        report = StepReport(admitted, sigma, rate, scale, norm, *_budget(filter, state.filter_state))
+        return state, report
+
+    return jax.jit(step, donate_argnums=(0,) if donate else ())
+
+
+def _ask(filter: Filter | None, query: Any, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+    """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal."""
+    if filter is None:
+        return jnp.bool_(True), state, jnp.float32(1.0)
+    scale = jnp.float32(1.0)
+    scaler = getattr(filter, "clip_scale", None)
+    if scaler is not None:
+        scale = jnp.minimum(jnp.asarray(scaler(query, state)).astype(jnp.float32), 1.0)
+    admitted, state = filter.update(query, state)
+    return jnp.asarray(admitted) & (scale > 0), state, scale
+
+
+def _budget(filter: Filter | None, state: Any) -> tuple[jax.Array, jax.Array]:
+    if filter is None:
+        return jnp.float32(0.0), jnp.float32(1.0)
+    left = 1.0 - jnp.asarray(filter.fraction(state), jnp.float32)
+    return filter.spent(state), jnp.clip(left, 0.0, 1.0)

@@ -1,0 +1,136 @@
+"""`jaxacct train` as a person meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from jaxacct.cli import main
+
+QUICK = ["train", "--filter", "gdp", "--model", "linear", "--epsilon", "8"]
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rate", "1.5"], "rate must be between 0 and 1"),
+        (["--rate", "nan"], "rate must be"),
+        (["--epsilon", "-1"], "epsilon must be a finite number above 0"),
+        (["--delta", "0"], "delta must be strictly between 0 and 1"),
+        (["--clip", "0"], "clip must be"),
+        (["--steps", "0"], "steps must be a whole number of at least 1"),
+        (["--steps", "10", "--epochs", "3"], "give one of them"),
+        (["--learning-rate", "-1"], "learning_rate must be"),
+        (["--physical-batch", "0"], "physical_batch must be"),
+        (["--seed", "-3"], "seed must be"),
+        (["--filter", "gdp", "--rate", "0.1"], "rate must be 1 for the gdp filter"),
+        (["--filter", "approximate-gdp", "--rate", "0.5"], "use --filter renyi"),
+        (["--filter", "zcdp"], "zcdp"),
+        (["--data", "mnist", "--path", "/nowhere"], "/nowhere"),
+        (["--data", "adult", "--path", "/nowhere"], "/nowhere"),
+        (["--rate"], "--rate"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_a_bad_value_ends_in_one_clear_line_and_exit_code_2(capsys, tmp_path, arguments, message):
+    code, out, err = call(capsys, "train", *arguments, "--output", str(tmp_path / "run"))
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err + out
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_command_ends_in_one_clear_line(capsys):
+    code, _, err = call(capsys, "trian")
+    assert (code, err.count("\n")) == (2, 1)
+
+
+def test_help_lists_the_commands_and_the_filters(capsys):
+    assert "train" in call(capsys, "--help")[1]
+    code, out, _ = call(capsys, "train", "--help")
+    assert code == 0
+    assert "approximate-gdp" in out
+
+
+def test_missing_extras_are_named_with_the_way_to_install_them(capsys, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, err = call(capsys, "train")
+    assert code == 2
+    assert "pip install 'jaxacct[train]'" in err
+    assert err.count("\n") == 1
+
+
+def test_the_command_group_loads_nothing_that_training_needs():
+    program = (
+        "import sys, jaxacct.cli\n"
+        "heavy = {'flax', 'optax', 'sklearn', 'matplotlib', 'tqdm', 'jax'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_run_ends_with_a_table_and_a_report_and_leaves_float32_alone(capsys, tmp_path):
+    before = jax.config.jax_enable_x64
+    code, out, err = call(
+        capsys, *QUICK, "--steps", "25", "--learning-rate", "1", "--seed", "1", "--output", str(tmp_path)
+    )
+    assert code == 0, err
+    assert jax.config.jax_enable_x64 == before
+    for words in (
+        "treated as public",
+        "not private to anyone who knows the seed",
+        "test accuracy",
+        "guarantee",
+    ):
+        assert words in out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["steps"] == 25
+    assert report["test_accuracy"] > 0.8
+    assert report["privacy"]["filter"]["epsilon"] == pytest.approx(8.0, rel=1e-6)
+    assert report["privacy"]["pld"]["epsilon"] <= 8.0 * 1.001
+    private = ("loss", "train_accuracy", "batch_size", "sample", "clipped_fraction", "key")
+    assert not [word for word in private if word in json.dumps(report["history"])]
+    assert "loss" not in err
+
+
+def test_epochs_become_steps(capsys, tmp_path):
+    code, _, _ = call(capsys, *QUICK, "--epochs", "3", "--output", str(tmp_path))
+    assert code == 0
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["steps"], report["seed"]) == (3, None)
+
+
+def test_ctrl_c_stops_cleanly_with_the_report_written(tmp_path):
+    command = [sys.executable, "-c", "from jaxacct.cli import main; main()", *QUICK]
+    command += ["--steps", "1000000", "--output", str(tmp_path)]
+    environment = dict(os.environ, PYTHONUNBUFFERED="1")
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        seen = ""
+        while "5/1000000" not in seen:  # the progress bar has begun
+            character = process.stderr.read(1)
+            assert character, seen
+            seen += character
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=100)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    assert "interrupted" in out
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["stopped"] == "interrupted"
+    assert 0 < report["steps"] < 1_000_000
+    assert len(report["history"]["step"]) == report["steps"]
+    assert (tmp_path / "budget.png").exists()

@@ -1,0 +1,162 @@
+"""Data prepared with public constants, and networks as pure functions."""
+
+import gzip
+import struct
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+from jaxacct.training import build, functional, load
+from jaxacct.training.adult import encode
+
+ROW = [
+    "39",
+    "State-gov",
+    "77516",
+    "Bachelors",
+    "13",
+    "Never-married",
+    "Adm-clerical",
+    "Not-in-family",
+    "White",
+    "Male",
+    "2174",
+    "0",
+    "40",
+    "United-States",
+    "<=50K",
+]
+
+
+def with_fields(**fields):
+    places = {"age": 0, "workclass": 1, "gain": 10, "label": 14}
+    row = list(ROW)
+    for name, value in fields.items():
+        row[places[name]] = value
+    return row
+
+
+def write_adult(folder, train, test):
+    for name, rows, head in (("adult.data.gz", train, ""), ("adult.test.gz", test, "|1x3 Cross validator\n")):
+        with gzip.open(folder / name, "wt") as stream:
+            stream.write(head + "\n".join(", ".join(row) for row in rows) + "\n\n")
+
+
+def write_idx(folder, prefix, images, labels):
+    with gzip.open(folder / f"{prefix}-images-idx3-ubyte.gz", "wb") as stream:
+        stream.write(struct.pack(">iiii", 0x803, *images.shape) + images.tobytes())
+    with gzip.open(folder / f"{prefix}-labels-idx1-ubyte.gz", "wb") as stream:
+        stream.write(struct.pack(">ii", 0x801, len(labels)) + labels.tobytes())
+
+
+def test_digits_are_split_for_good_and_scaled_one_by_one():
+    data = load("digits")
+    assert data.train_x.shape == (1437, 8, 8, 1)
+    assert data.test_x.shape == (360, 8, 8, 1)
+    assert data.train_x.dtype == np.float32
+    np.testing.assert_allclose(data.train_x.mean(axis=(1, 2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose((data.train_x**2).mean(axis=(1, 2, 3)), 1, rtol=1e-4)
+    assert np.array_equal(data.train_x, load("digits").train_x)
+    assert sorted(np.unique(data.train_y)) == list(range(10))
+
+
+def test_an_adult_row_is_encoded_without_looking_at_other_rows():
+    rows = [ROW, with_fields(age="90", gain="99999"), with_fields(workclass="?"), with_fields(label=">50K.")]
+    together, labels = encode(rows)
+    for row, features in zip(rows, together, strict=True):
+        assert np.array_equal(encode([row])[0][0], features)
+    assert labels.tolist() == [0, 0, 0, 1]
+    assert together.sum(axis=1).tolist() == [11, 11, 10, 11]  # one-hot: every row has the same small length
+
+
+def test_adult_reads_both_files(tmp_path):
+    write_adult(tmp_path, [ROW] * 5, [with_fields(label=">50K.")] * 3)
+    data = load("adult", tmp_path)
+    assert (len(data.train_y), len(data.test_y), data.classes) == (5, 3, 2)
+    assert data.test_y.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [(ROW[:-1], "15 fields"), (with_fields(label="rich"), "labels"), (with_fields(age="old"), "column age")],
+)
+def test_a_broken_adult_row_raises(row, message):
+    with pytest.raises(ValueError, match=message):
+        encode([ROW, row])
+
+
+def test_openml_rows_become_the_same_features(monkeypatch):
+    names = "age workclass fnlwgt education education-num marital-status occupation relationship race sex"
+    names = [*names.split(), "capital-gain", "capital-loss", "hours-per-week", "native-country"]
+    categories = {name: [value] for name, value in zip(names, ROW, strict=False) if not value.isdigit()}
+
+    class Bunch:
+        feature_names = names
+        data = np.array([[float(v) if v.isdigit() else 0.0 for v in ROW[:-1]]] * 16_284)
+        target = np.array(["<=50K"] * 16_284)
+
+    Bunch.categories = categories
+    Bunch.data[0, 1] = np.nan  # a missing workclass
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda *a, **k: Bunch)
+    data = load("adult")
+    assert (len(data.train_y), len(data.test_y)) == (3, 16_281)
+    features = np.concatenate([data.train_x, data.test_x])
+    assert (features == encode([ROW])[0]).all(axis=1).sum() == 16_283
+    assert features.sum(axis=1).min() == 10
+
+
+def test_mnist_without_training_files_splits_what_is_there(tmp_path):
+    random = np.random.default_rng(0)
+    images, labels = (
+        random.integers(0, 256, (2100, 28, 28), np.uint8),
+        random.integers(0, 10, 2100).astype(np.uint8),
+    )
+    write_idx(tmp_path, "t10k", images, labels)
+    data = load("mnist", tmp_path)
+    assert (len(data.train_y), len(data.test_y)) == (100, 2000)
+    write_idx(tmp_path, "train", images[:50], labels[:50])
+    data = load("mnist", tmp_path)
+    assert (len(data.train_y), len(data.test_y)) == (50, 2100)
+    assert data.train_y.tolist() == labels[:50].tolist()
+
+
+def test_files_that_are_not_what_they_should_be_raise(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        load("mnist", tmp_path)
+    (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(b"no gzip")
+    with pytest.raises(ValueError, match="gzipped IDX"):
+        load("mnist", tmp_path)
+    with gzip.open(tmp_path / "t10k-images-idx3-ubyte.gz", "wb") as stream:
+        stream.write(struct.pack(">iiii", 0x803, 5, 28, 28) + b"short")
+    with pytest.raises(ValueError, match="complete IDX"):
+        load("mnist", tmp_path)
+    with pytest.raises(ValueError, match="data must be one of"):
+        load("cifar")
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", "conv"])
+def test_networks_are_pure_float32_and_see_one_example_at_a_time(name):
+    network = build(name, (8, 8, 1), 10, seed=0)
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(network.params))
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 8, 8, 1)), jnp.float32)
+    together = network.logits(network.params, x)
+    assert together.shape == (5, 10)
+    alone = jnp.concatenate([network.logits(network.params, row[None]) for row in x])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert network.loss(network.params, (x[0], jnp.int32(3))).shape == ()
+
+
+def test_a_network_with_batch_statistics_or_dropout_is_refused():
+    for layer in (nnx.BatchNorm(3, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(0))):
+        with pytest.raises(ValueError, match="model must hold parameters only"):
+            functional(layer)
+
+
+def test_a_convolution_needs_images():
+    with pytest.raises(ValueError, match="conv needs images"):
+        build("conv", (97,), 2, seed=0)
+    with pytest.raises(ValueError, match="model must be one of"):
+        build("transformer", (8, 8, 1), 2, seed=0)

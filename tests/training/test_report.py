@@ -1,0 +1,177 @@
+"""What a run says at its end, and that it says nothing private."""
+
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jaxacct
+from jaxacct import filters
+from jaxacct.training import (
+    Outcome,
+    StepRecord,
+    accuracy,
+    fit,
+    init_state,
+    make_report,
+    make_step,
+    plan_budget,
+    privacy_rows,
+    realised_mechanism,
+    seeded_keys,
+    table,
+    write_report,
+)
+
+
+def record(step, sigma, rate=0.1):
+    return StepRecord(step, sigma, rate, 1.0, 0.5, 0.9)
+
+
+def outcome(records, stopped="plan finished"):
+    return Outcome(None, records, [(0, 0.1), (len(records), 0.8)], stopped)
+
+
+def plan(filter="renyi", schedule="constant", rate=0.1, steps=20):
+    return plan_budget(filter, schedule, epsilon=2.0, delta=1e-5, steps=steps, rate=rate)
+
+
+def follow(budget):
+    steps = [(sigma, rate) for sigma, rate, count in budget.schedule.planned for _ in range(count)]
+    return [record(number, sigma, rate) for number, (sigma, rate) in enumerate(steps, 1)]
+
+
+def full_report(budget, run, seed=None):
+    return make_report(
+        run,
+        budget,
+        delta=1e-5,
+        data={"name": "none"},
+        settings={"filter": "renyi", "schedule": "constant"},
+        seed=seed,
+    )
+
+
+def test_equal_steps_are_counted_together():
+    whole = realised_mechanism([record(1, 2.0), record(2, 3.0), record(3, 2.0)])
+    assert [int(steps) for _, steps in whole.parts()] == [2, 1]
+    assert realised_mechanism([]) is None
+
+
+def test_snapping_many_steps_to_few_only_ever_raises_their_price():
+    records = [record(i, 1.5 + i / 50, 0.05 + 0.0001 * (i % 7)) for i in range(100)]
+    exact, snapped = realised_mechanism(records), realised_mechanism(records, most=8)
+    assert len(snapped.mechanisms) == 8
+    assert sum(int(steps) for _, steps in snapped.parts()) == 100
+    before, after = filters.plan_epsilon(exact, 1e-5), filters.plan_epsilon(snapped, 1e-5)
+    assert before <= after <= 1.2 * before
+
+
+def test_a_fixed_schedule_gets_bounds_in_the_right_order():
+    budget = plan()
+    rows = privacy_rows(outcome(follow(budget)), budget, 1e-5)
+    assert all(row["is_bound"] for row in rows.values())
+    assert (
+        rows["pld"]["lower"]
+        <= rows["pld"]["epsilon"]
+        < rows["renyi"]["epsilon"]
+        <= rows["filter"]["epsilon"] * 1.0001
+    )
+    assert rows["filter"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
+    direct = jaxacct.epsilon(
+        jaxacct.PoissonSampled(jaxacct.Gaussian(budget.schedule.planned[0][0]), 0.1), 1e-5, steps=20
+    )
+    assert rows["pld"]["epsilon"] == pytest.approx(float(direct.upper), rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "stopped", "words"),
+    [
+        ("adaptive", "budget spent", "diagnostic only: the schedule was adaptive"),
+        ("constant", "interrupted", "diagnostic only: stopped by hand"),
+    ],
+)
+def test_a_path_that_depends_on_outputs_is_called_a_diagnostic(schedule, stopped, words):
+    budget = plan(schedule=schedule)
+    rows = privacy_rows(outcome(follow(budget), stopped), budget, 1e-5)
+    assert [rows[name]["is_bound"] for name in ("filter", "renyi", "pld")] == [True, False, False]
+    assert rows["pld"]["label"] == rows["renyi"]["label"] == words
+
+
+def test_the_approximate_filter_says_that_it_is_no_bound_and_is_contradicted_where_it_errs():
+    budget = plan("approximate-gdp", rate=0.15, steps=3)  # far outside the limit: little noise, few steps
+    report = full_report(budget, outcome(follow(budget)))
+    assert report["privacy"]["filter"]["label"] == "asymptotic, not a bound"
+    assert not report["privacy"]["filter"]["is_bound"]
+    text = table(report)
+    assert "asymptotic, not a bound" in text
+    assert "too low here" in text
+    assert report["privacy"]["pld"]["lower"] > report["privacy"]["filter"]["epsilon"]
+
+
+def test_no_step_costs_nothing():
+    rows = privacy_rows(outcome([], "interrupted"), plan(), 1e-5)
+    assert rows["renyi"]["epsilon"] == rows["pld"]["epsilon"] == 0
+
+
+def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
+    budget = plan()
+    report = full_report(budget, outcome(follow(budget)), seed=4)
+    assert set(report["history"]) == {
+        "step",
+        "sigma",
+        "rate",
+        "clip_scale",
+        "noisy_gradient_norm",
+        "budget_left",
+    }
+    assert set(report) == {
+        "data", "settings", "seed", "delta", "stopped", "steps", "test_accuracy", "privacy",
+        "adaptive_schedule", "budget_unit", "notes", "history", "evaluations",
+    }  # fmt: skip
+    assert any("not private to anyone who knows the seed 4" in note for note in report["notes"])
+    assert any("treated as public" in note for note in report["notes"])
+    files = write_report(report, tmp_path / "deep" / "folder")
+    assert [file.name for file in files] == ["report.json", "budget.png"]
+    assert json.loads(files[0].read_text()) == report
+    assert files[1].read_bytes()[:4] == b"\x89PNG"
+    assert sorted(path.name for path in files[0].parent.iterdir()) == ["budget.png", "report.json"]
+
+
+def test_the_loop_stops_on_interrupt_and_evaluates_what_it_leaves():
+    budget = plan("gdp", rate=1.0, steps=30)
+    optimizer = optax.sgd(0.1)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(40, 3)), jnp.float32)
+    y = (x[:, 0] > 0).astype(jnp.int32)
+
+    def logits(params, x):
+        return x @ params
+
+    def loss(params, example):
+        return optax.softmax_cross_entropy_with_integer_labels(example[0] @ params, example[1])
+
+    params = jnp.zeros((3, 2))
+    step = make_step(loss, optimizer, budget.filter, budget.schedule, clip_norm=1.0)
+    seen = []
+    for limit, expected, stopped in ((7, 7, "interrupted"), (99, 30, "plan finished")):
+        state = init_state(params, optimizer, budget.filter, budget.schedule, seeded_keys(0))
+        seen.clear()
+        run = fit(
+            step,
+            state,
+            (x, y),
+            steps=30,
+            evaluate=accuracy(logits, x, y),
+            evaluate_every=5,
+            interrupted=lambda limit=limit: len(seen) >= limit,
+            on_step=lambda record, accuracy: seen.append(record.step),
+        )
+        assert run.stopped == stopped
+        assert len(run.records) == len(seen) == expected
+        assert run.evaluations[-1][0] == expected
+    assert run.records[-1].budget_left == pytest.approx(0, abs=1e-3)
+    state = init_state(params, optimizer, budget.filter, budget.schedule, seeded_keys(0))
+    run = fit(step, state, (x, y), steps=40, evaluate=accuracy(logits, x, y))
+    assert (run.stopped, len(run.records)) == ("budget spent", 30)

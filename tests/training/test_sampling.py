@@ -1,0 +1,80 @@
+"""The sampler: independent coins of the right probability, and nobody is left out."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct.training import poisson_sample, sample_pieces, seeded_keys, step_keys, take_piece
+
+
+def masks(size, rate, draws, seed=0):
+    keys = jax.random.split(jax.random.key(seed), draws)
+    return np.asarray(jax.vmap(lambda key: poisson_sample(key, size, rate))(keys))
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.1, 0.5, 0.97])
+def test_every_example_is_included_at_the_rate(rate):
+    drawn = masks(40, rate, 20_000)
+    error = (drawn.mean(axis=0) - rate) / np.sqrt(rate * (1 - rate) / 20_000)
+    assert np.abs(error).max() < 4.5  # 40 standard normals
+    assert abs((drawn.mean() - rate) / np.sqrt(rate * (1 - rate) / drawn.size)) < 4.5
+
+
+def test_coins_of_different_examples_are_independent():
+    rate = 0.2
+    drawn = masks(30, rate, 20_000) - rate
+    correlation = drawn.T @ drawn / 20_000 / (rate * (1 - rate))
+    assert np.abs(correlation - np.eye(30))[~np.eye(30, dtype=bool)].max() < 5 / np.sqrt(20_000)
+    sizes = (drawn + rate).sum(axis=1)  # a binomial: no fixed batch size hides here
+    assert sizes.var() == pytest.approx(30 * rate * (1 - rate), rel=0.06)
+
+
+def test_the_coin_never_lands_above_the_charged_rate():
+    for rate in np.float32([1e-9, 1e-4, 0.1, 0.3, 1 - 2**-24]):
+        threshold = int(np.floor(np.float32(rate) * np.float32(2**32)))
+        assert threshold / 2**32 <= float(rate) < (threshold + 1) / 2**32
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, 0), (1.0, 50)])
+def test_the_ends_are_exact(rate, expected):
+    assert masks(50, rate, 100).sum(axis=1).tolist() == [expected] * 100
+
+
+@pytest.mark.parametrize("rate", [jnp.nan, -0.5])
+def test_a_traced_rate_that_makes_no_sense_samples_nobody(rate):
+    assert not jax.jit(lambda r: poisson_sample(jax.random.key(0), 50, r))(rate).any()
+
+
+@pytest.mark.parametrize("rate", [1.5, -0.1, float("nan")])
+def test_a_concrete_bad_rate_raises(rate):
+    with pytest.raises(ValueError, match="rate must be between 0 and 1"):
+        poisson_sample(jax.random.key(0), 5, rate)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 16, 100, 300])
+def test_a_sample_larger_than_a_piece_is_never_truncated(piece):
+    mask = np.random.default_rng(piece).random(100) < 0.6
+    sample = sample_pieces(jnp.asarray(mask), piece)
+    seen = []
+    for number in range(-(-100 // piece)):
+        indices, valid = take_piece(sample, number)
+        assert indices.shape == valid.shape == (piece,)
+        seen += np.asarray(indices)[np.asarray(valid)].tolist()
+    assert seen == np.flatnonzero(mask).tolist()
+
+
+def test_keys_are_distinct_across_steps_and_streams():
+    keys = seeded_keys(7)
+    seen = {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in keys}
+    for step in range(500):
+        seen |= {tuple(np.asarray(jax.random.key_data(key)).tolist()) for key in step_keys(keys, step)}
+    assert len(seen) == 2 + 2 * 500
+
+
+def test_seeds_give_the_same_keys_again_and_use_all_their_bits():
+    same, other = seeded_keys(5), seeded_keys(5 + 2**32)
+    assert jax.random.key_data(seeded_keys(5).noise).tolist() == jax.random.key_data(same.noise).tolist()
+    assert jax.random.key_data(other.noise).tolist() != jax.random.key_data(same.noise).tolist()
+    with pytest.raises(ValueError, match="seed must be"):
+        seeded_keys(-1)

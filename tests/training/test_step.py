@@ -1,0 +1,285 @@
+"""The filter step: refusals change nothing, the last step is clipped, adaptivity sees releases only."""
+
+import itertools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxacct import filters
+from jaxacct.losses.renyi import epsilon_from_renyi, renyi
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training import (
+    Released,
+    adaptive,
+    constant,
+    init_state,
+    make_step,
+    noisy_gradient,
+    plan_budget,
+    planned_mechanism,
+    seeded_keys,
+    step_keys,
+    warmup_decay,
+    with_accuracy,
+)
+
+
+def loss(params, example):
+    x, y = example
+    return 0.5 * (jnp.dot(x, params["w"]) - y) ** 2
+
+
+PARAMS = {"w": jnp.arange(4, dtype=jnp.float32)}
+DATA = (
+    jnp.asarray(np.random.default_rng(0).normal(size=(60, 4)), jnp.float32),
+    jnp.asarray(np.random.default_rng(1).normal(size=60), jnp.float32),
+)
+OPTIMIZER = optax.sgd(0.1, momentum=0.9)
+
+
+def run(filter, schedule, steps, seed=0, **options):
+    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, physical_batch=8, **options)
+    state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(seed))
+    states, reports = [state], []
+    for _ in range(steps):
+        state, report = step(state, DATA)
+        states.append(state)
+        reports.append(report)
+    return states, reports
+
+
+def raw(tree):
+    return [
+        np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
+        for leaf in jax.tree.leaves(tree)
+    ]
+
+
+def same(one, other):
+    return all(a.tobytes() == b.tobytes() for a, b in zip(raw(one), raw(other), strict=True))
+
+
+def worth_three_steps(name):
+    """A filter with room for three steps and a half of a schedule, and that schedule."""
+    if name == "gdp":
+        return filters.gdp(np.sqrt(3.5) / 2), constant(2.0, 1.0, 10)
+    rho = 3.5 * float(renyi(PoissonSampled(Gaussian(2.0), np.float32(0.1)), 8.0))
+    return filters.renyi(float(epsilon_from_renyi(rho, 8.0, 1e-5)), 1e-5, order=8.0), constant(2.0, 0.1, 10)
+
+
+@pytest.mark.parametrize("name", ["gdp", "renyi"])
+def test_a_refused_step_leaves_everything_bit_for_bit_and_halts(name):
+    filter, schedule = worth_three_steps(name)
+    states, reports = run(filter, schedule, 6)
+    assert [bool(report.admitted) for report in reports] == [True] * 3 + [False] * 3
+    for before, after in itertools.pairwise(states[:4]):
+        assert not same(before.params, after.params)
+    for after in states[4:]:
+        assert same(states[3]._replace(halted=after.halted), after)
+        assert bool(after.halted)
+    assert int(states[-1].step) == 3
+    assert float(reports[-1].gradient_norm) == 0
+
+
+def test_a_halted_run_stays_halted_even_if_a_cheaper_query_would_fit():
+    filter = filters.gdp(1.0)
+    schedule = constant(2.0, 1.0, 10)
+    states, _ = run(filter, schedule, 1)
+    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0)
+    state, report = step(states[-1]._replace(halted=jnp.bool_(True)), DATA)
+    assert not bool(report.admitted)
+    assert same(state.params, states[-1].params)
+
+
+def test_the_approximate_filter_clips_one_last_step_and_halts():
+    query = PoissonSampled(Gaussian(2.0), 0.1)
+    whole = 3.5 * 0.1**2 * np.expm1(0.25) / 2
+    filter = filters.approximate_gdp(whole)
+    states, reports = run(filter, constant(2.0, 0.1, 10), 6)
+    assert [bool(report.admitted) for report in reports] == [True] * 4 + [False] * 2
+    assert [float(report.clip_scale) for report in reports[:3]] == [1.0] * 3
+    expected = float(filter.clip_scale(query, states[3].filter_state))
+    assert 0.5 < float(reports[3].clip_scale) < 1
+    assert float(reports[3].clip_scale) == pytest.approx(expected, rel=1e-6)
+    assert not same(states[3].params, states[4].params)  # the clipped step is released
+    assert same(states[4].params, states[6].params)
+    assert float(reports[3].budget_left) == pytest.approx(0, abs=1e-6)
+    assert bool(states[4].halted)
+
+
+def test_the_last_clipped_step_uses_the_smaller_clip_norm_and_the_same_noise():
+    everyone = dict(sigma=3.0, rate=1.0, clip_norm=1.0, full_batch=True)
+    keys = step_keys(seeded_keys(3), 0)
+    silent = noisy_gradient(loss, PARAMS, (DATA[0] * 0, DATA[1] * 0), keys, **everyone)
+    full, half = (
+        noisy_gradient(loss, PARAMS, (DATA[0] * 100, DATA[1]), keys, clip_scale=scale, **everyone)
+        for scale in (1.0, 0.5)
+    )
+    np.testing.assert_allclose(half["w"] - silent["w"], 0.5 * (full["w"] - silent["w"]), atol=1e-5)
+
+
+def test_the_gradient_is_divided_by_the_expected_and_not_the_realised_sample_size():
+    ones = (
+        jnp.ones((1000, 4)),
+        jnp.full(1000, -1e6),
+    )  # every clipped gradient is the same vector of length 1
+
+    @jax.jit
+    def draw(step):
+        keys = step_keys(seeded_keys(0), step)
+        return noisy_gradient(loss, PARAMS, ones, keys, sigma=1e-3, rate=0.1, clip_norm=1.0)["w"]
+
+    norms = [float(jnp.linalg.norm(draw(step))) for step in range(20)]
+    sizes = np.array(norms) * 100
+    assert np.std(sizes) > 4  # a binomial's, about 9.5: dividing by the realised size would hide it
+    np.testing.assert_allclose(sizes, np.round(sizes), atol=0.05)
+
+
+def test_noise_differs_between_steps_and_repeats_for_a_seed():
+    silent = (DATA[0] * 0, DATA[1] * 0)
+    options = dict(sigma=1.0, rate=0.5, clip_norm=1.0)
+
+    @jax.jit
+    def draw(step):
+        return noisy_gradient(loss, PARAMS, silent, step_keys(seeded_keys(0), step), **options)["w"]
+
+    draws = [draw(step) for step in range(50)]
+    assert len({np.asarray(draw).tobytes() for draw in draws}) == 50
+    assert np.array_equal(draws[0], draw(0))
+
+
+def test_a_run_repeats_for_a_seed_whatever_the_physical_batch():
+    filter, schedule = filters.gdp(10.0), constant(1.0, 1.0, 5)
+    states = []
+    for physical_batch in (5, 60):
+        step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, physical_batch=physical_batch)
+        state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(1))
+        for _ in range(5):
+            state, _ = step(state, DATA)
+        states.append(state)
+    np.testing.assert_allclose(states[0].params["w"], states[1].params["w"], rtol=1e-6)
+
+
+def test_a_step_compiles_once_and_keeps_float32():
+    filter, schedule = filters.renyi(8.0, 1e-5, order=8.0), adaptive(2.0, 0.1, 20)
+    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, donate=True)
+    chex.clear_trace_counter()
+    counted = jax.jit(chex.assert_max_traces(step.__wrapped__, 1))
+    state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(0))
+    before = jax.config.jax_enable_x64
+    for number in range(6):
+        state, report = counted(state, DATA)
+        state = with_accuracy(state, 0.1 * number)
+    assert jax.config.jax_enable_x64 == before
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves((state.params, state.opt_state)))
+    assert bool(report.admitted)
+    # A donating step leaves the caller's own parameters alone.
+    state = init_state(PARAMS, OPTIMIZER, filter, schedule, seeded_keys(0))
+    step(state, DATA)
+    assert np.array_equal(PARAMS["w"], np.arange(4))
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, np.nan, np.inf, 1e9])
+def test_a_schedule_that_proposes_nonsense_is_refused(sigma):
+    class Careless:
+        def init(self):
+            return jnp.int32(0)
+
+        def update(self, query, state):
+            return jnp.bool_(True), state + 1
+
+        def spent(self, state):
+            return state
+
+        def fraction(self, state):
+            return jnp.float32(0.0)
+
+    wild = constant(1.0, 0.1, 5)._replace(propose=lambda s, t, r: (jnp.float32(sigma), jnp.float32(0.1), t))
+    states, reports = run(Careless(), wild, 1)
+    assert not bool(reports[0].admitted)
+    assert same(states[0].params, states[1].params)
+    assert same(states[0].filter_state, states[1].filter_state)
+
+
+def test_parameters_that_are_not_floats_raise():
+    with pytest.raises(ValueError, match="params must be floating point"):
+        init_state({"n": jnp.arange(3)}, OPTIMIZER, filters.gdp(1.0), constant(1.0, 1.0, 1), seeded_keys(0))
+
+
+SETTINGS = [
+    ("approximate-gdp", 0.1),
+    ("approximate-gdp", 0.9),
+    ("renyi", 0.1),
+    ("renyi", 0.5),
+    ("gdp", 1.0),
+]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "warmup-decay"])
+@pytest.mark.parametrize(("name", "rate"), SETTINGS)
+def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, schedule):
+    if name == "approximate-gdp" and rate == 0.9 and schedule == "warmup-decay":
+        pytest.skip("the rate passes through the region without an analysis")
+    budget = plan_budget(name, schedule, epsilon=2.0, delta=1e-5, steps=50, rate=rate)
+    state = budget.filter.init()
+    for sigma, planned_rate, steps in budget.schedule.planned:
+        query = Gaussian(sigma) if planned_rate == 1 else PoissonSampled(Gaussian(sigma), planned_rate)
+        for _ in range(steps):
+            admitted, state = budget.filter.update(query, state)
+            assert bool(admitted)
+    assert float(budget.filter.fraction(state)) == pytest.approx(1, abs=1e-4)
+    assert float(budget.filter.guarantee.epsilon(1e-5)) <= 2.0
+    assert float(budget.filter.guarantee.epsilon(1e-5)) == pytest.approx(2.0, rel=1e-6)
+    assert sum(int(count) for _, count in planned_mechanism(budget.schedule).parts()) == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (dict(filter="gdp", rate=0.5), "rate must be 1 for the gdp filter"),
+        (dict(filter="approximate-gdp", rate=0.5), "rate must stay below 0.2 or above 0.8"),
+        (dict(filter="approximate-gdp", rate=0.9, schedule="warmup-decay"), "got 0.45"),
+        (dict(epsilon=-1.0), "epsilon must be"),
+        (dict(delta=0.0), "delta must be"),
+        (dict(rate=1.5), "rate must be"),
+        (dict(steps=0), "steps must be"),
+        (dict(filter="zcdp"), "filter must be one of"),
+        (dict(schedule="cosine"), "schedule must be one of"),
+    ],
+)
+def test_a_plan_that_cannot_be_served_raises_in_one_line(arguments, message):
+    whole = dict(filter="renyi", schedule="constant", epsilon=1.0, delta=1e-5, steps=10, rate=0.1) | arguments
+    filter, schedule = whole.pop("filter"), whole.pop("schedule")
+    with pytest.raises(ValueError, match=message) as caught:
+        plan_budget(filter, schedule, **whole)
+    assert "\n" not in str(caught.value)
+
+
+def test_fixed_schedules_propose_what_they_planned():
+    for schedule in (constant(2.0, 0.1, 37), warmup_decay(2.0, 0.1, 37)):
+        steps = [(sigma, rate) for sigma, rate, count in schedule.planned for _ in range(count)]
+        assert len(steps) == schedule.steps == 37
+        for number, (sigma, rate) in enumerate(steps):
+            proposed = schedule.propose(jnp.int32(number), (), None)
+            assert (float(proposed[0]), float(proposed[1])) == (sigma, rate)
+
+
+def test_the_adaptive_schedule_reacts_to_releases_and_stays_in_its_range():
+    schedule = adaptive(2.0, 0.1, 100)
+    state, seen = schedule.init(), []
+    norm, noise = jnp.float32(2.0), jnp.float32(1.0)
+    accuracies = [0.1, 0.5, 0.6, 0.7, 0.8] + [0.8] * 10
+    for number, accuracy in enumerate(accuracies):
+        released = Released(norm, noise, jnp.float32(accuracy), jnp.int32(number + 1))
+        sigma, rate, state = schedule.propose(jnp.int32(number), state, released)
+        seen.append(float(sigma))
+        assert float(rate) == float(np.float32(0.1))
+    assert seen[:2] == sorted(seen[:2])
+    assert max(seen) == pytest.approx(4.0)
+    assert seen[-1] == pytest.approx(2.0 / np.sqrt(2))
+    # Without a new evaluation nothing moves.
+    assert float(schedule.propose(jnp.int32(99), state, released)[0]) == seen[-1]
