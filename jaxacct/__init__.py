@@ -9,12 +9,17 @@ from jaxacct._version import __version__
 
 if TYPE_CHECKING:
     from jaxacct import filters, losses, mechanisms, training
+    from jaxacct.accounting import Bounds, delta, epsilon
+    from jaxacct.losses.grid import LossGrid
+    from jaxacct.losses.pld import PLD
     from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
     "Bounds": "jaxacct.accounting",
     "Composed": "jaxacct.mechanisms.composed",
+    "LossGrid": "jaxacct.losses.grid",
+    "PLD": "jaxacct.losses.pld",
     "delta": "jaxacct.accounting",
     "epsilon": "jaxacct.accounting",
     "Gaussian": "jaxacct.mechanisms.gaussian",
@@ -22,7 +27,21 @@ _HOME = {
 }
 _ROOMS = ("filters", "losses", "mechanisms", "training")
 
-__all__ = ["Composed", "Gaussian", "PoissonSampled", "__version__", "filters", "losses", "mechanisms", "training"]
+__all__ = [
+    "PLD",
+    "Bounds",
+    "Composed",
+    "Gaussian",
+    "LossGrid",
+    "PoissonSampled",
+    "__version__",
+    "delta",
+    "epsilon",
+    "filters",
+    "losses",
+    "mechanisms",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 __all__ = [
     "at_least",
@@ -28,7 +29,7 @@ __all__ = [
 
 def is_traced(value: Any) -> bool:
     """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
 
 
 def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: dict[str, Any]) -> None:
@@ -80,7 +81,9 @@ def at_least(bound: float, **named: Any) -> None:
 def count(**named: Any) -> None:
     """Every value is a whole number of at least 1, and small enough (2**53) to be exact as a float."""
     _check(
-        lambda a: np.isfinite(a) & (a >= 1) & (a == np.floor(a)) & (a <= 2.0**53), "a whole number of at least 1", named
+        lambda a: np.isfinite(a) & (a >= 1) & (a == np.floor(a)) & (a <= 2.0**53),
+        "a whole number of at least 1",
+        named,
     )
 
 

@@ -22,7 +22,8 @@ from jaxacct import _validate
 from jaxacct.losses.compose import compose
 from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
 from jaxacct.losses.read import delta_bounds, epsilon_bounds
-from jaxacct.mechanisms._dominating import directions
+from jaxacct.losses.single import single_delta, single_epsilon
+from jaxacct.mechanisms._dominating import directions, rarely_sampled
 
 __all__ = ["Bounds", "delta", "epsilon"]
 
@@ -36,13 +37,13 @@ class Bounds(NamedTuple):
 
 _FINEST = 2**18
 _LAYOUTS = layouts(_FINEST)
-_TRACED = Layout(2**15, 2**14, 3)
+_TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
+_MANY = 2000.0
+_MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
 _CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
 
 
-def delta(
-    mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
-) -> Bounds:
+def delta(mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
     """Smallest delta for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
 
     Args:
@@ -89,28 +90,36 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     traced = _validate.is_traced((mechanism, target, steps))
     wide = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
     with jax.enable_x64(True):
-        sides = []
-        for parts in directions(mechanism, relation):
-            # Every leaf of every part, the steps and the target broadcast to one flat batch.
-            counts = [jnp.asarray(count, jnp.float64) * jnp.asarray(steps, jnp.float64) for _, count in parts]
-            goal = jnp.asarray(target, jnp.float64)
-            leaves = jax.tree.leaves([pair for pair, _ in parts])
-            shape = jnp.broadcast_shapes(goal.shape, *(jnp.shape(x) for x in leaves), *(c.shape for c in counts))
-            flat = lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape).reshape(-1)  # noqa: E731
-            batch = jax.tree.map(flat, [pair for pair, _ in parts])
-            counts = jnp.stack([flat(count) for count in counts], -1)
-            whole = (counts >= 1.0) & (counts == jnp.floor(counts)) & (counts <= 2.0**53)
-            counts = jnp.where(whole, counts, jnp.nan)
-            run = _run_traced if traced else _run_concrete
-            lower, upper = run(kind, _grouped(batch), counts, flat(goal))
-            sides.append((lower.reshape(shape), upper.reshape(shape)))
-        lower = functools.reduce(np.maximum if not traced else jnp.maximum, [side[0] for side in sides])
-        upper = functools.reduce(np.maximum if not traced else jnp.maximum, [side[1] for side in sides])
+        xp = jnp if traced else np
+        sides = directions(mechanism, relation, steps)
+        goal = xp.asarray(target, np.float64)
+        # Every leaf of every part, the steps and the target broadcast to one flat batch; the directions follow
+        # one another in it, so that they share compiled programs.
+        leaves = [*jax.tree.leaves(sides), goal]
+        shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
+        flat = lambda x: xp.broadcast_to(xp.asarray(x, np.float64), shape).reshape(-1)  # noqa: E731
+        batch = jax.tree.map(lambda *x: xp.concatenate([flat(leaf) for leaf in x]), *sides)
+        pairs, counts = [pair for pair, _ in batch], xp.stack([count for _, count in batch], -1)
+        # The largest number of steps, where it is known while tracing.
+        numbers = [count for parts in sides for _, count in parts]
+        most = None if _validate.is_traced(numbers) else max(float(np.max(np.asarray(count))) for count in numbers)
+        lower, upper = _run(kind, _grouped(pairs, xp), counts, xp.tile(flat(goal), len(sides)), traced, most)
+        lower, upper = (x.reshape(len(sides), *shape).max(0) for x in (lower, upper))
+        lower, upper = _with_rare_sampling(kind, lower, upper, goal, mechanism, steps, xp)
         if not traced:
-            return Bounds(lower[()], upper[()])
+            return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
         if wide:
             return Bounds(lower, upper)
         return Bounds(*_outwards(lower, upper))
+
+
+def _with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, mechanism: Any, steps: Any, xp: Any):
+    """Corrects bounds of mechanisms whose rates are too small for a lattice; see ``rarely_sampled``."""
+    rare, total = rarely_sampled(mechanism, steps)
+    if kind == "epsilon":
+        return xp.where(rare, 0.0, lower), xp.where(total <= target, 0.0, upper)
+    floor = xp.maximum(-xp.expm1(target), 0.0)
+    return xp.where(rare, floor, lower), xp.minimum(upper, floor + total)
 
 
 def _outwards(lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -121,12 +130,12 @@ def _outwards(lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]
     return low, high
 
 
-def _grouped(pairs: list[Any]) -> tuple[Any, ...]:
+def _grouped(pairs: list[Any], xp: Any) -> tuple[Any, ...]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation."""
     groups: dict[Any, list[Any]] = {}
     for pair in pairs:
         groups.setdefault(jax.tree.structure(pair), []).append(pair)
-    return tuple(jax.tree.map(lambda *x: jnp.stack(x, 1), *group) for group in groups.values())
+    return tuple(jax.tree.map(lambda *x: xp.stack(x, 1), *group) for group in groups.values())
 
 
 def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
@@ -148,8 +157,34 @@ def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array
     return read(composition, goal)
 
 
-def _run_traced(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    return jax.vmap(functools.partial(_query, kind, _TRACED))(groups, counts, goal)
+def _run(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array, traced: bool, most: float | None):
+    """Bounds of a flat batch. One run of one pair needs no lattice; merged Gaussians always are one run."""
+    if traced:
+        if most == 1.0 and counts.shape[-1] == 1:
+            return _single_batch(kind, groups, goal)
+        many = most is None or most > _MANY
+        return jax.vmap(functools.partial(_query, kind, _TRACED[many]))(groups, counts, goal)
+    if counts.shape[-1] > 1:
+        return _run_lattices(kind, groups, counts, goal)
+    single = np.asarray(counts)[:, 0] == 1.0
+    lower, upper = np.empty(single.size), np.empty(single.size)
+    for members, lattice in ((np.flatnonzero(single), False), (np.flatnonzero(~single), True)):
+        if members.size:
+            if lattice:
+                some = jax.tree.map(lambda x: x[members], (groups, counts, goal))  # noqa: B023
+                low, high = _run_lattices(kind, *some)
+            else:
+                some_groups, some_goal = _padded((groups, goal), members)
+                low, high = _single_batch(kind, some_groups, some_goal)
+            lower[members], upper[members] = np.asarray(low)[: members.size], np.asarray(high)[: members.size]
+    return lower, upper
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _single_batch(kind: str, groups: tuple[Any, ...], goal: jax.Array):
+    read = single_delta if kind == "delta" else single_epsilon
+    (group,) = groups
+    return jax.vmap(lambda pair, goal: read(jax.tree.map(lambda x: x[0], pair), goal))(group, goal)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -162,7 +197,7 @@ def _compose_batch(kind: str, layout: Layout, groups: tuple[Any, ...], counts: j
     return jax.vmap(functools.partial(_query, kind, layout))(groups, counts, goal)
 
 
-def _run_concrete(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+def _run_lattices(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
     """Groups queries by the layout they need, pads groups to powers of 2 (few compilations), runs them."""
     total = goal.shape[0]
     lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
@@ -175,9 +210,8 @@ def _run_concrete(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: j
         gaps = np.stack([levels_for(outline, layout, np).gap for layout in _LAYOUTS], -1)
     gaps = np.where(np.isnan(gaps), np.inf, gaps)
     good = gaps <= outline.tolerance[:, None]
-    # Layouts are sorted by cost: the first that is good enough, else the tightest there is.
-    chosen = np.where(good.any(1), good.argmax(1), gaps.argmin(1))
-    loose = ~good.any(1) & (gaps.min(1) > 0.05)
+    chosen = _merged_choice(good, np.where(good.any(1), good.argmax(1), gaps.argmin(1)), counts.shape[-1])
+    loose = ~good.any(1) & (gaps.min(1) > 0.05) & (outline.deviation > 1e-12)
     if loose.any():
         worst = int(np.argmax(np.where(loose, gaps.min(1), 0.0)))
         warnings.warn(
@@ -195,6 +229,23 @@ def _run_concrete(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: j
             low, high = _compose_batch(kind, layout, *_padded(everything, some))
             lower[some], upper[some] = np.asarray(low)[: len(some)], np.asarray(high)[: len(some)]
     return lower, upper
+
+
+def _merged_choice(good: np.ndarray, chosen: np.ndarray, parts: int) -> np.ndarray:
+    """Moves small groups of queries to a costlier layout that others use anyway: each layout is a compilation.
+
+    Layouts are sorted by cost; ``chosen`` is the first good one of each query, or the tightest there is.
+    """
+    chosen = chosen.copy()
+    used = np.unique(chosen)
+    for here in used[:-1]:
+        members = chosen == here
+        for other in used[used > here]:
+            extra = members.sum() * parts * (_LAYOUTS[other].cost - _LAYOUTS[here].cost)
+            if extra <= _MERGED_POINTS and good[members, other].all():
+                chosen[members] = other
+                break
+    return chosen
 
 
 def _padded(tree: Any, members: np.ndarray) -> Any:

@@ -15,6 +15,8 @@ __all__ = ["group", "main", "plain_errors"]
 
 # Command name: (module, attribute, one line for --help).
 _COMMANDS = {
+    "delta": ("jaxacct.cli.account", "delta", "Print bounds of delta at a given epsilon."),
+    "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
     "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),
 }
 

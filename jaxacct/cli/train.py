@@ -65,16 +65,10 @@ _RECIPES = {
 @click.option("--epsilon", type=float, default=8.0, show_default=True)
 @click.option("--delta", type=float, default=1e-5, show_default=True)
 @click.option("--steps", type=int, help="Planned steps (default: depends on the data).")
-@click.option(
-    "--epochs", type=float, help="Planned steps as expected passes over the data: steps = epochs / rate."
-)
-@click.option(
-    "--rate", type=float, help="Poisson sampling rate (default: depends on the data; 1 with --filter gdp)."
-)
+@click.option("--epochs", type=float, help="Planned steps as expected passes over the data: steps = epochs / rate.")
+@click.option("--rate", type=float, help="Poisson sampling rate (default: depends on the data; 1 with --filter gdp).")
 @click.option("--model", type=click.Choice(["linear", "mlp", "conv"]), help="Default: depends on the data.")
-@click.option(
-    "--clip", type=float, default=1.0, show_default=True, help="L2 bound of each example's gradient."
-)
+@click.option("--clip", type=float, default=1.0, show_default=True, help="L2 bound of each example's gradient.")
 @click.option("--learning-rate", type=float, help="Default: depends on the data.")
 @click.option("--physical-batch", type=int, help="Most per-example gradients in memory at once.")
 @click.option("--seed", type=int, help="Reproducible run: not private to anyone who knows the seed.")
@@ -83,9 +77,7 @@ _RECIPES = {
     type=click.Path(path_type=Path),
     help="Folder for report.json and budget.png [default: runs/<time>]",
 )
-@click.option(
-    "--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations."
-)
+@click.option("--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations.")
 def train(
     data: str,
     path: Path | None,

@@ -154,9 +154,7 @@ def _update(
 
 @jax.enable_x64(True)
 @jax.jit(static_argnames=("regime", "dtype"))
-def _clip_scale(
-    pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str, dtype: str
-) -> Array:
+def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _cost(parameters, regime)
     budget = _ledger.join(pieces)
     fits, _ = _ledger.charge(state, jnp.minimum(cost, budget), budget, _ledger.EXACT)

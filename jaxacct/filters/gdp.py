@@ -88,16 +88,12 @@ def _parameters(query: Any) -> list[tuple[Any, Any, Any]]:
         return _parameters(query.mechanism)
     if isinstance(query, Composed):
         return [(p, s, k * steps) for part, steps in query.parts() for p, s, k in _parameters(part)]
-    raise ValueError(
-        f"query must be a Gaussian, a Composed of them or a number mu, got {type(query).__name__}"
-    )
+    raise ValueError(f"query must be a Gaussian, a Composed of them or a number mu, got {type(query).__name__}")
 
 
 @jax.enable_x64(True)
 @jax.jit
-def _update(
-    pieces: Array, parameters: list[tuple[Any, Any, Any]], state: LedgerState
-) -> tuple[Array, LedgerState]:
+def _update(pieces: Array, parameters: list[tuple[Any, Any, Any]], state: LedgerState) -> tuple[Array, LedgerState]:
     cost = jnp.zeros(())
     for triple in parameters:
         sensitivity, sigma, steps = (jnp.asarray(v, jnp.float64) for v in triple)

@@ -35,9 +35,7 @@ def _schedule(plan: Any, steps: ArrayLike) -> np.ndarray:
     if isinstance(plan, PoissonSampled):
         rate, inner = plan.rate, plan.mechanism
     if not isinstance(inner, Gaussian):
-        raise ValueError(
-            f"plan must be a Gaussian, PoissonSampled or Composed mechanism, got {type(plan).__name__}"
-        )
+        raise ValueError(f"plan must be a Gaussian, PoissonSampled or Composed mechanism, got {type(plan).__name__}")
     mu = np.asarray(inner.sensitivity, np.float64) / np.asarray(inner.sigma, np.float64)
     columns = np.broadcast_arrays(mu, np.asarray(rate, np.float64), np.asarray(steps, np.float64))
     return np.stack([column.ravel() for column in columns], axis=-1)
@@ -63,9 +61,7 @@ def _candidates(orders: Sequence[float] | None, best: Any) -> list[float]:
 
 def _checked(plan: Any, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
     if _validate.is_traced((plan, steps)):
-        raise ValueError(
-            "plan must hold concrete numbers: the order is chosen before the program runs, got a tracer"
-        )
+        raise ValueError("plan must hold concrete numbers: the order is chosen before the program runs, got a tracer")
     _validate.count(steps=steps)
     if orders is not None:
         if not len(orders):
@@ -85,9 +81,7 @@ def _admitted(costs: np.ndarray, steps: np.ndarray, budget: float) -> float:
         return float("inf")
     rounds, rest = divmod(budget, total)
     sums = np.concatenate([[0.0], np.cumsum(costs * steps)])
-    return rounds * float(np.sum(steps)) + float(
-        np.interp(rest, sums, np.concatenate([[0.0], np.cumsum(steps)]))
-    )
+    return rounds * float(np.sum(steps)) + float(np.interp(rest, sums, np.concatenate([[0.0], np.cumsum(steps)])))
 
 
 def _best(score: Any, orders: Sequence[float] | None) -> tuple[float, float]:
@@ -141,9 +135,7 @@ def plan_order(
 
     admitted, order = _best(score, orders)
     if admitted == 0:
-        raise ValueError(
-            f"epsilon must be larger for delta {delta:g}: no order leaves any budget, got {epsilon:g}"
-        )
+        raise ValueError(f"epsilon must be larger for delta {delta:g}: no order leaves any budget, got {epsilon:g}")
     return order
 
 

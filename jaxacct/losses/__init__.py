@@ -1,0 +1,1 @@
+"""What a privacy loss is and how losses combine."""

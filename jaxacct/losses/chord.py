@@ -124,8 +124,13 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     """
     density = sums.mass / widths
     # The last cell's line touches at its right end, so that nothing is claimed beyond the lattice.
-    touch_right = jnp.pad(density[1:] < density[:-1] / _JUMP, (0, 1), constant_values=True)
-    touch_left = jnp.pad(density[:-1] < density[1:] / _JUMP, (1, 0)) & ~touch_right
+    empty_right = jnp.pad(density[1:] < density[:-1] / _JUMP, (0, 1), constant_values=True)
+    empty_left = jnp.pad(density[:-1] < density[1:] / _JUMP, (1, 0))
+    # The cell before a jump follows suit: its line's error must not exceed what the jump's cell can carry.
+    near_left = empty_left | jnp.pad(empty_left[:-1], (1, 0))
+    near_right = empty_right | jnp.pad(empty_right[1:], (0, 1))
+    touch_right = empty_right | (near_right & ~near_left)
+    touch_left = near_left & ~touch_right
     right = jnp.where(touch_right, sums.right_whole, jnp.where(touch_left, 0.0, sums.right_half))
     left = jnp.where(touch_right, 0.0, jnp.where(touch_left, sums.left_whole, sums.left_half))
     error = jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) * (1.0 + ROUNDING)
@@ -160,5 +165,5 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
         return jnp.maximum(masses, 0.0) - jnp.pad(owed[:-1] * grow, (1, 0)).at[-1].add(owed[-1]), None
 
     masses, _ = jax.lax.scan(to_both, masses, None, length=_CARRIES)
-    masses, _ = jax.lax.scan(upwards, masses, None, length=_CARRIES)
+    masses, _ = jax.lax.scan(upwards, masses, None, length=2 * _CARRIES)
     return jnp.maximum(masses, 0.0), jnp.maximum(-masses, 0.0).sum() * (1.0 + 1e-9)

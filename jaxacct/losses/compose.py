@@ -26,7 +26,7 @@ from jax import Array
 from jaxacct.losses.chord import coarsen_above, coarsen_below
 from jaxacct.losses.discretize import step_masses
 from jaxacct.losses.fourier import powers
-from jaxacct.losses.plan import CENTRE, COARSENING, Layout, Levels, Outline, levels_for
+from jaxacct.losses.plan import CENTRE, COARSENING, Layout, Outline, levels_for
 
 __all__ = ["Composition", "compose"]
 
@@ -146,7 +146,7 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
 
 def _tilt_sums(measures: _Measures, spacing: Array, means: Array, rest_mean: Array, s: Array) -> tuple[Array, Array]:
     """log sum_i D_i exp(s (l_i - mean)) for every step measure (2, K) and for the rest (2,)."""
-    index = jnp.arange(measures.rest.shape[-1])
+    index = jnp.arange(measures.rest.shape[-1], dtype=jnp.int32)
     step_losses = (measures.step_lowest[:, None] + index) * spacing - means[:, None]
     rest_losses = (measures.rest_lowest + index) * spacing - rest_mean
 
@@ -173,11 +173,23 @@ def _wrapped(log_sum: Array, exponent: Array) -> Array:
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 
-def _rounded(value: Array, error: Array) -> Array:
-    """Entries from above plus their error, entries from below minus it; shape (2, ..., n), error (2, ...)."""
+def _weighted(exponents: Array, logs: Array) -> Array:
+    """sum_k exponents_k logs_k, where a power of 0 ignores an infinite sum."""
+    return jnp.where(exponents > 0, exponents * logs, 0.0).sum(-1)
+
+
+def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
+    """Entries from above plus their error, from below minus it; value (2, ..., n), error (2, ...).
+
+    Entries that are mostly error are emptied, and what they may have held above is returned as missing mass
+    (2, ...): left in place, a floor of 1e-17 at the far end of a window would spoil Chernoff's bound.
+    """
     sign = jnp.asarray([1.0, -1.0]).reshape((2,) + (1,) * (value.ndim - 1))
-    value, error = jnp.where(sign > 0, jnp.maximum(value, 0.0), value), error[..., None] * sign
-    return jnp.maximum(value + error, 0.0)
+    error = error[..., None]
+    moved = jnp.maximum(jnp.maximum(value, 0.0) + sign * error, 0.0)
+    kept = value > 8.0 * error
+    dropped = jnp.where(kept | (sign < 0), 0.0, moved).sum(-1) * (1.0 + 1e-9)
+    return jnp.where(kept, moved, 0.0), dropped
 
 
 def _level(
@@ -197,7 +209,7 @@ def _level(
     power, power_error, rest, rest_error = jax.vmap(lambda d, r: powers(d, r, exponents, leftover))(
         measures.steps, measures.rest
     )
-    which = jnp.searchsorted(outline.rounds, reached * (1.0 - 1e-9))
+    which = (outline.rounds < reached * (1.0 - 1e-9)).sum(dtype=jnp.int32)
     which = jnp.minimum(which, outline.rounds.shape[0] - 1)
     offset = 0.5 * (outline.up[which] - outline.down[which])
     totals, rest_total = _total(measures)
@@ -213,7 +225,7 @@ def _level(
     power = _unroll(power, step_window - count * measures.step_lowest)
     rest_start = measures.rest_lowest + (leftover * measures.step_lowest).sum()
     rest = _unroll(rest[:, None], (rest_window - rest_start)[None])[:, 0]
-    power, rest = _rounded(power, power_error), _rounded(rest, rest_error)
+    (power, step_dropped), (rest, rest_dropped) = _rounded(power, power_error), _rounded(rest, rest_error)
 
     s_up, s_down = outline.shift_up[which], outline.shift_down[which]
     log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
@@ -223,15 +235,15 @@ def _level(
     rest_after = rest_mean + (leftover * mean).sum()
     rest_end, rest_begin = (rest_window + size) * spacing - rest_after, rest_after - rest_window * spacing
     step_wrap = _wrapped(count * log_up, -s_up * step_end) + _wrapped(count * log_down, -s_down * step_begin)
-    rest_wrap = _wrapped(rest_up + (leftover * log_up).sum(-1), -s_up * rest_end)
-    rest_wrap += _wrapped(rest_down + (leftover * log_down).sum(-1), -s_down * rest_begin)
+    rest_wrap = _wrapped(rest_up + _weighted(leftover, log_up), -s_up * rest_end)
+    rest_wrap += _wrapped(rest_down + _weighted(leftover, log_down), -s_down * rest_begin)
 
     log_size, log_share = _compounded(totals, measures.step_missing, exponents)
-    step_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap
+    step_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap + step_dropped
     log_size, log_share = _compounded(totals, measures.step_missing, leftover)
     rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
     log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
-    rest_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + rest_wrap
+    rest_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + rest_wrap + rest_dropped
 
     everything = jnp.concatenate([power, rest[:, None]], 1)  # (2, K + 1, size)
     above = jax.vmap(lambda m: coarsen_above(m, spacing, ratio, outline.theta))(everything[0])
@@ -257,29 +269,29 @@ def _last_level(measures: _Measures, left: Array, outline: Outline, spacing: Arr
     offset = 0.5 * (outline.up[-1] - outline.down[-1])
     window = jnp.round((after + offset) / spacing - size / 2)
     start = measures.rest_lowest + (left * measures.step_lowest).sum()
-    rest = _rounded(_unroll(rest[:, None], (window - start)[None])[:, 0], error)
+    rest, dropped = _rounded(_unroll(rest[:, None], (window - start)[None])[:, 0], error)
     s_up, s_down = outline.shift_up[-1], outline.shift_down[-1]
     log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
     log_down, rest_down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
-    wrap = _wrapped(rest_up + (left * log_up).sum(-1), -s_up * ((window + size) * spacing - after))
-    wrap += _wrapped(rest_down + (left * log_down).sum(-1), -s_down * (after - window * spacing))
+    wrap = _wrapped(rest_up + _weighted(left, log_up), -s_up * ((window + size) * spacing - after))
+    wrap += _wrapped(rest_down + _weighted(left, log_down), -s_down * (after - window * spacing))
     totals, rest_total = _total(measures)
     log_size, log_share = _compounded(totals, measures.step_missing, left)
     rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
     log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
-    missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap
+    missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap + dropped
     return measures._replace(rest=rest, rest_missing=missing, rest_lowest=window)
 
 
 def _means(masses: Array, lowest: Array, spacing: Array) -> Array:
     """Mean loss of each of K measures, read off the side above; masses (2, K, n), lowest (K,)."""
-    index = jnp.arange(masses.shape[-1])
+    index = jnp.arange(masses.shape[-1], dtype=jnp.int32)
     return (lowest + (masses[0] * index).sum(-1) / masses[0].sum(-1)) * spacing
 
 
 def _unroll(masses: Array, shift: Array) -> Array:
     """Entry i of the result is entry i + shift (mod n); masses (2, K, n), shift (K,)."""
     n = masses.shape[-1]
-    start = jnp.mod(shift, n).astype(jnp.int64)
-    index = (start[:, None] + jnp.arange(n)) % n
+    start = jnp.mod(shift, n).astype(jnp.int32)
+    index = (start[:, None] + jnp.arange(n, dtype=jnp.int32)) % n
     return jnp.take_along_axis(masses, jnp.broadcast_to(index, masses.shape), axis=-1)

@@ -2,7 +2,7 @@
 
 A step's loss is concentrated within a few standard deviations and has a far, thin tail (a rarely sampled
 record). So the lattice is evaluated on a *pattern*: every point near the bulk, then octaves whose cells double
-in width, so that a cell's width stays below about a hundredth of its distance. Cells wider than the lattice's
+in width, so that a cell's width stays below a few thousandths of its distance. Cells wider than the lattice's
 spacing only cost tightness in proportion to the mass they hold.
 
 Beyond the lattice, a row of geometric cells carries the tail up to losses that no double can weigh. What they
@@ -54,13 +54,13 @@ class Step(NamedTuple):
 
 @functools.cache
 def pattern(size: int, centre: int, near: int) -> np.ndarray:
-    """Lattice points to evaluate: all within ``near`` of ``centre``, then ``near / 8`` cells of every power of 2.
+    """Lattice points to evaluate: all within ``near`` of ``centre``, then ``near / 2`` cells of every power of 2.
 
     Neighbouring cells differ in width by at most a factor of 2: the curve from below has an error proportional
     to the width squared, and a larger jump would break its convexity.
     """
     points = [np.arange(-near, near + 1)]
-    reach, stride, run = near, 2, near // 8
+    reach, stride, run = near, 2, near // 2
     while reach < size:
         side = reach + stride * np.arange(1, run + 1)
         points += [side, -side]
@@ -71,7 +71,14 @@ def pattern(size: int, centre: int, near: int) -> np.ndarray:
 
 
 def step_masses(
-    pair: Any, theta: Array, log_normaliser: Array, spacing: Array, lowest: Array, size: int, centre: int, near: int
+    pair: Any,
+    theta: Array,
+    log_normaliser: Array,
+    spacing: Array,
+    lowest: Array,
+    size: int,
+    centre: int,
+    near: int,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``(lowest + i) * spacing``, i < size.
 

@@ -40,9 +40,7 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
     tail = -far * far / 2 - _LOG_SQRT_2PI + jnp.log(_mills(far, mu))
     near = jnp.minimum(a, -1.0)
     phi = jnp.exp(-near * near / 2 - _LOG_SQRT_2PI)
-    bulk = jnp.log(
-        jax.scipy.special.ndtr(-near) - phi * _mills(jnp.maximum(b, 0.0), jnp.full_like(b, jnp.inf))
-    )
+    bulk = jnp.log(jax.scipy.special.ndtr(-near) - phi * _mills(jnp.maximum(b, 0.0), jnp.full_like(b, jnp.inf)))
     # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
     rounding = 1e-12 + 8 * _EPS * (jnp.abs(a) + 1) * b
     return jnp.minimum(jnp.where(a >= -1, tail, bulk) + rounding, 0.0)

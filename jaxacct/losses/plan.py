@@ -19,7 +19,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["CENTRE", "COARSENING", "Layout", "Levels", "Outline", "layouts", "levels_for", "outline_for_delta", "outline_for_epsilon"]
+__all__ = [
+    "CENTRE",
+    "COARSENING",
+    "Layout",
+    "Levels",
+    "Outline",
+    "layouts",
+    "levels_for",
+    "outline_for_delta",
+    "outline_for_epsilon",
+]
 
 CENTRE = 0.25
 """Where on the first lattice a single step's mean lies."""
@@ -65,6 +75,7 @@ class Outline(NamedTuple):
         up, down: how far c rounds reach above and below c * centre.
         reach_up, reach_down: how far one step of any part reaches from its mean.
         shift_up, shift_down: exponents at which Chernoff's bound attains ``up``, ``down``.
+        total: number of steps of all parts together.
         tolerance: the gap log(upper / lower) of delta that is good enough.
     """
 
@@ -81,6 +92,7 @@ class Outline(NamedTuple):
     reach_down: Array
     shift_up: Array
     shift_down: Array
+    total: Array
     tolerance: Array
 
 
@@ -124,9 +136,12 @@ def _saddle(losses: Array, log_masses: Array, steps: Array, positive) -> Array:
 
 def outline_for_delta(losses: Array, log_masses: Array, steps: Array, epsilon: Array) -> Outline:
     """Outline of delta(epsilon): atoms of shape ``(K, S)``, steps of shape ``(K,)``, scalar epsilon."""
-    theta = _saddle(
-        losses, log_masses, steps, lambda t, k0, k1, k2: (k1 - 1.0 / t - 1.0 / (t + 1.0) > epsilon) | ~(k1 > -jnp.inf)
-    )
+
+    def far_enough(t, k0, k1, k2):
+        # An epsilon beyond every loss has no saddle: stop where Chernoff's bound is below every double.
+        return (k1 - 1.0 / t - 1.0 / (t + 1.0) > epsilon) | ~(k1 > -jnp.inf) | (k0 - t * epsilon < -700.0)
+
+    theta = _saddle(losses, log_masses, steps, far_enough)
     # Deep in the tail a hundredth of delta will do; above, a thousandth.
     cumulants = _cumulants(losses, log_masses, theta)
     deep = (steps * cumulants[0]).sum() - theta * epsilon < jnp.log(1e-13)
@@ -185,23 +200,25 @@ def _outline(losses: Array, log_masses: Array, steps: Array, theta: Array, epsil
         jnp.min(down_all, -1),
         reach_up,
         reach_down,
-        shifts[jnp.argmin(up_all, -1)],
-        shifts[jnp.argmin(down_all, -1)],
+        _at_least(up_all, shifts),
+        _at_least(down_all, shifts),
+        steps.sum(),
         tolerance,
     )
 
 
+def _at_least(widths: Array, shifts: Array) -> Array:
+    """The shift that attains the least width of each row (argmin without indices of 64 bits)."""
+    return jnp.max(jnp.where(widths <= jnp.min(widths, -1, keepdims=True), shifts, 0.0), -1)
+
+
 def layouts(finest: int) -> list[Layout]:
     """The layouts that a plan chooses from, cheapest first; ``finest`` is the largest first level, a power of 2."""
-    sizes = [2**k for k in range(12, 21) if 2**k <= finest]
-    found = [Layout(size, size, 1) for size in sizes]
+    # Every layout is a compilation: factors of 2 and 4 between them waste little and keep their number down.
+    found = [Layout(2**k, 2**k, 1) for k in range(13, 21)]
     for later in (2**13, 2**14, 2**15, 2**16):
-        found += [
-            Layout(first, later, levels)
-            for first in (later, 4 * later, 16 * later)
-            if first <= finest
-            for levels in (2, 3, 4, 6)
-        ]
+        found += [Layout(later, later, 2), *(Layout(4 * later, later, levels) for levels in (2, 3, 5))]
+    found = [layout for layout in found if layout.first <= finest]
     return sorted(found, key=lambda layout: layout.cost)
 
 
@@ -218,16 +235,15 @@ def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
     spacing = xp.maximum(width[..., 0] / first, outline.reach_up / ((0.95 - CENTRE) * layout.first))
     spacing = xp.maximum(spacing, outline.reach_down / (0.95 * CENTRE * layout.first))
     spacing = xp.maximum(spacing, width[..., -1] / (sizes[-1] * scales[-1]))
-    most = outline.rounds[..., -1]
-    reached = xp.ones_like(most)
+    reached = xp.ones_like(outline.total)
     counts = []
-    inflation = most * spacing**2
+    inflation = outline.total * spacing**2
     for j in range(layout.levels - 1):
         window = sizes[j] * scales[j] * spacing
         fits = xp.max(xp.where(width <= window[..., None], outline.rounds, 1.0), axis=-1)
         count = xp.maximum(xp.floor(fits / reached * (1.0 + 1e-9)), 1.0)
         counts.append(count)
         reached = reached * count
-        inflation = inflation + most / reached * (scales[j + 1] * spacing) ** 2
+        inflation = inflation + outline.total / reached * (scales[j + 1] * spacing) ** 2
     gap = 0.5 * outline.theta * (outline.theta + 1.0) * inflation / 4.0
     return Levels(spacing, counts, gap)

@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxacct.losses.compose import Composition
 
 __all__ = ["delta_bounds", "epsilon_bounds"]
 
+_SIDES = np.arange(2, dtype=np.int32)  # 0 above, 1 below
 _SUM = 1e-11  # relative error of a sum of up to 2^20 non-negative terms, each good to 16 units
 
 
-def _delta(composition: Composition, epsilon: Array, side: int) -> tuple[Array, Array]:
-    """Bound on delta(epsilon) from one side (0 above, 1 below) and its derivative in epsilon, unclipped."""
+def _delta(composition: Composition, epsilon: Array, side: Array, charged: bool = True) -> tuple[Array, Array]:
+    """Bound on delta(epsilon) from one side (0 above, 1 below) and its derivative in epsilon, unclipped.
+
+    Without ``charged``, the missing mass is left out: no bound, but a monotone curve.
+    """
     c, sign = composition, 1.0 - 2.0 * side
     n = c.masses.shape[-1]
-    losses = (c.lowest + jnp.arange(n)) * c.spacing
+    losses = (c.lowest + jnp.arange(n, dtype=jnp.int32)) * c.spacing
     end = jnp.maximum(jnp.abs(c.lowest), jnp.abs(c.lowest + n)) * c.spacing
     error = c.loss_error + 2.0**-50 * (end + jnp.abs(epsilon))
     x = losses - (epsilon - sign * error)
@@ -39,7 +44,7 @@ def _delta(composition: Composition, epsilon: Array, side: int) -> tuple[Array, 
     masses = c.masses[side]
     # jnp.where keeps an exhausted window (missing = inf) from turning 0 * inf into NaN.
     charge = jnp.where(c.missing[side] > 0, c.missing[side] * worst, 0.0)
-    finite = scale * ((masses * payoff).sum() * (1.0 + sign * _SUM) + sign * charge)
+    finite = scale * ((masses * payoff).sum() * (1.0 + sign * _SUM) + (sign * charge if charged else 0.0))
     # An infinite loss and a finite one exclude each other; below, the arrays hold only what is finite.
     value = finite + c.infinite[side]
     return value, -scale * (masses * slope).sum()
@@ -48,8 +53,7 @@ def _delta(composition: Composition, epsilon: Array, side: int) -> tuple[Array, 
 def delta_bounds(composition: Composition, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta(epsilon), scalar epsilon of any sign."""
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)  # H(gamma) >= 1 - gamma, for everything
-    upper, _ = _delta(composition, epsilon, 0)
-    lower, _ = _delta(composition, epsilon, 1)
+    upper, lower = jax.vmap(lambda side: _delta(composition, epsilon, side)[0])(_SIDES)
     upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
     lower = jnp.where(jnp.isnan(lower), floor, jnp.clip(lower, floor, 1.0))
     return jnp.minimum(lower, upper), upper
@@ -62,49 +66,49 @@ def epsilon_bounds(composition: Composition, delta: Array) -> tuple[Array, Array
     upper curve was evaluated and found at most ``delta``; the lower one likewise from the other side. Where no
     such point is found near the root, the ends of the lattice are tried, then infinity and 0.
     """
-    return _root(composition, delta, 1), _root(composition, delta, 0)
+    upper, lower = jax.vmap(lambda side: _root(composition, delta, side))(_SIDES)
+    return lower, upper
 
 
-def _root(composition: Composition, delta: Array, side: int) -> Array:
+def _root(composition: Composition, delta: Array, side: Array) -> Array:
     c, sign = composition, 1.0 - 2.0 * side
     n = c.masses.shape[-1]
     start = c.lowest * c.spacing
     end = (c.lowest + n) * c.spacing
 
-    def curve(epsilon: Array) -> tuple[Array, Array]:
-        value, slope = _delta(c, epsilon, side)
+    def curve(epsilon: Array, charged: bool = True) -> tuple[Array, Array]:
+        value, slope = _delta(c, epsilon, side, charged)
         return jnp.where(jnp.isnan(value), 1.0 - side, value), slope
 
-    # Bisection to where Newton is safe; the curve falls over the window by many orders of magnitude.
+    # Bisection on the uncharged curve, which is monotone; the charge is small only near the tilt's own epsilon.
     def halve(bracket, _):
         low, high = bracket
         middle = 0.5 * (low + high)
-        above = curve(middle)[0] > delta
+        above = curve(middle, False)[0] > delta
         return (jnp.where(above, middle, low), jnp.where(above, high, middle)), None
 
-    low, high = jnp.maximum(start, 0.0), jnp.maximum(end, 0.0)
-    (low, high), _ = jax.lax.scan(halve, (low, high), None, length=16)
+    ends = (jnp.maximum(start, 0.0), jnp.maximum(end, 0.0))
+    (low, high), _ = jax.lax.scan(halve, ends, None, length=16)
 
     def newton(epsilon, _):
         value, slope = curve(epsilon)
         # In log delta: the curve is close to exponential, where plain Newton would crawl.
         step = jnp.where(value > 0, value / jnp.minimum(slope, -1e-300) * jnp.log(delta / value), 0.0)
         step = jnp.where(jnp.isfinite(step), step, 0.0)
-        return jnp.clip(epsilon + step, low, high), None
+        return jnp.clip(epsilon + step, ends[0], ends[1]), None
 
-    root, _ = jax.lax.scan(newton, 0.5 * (low + high), None, length=5)
+    root, _ = jax.lax.scan(newton, 0.5 * (low + high), None, length=6)
     # Candidates from the tightest to the safest; the first that the curve itself certifies is taken.
     nudges = jnp.asarray([1e-13, 1e-11, 1e-9, 1e-7, 1e-5, 1e-3])
     width = high - low
     near = root + sign * (jnp.abs(root) * nudges + nudges * jnp.maximum(width, 1e-300))
-    last = high if side == 0 else low
+    last = jnp.where(side == 0, ends[1], ends[0])
     candidates = jnp.concatenate([near, jnp.stack([last])])
     candidates = jnp.maximum(candidates, 0.0)
-    values = jax.lax.map(lambda e: curve(e)[0], candidates)
-    good = values <= delta if side == 0 else values >= delta
-    first = candidates[jnp.argmax(good)]
-    found = jnp.any(good)
-    if side == 0:
-        at_zero = curve(jnp.zeros(()))[0] <= delta
-        return jnp.where(at_zero, 0.0, jnp.where(found, first, jnp.inf))
-    return jnp.where(found, first, 0.0)
+    values = jax.lax.map(lambda candidate: curve(candidate)[0], candidates)
+    below = side > 0
+    good = jnp.where(below, values >= delta, values <= delta)
+    lower = jnp.max(jnp.where(good, candidates, 0.0))
+    upper = jnp.min(jnp.where(good, candidates, jnp.inf))
+    at_zero = curve(jnp.zeros(()))[0] <= delta
+    return jnp.where(below, lower, jnp.where(at_zero, 0.0, upper))

@@ -46,12 +46,7 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     kept, dropped = k * jnp.log(rate), (order - k) * jnp.log1p(-rate)
     terms = log_binomial + kept + dropped + gain
     # Each term is inflated by what its own rounding can have cost, relative to the size of its parts.
-    size = (
-        jnp.where(jnp.isfinite(log_binomial), log_binomial, 0.0)
-        + jnp.abs(kept)
-        + jnp.abs(dropped)
-        + jnp.abs(gain)
-    )
+    size = jnp.where(jnp.isfinite(log_binomial), log_binomial, 0.0) + jnp.abs(kept) + jnp.abs(dropped) + jnp.abs(gain)
     terms = jnp.where((k >= 2) & (log_binomial > -jnp.inf), terms + 8 * _EPS * (size + 4), -jnp.inf)
     return jax.nn.logsumexp(terms, axis=-1) + 1e-14 * (1 + log_binomial.shape[-1] / 64)
 
@@ -175,9 +170,7 @@ def _of_sampled(mechanism: PoissonSampled, order: ArrayLike, relation: str) -> A
         inner = type(mechanism.mechanism).__name__
         raise ValueError(f"mechanism must be a Gaussian under PoissonSampled for a Rényi curve, got {inner}")
     if relation == "replace":
-        raise ValueError(
-            "relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'"
-        )
+        raise ValueError("relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'")
     # For every order the mixture against its base has the larger divergence (Mironov et al. 2019, section 3).
     direction = "add" if relation == "add" else "remove"
     whole, real, table = False, True, np.zeros(1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -25,12 +23,13 @@ class GaussianPair:
     Attributes:
         noise: s, the noise multiplier sigma / sensitivity; scalar float64.
         rate: sampling rate; 1 gives the Gaussian mechanism itself.
-        reverse: False is the direction `remove` (P is the mixture), True is `add`.
+        reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`. A leaf, so that both directions of a
+            query run in one batch of one compiled program.
     """
 
     noise: Array
     rate: Array
-    reverse: bool = dataclasses.field(default=False, metadata={"static": True})
+    reverse: Array
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range).
@@ -47,7 +46,8 @@ class GaussianPair:
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        x = self._outcome(-losses if self.reverse else losses)
+        add = self.reverse > 0.5
+        x = self._outcome(jnp.where(add, -losses, losses))
         z0, z1 = x / self.noise, (x - 1.0) / self.noise
         base_above, base_below = _normal_tails(z0)
         shift_above, shift_below = _normal_tails(z1)
@@ -57,25 +57,31 @@ class GaussianPair:
         # erfc was measured at 1.7 u (1 + 2 z^2 / 2); its argument's own rounding adds 2 u z^2. Doubled.
         larger = jnp.minimum(jnp.maximum(jnp.abs(z0), jnp.abs(z1)), _REACH + 2.0)
         error = UNIT * (24.0 + 8.0 * larger**2)
-        if self.reverse:  # L > l means x < x(l)
-            return Tails(base_below, base_above, mix_below, mix_above, error)
-        return Tails(mix_above, mix_below, base_above, base_below, error)
+        choose = lambda reversed_, straight: jnp.where(add, reversed_, straight)  # noqa: E731
+        return Tails(  # reversed, L > l means x < x(l)
+            choose(base_below, mix_above),
+            choose(base_above, mix_below),
+            choose(mix_below, base_above),
+            choose(mix_above, base_below),
+            error,
+        )
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         z = jnp.linspace(-_REACH, _REACH, _POINTS)
         log_weight = -0.5 * z**2 - jax.nn.logsumexp(-0.5 * z**2)
-        if self.reverse:
-            return Survey(-self._loss(z * self.noise), log_weight)
+        add = self.reverse > 0.5
         outcomes = jnp.concatenate([z * self.noise, 1.0 + z * self.noise])
-        weights = jnp.concatenate([jnp.log1p(-self.rate) + log_weight, jnp.log(self.rate) + log_weight])
-        return Survey(self._loss(outcomes), weights)
+        mixture = jnp.concatenate([jnp.log1p(-self.rate) + log_weight, jnp.log(self.rate) + log_weight])
+        base = jnp.concatenate([log_weight, jnp.full_like(log_weight, -jnp.inf)])
+        loss = self._loss(outcomes)
+        return Survey(jnp.where(add, -loss, loss), jnp.where(add, base, mixture))
 
     def _loss(self, x: Array) -> Array:
         """log(1 - q + q exp((x - 1/2) / s^2))."""
         y = (x - 0.5) / self.noise**2
-        small = jnp.log1p(self.rate * jnp.expm1(jnp.minimum(y, 30.0)))
-        return jnp.where(y > 30.0, jnp.logaddexp(jnp.log1p(-self.rate), jnp.log(self.rate) + y), small)
+        small = jnp.log1p(self.rate * jnp.expm1(jnp.clip(y, -30.0, 30.0)))
+        return jnp.where(jnp.abs(y) > 30.0, jnp.logaddexp(jnp.log1p(-self.rate), jnp.log(self.rate) + y), small)
 
     def loss_error(self) -> Array:
         """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""

@@ -38,9 +38,7 @@ class Budget(NamedTuple):
     unit: str
 
 
-def plan_budget(
-    filter: str, schedule: str, *, epsilon: float, delta: float, steps: int, rate: float
-) -> Budget:
+def plan_budget(filter: str, schedule: str, *, epsilon: float, delta: float, steps: int, rate: float) -> Budget:
     """The filter for (epsilon, delta) and the schedule with the least noise whose planned steps it admits.
 
     Everything here is decided before training and from public numbers, the Rényi order included.
@@ -107,9 +105,7 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
         regime = "large"
     else:
         wrong = (
-            next(rate for rate in rates if 0.2 <= rate <= 0.8)
-            if any(0.2 <= r <= 0.8 for r in rates)
-            else max(rates)
+            next(rate for rate in rates if 0.2 <= rate <= 0.8) if any(0.2 <= r <= 0.8 for r in rates) else max(rates)
         )
         raise ValueError(
             f"rate must stay below 0.2 or above 0.8 for the approximate-gdp filter, got {wrong:g} in the plan"
@@ -156,8 +152,7 @@ def _least_noise(
     low, high = math.log(_LEAST_SIGMA), math.log(_MOST_SIGMA)
     if not fits(planned(math.exp(high))):
         raise ValueError(
-            f"epsilon must be larger for this many steps, got {epsilon:g}: not even noise "
-            f"{_MOST_SIGMA:g} fits"
+            f"epsilon must be larger for this many steps, got {epsilon:g}: not even noise {_MOST_SIGMA:g} fits"
         )
     if fits(planned(math.exp(low))):
         return planned(math.exp(low))

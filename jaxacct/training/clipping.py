@@ -154,7 +154,5 @@ def _block(size: int) -> int:
 
 def _norm_error(leaves: list[jax.Array]) -> float:
     """Relative error of the clipped norm: half the sum's (square root), and 16 roundings elsewhere."""
-    chain = max(
-        (_block(leaf.size) + -(-leaf.size // _block(leaf.size)) for leaf in leaves if leaf.size), default=0
-    )
+    chain = max((_block(leaf.size) + -(-leaf.size // _block(leaf.size)) for leaf in leaves if leaf.size), default=0)
     return (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF

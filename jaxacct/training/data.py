@@ -86,9 +86,7 @@ def mnist(path: str | Path | None = None) -> Dataset:
 
         bunch: Any = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff")
         x = np.asarray(bunch.data, np.float32).reshape(-1, 28, 28, 1) / 255.0
-        return _split(
-            "mnist", _normalise(x), np.asarray(bunch.target).astype(np.int32), 10_000, "OpenML mnist_784"
-        )
+        return _split("mnist", _normalise(x), np.asarray(bunch.target).astype(np.int32), 10_000, "OpenML mnist_784")
     folder = Path(path)
     test_x, test_y = _read_images(folder, "t10k")
     if not (folder / "train-images-idx3-ubyte.gz").exists():
@@ -118,9 +116,7 @@ def _read_idx(file: Path, dimensions: int) -> np.ndarray:
         raise ValueError(f"path must hold IDX files of {dimensions} dimensions of bytes, got {file}")
     shape = tuple(int(size) for size in np.frombuffer(raw, ">i4", dimensions, offset=4))
     if len(raw) - header != int(np.prod(shape)):
-        raise ValueError(
-            f"path must hold complete IDX files, got {file} with {len(raw) - header} bytes for {shape}"
-        )
+        raise ValueError(f"path must hold complete IDX files, got {file} with {len(raw) - header} bytes for {shape}")
     return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 
 

@@ -63,9 +63,7 @@ class Mlp(nnx.Module):
     """Dense layers with tanh between (bounded activations keep gradients short: Papernot et al. 2021)."""
 
     def __init__(self, widths: tuple[int, ...], *, rngs: nnx.Rngs):
-        self.layers = nnx.List(
-            [nnx.Linear(before, after, rngs=rngs) for before, after in itertools.pairwise(widths)]
-        )
+        self.layers = nnx.List([nnx.Linear(before, after, rngs=rngs) for before, after in itertools.pairwise(widths)])
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """(batch, *features) to (batch, classes)."""

@@ -33,10 +33,7 @@ def gaussian_tree(key: jax.Array, shapes: Any) -> Any:
     """
     leaves, structure = jax.tree.flatten(shapes)
     noise = [
-        0.5
-        * jnp.sum(
-            jax.random.normal(jax.random.fold_in(key, number), (4, *jnp.shape(leaf)), jnp.float32), axis=0
-        )
+        0.5 * jnp.sum(jax.random.normal(jax.random.fold_in(key, number), (4, *jnp.shape(leaf)), jnp.float32), axis=0)
         for number, leaf in enumerate(leaves)
     ]
     return jax.tree.unflatten(structure, noise)

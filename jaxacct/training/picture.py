@@ -33,9 +33,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         fontsize=11,
     )
     points = [100.0 * value for value in evaluations["accuracy"]]
-    below.plot(
-        evaluations["step"], points, color=_ORANGE, linewidth=2, linestyle="--", marker="o", markersize=3
-    )
+    below.plot(evaluations["step"], points, color=_ORANGE, linewidth=2, linestyle="--", marker="o", markersize=3)
     below.set_ylabel("held-out accuracy (%)")
     below.set_xlabel("step")
     if points:

@@ -38,9 +38,7 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
             )
             for group in groups
         ]
-    queries = [
-        Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate) for (sigma, rate), _ in pairs
-    ]
+    queries = [Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate) for (sigma, rate), _ in pairs]
     return Composed(queries, [steps for _, steps in pairs])
 
 

@@ -119,9 +119,7 @@ def adaptive(
     """
     _check(sigma, rate, steps)
     _validate.count(louder=louder, quieter=quieter, per_octave=per_octave)
-    table = np.array(
-        [_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-quieter, louder + 1)], np.float32
-    )
+    table = np.array([_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-quieter, louder + 1)], np.float32)
     share = np.float32(rate)
 
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -106,9 +106,7 @@ def test_scan_while_loop_and_python_agree(name):
 
     @jax.jit
     def scanned(ledger):
-        return jax.lax.scan(
-            lambda s, _: ledger.update(query(sigma), s)[::-1], ledger.init(), None, length=len(history)
-        )
+        return jax.lax.scan(lambda s, _: ledger.update(query(sigma), s)[::-1], ledger.init(), None, length=len(history))
 
     @jax.jit
     def looped(ledger):
@@ -169,11 +167,7 @@ def test_a_float32_program_stays_float32_and_gets_the_same_ledger_as_a_float64_o
         def step(carry, s):
             params, state = carry
             admitted, state = ledger.update(query(s), state)
-            scale = (
-                ledger.clip_scale(query(s), state)
-                if hasattr(ledger, "clip_scale")
-                else ledger.fraction(state)
-            )
+            scale = ledger.clip_scale(query(s), state) if hasattr(ledger, "clip_scale") else ledger.fraction(state)
             assert scale.dtype == jnp.result_type(float)
             params = jnp.where(admitted, params - 0.1 * scale.astype(params.dtype) * params, params)
             return (params, state), (admitted, ledger.remaining(state), ledger.spent(state))

@@ -34,9 +34,7 @@ def test_the_approximate_filter_admits_all_steps_and_no_more(wide):
         assert not admitted[STEPS:].any()
         # The sum over all steps is 0.0493771239, a little over the printed budget: the last is clipped.
         assert (scale[: STEPS - 1] == 1).all()
-        exact = (
-            np.sqrt(np.log1p(2 * (0.00003244646302337415 - 0.0000001239290346688681) / RATE**2)) * SIGMA[-1]
-        )
+        exact = np.sqrt(np.log1p(2 * (0.00003244646302337415 - 0.0000001239290346688681) / RATE**2)) * SIGMA[-1]
         assert float(scale[STEPS - 1]) == pytest.approx(exact, rel=2e-4 if not wide else 1e-9)
         assert (scale[STEPS:] == 0).all()
         assert float(ledger.remaining(end)) == 0.0

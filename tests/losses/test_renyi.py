@@ -19,10 +19,7 @@ def exact_whole(rate, sigma, order):
     with mp.workdps(60):
         q, s = mp.mpf(rate), mp.mpf(sigma)
         total = mp.fsum(
-            mp.binomial(order, k)
-            * (1 - q) ** (order - k)
-            * q**k
-            * mp.expm1(mp.mpf(k * (k - 1)) / (2 * s * s))
+            mp.binomial(order, k) * (1 - q) ** (order - k) * q**k * mp.expm1(mp.mpf(k * (k - 1)) / (2 * s * s))
             for k in range(2, order + 1)
         )
         return mp.log1p(total) / (order - 1)
@@ -111,9 +108,7 @@ def test_it_vmaps_jits_and_differentiates_inside_a_float32_program():
     sigmas, rates = jnp.linspace(0.6, 5.0, 7), jnp.linspace(0.001, 0.5, 7)
     for order in (8, 6.5):
         direct = renyi(PoissonSampled(Gaussian(sigmas), rates), order)
-        mapped = jax.jit(jax.vmap(lambda s, q, a=order: renyi(PoissonSampled(Gaussian(s), q), a)))(
-            sigmas, rates
-        )
+        mapped = jax.jit(jax.vmap(lambda s, q, a=order: renyi(PoissonSampled(Gaussian(s), q), a)))(sigmas, rates)
         assert direct.dtype == mapped.dtype == np.float64
         np.testing.assert_allclose(direct, mapped, rtol=1e-11)
     with jax.enable_x64(True):
@@ -139,13 +134,9 @@ def test_the_conversion_is_no_smaller_than_the_gaussians_own_curve():
         for order in (1.5, 4.0, 20.0):
             rho = order * mu**2 / 2
             for delta in (1e-3, 1e-6, 1e-12):
-                assert float(epsilon_from_renyi(rho, order, delta)) >= float(gdp_epsilon(mu, delta)) * (
-                    1 - 1e-9
-                )
+                assert float(epsilon_from_renyi(rho, order, delta)) >= float(gdp_epsilon(mu, delta)) * (1 - 1e-9)
             for epsilon in (0.0, 0.5, 3.0):
-                assert float(delta_from_renyi(rho, order, epsilon)) >= float(gdp_delta(mu, epsilon)) * (
-                    1 - 1e-9
-                )
+                assert float(delta_from_renyi(rho, order, epsilon)) >= float(gdp_delta(mu, epsilon)) * (1 - 1e-9)
 
 
 def test_conversions_fail_closed():

@@ -82,9 +82,7 @@ def test_pieces_give_the_same_sum_as_one_pass(physical_batch):
     for i in np.flatnonzero(np.asarray(mask)):
         gradient = jax.grad(loss)(params, (data[0][i], data[1][i]))
         factor = min(1.0, 0.5 / exact_norm(gradient))
-        expected = {
-            name: expected[name] + factor * np.asarray(gradient[name], np.float64) for name in expected
-        }
+        expected = {name: expected[name] + factor * np.asarray(gradient[name], np.float64) for name in expected}
     for name, value in as_float(total, 0.5).items():
         np.testing.assert_allclose(value, expected[name], atol=2e-4)
 
@@ -100,9 +98,7 @@ def test_whole_numbers_make_the_sum_independent_of_the_order():
         other = fixed_point.accumulate(other, vectors[part], everyone[:25])
     assert np.array_equal(one.high, other.high)
     assert np.array_equal(one.low, other.low)
-    np.testing.assert_allclose(
-        fixed_point.released(one, 1.0), np.asarray(vectors).sum(0), atol=200 * 2.0**-23
-    )
+    np.testing.assert_allclose(fixed_point.released(one, 1.0), np.asarray(vectors).sum(0), atol=200 * 2.0**-23)
 
 
 def test_one_record_moves_the_exact_sum_by_at_most_the_clip_norm():
@@ -111,12 +107,8 @@ def test_one_record_moves_the_exact_sum_by_at_most_the_clip_norm():
     everyone = jnp.ones(50, bool)
     whole = clipped_gradient_sum(loss, params, data, everyone, 1.0, physical_batch=7)
     for left_out in (0, 13, 49):
-        less = clipped_gradient_sum(
-            loss, params, data, everyone.at[left_out].set(False), 1.0, physical_batch=7
-        )
-        units = jax.tree.map(
-            lambda a, b, c, d: (a - b) * 2**12 + (c - d), whole.high, less.high, whole.low, less.low
-        )
+        less = clipped_gradient_sum(loss, params, data, everyone.at[left_out].set(False), 1.0, physical_batch=7)
+        units = jax.tree.map(lambda a, b, c, d: (a - b) * 2**12 + (c - d), whole.high, less.high, whole.low, less.low)
         assert 0.999 < exact_norm(units) / 2.0**24 <= 1.0
 
 
@@ -183,9 +175,7 @@ def test_noise_moves_an_exact_sum_by_a_multiple_of_the_quantum():
     total = fixed_point.accumulate(fixed_point.empty_sum(jnp.zeros(50), 100), vectors, jnp.ones(100, bool))
     noise = jnp.asarray(np.random.default_rng(1).normal(size=50), jnp.float32)
     after = fixed_point.offset(total, noise)
-    moved = (
-        np.asarray(after.high - total.high, np.int64) * 2**12 + np.asarray(after.low - total.low)
-    ) / 2.0**24
+    moved = (np.asarray(after.high - total.high, np.int64) * 2**12 + np.asarray(after.low - total.low)) / 2.0**24
     rounded_down = np.asarray(noise, np.float64) - moved
     assert rounded_down.min() >= 0
     assert rounded_down.max() < 2.0**-24

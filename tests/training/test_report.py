@@ -74,10 +74,7 @@ def test_a_fixed_schedule_gets_bounds_in_the_right_order():
     rows = privacy_rows(outcome(follow(budget)), budget, 1e-5)
     assert all(row["is_bound"] for row in rows.values())
     assert (
-        rows["pld"]["lower"]
-        <= rows["pld"]["epsilon"]
-        < rows["renyi"]["epsilon"]
-        <= rows["filter"]["epsilon"] * 1.0001
+        rows["pld"]["lower"] <= rows["pld"]["epsilon"] < rows["renyi"]["epsilon"] <= rows["filter"]["epsilon"] * 1.0001
     )
     assert rows["filter"]["epsilon"] == pytest.approx(2.0, rel=1e-6)
     direct = jaxacct.epsilon(

@@ -1,0 +1,39 @@
+"""Settings of every test: strict dtypes, a compilation cache, and where the reference tables are."""
+
+import json
+import os
+import pathlib
+import tempfile
+
+import jax
+import pytest
+
+jax.config.update("jax_numpy_dtype_promotion", "standard")
+# Compilations are most of the suite's time; a cache outside the checkout makes the second run a short one.
+jax.config.update(
+    "jax_compilation_cache_dir",
+    os.environ.get("JAXACCT_TEST_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-cache")),
+)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
+
+
+def reference(name: str):
+    """Rows of a high-precision table that lies beside the checkout, where it does."""
+    path = SHARED / "reference" / name
+    if not path.exists():
+        pytest.skip(f"no {name}: the reference tables do not lie beside this checkout")
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(name="reference")
+def reference_fixture():
+    return reference
+
+
+@pytest.fixture(autouse=True)
+def _flag_stays_as_it_was():
+    before = jax.config.jax_enable_x64
+    yield
+    assert jax.config.jax_enable_x64 == before

@@ -1,0 +1,199 @@
+"""delta and epsilon against truth that was computed another way: sound in one test, tight in another."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import jaxacct
+from tests.truth import contour_delta
+
+
+def _columns(rows, *names):
+    return [np.array([row[name] for row in rows]) for name in names]
+
+
+def _sampled(sigma, rate):
+    return jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate)
+
+
+@pytest.fixture(scope="module", params=["remove", "add"])
+def table(request):
+    from tests.conftest import reference
+
+    rows = [row for row in reference("subsampled_gaussian.json") if row["direction"] == request.param]
+    sigma, rate, steps, epsilon, delta = _columns(
+        rows, "noise_multiplier", "sampling_rate", "steps", "epsilon", "delta"
+    )
+    bounds = jaxacct.delta(_sampled(sigma, rate), epsilon, steps=steps, relation=request.param)
+    inverse = jaxacct.epsilon(_sampled(sigma, rate), delta, steps=steps, relation=request.param)
+    return epsilon, delta, bounds, inverse
+
+
+def test_delta_brackets_every_row_of_the_reference_table(table):
+    _, delta, bounds, _ = table
+    assert np.all(bounds.lower <= delta * (1 + 1e-8))
+    assert np.all(delta * (1 - 1e-8) <= bounds.upper)
+
+
+def test_delta_is_tight_on_the_reference_table(table):
+    _, delta, bounds, _ = table
+    width = bounds.upper / bounds.lower - 1
+    assert np.all(width[delta >= 1e-12] <= 1e-3)
+    assert np.all(width < 0.02)
+
+
+def test_epsilon_brackets_every_row_of_the_reference_table(table):
+    epsilon, _, _, bounds = table
+    assert np.all(bounds.lower <= epsilon * (1 + 1e-8))
+    assert np.all(epsilon * (1 - 1e-8) <= bounds.upper)
+    assert np.all(bounds.upper / bounds.lower - 1 < 1e-3)
+
+
+def test_gaussian_matches_the_closed_form_table(reference):
+    rows = [row for row in reference("closed_forms.json") if row["mechanism"] == "gaussian"]
+    mu, epsilon, delta = _columns(rows, "mu", "epsilon", "delta")
+    bounds = jaxacct.delta(jaxacct.Gaussian(1 / mu), epsilon)
+    assert np.all((bounds.lower <= delta) & (delta <= bounds.upper))
+    assert np.all(bounds.upper / bounds.lower - 1 < 1e-9)
+
+
+def test_showcase_schedule_is_bracketed_and_its_epsilon_tight_from_above(reference):
+    steps = np.arange(1, 3651)
+    sigma = 1.5 + np.sin(np.pi / 3650 * 150 * np.ceil(steps / 150))
+    levels, counts = np.unique(sigma, return_counts=True)
+    schedule = jaxacct.Composed([_sampled(s, 0.01) for s in levels], [int(c) for c in counts])
+    for direction in ("remove", "add"):
+        rows = [row for row in reference("showcase.json")["cases"] if row["direction"] == direction]
+        epsilon, delta = _columns(rows, "epsilon", "delta")
+        bounds = jaxacct.delta(schedule, epsilon, relation=direction)
+        assert np.all((bounds.lower <= delta * (1 + 1e-8)) & (delta * (1 - 1e-8) <= bounds.upper))
+    bounds = jaxacct.epsilon(schedule, 1e-5)
+    assert 1.2156 < bounds.upper < 1.2157 * 1.001
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "epsilon"),
+    [(1.0, 0.01, 1000, 2.0), (2.0, 0.05, 300, 1.5), (4.0, 0.3, 50, 1.0), (1.5, 0.9, 7, 6.0)],
+)
+def test_delta_brackets_the_contour_integral(sigma, rate, steps, epsilon, relation):
+    truth = contour_delta(sigma, rate, steps, epsilon, reverse=relation == "add")
+    bounds = jaxacct.delta(_sampled(sigma, rate), epsilon, steps=steps, relation=relation)
+    assert bounds.lower <= truth * (1 + 1e-8)
+    assert truth * (1 - 1e-8) <= bounds.upper
+    assert bounds.upper / bounds.lower - 1 < 2e-3
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+def test_one_run_is_the_pair_itself(relation):
+    sigma, rate = 0.8, 0.2
+    epsilon = np.linspace(0.0, 3.0, 7)
+    x = np.linspace(-12.0, 13.0, 2_000_001)
+    base = scipy.stats.norm.pdf(x, 0, sigma)
+    mixture = (1 - rate) * base + rate * scipy.stats.norm.pdf(x, 1, sigma)
+    p, q = (mixture, base) if relation == "remove" else (base, mixture)
+    truth = [np.trapezoid(np.maximum(p - np.exp(e) * q, 0), x) for e in epsilon]
+    bounds = jaxacct.delta(_sampled(sigma, rate), epsilon, relation=relation)
+    np.testing.assert_allclose(bounds.upper, truth, rtol=1e-5, atol=1e-9)
+    assert np.all(bounds.upper - bounds.lower <= 1e-9 * bounds.upper + 1e-280)
+
+
+def test_add_or_remove_is_the_worse_direction():
+    mechanism = _sampled(1.1, 0.05)
+    both = jaxacct.epsilon(mechanism, 1e-6, steps=200)
+    each = [jaxacct.epsilon(mechanism, 1e-6, steps=200, relation=name) for name in ("add", "remove")]
+    assert both.upper == max(each[0].upper, each[1].upper)
+
+
+def test_gaussians_compose_exactly():
+    schedule = jaxacct.Composed([jaxacct.Gaussian(2.0), jaxacct.Gaussian(3.0, 2.0)], [3, 5])
+    mu = np.sqrt(3 / 4 + 5 * 4 / 9)
+    for relation in ("add", "remove", "replace", "add_or_remove"):
+        bounds = jaxacct.delta(schedule, 1.0, relation=relation)
+        truth = scipy.stats.norm.cdf(mu / 2 - 1 / mu) - np.exp(1) * scipy.stats.norm.cdf(-mu / 2 - 1 / mu)
+        assert bounds.lower <= truth * (1 + 1e-12)
+        assert truth * (1 - 1e-12) <= bounds.upper
+
+
+def test_rate_one_is_the_gaussian_and_rate_zero_is_perfect():
+    full = jaxacct.epsilon(_sampled(5.0, 1.0), 1e-5, steps=20)
+    gaussian = jaxacct.epsilon(jaxacct.Gaussian(5.0), 1e-5, steps=20)
+    assert full.lower <= gaussian.upper
+    assert gaussian.lower <= full.upper <= gaussian.upper * 1.002
+    assert jaxacct.epsilon(_sampled(1.0, 0.0), 1e-5, steps=20).upper == 0.0
+
+
+def test_parameters_broadcast():
+    bounds = jaxacct.delta(_sampled(np.array([[1.0], [2.0]]), 0.02), np.array([0.5, 1.0, 2.0]), steps=10)
+    assert bounds.upper.shape == (2, 3)
+    one = jaxacct.delta(_sampled(2.0, 0.02), 1.0, steps=10)
+    np.testing.assert_allclose(bounds.upper[1, 1], one.upper, rtol=1e-12)
+    assert isinstance(one.upper, float)
+
+
+def test_a_float32_program_stays_float32_and_encloses():
+    mechanism = _sampled(1.0, 0.01)
+    exact = jaxacct.epsilon(mechanism, 1e-5, steps=100)
+
+    @jax.jit
+    def program(delta):
+        bounds = jaxacct.epsilon(mechanism, delta, steps=100)
+        return bounds, jnp.ones(3) * bounds.upper
+
+    bounds, scaled = program(jnp.float32(1e-5))
+    assert bounds.upper.dtype == scaled.dtype == jnp.float32
+    assert bounds.lower <= exact.upper
+    assert exact.lower <= bounds.upper <= exact.upper * 1.01
+
+
+def test_vmap_and_jit_agree_with_eager():
+    sigmas = jnp.asarray([0.9, 1.5])
+    mapped = jax.vmap(lambda s: jaxacct.delta(_sampled(s, 0.01), 1.0, steps=50).upper)(sigmas)
+    eager = jaxacct.delta(_sampled(np.asarray(sigmas), 0.01), 1.0, steps=50)
+    assert np.all(np.asarray(mapped, np.float64) >= eager.lower)
+    np.testing.assert_allclose(mapped, eager.upper, rtol=0.05)
+
+
+def test_changing_values_does_not_retrace():
+    @jax.jit
+    @chex.assert_max_traces(1)
+    def program(sigma):
+        return jaxacct.delta(jaxacct.Gaussian(sigma), 1.0).upper
+
+    program(1.0)
+    program(2.0)
+
+
+@pytest.mark.parametrize("sigma", [-1.0, 0.0, jnp.nan, jnp.inf])
+def test_bad_traced_values_fail_closed(sigma):
+    delta = jax.jit(lambda s: jaxacct.delta(_sampled(s, 0.1), 1.0, steps=3).upper)
+    epsilon = jax.jit(lambda s: jaxacct.epsilon(jaxacct.Gaussian(s), 1e-5).upper)
+    assert delta(sigma) == 1.0
+    assert epsilon(sigma) == jnp.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: jaxacct.Gaussian(-1.0), "sigma must be a finite number above 0, got -1"),
+        (lambda: jaxacct.Gaussian(1.0, np.array([1.0, np.nan])), "sensitivity must be .*, got nan"),
+        (lambda: _sampled(1.0, 1.5), "rate must be between 0 and 1, got 1.5"),
+        (lambda: jaxacct.epsilon(_sampled(1.0, 0.1), 0.0), "delta must be strictly between 0 and 1, got 0"),
+        (lambda: jaxacct.delta(_sampled(1.0, 0.1), np.nan), "epsilon must be a finite number, got nan"),
+        (
+            lambda: jaxacct.delta(_sampled(1.0, 0.1), 1.0, steps=2.5),
+            "steps must be a whole number .*, got 2.5",
+        ),
+        (lambda: jaxacct.delta(_sampled(1.0, 0.1), 1.0, relation="swap"), "relation must be one of .*'swap'"),
+        (lambda: jaxacct.delta(_sampled(1.0, 0.1), 1.0, relation="replace"), "replace.* no analysis"),
+        (lambda: jaxacct.delta(object(), 1.0), "mechanism must be one of .*object"),
+        (lambda: jaxacct.Composed([]), "mechanisms must hold at least one"),
+        (lambda: jaxacct.Composed([jaxacct.Gaussian(1.0)], [1, 2]), "steps must hold one number for each"),
+    ],
+)
+def test_bad_values_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
