@@ -157,7 +157,7 @@ def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array
     return read(composition, goal)
 
 
-def _run(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array, traced: bool, most: float | None):
+def _run(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, traced: bool, most: float | None):
     """Bounds of a flat batch. One run of one pair needs no lattice; merged Gaussians always are one run."""
     if traced:
         if most == 1.0 and counts.shape[-1] == 1:
@@ -216,7 +216,8 @@ def _run_lattices(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: j
         worst = int(np.argmax(np.where(loose, gaps.min(1), 0.0)))
         warnings.warn(
             f"{int(loose.sum())} of {total} bounds are wide (query {worst}: delta is known to about a factor "
-            f"{math.exp(min(gaps.min(1)[worst], 600.0)):.3g}); they are sound. Fewer steps or a larger delta narrow them.",
+            f"{math.exp(min(gaps.min(1)[worst], 600.0)):.3g}); they are sound. Fewer steps or a larger delta "
+            "narrow them.",
             RuntimeWarning,
             stacklevel=4,
         )

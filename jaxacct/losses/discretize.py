@@ -97,7 +97,7 @@ def step_masses(
     """
     index = pattern(size, centre, near)
     losses = (lowest + index) * spacing
-    widths = np.diff(index) * spacing
+    widths = jnp.asarray(np.diff(index)) * spacing
     middles = losses[:-1] + 0.5 * widths
     top = losses[-1]
     # Cells beyond the top: the first is a hundredth of the lattice wide.

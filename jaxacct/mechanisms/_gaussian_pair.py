@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -27,9 +29,9 @@ class GaussianPair:
             query run in one batch of one compiled program.
     """
 
-    noise: Array
-    rate: Array
-    reverse: Array
+    noise: Any
+    rate: Any
+    reverse: Any
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range).

@@ -46,7 +46,7 @@ class Composed:
                 )
         _validate.count(steps=self.steps)
 
-    def parts(self) -> list[tuple[Any, ArrayLike]]:
+    def parts(self) -> list[tuple[Any, Any]]:
         """The (mechanism, steps) pairs."""
         steps = self.steps if isinstance(self.steps, tuple) else (self.steps,) * len(self.mechanisms)
         return list(zip(self.mechanisms, steps, strict=True))
