@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
 import click
 
+from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 
 __all__ = ["delta", "epsilon"]
@@ -84,16 +84,9 @@ def _answer(
         ends = {"lower": lower, "upper": upper if upper != float("inf") else None}
         click.echo(json.dumps({**query, wanted: ends}))
         return
-    click.echo(f"{wanted} <= {_outwards(upper, ROUND_CEILING)}   (upper bound: the guarantee)")
-    click.echo(f"{wanted} >= {_outwards(lower, ROUND_FLOOR)}   (lower bound: how tight it is)")
+    click.echo(f"{wanted} <= {rounded_up(upper)}   (upper bound: the guarantee)")
+    click.echo(f"{wanted} >= {rounded_down(lower)}   (lower bound: how tight it is)")
     click.echo(f"at {given} {target:g}, relation {relation}, {steps} steps fixed in advance")
-
-
-def _outwards(value: float, rounding: str) -> str:
-    """Six digits, rounded away from the truth: a printed bound is a bound."""
-    if value in (0.0, float("inf")):
-        return f"{value:g}"
-    return f"{float(Context(prec=6, rounding=rounding).create_decimal(value)):g}"
 
 
 def _cache_compilations(jax: Any) -> None:

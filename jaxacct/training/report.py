@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.budget import Budget
 from jaxacct.training.loop import Outcome, StepRecord
@@ -161,18 +162,18 @@ def table(report: dict[str, Any]) -> str:
         (f"epsilon at delta {delta:g}", "", ""),
         (
             f"  {report['settings']['filter']} filter",
-            f"{privacy['filter']['epsilon']:.4f}",
+            rounded_up(privacy["filter"]["epsilon"], 5),
             privacy["filter"]["label"],
         ),
-        ("  Rényi, steps taken", f"{privacy['renyi']['epsilon']:.4f}", privacy["renyi"]["label"]),
-        ("  PLD, steps taken", f"{privacy['pld']['epsilon']:.4f}", privacy["pld"]["label"]),
+        ("  Rényi, steps taken", rounded_up(privacy["renyi"]["epsilon"], 5), privacy["renyi"]["label"]),
+        ("  PLD, steps taken", rounded_up(privacy["pld"]["epsilon"], 5), privacy["pld"]["label"]),
     ]
     lines = _aligned(rows)
     shortfall = privacy["pld"]["lower"] - privacy["filter"]["epsilon"]
     if not privacy["filter"]["is_bound"] and shortfall > 0:
         steps = "these steps, taken as fixed in advance," if report["adaptive_schedule"] else "these steps"
         lines.append(
-            f"warning: {steps} cost an epsilon of at least {privacy['pld']['lower']:.4g}: the "
+            f"warning: {steps} cost an epsilon of at least {rounded_down(privacy['pld']['lower'], 4)}: the "
             f"filter's asymptotic {privacy['filter']['epsilon']:.4g} is too low here"
         )
     return "\n".join(lines)

@@ -1,0 +1,24 @@
+"""Printing bounds: a number that is rounded for people is rounded away from the truth."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+
+__all__ = ["rounded_down", "rounded_up"]
+
+
+def rounded_up(value: float, digits: int = 6) -> str:
+    """``value`` with ``digits`` significant digits, no smaller than it: an upper bound stays one."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def rounded_down(value: float, digits: int = 6) -> str:
+    """``value`` with ``digits`` significant digits, no larger than it: a lower bound stays one."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{Context(prec=digits, rounding=rounding).create_decimal(value):.{digits}g}"
