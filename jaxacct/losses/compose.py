@@ -93,7 +93,7 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
         singles.append(
             jax.vmap(
                 lambda pair, normaliser, low: step_masses(
-                    pair, outline.theta, normaliser, spacing, low, n, centre, near
+                    pair, outline.theta, normaliser, spacing, low, n, centre, near, outline.cutoff
                 )
             )(group, outline.log_normalisers[here], lowest[here])
         )

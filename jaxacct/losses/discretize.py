@@ -13,6 +13,7 @@ hold is not placed anywhere: it is returned as tilted mass that an upper bound h
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -79,6 +80,7 @@ def step_masses(
     size: int,
     centre: int,
     near: int,
+    cutoff: Array | float = math.inf,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``(lowest + i) * spacing``, i < size.
 
@@ -91,6 +93,7 @@ def step_masses(
         size: number of points, static.
         centre: index of the point in the middle of the loss's bulk, static.
         near: half width of the part of the lattice that is evaluated at every point, static.
+        cutoff: loss above which mass is called infinite (above) or dropped (below) instead of being placed.
 
     Returns:
         :class:`Step`.
@@ -123,15 +126,18 @@ def step_masses(
     bottom = tails.p_below[0]
     points = jnp.pad(p_cell - up, (0, 1)) + jnp.pad(up, (1, 0))
     points = points.at[0].add(bottom) * (1.0 + tails.error[: inner + 1 : 2] + ROUNDING)
-    above = jnp.zeros(size).at[index].set(points * weight * (1.0 + weight_error))
+    # A point is beyond the cutoff if the whole cell below it is: a cell that holds the cutoff keeps its upper end.
+    cut = jnp.pad(losses[:-1] > cutoff, (1, 0))
+    infinite_points = jnp.where(cut, points, 0.0).sum()
+    above = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, points * weight * (1.0 + weight_error)))
 
     # Beyond the top: each cell is charged either as tilted mass at its upper end or as infinite loss.
     p_beyond = p[inner:] * (1.0 + tails.error[inner:-1] + ROUNDING)
     tilted = p_beyond * jnp.exp(jnp.minimum(theta * beyond - log_normaliser, 700.0))
-    weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < 700.0)
+    weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < 700.0) & (beyond <= cutoff)
     lost = jnp.where(weighable, tilted, 0.0).sum() * (1.0 + 1e-9)
     infinite = jnp.where(weighable, 0.0, p_beyond).sum() + tails.p_above[-1] * (1.0 + tails.error[-1])
-    infinite = (infinite + _FLOOR) * (1.0 + 1e-9)
+    infinite = (infinite + infinite_points + _FLOOR) * (1.0 + 1e-9)
 
     # Below: the same chords without any rounding up, the part above the lattice pulled down to its top.
     exact_up = jnp.clip((p_cell - gamma[:-1] * q_cell) / -jnp.expm1(-widths), 0.0, p_cell)
@@ -153,7 +159,7 @@ def step_masses(
         p_cell * low_weight,
     )
     below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
-    placed = jnp.zeros(size).at[index].set(below)
+    placed = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, below))
     return Step(above, placed, lost, spurious, infinite, jnp.zeros(()))
 
 

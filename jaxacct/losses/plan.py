@@ -76,6 +76,7 @@ class Outline(NamedTuple):
         reach_up, reach_down: how far one step of any part reaches from its mean.
         shift_up, shift_down: exponents at which Chernoff's bound attains ``up``, ``down``.
         total: number of steps of all parts together.
+        cutoff: a loss above which a single step's mass may be called infinite.
         tolerance: the gap log(upper / lower) of delta that is good enough.
     """
 
@@ -93,6 +94,7 @@ class Outline(NamedTuple):
     shift_up: Array
     shift_down: Array
     total: Array
+    cutoff: Array
     tolerance: Array
 
 
@@ -144,8 +146,10 @@ def outline_for_delta(losses: Array, log_masses: Array, steps: Array, epsilon: A
     theta = _saddle(losses, log_masses, steps, far_enough)
     # Deep in the tail a hundredth of delta will do; above, a thousandth.
     cumulants = _cumulants(losses, log_masses, theta)
-    deep = (steps * cumulants[0]).sum() - theta * epsilon < jnp.log(1e-13)
-    return _outline(losses, log_masses, steps, theta, epsilon, jnp.where(deep, 8e-3, 8e-4))
+    k0, _, k2 = ((steps * value).sum() for value in cumulants)
+    log_delta = jnp.minimum(_log_delta(theta, k0, k2, epsilon), 0.0)
+    tolerance = jnp.where(log_delta < jnp.log(1e-12), 8e-3, 8e-4)
+    return _outline(losses, log_masses, steps, theta, epsilon, log_delta, tolerance)
 
 
 def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, delta: Array) -> Outline:
@@ -153,9 +157,7 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, delta: A
     log_delta = jnp.log(delta)
 
     def far_enough(t, k0, k1, k2):
-        epsilon = k1 - 1.0 / t - 1.0 / (t + 1.0)
-        spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-        value = k0 - t * epsilon - jnp.log(t) - jnp.log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
+        value = _log_delta(t, k0, k2, k1 - 1.0 / t - 1.0 / (t + 1.0))
         return (value < log_delta) | jnp.isnan(value)
 
     theta = _saddle(losses, log_masses, steps, far_enough)
@@ -163,10 +165,47 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, delta: A
     epsilon = (steps * k1).sum() - 1.0 / theta - 1.0 / (theta + 1.0)
     # A gap in delta is theta times the gap in epsilon: ask for 3e-4 of epsilon.
     epsilon = jnp.maximum(epsilon, 0.0)
-    return _outline(losses, log_masses, steps, theta, epsilon, jnp.maximum(8e-4, 3e-4 * theta * epsilon))
+    tolerance = jnp.maximum(8e-4, 3e-4 * theta * epsilon)
+    return _outline(losses, log_masses, steps, theta, epsilon, log_delta, tolerance)
 
 
-def _outline(losses: Array, log_masses: Array, steps: Array, theta: Array, epsilon: Array, tolerance: Array) -> Outline:
+def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
+    """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
+    spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
+    return k0 - t * epsilon - jnp.log(t) - jnp.log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
+
+
+def _cutoff(losses: Array, log_masses: Array, steps: Array, log_delta: Array) -> Array:
+    """A loss above which all steps together have a billionth of delta: mass there may as well be infinite.
+
+    A large tilt has a second mode far out in the tail, where a step's probability is 1e-200; it would ask for a
+    window a thousand standard deviations wide.
+    """
+    weighted = jnp.log(steps)[:, None] + log_masses
+
+    def halve(bracket, _):
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        beyond = jax.nn.logsumexp(jnp.where(losses > middle, weighted, -jnp.inf))
+        small = beyond <= log_delta - 21.0
+        return (jnp.where(small, low, middle), jnp.where(small, middle, high)), None
+
+    start = (jnp.min(losses), jnp.max(losses))
+    (_, high), _ = jax.lax.scan(halve, start, None, length=_BISECTIONS)
+    return high
+
+
+def _outline(
+    losses: Array,
+    log_masses: Array,
+    steps: Array,
+    theta: Array,
+    epsilon: Array,
+    log_delta: Array,
+    tolerance: Array,
+) -> Outline:
+    cutoff = _cutoff(losses, log_masses, steps, log_delta)
+    log_masses = jnp.where(losses > cutoff, -jnp.inf, log_masses)
     normalisers, means, variances = _cumulants(losses, log_masses, theta)
     most = steps.max()
     deviation = jnp.sqrt(variances.sum())
@@ -203,6 +242,7 @@ def _outline(losses: Array, log_masses: Array, steps: Array, theta: Array, epsil
         _at_least(up_all, shifts),
         _at_least(down_all, shifts),
         steps.sum(),
+        cutoff,
         tolerance,
     )
 
