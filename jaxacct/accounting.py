@@ -118,8 +118,8 @@ def _with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, mechanis
     rare, total = rarely_sampled(mechanism, steps)
     if kind == "epsilon":
         return xp.where(rare, 0.0, lower), xp.where(total <= target, 0.0, upper)
-    floor = xp.maximum(-xp.expm1(target), 0.0)
-    return xp.where(rare, floor, lower), xp.minimum(upper, floor + total)
+    floor = -xp.expm1(xp.minimum(target, 0.0))
+    return xp.where(rare, floor * (1.0 - 2.0**-50), lower), xp.minimum(upper, floor + total)
 
 
 def _outwards(lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -153,8 +153,15 @@ def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Ar
 def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
     outline = _outline(kind, groups, counts, goal)
     composition = compose(list(groups), counts, outline, layout)
-    read = delta_bounds if kind == "delta" else epsilon_bounds
-    return read(composition, goal)
+    # No loss exceeds the sum of the largest ones: beyond it delta is 0.
+    largest = jnp.concatenate([jax.vmap(lambda pair: pair.max_loss())(group) for group in groups])
+    largest = (counts * largest).sum() * (1.0 + 1e-9)
+    if kind == "epsilon":
+        lower, upper = epsilon_bounds(composition, goal)
+        upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, largest))
+        return jnp.minimum(lower, upper), upper
+    lower, upper = delta_bounds(composition, goal)
+    return jnp.where(goal > largest, 0.0, lower), jnp.where(goal > largest, 0.0, upper)
 
 
 def _run(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, traced: bool, most: float | None):

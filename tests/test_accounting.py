@@ -109,6 +109,35 @@ def test_add_or_remove_is_the_worse_direction():
     assert both.upper == pytest.approx(max(each[0].upper, each[1].upper), rel=1e-9)
 
 
+def test_a_tilt_that_overflows_at_the_end_of_a_lattice_does_no_harm():
+    bounds = jaxacct.epsilon(_sampled(2.0, 0.01), 1e-5, steps=100, relation="remove")
+    assert 0.1897 < bounds.lower < bounds.upper < 0.18982
+
+
+def test_a_lower_bound_survives_a_tail_of_q_that_underflows():
+    # exp(600) Q(L > 600) is half of P(L > 600) here, and Q(L > 600) is no float64; truth from 50 digits.
+    bounds = jaxacct.delta(jaxacct.Gaussian(0.05), 600.0)
+    assert bounds.lower <= 1.3743e-89 <= bounds.upper
+
+
+def test_a_lower_bound_at_negative_epsilon_is_below_the_identity():
+    bounds = jaxacct.delta(jaxacct.Gaussian(10.7), -2.487315704250525)
+    assert bounds.lower < -np.expm1(-2.487315704250525) <= bounds.upper
+
+
+def test_beyond_the_largest_loss_nothing_is_left():
+    # Adding a record: every loss is at most log(1 / (1 - q)), so 10 steps stay below epsilon 1 for certain.
+    assert jaxacct.delta(_sampled(0.1, 1e-4), 1.0, steps=10, relation="add") == (0.0, 0.0)
+    assert jaxacct.delta(_sampled(0.1, 1e-4), 1.0, steps=10).upper < 1e-3
+
+
+def test_parts_of_very_different_length_compose_tightly():
+    schedule = jaxacct.Composed([_sampled(0.5, 1.0), _sampled(1.0, 1e-3)], [1, 100_000])
+    bounds = jaxacct.delta(schedule, np.array([0.5, 5.0]))
+    assert np.all(bounds.lower > 0)
+    assert np.all(bounds.upper / bounds.lower < 1.01)
+
+
 def test_gaussians_compose_exactly():
     schedule = jaxacct.Composed([jaxacct.Gaussian(2.0), jaxacct.Gaussian(3.0, 2.0)], [3, 5])
     mu = np.sqrt(3 / 4 + 5 * 4 / 9)

@@ -124,7 +124,7 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
         leftover = left - quotient * count
         reached = reached * count
         ratio = layout.ratio if j == 0 else COARSENING
-        measures = _level(measures, count, leftover, reached, outline, spacing, size, ratio, layout.later)
+        measures = _level(measures, count, quotient, leftover, reached, outline, spacing, size, ratio, layout.later)
         left, spacing = quotient, spacing * ratio
 
     log_terms = steps * outline.log_normalisers
@@ -164,7 +164,7 @@ def _total(measures: _Measures) -> tuple[Array, Array]:
 def _compounded(totals: Array, missing: Array, exponents: Array) -> tuple[Array, Array]:
     """log of (total + missing)^exponent, and the relative share of it that is missing, before summing."""
     ratio = missing / jnp.maximum(totals, 1e-300)
-    return exponents * jnp.log(totals + missing + 1e-300), exponents * jnp.log1p(ratio)
+    return _powered(exponents, jnp.log(totals + missing + 1e-300)), _powered(exponents, jnp.log1p(ratio))
 
 
 def _wrapped(log_sum: Array, exponent: Array) -> Array:
@@ -173,9 +173,13 @@ def _wrapped(log_sum: Array, exponent: Array) -> Array:
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 
+def _powered(exponents: Array, logs: Array) -> Array:
+    """exponents * logs, where a power of 0 ignores an infinite sum."""
+    return jnp.where(exponents > 0, exponents * logs, 0.0)
+
+
 def _weighted(exponents: Array, logs: Array) -> Array:
-    """sum_k exponents_k logs_k, where a power of 0 ignores an infinite sum."""
-    return jnp.where(exponents > 0, exponents * logs, 0.0).sum(-1)
+    return _powered(exponents, logs).sum(-1)
 
 
 def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
@@ -195,6 +199,7 @@ def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
 def _level(
     measures: _Measures,
     count: Array,
+    quotient: Array,
     leftover: Array,
     reached: Array,
     outline: Outline,
@@ -205,7 +210,7 @@ def _level(
 ) -> _Measures:
     """One power of every step measure, the rest's share, and the move to a lattice ``ratio`` times coarser."""
     parts = measures.steps.shape[1]
-    exponents = jnp.broadcast_to(count, (parts,))
+    exponents = jnp.where(quotient > 0, count, 0.0)  # a part whose runs are used up needs no power
     power, power_error, rest, rest_error = jax.vmap(lambda d, r: powers(d, r, exponents, leftover))(
         measures.steps, measures.rest
     )
@@ -220,9 +225,9 @@ def _level(
     def window(mean_after: Array) -> Array:
         return jnp.round(((mean_after + offset) / spacing - size / 2) / ratio) * ratio
 
-    step_window = window(count * mean)
+    step_window = window(exponents * mean)
     rest_window = window(rest_mean + (leftover * mean).sum())
-    power = _unroll(power, step_window - count * measures.step_lowest)
+    power = _unroll(power, step_window - exponents * measures.step_lowest)
     rest_start = measures.rest_lowest + (leftover * measures.step_lowest).sum()
     rest = _unroll(rest[:, None], (rest_window - rest_start)[None])[:, 0]
     (power, step_dropped), (rest, rest_dropped) = _rounded(power, power_error), _rounded(rest, rest_error)
@@ -230,11 +235,12 @@ def _level(
     s_up, s_down = outline.shift_up[which], outline.shift_down[which]
     log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
     log_down, rest_down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
-    step_end = (step_window + size) * spacing - count * mean
-    step_begin = count * mean - step_window * spacing
+    step_end = (step_window + size) * spacing - exponents * mean
+    step_begin = exponents * mean - step_window * spacing
     rest_after = rest_mean + (leftover * mean).sum()
     rest_end, rest_begin = (rest_window + size) * spacing - rest_after, rest_after - rest_window * spacing
-    step_wrap = _wrapped(count * log_up, -s_up * step_end) + _wrapped(count * log_down, -s_down * step_begin)
+    step_wrap = _wrapped(_powered(exponents, log_up), -s_up * step_end)
+    step_wrap += _wrapped(_powered(exponents, log_down), -s_down * step_begin)
     rest_wrap = _wrapped(rest_up + _weighted(leftover, log_up), -s_up * rest_end)
     rest_wrap += _wrapped(rest_down + _weighted(leftover, log_down), -s_down * rest_begin)
 

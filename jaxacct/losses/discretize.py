@@ -29,6 +29,7 @@ CEILING = 650.0
 """Largest loss on any lattice: exp(CEILING) times a Q-mass stays a normal number. Above it, mass counts as infinite."""
 
 _FLOOR = 1e-290  # P-mass below which tails are not trusted to be normal numbers
+_LARGEST = 600.0  # log of the largest tilted mass
 _BEYOND = 160  # cells beyond the lattice; at 1.15 each they reach 1e8 lattice lengths
 _GROWTH = 1.15
 
@@ -81,6 +82,7 @@ def step_masses(
     centre: int,
     near: int,
     cutoff: Array | float = math.inf,
+    lift: bool = False,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``(lowest + i) * spacing``, i < size.
 
@@ -93,6 +95,8 @@ def step_masses(
         size: number of points, static.
         centre: index of the point in the middle of the loss's bulk, static.
         near: half width of the part of the lattice that is evaluated at every point, static.
+        lift: whether mass below the lattice is moved up to its lowest point, or counted in ``lost`` like what lies
+            above. A large tilt must not lift: a bulk of mass 1 far below would be multiplied by exp(theta * lift).
         cutoff: loss above which mass is called infinite (above) or dropped (below) instead of being placed.
 
     Returns:
@@ -109,41 +113,53 @@ def step_masses(
     edges = jnp.concatenate([jnp.stack([losses[:-1], middles], -1).reshape(-1), top[None], beyond])
     tails = pair.tails(edges)
     inner = 2 * (len(index) - 1)  # half cells on the lattice
+    under = jnp.maximum(losses[0] - growth * (size * spacing), -CEILING)
 
     p, p_error = _cells(tails.p_above, tails.p_below, tails.error)
     q, q_error = _cells(tails.q_above, tails.q_below, tails.error)
     p_inner, q_inner, p_slack, q_slack = p[:inner], q[:inner], p_error[:inner], q_error[:inner]
 
     # Above: chords over whole cells. Rounding in the split moves mass by one cell; towards the upper end.
-    weight = jnp.exp(theta * losses - log_normaliser)
+    exponent = theta * losses - log_normaliser
+    weight = jnp.exp(jnp.minimum(exponent, _LARGEST))
     weight_error = 8.0 * UNIT * (4.0 + jnp.abs(theta * losses) + jnp.abs(log_normaliser))
-    gamma = jnp.exp(losses)
+    gamma = jnp.exp(jnp.minimum(losses, CEILING))
     gamma_error = 4.0 * UNIT * (1.0 + jnp.abs(losses))
     p_cell, q_cell = _pairs(p_inner).sum(-1), _pairs(q_inner).sum(-1)
     slack = _pairs(p_slack).sum(-1) + gamma[:-1] * (_pairs(q_slack).sum(-1) + q_cell * gamma_error[:-1])
     up = (p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths) * (1.0 + ROUNDING)
     up = jnp.clip(up, 0.0, p_cell)
-    bottom = tails.p_below[0]
+    bottom = tails.p_below[0] if lift else 0.0
     points = jnp.pad(p_cell - up, (0, 1)) + jnp.pad(up, (1, 0))
     points = points.at[0].add(bottom) * (1.0 + tails.error[: inner + 1 : 2] + ROUNDING)
     # A point is beyond the cutoff if the whole cell below it is: a cell that holds the cutoff keeps its upper end.
-    cut = jnp.pad(losses[:-1] > cutoff, (1, 0))
+    # So is one whose tilted mass could overflow.
+    cut = jnp.pad(losses[:-1] > cutoff, (1, 0)) | (exponent > _LARGEST) | (losses > CEILING)
     infinite_points = jnp.where(cut, points, 0.0).sum()
     above = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, points * weight * (1.0 + weight_error)))
 
     # Beyond the top: each cell is charged either as tilted mass at its upper end or as infinite loss.
     p_beyond = p[inner:] * (1.0 + tails.error[inner:-1] + ROUNDING)
-    tilted = p_beyond * jnp.exp(jnp.minimum(theta * beyond - log_normaliser, 700.0))
-    weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < 700.0) & (beyond <= cutoff)
+    tilted = p_beyond * jnp.exp(jnp.minimum(theta * beyond - log_normaliser, _LARGEST))
+    weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < _LARGEST) & (beyond <= cutoff)
     lost = jnp.where(weighable, tilted, 0.0).sum() * (1.0 + 1e-9)
     infinite = jnp.where(weighable, 0.0, p_beyond).sum() + tails.p_above[-1] * (1.0 + tails.error[-1])
     infinite = (infinite + infinite_points + _FLOOR) * (1.0 + 1e-9)
 
-    # Below: the same chords without any rounding up, the part above the lattice pulled down to its top.
+    if not lift:  # Mass under the lattice, each cell at its upper end; the last cell holds all the rest.
+        heights = jnp.concatenate([losses[:1], under])
+        low = pair.tails(heights)
+        each = low.p_below - jnp.concatenate([low.p_below[1:], jnp.zeros(1)])
+        each = (jnp.maximum(each, 0.0) + 2.0 * low.error * low.p_below) * (1.0 + ROUNDING)
+        lost += (each * jnp.exp(jnp.minimum(theta * heights - log_normaliser, _LARGEST))).sum() * (1.0 + 1e-9)
+
+    # Below: the same chords without any rounding up, the part above the lattice pulled down to its top. Cells that
+    # are cut, or whose Q-tail may have underflowed, are left out: less mass is below.
+    kept = ~cut[1:] & (tails.q_above[:inner:2] > _FLOOR)
     exact_up = jnp.clip((p_cell - gamma[:-1] * q_cell) / -jnp.expm1(-widths), 0.0, p_cell)
     above_top = tails.p_above[inner]
-    chords = jnp.pad(p_cell - exact_up, (0, 1)) + jnp.pad(exact_up, (1, 0))
-    chords = chords.at[-1].add(above_top) * (1.0 - tails.error[: inner + 1 : 2] - ROUNDING)
+    chords = jnp.pad(jnp.where(kept, p_cell - exact_up, 0.0), (0, 1)) + jnp.pad(jnp.where(kept, exact_up, 0.0), (1, 0))
+    chords = chords.at[-1].add(jnp.where(kept[-1], above_top, 0.0)) * (1.0 - tails.error[: inner + 1 : 2] - ROUNDING)
     p_half, q_half = _pairs(p_inner), _pairs(q_inner)
     half_slack = _pairs(p_slack) + gamma[:-1, None] * (_pairs(q_slack) + q_half * gamma_error[:-1, None])
     rightwards = jnp.maximum(p_half - gamma[:-1, None] * q_half, 0.0) + half_slack
@@ -158,8 +174,9 @@ def step_masses(
         leftwards.sum(-1) * high_weight,
         p_cell * low_weight,
     )
+    sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
     below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
-    placed = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, below))
+    placed = jnp.zeros(size).at[index].set(below)
     return Step(above, placed, lost, spurious, infinite, jnp.zeros(()))
 
 

@@ -221,11 +221,12 @@ def _outline(
     rounds = jnp.exp(jnp.linspace(0.0, jnp.log(most), _ROUNDS))
     # What misses a window counts once per use of the level, T / c times; 1e-11 of delta in all.
     exponent = jnp.log(most / rounds)[:, None] + 27.0
-    up_all = (rounds[:, None] * above.sum(0) + exponent) / shifts
-    down_all = (rounds[:, None] * below.sum(0) + exponent) / shifts
-    # One step must fit into the first lattice: a millionth of delta may be dropped at either end.
-    single = jnp.log(most) + 14.0
-    reach_up = jnp.min(jnp.max((above + single + 13.0) / shifts, axis=0))
+    runs = jnp.minimum(rounds[:, None], steps)  # c rounds are no more runs of a part than there are
+    up_all = (runs @ above + exponent) / shifts
+    down_all = (runs @ below + exponent) / shifts
+    # One step must fit into the first lattice, but for a small share of delta.
+    single = jnp.log(most) + 22.0
+    reach_up = jnp.min(jnp.max((above + single + 5.0) / shifts, axis=0))
     reach_down = jnp.min(jnp.max((below + single) / shifts, axis=0))
     return Outline(
         theta,

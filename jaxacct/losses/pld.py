@@ -21,6 +21,8 @@ from jaxacct.mechanisms._dominating import directions
 __all__ = ["PLD"]
 
 _SIZE = 2**13
+_MOST = 2**24  # points of a composed law: an FFT of a few hundred MiB
+_LEAST = 4  # points of a grid that a mechanism is put on
 
 
 @functools.partial(
@@ -78,6 +80,8 @@ class PLD:
             counts = [np.asarray(count, np.float64) for _, count in parts]
             if grid is None:
                 grid = _grid_for(pairs, counts)
+            if grid.size < _LEAST:
+                raise ValueError(f"grid must have at least {_LEAST} points, got {grid.size}")
             singles = [_single(pair, grid, bound) for pair in pairs]
             made = [single.self_compose(int(count)) for single, count in zip(singles, counts, strict=True)]
             return _concrete(functools.reduce(PLD.compose, made))
@@ -151,7 +155,7 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
 
 
 _step_masses = functools.partial(
-    jax.jit(step_masses, static_argnames=("size", "centre", "near")), centre=_SIZE // 2, near=2**20
+    jax.jit(step_masses, static_argnames=("size", "centre", "near", "lift")), centre=_SIZE // 2, near=2**20, lift=True
 )
 
 
@@ -183,7 +187,9 @@ def _hockey_stick(pld: PLD, epsilon: Array) -> Array:
     value = value + pld.infinity_mass[(...,) + (None,) * epsilon.ndim]
     # n positive terms, each good to a few units, and the loss itself to a unit of its size.
     error = 2.0**-52 * (4.0 * n + 16.0) * value + 2.0**-51 * jnp.abs(epsilon) * (mass + value)
-    return jnp.clip(value + sign * error, jnp.maximum(-jnp.expm1(epsilon), 0.0), 1.0)
+    floor = -jnp.expm1(jnp.minimum(epsilon, 0.0)) * (1.0 if sign > 0 else 1.0 - 2.0**-50)
+    bounded = jnp.clip(value + sign * error, floor, 1.0)
+    return jnp.where(jnp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -191,6 +197,11 @@ def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
     """pld^steps * other: FFT, with its rounding error on every entry, on a grid that holds every sum."""
     grid = pld.grid
     upper = pld.bound == "upper"
+    if steps * grid.size > _MOST:
+        raise ValueError(
+            f"steps must keep the composed law below {_MOST} points, got {steps} steps of {grid.size} points; "
+            "jaxacct.delta and jaxacct.epsilon compose any number of steps"
+        )
     spread = steps * (grid.size - 1) + (other.grid.size - 1 if other is not None else 0)
     lowest = steps * grid.lowest + (other.grid.lowest if other is not None else 0)
     size = 1 << spread.bit_length()
@@ -204,8 +215,9 @@ def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
     zero, count = jnp.zeros(1), jnp.full(1, float(steps))
     _, _, sums, error = jax.vmap(lambda d, r: powers(d[None], r, zero, count))(first, rest)
     sums, error = sums.reshape(*batch, size), error.reshape(*batch, 1)
-    infinite = 1.0 - (1.0 - pld.infinity_mass) ** steps * (1.0 - (other.infinity_mass if other is not None else 0.0))
-    infinite = jnp.clip(infinite * (1.0 + (1e-12 if upper else -1e-12)), 0.0, 1.0)
+    # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).
+    finite = steps * jnp.log1p(-pld.infinity_mass) + (jnp.log1p(-other.infinity_mass) if other is not None else 0.0)
+    infinite = jnp.clip(-jnp.expm1(finite) * (1.0 + (1e-12 if upper else -1e-12)), 0.0, 1.0)
     used = jnp.arange(size) <= spread
     # An entry that is exactly 0 (beyond the longest sum) stays 0; every other one takes its rounding error.
     masses = jnp.where(used, jnp.maximum(jnp.maximum(sums, 0.0) + (error if upper else -error), 0.0), 0.0)

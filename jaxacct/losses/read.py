@@ -55,7 +55,8 @@ def delta_bounds(composition: Composition, epsilon: Array) -> tuple[Array, Array
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)  # H(gamma) >= 1 - gamma, for everything
     upper, lower = jax.vmap(lambda side: _delta(composition, epsilon, side)[0])(_SIDES)
     upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
-    lower = jnp.where(jnp.isnan(lower), floor, jnp.clip(lower, floor, 1.0))
+    under = floor * (1.0 - 2.0**-50)
+    lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0))
     return jnp.minimum(lower, upper), upper
 
 

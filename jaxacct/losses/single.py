@@ -27,11 +27,14 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     eta = pair.loss_error() + 2.0**-50 * jnp.abs(cut)
     slack = 2.0 * (error + 2.0**-50 * (1.0 + jnp.abs(cut))) * (p + scaled)
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
+    # A Q-tail may have underflowed: below, it is at least not more than this.
+    hidden = jnp.exp(cut) * _TINY
     # Beyond the ceiling the Q-part is left out above and everything is left out below.
     upper = jnp.where(epsilon > CEILING, p, p - scaled) + slack + 2.0 * jnp.expm1(eta) * (p + slack) + _TINY
-    lower = jnp.where(jnp.abs(epsilon) > CEILING, 0.0, p - scaled - slack)
+    lower = jnp.where(jnp.abs(epsilon) > CEILING, 0.0, p - scaled - slack - hidden)
     upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
-    return jnp.where(jnp.isnan(lower), floor, jnp.clip(lower, floor, 1.0)), upper
+    under = floor * (1.0 - 2.0**-50)
+    return jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0)), upper
 
 
 def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:

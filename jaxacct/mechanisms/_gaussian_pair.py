@@ -85,6 +85,10 @@ class GaussianPair:
         small = jnp.log1p(self.rate * jnp.expm1(jnp.clip(y, -30.0, 30.0)))
         return jnp.where(jnp.abs(y) > 30.0, jnp.logaddexp(jnp.log1p(-self.rate), jnp.log(self.rate) + y), small)
 
+    def max_loss(self) -> Array:
+        """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
+        return jnp.where(self.reverse > 0.5, -jnp.log1p(-self.rate), jnp.inf)
+
     def loss_error(self) -> Array:
         """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""
         reach = _REACH * self.noise + 1.5

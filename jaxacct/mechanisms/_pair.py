@@ -52,6 +52,10 @@ class Pair(Protocol):
         """Atoms for planning."""
         ...
 
+    def max_loss(self) -> Array:
+        """A bound on every loss of one run; inf where there is none."""
+        ...
+
     def loss_error(self) -> Array:
         """Bound on how far the loss at which a tail was really evaluated may lie from the loss asked for."""
         ...

@@ -19,7 +19,7 @@ def _curve(masses, losses, at):
 
 def _coarsened(masses, theta):
     fine = (np.arange(masses.size) - masses.size // 2) * SPACING
-    coarse = fine[0] + np.arange(CELLS + 1) * SPACING * FACTOR
+    coarse = (np.arange(CELLS + 1) * FACTOR - masses.size // 2) * SPACING
     with jax.enable_x64(True):
         tilted = jnp.asarray(masses * np.exp(theta * fine))
         above = coarsen_above(tilted, jnp.asarray(SPACING), FACTOR, jnp.asarray(theta))

@@ -49,6 +49,21 @@ def test_a_composed_mechanism_composes_its_parts():
     assert np.all(PLD.from_mechanism(parts, "lower").hockey_stick(EPSILON) <= truth.upper)
 
 
+def test_an_infinite_loss_far_below_rounding_is_not_lost():
+    law = PLD.from_mechanism(jaxacct.Gaussian(1.0), grid=LossGrid(1 / 64, -64 * 9, 64 * 18 + 1))
+    twice = law.self_compose(2)
+    assert twice.infinity_mass >= 2 * law.infinity_mass * (1 - 1e-9) > 0
+    assert twice.hockey_stick(19.0) > 0
+
+
+def test_a_grid_beyond_every_float_gives_bounds_and_not_nan():
+    grid = LossGrid(0.5, -100, 2000)
+    at, gaussian = np.array([0.0, 1.0, 5.0]), jaxacct.Gaussian(1.0)
+    truth = jaxacct.delta(gaussian, at)
+    assert np.all(PLD.from_mechanism(gaussian, grid=grid).hockey_stick(at) >= truth.lower)
+    assert np.all(PLD.from_mechanism(gaussian, "lower", grid=grid).hockey_stick(at) <= truth.upper)
+
+
 def test_a_pld_is_a_pytree_whose_grid_is_static(laws):
     _, upper, _ = laws
     masses, infinity = jax.tree.leaves(upper)
@@ -66,6 +81,10 @@ def test_laws_that_do_not_fit_are_refused(laws):
         upper.compose(other)
     with pytest.raises(ValueError, match="steps must be a whole number"):
         upper.self_compose(0)
+    with pytest.raises(ValueError, match="steps must keep the composed law below"):
+        upper.self_compose(10**6)
+    with pytest.raises(ValueError, match="grid must have at least 4 points"):
+        PLD.from_mechanism(_sampled(), grid=LossGrid(0.1, 0, 1))
     with pytest.raises(ValueError, match="relation must be one direction"):
         PLD.from_mechanism(_sampled(), relation="add_or_remove")
     with pytest.raises(ValueError, match="bound must be one of upper, lower"):
