@@ -9,7 +9,6 @@ run in groups of equal layout; traced ones (inside somebody's ``jit``) use one l
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from typing import Any, NamedTuple
 
@@ -39,6 +38,7 @@ _FINEST = 2**18
 _LAYOUTS = layouts(_FINEST)
 _TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
 _MANY = 2000.0
+_WIDE = 1.1  # upper over lower
 _MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
 _CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
 
@@ -107,10 +107,24 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
         lower, upper = (x.reshape(len(sides), *shape).max(0) for x in (lower, upper))
         lower, upper = _with_rare_sampling(kind, lower, upper, goal, mechanism, steps, xp)
         if not traced:
+            _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
             return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
         if wide:
             return Bounds(lower, upper)
         return Bounds(*_outwards(lower, upper))
+
+
+def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
+    """Says so where a bound is too wide to be of use, unless it is next to nothing anyway."""
+    wide = (upper > _WIDE * lower) & (upper > (1e-6 if kind == "epsilon" else 1e-150))
+    if wide.any():
+        first = int(np.argmax(wide))
+        warnings.warn(
+            f"{int(wide.sum())} of {wide.size} bounds of {kind} are wide (the first: {lower.flat[first]:.3g} to "
+            f"{upper.flat[first]:.3g}); they are sound. A larger sigma or rate, fewer steps or a larger delta narrow them.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def _with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, mechanism: Any, steps: Any, xp: Any):
@@ -218,16 +232,6 @@ def _run_lattices(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: j
     gaps = np.where(np.isnan(gaps), np.inf, gaps)
     good = gaps <= outline.tolerance[:, None]
     chosen = _merged_choice(good, np.where(good.any(1), good.argmax(1), gaps.argmin(1)), counts.shape[-1])
-    loose = ~good.any(1) & (gaps.min(1) > 0.05) & (outline.deviation > 1e-12)
-    if loose.any():
-        worst = int(np.argmax(np.where(loose, gaps.min(1), 0.0)))
-        warnings.warn(
-            f"{int(loose.sum())} of {total} bounds are wide (query {worst}: delta is known to about a factor "
-            f"{math.exp(min(gaps.min(1)[worst], 600.0)):.3g}); they are sound. Fewer steps or a larger delta "
-            "narrow them.",
-            RuntimeWarning,
-            stacklevel=4,
-        )
     for index in np.unique(chosen):
         layout = _LAYOUTS[index]
         members = np.flatnonzero(chosen == index)
