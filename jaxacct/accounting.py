@@ -121,7 +121,7 @@ def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
         first = int(np.argmax(wide))
         warnings.warn(
             f"{int(wide.sum())} of {wide.size} bounds of {kind} are wide (the first: {lower.flat[first]:.3g} to "
-            f"{upper.flat[first]:.3g}); they are sound. A larger sigma or rate, fewer steps or a larger delta narrow them.",
+            f"{upper.flat[first]:.3g}); they are sound. Larger sigma or rate, fewer steps or larger delta narrow them.",
             RuntimeWarning,
             stacklevel=4,
         )
