@@ -116,7 +116,7 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
 
 def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
     """Says so where a bound is too wide to be of use, unless it is next to nothing anyway."""
-    wide = (upper > _WIDE * lower) & (upper > (1e-6 if kind == "epsilon" else 1e-150))
+    wide = (upper > _WIDE * lower) & (upper > (1e-6 if kind == "epsilon" else 1e-50))
     if wide.any():
         first = int(np.argmax(wide))
         warnings.warn(
