@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct.training.data import Dataset
+from jaxacct.training.dataset import Dataset
 
 __all__ = ["adult", "encode"]
 

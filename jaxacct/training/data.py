@@ -9,35 +9,16 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from jaxacct.training.adult import adult
+from jaxacct.training.dataset import Dataset
 
 __all__ = ["DATASETS", "Dataset", "digits", "load", "mnist"]
 
 DATASETS = ("digits", "adult", "mnist")
-
-
-class Dataset(NamedTuple):
-    """A classification problem.
-
-    Attributes:
-        name: what it is called in reports.
-        train_x: (train, *features) float32, private.
-        train_y: (train,) int32, private.
-        test_x: (test, *features) float32, treated as public.
-        test_y: (test,) int32, treated as public.
-        classes: number of labels.
-        source: where the rows came from.
-    """
-
-    name: str
-    train_x: np.ndarray
-    train_y: np.ndarray
-    test_x: np.ndarray
-    test_y: np.ndarray
-    classes: int
-    source: str
 
 
 def load(name: str, path: str | Path | None = None) -> Dataset:
@@ -50,8 +31,6 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
     if name == "digits":
         return digits()
     if name == "adult":
-        from jaxacct.training.adult import adult
-
         return adult(path)
     if name == "mnist":
         return mnist(path)
