@@ -47,7 +47,6 @@ class Composition(NamedTuple):
         log_normaliser: scalar; ``log_error`` bounds its own rounding.
         log_error: scalar.
         loss_error: how far the true total loss may lie from the lattice's (rounding of every step), scalar.
-        gap: predicted log(upper / lower).
     """
 
     masses: Array
@@ -59,7 +58,6 @@ class Composition(NamedTuple):
     log_normaliser: Array
     log_error: Array
     loss_error: Array
-    gap: Array
 
 
 class _Measures(NamedTuple):
@@ -140,7 +138,6 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
         log_terms.sum(),
         2.0**-50 * (jnp.abs(log_terms).sum() + 1.0) * steps.shape[0],
         (steps * step_error).sum() * (1.0 + 1e-9),
-        levels.gap,
     )
 
 
@@ -217,7 +214,7 @@ def _level(
     which = (outline.rounds < reached * (1.0 - 1e-9)).sum(dtype=jnp.int32)
     which = jnp.minimum(which, outline.rounds.shape[0] - 1)
     offset = 0.5 * (outline.up[which] - outline.down[which])
-    totals, rest_total = _total(measures)
+    totals, _ = _total(measures)
     mean = _means(measures.steps, measures.step_lowest, spacing)
     rest_mean = _means(measures.rest[:, None], measures.rest_lowest[None], spacing)[0]
 
@@ -226,30 +223,24 @@ def _level(
         return jnp.round(((mean_after + offset) / spacing - size / 2) / ratio) * ratio
 
     step_window = window(exponents * mean)
-    rest_window = window(rest_mean + (leftover * mean).sum())
     power = _unroll(power, step_window - exponents * measures.step_lowest)
-    rest_start = measures.rest_lowest + (leftover * measures.step_lowest).sum()
-    rest = _unroll(rest[:, None], (rest_window - rest_start)[None])[:, 0]
-    (power, step_dropped), (rest, rest_dropped) = _rounded(power, power_error), _rounded(rest, rest_error)
+    power, step_dropped = _rounded(power, power_error)
 
     s_up, s_down = outline.shift_up[which], outline.shift_down[which]
-    log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
-    log_down, rest_down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
+    up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
+    down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
     step_end = (step_window + size) * spacing - exponents * mean
     step_begin = exponents * mean - step_window * spacing
-    rest_after = rest_mean + (leftover * mean).sum()
-    rest_end, rest_begin = (rest_window + size) * spacing - rest_after, rest_after - rest_window * spacing
-    step_wrap = _wrapped(_powered(exponents, log_up), -s_up * step_end)
-    step_wrap += _wrapped(_powered(exponents, log_down), -s_down * step_begin)
-    rest_wrap = _wrapped(rest_up + _weighted(leftover, log_up), -s_up * rest_end)
-    rest_wrap += _wrapped(rest_down + _weighted(leftover, log_down), -s_down * rest_begin)
+    step_wrap = _wrapped(_powered(exponents, up[0]), -s_up * step_end)
+    step_wrap += _wrapped(_powered(exponents, down[0]), -s_down * step_begin)
 
     log_size, log_share = _compounded(totals, measures.step_missing, exponents)
     step_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap + step_dropped
-    log_size, log_share = _compounded(totals, measures.step_missing, leftover)
-    rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
-    log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
-    rest_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + rest_wrap + rest_dropped
+    after = rest_mean + (leftover * mean).sum()
+    rest_window = window(after)
+    rest, rest_missing = _rest_in_window(
+        measures, rest, rest_error, leftover, after, rest_window, (s_up, s_down), (up, down), spacing
+    )
 
     everything = jnp.concatenate([power, rest[:, None]], 1)  # (2, K + 1, size)
     above = jax.vmap(lambda m: coarsen_above(m, spacing, ratio, outline.theta))(everything[0])
@@ -274,19 +265,41 @@ def _last_level(measures: _Measures, left: Array, outline: Outline, spacing: Arr
     after = rest_mean + (left * mean).sum()
     offset = 0.5 * (outline.up[-1] - outline.down[-1])
     window = jnp.round((after + offset) / spacing - size / 2)
-    start = measures.rest_lowest + (left * measures.step_lowest).sum()
-    rest, dropped = _rounded(_unroll(rest[:, None], (window - start)[None])[:, 0], error)
     s_up, s_down = outline.shift_up[-1], outline.shift_down[-1]
-    log_up, rest_up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
-    log_down, rest_down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
-    wrap = _wrapped(rest_up + _weighted(left, log_up), -s_up * ((window + size) * spacing - after))
-    wrap += _wrapped(rest_down + _weighted(left, log_down), -s_down * (after - window * spacing))
+    up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
+    down = _tilt_sums(measures, spacing, mean, rest_mean, -s_down)
+    rest, missing = _rest_in_window(measures, rest, error, left, after, window, (s_up, s_down), (up, down), spacing)
+    return measures._replace(rest=rest, rest_missing=missing, rest_lowest=window)
+
+
+def _rest_in_window(
+    measures: _Measures,
+    product: Array,
+    error: Array,
+    exponents: Array,
+    after: Array,
+    window: Array,
+    shifts: tuple[Array, Array],
+    tilt_sums: tuple[tuple[Array, Array], tuple[Array, Array]],
+    spacing: Array,
+) -> tuple[Array, Array]:
+    """The circular product of the rest and powers of the steps, laid out from lattice point ``window`` on.
+
+    ``after`` is its mean; ``tilt_sums`` are those of ``measures`` at ``shifts`` upwards and downwards. Returns the
+    entries and the missing mass: what was missing, what wrapped around, what was mostly error.
+    """
+    start = measures.rest_lowest + (exponents * measures.step_lowest).sum()
+    entries, dropped = _rounded(_unroll(product[:, None], (window - start)[None])[:, 0], error)
+    (s_up, s_down), ((log_up, rest_up), (log_down, rest_down)) = shifts, tilt_sums
+    end, begin = (window + product.shape[-1]) * spacing - after, after - window * spacing
+    wrap = _wrapped(rest_up + _weighted(exponents, log_up), -s_up * end)
+    wrap += _wrapped(rest_down + _weighted(exponents, log_down), -s_down * begin)
     totals, rest_total = _total(measures)
-    log_size, log_share = _compounded(totals, measures.step_missing, left)
+    log_size, log_share = _compounded(totals, measures.step_missing, exponents)
     rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
     log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
     missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap + dropped
-    return measures._replace(rest=rest, rest_missing=missing, rest_lowest=window)
+    return entries, missing
 
 
 def _means(masses: Array, lowest: Array, spacing: Array) -> Array:

@@ -151,7 +151,7 @@ def step_masses(
         low = pair.tails(heights)
         each = low.p_below - jnp.concatenate([low.p_below[1:], jnp.zeros(1)])
         each = (jnp.maximum(each, 0.0) + 2.0 * low.error * low.p_below) * (1.0 + ROUNDING)
-        lost += (each * jnp.exp(jnp.minimum(theta * heights - log_normaliser, _LARGEST))).sum() * (1.0 + 1e-9)
+        lost += (each * jnp.exp(theta * heights - log_normaliser)).sum() * (1.0 + 1e-9)  # may overflow: all is lost
 
     # Below: the same chords without any rounding up, the part above the lattice pulled down to its top. Cells that
     # are cut, or whose Q-tail may have underflowed, are left out: less mass is below.
