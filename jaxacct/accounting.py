@@ -1,14 +1,11 @@
 """The front desk: delta and epsilon of a mechanism, as certified bounds, over arrays of anything.
 
-How a query runs: a rough survey of the loss chooses tilt, lattice and levels (:mod:`jaxacct.losses.plan`), the
-loss is discretised from above and from below, composed, and read (:mod:`jaxacct.losses.compose`,
-:mod:`jaxacct.losses.read`). Concrete queries choose the cheapest layout that promises enough tightness, and are
-run in groups of equal layout; traced ones (inside somebody's ``jit``) use one layout that serves most.
+This room checks arguments, turns a mechanism and a relation into dominating pairs, lays everything out as one flat
+batch, and hands it to :mod:`jaxacct.losses.engine`.
 """
 
 from __future__ import annotations
 
-import functools
 import warnings
 from typing import Any, NamedTuple
 
@@ -18,10 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.losses.compose import compose
-from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
-from jaxacct.losses.read import delta_bounds, epsilon_bounds
-from jaxacct.losses.single import single_delta, single_epsilon
+from jaxacct.losses import engine
 from jaxacct.mechanisms._dominating import directions, rarely_sampled
 
 __all__ = ["Bounds", "delta", "epsilon"]
@@ -34,13 +28,7 @@ class Bounds(NamedTuple):
     upper: Any
 
 
-_FINEST = 2**18
-_LAYOUTS = layouts(_FINEST)
-_TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
-_MANY = 2000.0
 _WIDE = 1.1  # upper over lower
-_MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
-_CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
 
 
 def delta(mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
@@ -99,11 +87,11 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
         shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
         flat = lambda x: xp.broadcast_to(xp.asarray(x, np.float64), shape).reshape(-1)  # noqa: E731
         batch = jax.tree.map(lambda *x: xp.concatenate([flat(leaf) for leaf in x]), *sides)
-        pairs, counts = [pair for pair, _ in batch], xp.stack([count for _, count in batch], -1)
+        pairs, counts = [pair for pair, _ in batch], [count for _, count in batch]
         # The largest number of steps, where it is known while tracing.
         numbers = [count for parts in sides for _, count in parts]
         most = None if _validate.is_traced(numbers) else max(float(np.max(np.asarray(count))) for count in numbers)
-        lower, upper = _run(kind, _grouped(pairs, xp), counts, xp.tile(flat(goal), len(sides)), traced, most)
+        lower, upper = engine.bounds(kind, pairs, counts, xp.tile(flat(goal), len(sides)), most, xp)
         lower, upper = (x.reshape(len(sides), *shape).max(0) for x in (lower, upper))
         lower, upper = _with_rare_sampling(kind, lower, upper, goal, mechanism, steps, xp)
         if not traced:
@@ -142,125 +130,3 @@ def _outwards(lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]
     low = jnp.where(low.astype(jnp.float64) > lower, jnp.nextafter(low, jnp.float32(-jnp.inf)), low)
     high = jnp.where(high.astype(jnp.float64) < upper, jnp.nextafter(high, jnp.float32(jnp.inf)), high)
     return low, high
-
-
-def _grouped(pairs: list[Any], xp: Any) -> tuple[Any, ...]:
-    """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation."""
-    groups: dict[Any, list[Any]] = {}
-    for pair in pairs:
-        groups.setdefault(jax.tree.structure(pair), []).append(pair)
-    return tuple(jax.tree.map(lambda *x: xp.stack(x, 1), *group) for group in groups.values())
-
-
-def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    surveys = [jax.vmap(lambda pair: pair.survey())(group) for group in groups]
-    points = max(survey.losses.shape[-1] for survey in surveys)
-    losses, masses = [], []
-    for survey in surveys:
-        short = ((0, 0), (0, points - survey.losses.shape[-1]))
-        losses.append(jnp.pad(survey.losses, short))
-        masses.append(jnp.pad(survey.log_masses, short, constant_values=-jnp.inf))
-    outline = outline_for_delta if kind == "delta" else outline_for_epsilon
-    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, goal)
-
-
-def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    outline = _outline(kind, groups, counts, goal)
-    composition = compose(list(groups), counts, outline, layout)
-    # No loss exceeds the sum of the largest ones: beyond it delta is 0.
-    largest = jnp.concatenate([jax.vmap(lambda pair: pair.max_loss())(group) for group in groups])
-    largest = (counts * largest).sum() * (1.0 + 1e-9)
-    if kind == "epsilon":
-        lower, upper = epsilon_bounds(composition, goal)
-        upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, largest))
-        return jnp.minimum(lower, upper), upper
-    lower, upper = delta_bounds(composition, goal)
-    return jnp.where(goal > largest, 0.0, lower), jnp.where(goal > largest, 0.0, upper)
-
-
-def _run(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, traced: bool, most: float | None):
-    """Bounds of a flat batch. One run of one pair needs no lattice; merged Gaussians always are one run."""
-    if traced:
-        if most == 1.0 and counts.shape[-1] == 1:
-            return _single_batch(kind, groups, goal)
-        many = most is None or most > _MANY
-        return jax.vmap(functools.partial(_query, kind, _TRACED[many]))(groups, counts, goal)
-    if counts.shape[-1] > 1:
-        return _run_lattices(kind, groups, counts, goal)
-    single = np.asarray(counts)[:, 0] == 1.0
-    lower, upper = np.empty(single.size), np.empty(single.size)
-    for members, lattice in ((np.flatnonzero(single), False), (np.flatnonzero(~single), True)):
-        if members.size:
-            if lattice:
-                some = jax.tree.map(lambda x: x[members], (groups, counts, goal))  # noqa: B023
-                low, high = _run_lattices(kind, *some)
-            else:
-                some_groups, some_goal = _padded((groups, goal), members)
-                low, high = _single_batch(kind, some_groups, some_goal)
-            lower[members], upper[members] = np.asarray(low)[: members.size], np.asarray(high)[: members.size]
-    return lower, upper
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _single_batch(kind: str, groups: tuple[Any, ...], goal: jax.Array):
-    read = single_delta if kind == "delta" else single_epsilon
-    (group,) = groups
-    return jax.vmap(lambda pair, goal: read(jax.tree.map(lambda x: x[0], pair), goal))(group, goal)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _outline_batch(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    return jax.vmap(functools.partial(_outline, kind))(groups, counts, goal)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _compose_batch(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    return jax.vmap(functools.partial(_query, kind, layout))(groups, counts, goal)
-
-
-def _run_lattices(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    """Groups queries by the layout they need, pads groups to powers of 2 (few compilations), runs them."""
-    total = goal.shape[0]
-    lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
-    if total == 0:
-        return lower, upper
-    everything = (groups, counts, goal)
-    padded = _padded(everything, np.arange(total))
-    outline = jax.tree.map(lambda x: np.asarray(x)[:total], _outline_batch(kind, *padded))
-    with np.errstate(all="ignore"):
-        gaps = np.stack([levels_for(outline, layout, np).gap for layout in _LAYOUTS], -1)
-    gaps = np.where(np.isnan(gaps), np.inf, gaps)
-    good = gaps <= outline.tolerance[:, None]
-    chosen = _merged_choice(good, np.where(good.any(1), good.argmax(1), gaps.argmin(1)), counts.shape[-1])
-    for index in np.unique(chosen):
-        layout = _LAYOUTS[index]
-        members = np.flatnonzero(chosen == index)
-        chunk = max(1, _CHUNK_POINTS // (layout.first * counts.shape[-1]))
-        for begin in range(0, len(members), chunk):
-            some = members[begin : begin + chunk]
-            low, high = _compose_batch(kind, layout, *_padded(everything, some))
-            lower[some], upper[some] = np.asarray(low)[: len(some)], np.asarray(high)[: len(some)]
-    return lower, upper
-
-
-def _merged_choice(good: np.ndarray, chosen: np.ndarray, parts: int) -> np.ndarray:
-    """Moves small groups of queries to a costlier layout that others use anyway: each layout is a compilation.
-
-    Layouts are sorted by cost; ``chosen`` is the first good one of each query, or the tightest there is.
-    """
-    chosen = chosen.copy()
-    used = np.unique(chosen)
-    for here in used[:-1]:
-        members = chosen == here
-        for other in used[used > here]:
-            extra = members.sum() * parts * (_LAYOUTS[other].cost - _LAYOUTS[here].cost)
-            if extra <= _MERGED_POINTS and good[members, other].all():
-                chosen[members] = other
-                break
-    return chosen
-
-
-def _padded(tree: Any, members: np.ndarray) -> Any:
-    """The ``members`` of every leaf, repeated up to the next power of 2."""
-    index = np.resize(members, 1 << (len(members) - 1).bit_length())
-    return jax.tree.map(lambda x: x[index], tree)

@@ -1,0 +1,132 @@
+"""Composition on lattices for batches of queries: choosing layouts, grouping, padding, running.
+
+Concrete queries choose the cheapest layout that promises enough tightness and run in groups of equal layout;
+traced ones (inside somebody's ``jit``) use one layout that serves most.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct.losses.compose import compose
+from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
+from jaxacct.losses.read import delta_bounds, epsilon_bounds
+
+__all__ = ["grouped", "lattice_bounds", "padded", "traced_lattice_bounds"]
+
+_FINEST = 2**18
+_LAYOUTS = layouts(_FINEST)
+_TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
+_MANY = 2000.0
+_MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
+_CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
+
+
+def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
+    """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
+
+    Returns:
+        ``(groups, counts)``: the stacked pairs, leaves of shape ``(batch, parts of the group)``, and how often each
+        runs, shape ``(batch, K)``, in the order in which the groups hold the parts.
+    """
+    groups: dict[Any, list[int]] = {}
+    for i, pair in enumerate(pairs):
+        groups.setdefault(jax.tree.structure(pair), []).append(i)
+    stacked = [jax.tree.map(lambda *x: xp.stack(x, 1), *(pairs[i] for i in members)) for members in groups.values()]
+    order = [i for members in groups.values() for i in members]
+    return tuple(stacked), xp.stack([counts[i] for i in order], -1)
+
+
+def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    surveys = [jax.vmap(lambda pair: pair.survey())(group) for group in groups]
+    points = max(survey.losses.shape[-1] for survey in surveys)
+    losses, masses = [], []
+    for survey in surveys:
+        short = ((0, 0), (0, points - survey.losses.shape[-1]))
+        losses.append(jnp.pad(survey.losses, short))
+        masses.append(jnp.pad(survey.log_masses, short, constant_values=-jnp.inf))
+    outline = outline_for_delta if kind == "delta" else outline_for_epsilon
+    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, goal)
+
+
+def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    outline = _outline(kind, groups, counts, goal)
+    composition = compose(list(groups), counts, outline, layout)
+    # No loss exceeds the sum of the largest ones: beyond it delta is 0.
+    largest = jnp.concatenate([jax.vmap(lambda pair: pair.max_loss())(group) for group in groups])
+    largest = (counts * largest).sum() * (1.0 + 1e-9)
+    if kind == "epsilon":
+        lower, upper = epsilon_bounds(composition, goal)
+        upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, largest))
+        return jnp.minimum(lower, upper), upper
+    lower, upper = delta_bounds(composition, goal)
+    return jnp.where(goal > largest, 0.0, lower), jnp.where(goal > largest, 0.0, upper)
+
+
+def traced_lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, most: float | None):
+    """Bounds of a traced batch; ``most`` is the largest number of steps where that is known."""
+    many = most is None or most > _MANY
+    return jax.vmap(functools.partial(_query, kind, _TRACED[many]))(groups, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _outline_batch(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return jax.vmap(functools.partial(_outline, kind))(groups, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _compose_batch(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return jax.vmap(functools.partial(_query, kind, layout))(groups, counts, goal)
+
+
+def lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
+    """Groups concrete queries by the layout they need, pads groups to powers of 2 (few compilations), runs them."""
+    total = goal.shape[0]
+    lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
+    if total == 0:
+        return lower, upper
+    everything = (groups, counts, goal)
+    outline = _outline_batch(kind, *padded(everything, np.arange(total)))
+    outline = jax.tree.map(lambda x: np.asarray(x)[:total], outline)
+    with np.errstate(all="ignore"):
+        gaps = np.stack([levels_for(outline, layout, np).gap for layout in _LAYOUTS], -1)
+    gaps = np.where(np.isnan(gaps), np.inf, gaps)
+    good = gaps <= outline.tolerance[:, None]
+    chosen = _merged_choice(good, np.where(good.any(1), good.argmax(1), gaps.argmin(1)), counts.shape[-1])
+    for index in np.unique(chosen):
+        layout = _LAYOUTS[index]
+        members = np.flatnonzero(chosen == index)
+        chunk = max(1, _CHUNK_POINTS // (layout.first * counts.shape[-1]))
+        for begin in range(0, len(members), chunk):
+            some = members[begin : begin + chunk]
+            low, high = _compose_batch(kind, layout, *padded(everything, some))
+            lower[some], upper[some] = np.asarray(low)[: len(some)], np.asarray(high)[: len(some)]
+    return lower, upper
+
+
+def _merged_choice(good: np.ndarray, chosen: np.ndarray, parts: int) -> np.ndarray:
+    """Moves small groups of queries to a costlier layout that others use anyway: each layout is a compilation.
+
+    Layouts are sorted by cost; ``chosen`` is the first good one of each query, or the tightest there is.
+    """
+    chosen = chosen.copy()
+    used = np.unique(chosen)
+    for here in used[:-1]:
+        members = chosen == here
+        for other in used[used > here]:
+            extra = members.sum() * parts * (_LAYOUTS[other].cost - _LAYOUTS[here].cost)
+            if extra <= _MERGED_POINTS and good[members, other].all():
+                chosen[members] = other
+                break
+    return chosen
+
+
+def padded(tree: Any, members: np.ndarray) -> Any:
+    """The ``members`` of every leaf, repeated up to the next power of 2."""
+    index = np.resize(members, 1 << (len(members) - 1).bit_length())
+    return jax.tree.map(lambda x: x[index], tree)
