@@ -7,25 +7,18 @@ batch, and hands it to :mod:`jaxacct.losses.engine`.
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._batch import Batch, Bounds, with_rare_sampling
+from jaxacct._differentiable import traced_answer
 from jaxacct.losses import engine
-from jaxacct.mechanisms._dominating import directions, rarely_sampled
 
 __all__ = ["Bounds", "delta", "epsilon"]
-
-
-class Bounds(NamedTuple):
-    """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
-
-    lower: Any
-    upper: Any
 
 
 _WIDE = 1.1  # upper over lower
@@ -75,31 +68,14 @@ def epsilon(mechanism: Any, delta: ArrayLike, *, steps: ArrayLike = 1, relation:
 
 def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str) -> Bounds:
     _validate.count(steps=steps)
-    traced = _validate.is_traced((mechanism, target, steps))
-    wide = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
+    if _validate.is_traced((mechanism, target, steps)):
+        return traced_answer(kind, mechanism, target, steps, relation)
     with jax.enable_x64(True):
-        xp = jnp if traced else np
-        sides = directions(mechanism, relation, steps)
-        goal = xp.asarray(target, np.float64)
-        # Every leaf of every part, the steps and the target broadcast to one flat batch; the directions follow
-        # one another in it, so that they share compiled programs.
-        leaves = [*jax.tree.leaves(sides), goal]
-        shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
-        flat = lambda x: xp.broadcast_to(xp.asarray(x, np.float64), shape).reshape(-1)  # noqa: E731
-        batch = jax.tree.map(lambda *x: xp.concatenate([flat(leaf) for leaf in x]), *sides)
-        pairs, counts = [pair for pair, _ in batch], [count for _, count in batch]
-        # The largest number of steps, where it is known while tracing.
-        numbers = [count for parts in sides for _, count in parts]
-        most = None if _validate.is_traced(numbers) else max(float(np.max(np.asarray(count))) for count in numbers)
-        lower, upper = engine.bounds(kind, pairs, counts, xp.tile(flat(goal), len(sides)), most, xp)
-        lower, upper = (x.reshape(len(sides), *shape).max(0) for x in (lower, upper))
-        lower, upper = _with_rare_sampling(kind, lower, upper, goal, mechanism, steps, xp)
-        if not traced:
-            _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
-            return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
-        if wide:
-            return Bounds(lower, upper)
-        return Bounds(*_outwards(lower, upper))
+        batch = Batch.of(mechanism, target, steps, relation, np)
+        lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np))
+        lower, upper = with_rare_sampling(kind, lower, upper, target, mechanism, steps, np)
+    _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
+    return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
 
 
 def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
@@ -113,20 +89,3 @@ def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
             RuntimeWarning,
             stacklevel=4,
         )
-
-
-def _with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, mechanism: Any, steps: Any, xp: Any):
-    """Corrects bounds of mechanisms whose rates are too small for a lattice; see ``rarely_sampled``."""
-    rare, total = rarely_sampled(mechanism, steps)
-    if kind == "epsilon":
-        return xp.where(rare, 0.0, lower), xp.where(total <= target, 0.0, upper)
-    floor = -xp.expm1(xp.minimum(target, 0.0))
-    return xp.where(rare, floor * (1.0 - 2.0**-50), lower), xp.minimum(upper, floor + total)
-
-
-def _outwards(lower: jax.Array, upper: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """float64 bounds as float32 ones that still enclose."""
-    low, high = lower.astype(jnp.float32), upper.astype(jnp.float32)
-    low = jnp.where(low.astype(jnp.float64) > lower, jnp.nextafter(low, jnp.float32(-jnp.inf)), low)
-    high = jnp.where(high.astype(jnp.float64) < upper, jnp.nextafter(high, jnp.float32(jnp.inf)), high)
-    return low, high

@@ -14,7 +14,7 @@ from jax import Array
 
 from jaxacct.losses.discretize import CEILING
 
-__all__ = ["single_delta", "single_epsilon"]
+__all__ = ["single_delta", "single_epsilon", "single_value"]
 
 _TINY = 1e-290  # what underflow may hide
 
@@ -35,6 +35,15 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
     under = floor * (1.0 - 2.0**-50)
     return jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0)), upper
+
+
+def single_value(pair: Any, epsilon: Array) -> Array:
+    """delta(epsilon) for one run without bounds, to be differentiated.
+
+    The event {L > eps} maximises P - e^eps Q, so moving its edge changes nothing to first order.
+    """
+    p, _, q, _, _ = (x[0] for x in pair.tails(epsilon[None]))
+    return p - jnp.exp(epsilon) * q
 
 
 def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:

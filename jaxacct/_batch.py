@@ -1,0 +1,68 @@
+"""A query as one flat batch of dominating pairs, and back."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct.mechanisms._dominating import directions, rarely_sampled
+
+__all__ = ["Batch", "Bounds", "with_rare_sampling"]
+
+
+class Bounds(NamedTuple):
+    """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
+
+    lower: Any
+    upper: Any
+
+
+class Batch(NamedTuple):
+    """Every leaf of every part, the steps and the target, broadcast and flattened.
+
+    The directions of a relation follow one another, so that they share compiled programs.
+
+    Attributes:
+        query: pairs, counts and goal, with leaves of shape ``(sides * size,)``.
+        sides: number of directions.
+        shape: the broadcast shape, of ``size`` elements.
+        most: the largest number of steps, or None where it is not known while tracing.
+    """
+
+    query: tuple[list[Any], list[Any], Any]
+    sides: int
+    shape: tuple[int, ...]
+    most: float | None
+
+    @classmethod
+    def of(cls, mechanism: Any, target: Any, steps: Any, relation: str, xp: Any) -> Batch:
+        """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
+        sides = directions(mechanism, relation, steps)
+        goal = xp.asarray(target, np.float64)
+        leaves = [*jax.tree.leaves(sides), goal]
+        shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
+        flat = lambda x: xp.broadcast_to(xp.asarray(x, np.float64), shape).reshape(-1)  # noqa: E731
+        parts = jax.tree.map(lambda *x: xp.concatenate([flat(leaf) for leaf in x]), *sides)
+        numbers = [count for parts in sides for _, count in parts]
+        known = not _validate.is_traced(numbers)
+        most = max(float(np.max(np.asarray(count), initial=1.0)) for count in numbers) if known else None
+        pairs, counts = [pair for pair, _ in parts], [count for _, count in parts]
+        return cls((pairs, counts, xp.tile(flat(goal), len(sides))), len(sides), shape, most)
+
+    def worst(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Bounds of the worse direction, of the broadcast shape."""
+        lower, upper = (x.reshape(self.sides, *self.shape).max(0) for x in (lower, upper))
+        return lower, upper
+
+
+def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, mechanism: Any, steps: Any, xp: Any):
+    """Corrects bounds of mechanisms whose rates are too small for a lattice; see ``rarely_sampled``."""
+    rare, total = rarely_sampled(mechanism, steps)
+    target = xp.asarray(target, np.float64)
+    if kind == "epsilon":
+        return xp.where(rare, 0.0, lower), xp.where(total <= target, 0.0, upper)
+    floor = -xp.expm1(xp.minimum(target, 0.0))
+    return xp.where(rare, floor * (1.0 - 2.0**-50), lower), xp.minimum(upper, floor + total)
