@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.losses.grid import LossGrid
     from jaxacct.losses.pld import PLD
-    from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+    from jaxacct.mechanisms import (
+        Composed,
+        Exponential,
+        Gaussian,
+        Laplace,
+        MixtureOfGaussians,
+        PermuteAndFlip,
+        PoissonSampled,
+        SampledWithoutReplacement,
+    )
 
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
@@ -22,8 +31,13 @@ _HOME = {
     "PLD": "jaxacct.losses.pld",
     "delta": "jaxacct.accounting",
     "epsilon": "jaxacct.accounting",
+    "Exponential": "jaxacct.mechanisms.selection",
     "Gaussian": "jaxacct.mechanisms.gaussian",
+    "Laplace": "jaxacct.mechanisms.laplace",
+    "MixtureOfGaussians": "jaxacct.mechanisms.mixture",
+    "PermuteAndFlip": "jaxacct.mechanisms.selection",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
+    "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
 }
 _ROOMS = ("filters", "losses", "mechanisms", "training")
 
@@ -31,9 +45,14 @@ __all__ = [
     "PLD",
     "Bounds",
     "Composed",
+    "Exponential",
     "Gaussian",
+    "Laplace",
     "LossGrid",
+    "MixtureOfGaussians",
+    "PermuteAndFlip",
     "PoissonSampled",
+    "SampledWithoutReplacement",
     "__version__",
     "delta",
     "epsilon",
