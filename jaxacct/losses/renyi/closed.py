@@ -67,8 +67,8 @@ def laplace_curve(mechanism: Laplace, order: ArrayLike, relation: str) -> Array:
 def pure_divergence(epsilon: ArrayLike, order: ArrayLike) -> Array:
     """The divergence of randomized response on one bit, the largest of all ``epsilon``-DP pairs.
 
-    log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5; that it is extremal follows
-    from the pair: Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps).
+    log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
+    all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps).
     """
     a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
     log_excess = (
@@ -115,7 +115,7 @@ def bounded_range_curve(mechanism: Exponential, order: ArrayLike, relation: str)
     """The largest divergence of any pair with a loss in [t - eps, t], over t (Dong, Durfee, Rogers 2020, section 3).
 
     Its maximiser is closed: with T = e^t and E = e^eps, A(T) = T^(a-1) (E - E^(1-a) - T (1 - E^(1-a))) / (E - 1).
-    Divergences add up over adaptive compositions although a different t may be the worst in every step, because each step is
-    charged its own supremum.
+    Divergences add up over adaptive compositions although a different t may be the worst in every step, because each
+    step is charged its own supremum.
     """
     return _bounded_range(mechanism.epsilon, order)

@@ -35,17 +35,20 @@ def _divergence(noise: Array, shifts: Array, weights: Array, a: Array, reverse: 
     height d. Where s_i d <= pi / 3 for all i, abs(M) lies between M(Re x) / 2 and M(Re x), so that integral is at most
     e^(d^2 / 2) (2^max(-b, 0) A + 1 + 2 abs(b)). The nodes end at R standard deviations beyond 0 and beyond
     the steepest tilt b s_i, R^2 / 2 = 80 + abs(b) log(k + 1). For b > 0, M^b <= (k + 1)^b max_i w_i^b e^(b y_i) puts
-    a share of e^-80 (k + 1) of A beyond; for b < 0, M^b <= w_j^b e^(b y_j) for every j.
+    a share of e^-80 (k + 1) of A beyond. For b < 0, M^b <= w_j^b e^(b y_j) for every j: on the left the nodes end where
+    the best of these has no more than e^-80 left; on the right M >= 1.
     """
     b = jnp.where(reverse, 1.0 - a, a)
     s = shifts / noise
     s = jnp.where(weights > 0, s, 0.0)
     w = weights / weights.sum()
     count = s.shape[0] + 1
-    half_square = 80.0 + jnp.abs(b) * math.log(count)
-    reach = jnp.sqrt(2.0 * half_square)
+    reach = jnp.sqrt(2.0 * (80.0 + jnp.abs(b) * math.log(count)))
     largest = s.max()
-    low, high = jnp.minimum(b, 0.0) * largest - reach, jnp.maximum(b, 2.0) * largest + reach
+    high = jnp.maximum(b, 2.0) * largest + reach
+    weight = jnp.where(w > 0, b * jnp.log(jnp.where(w > 0, w, 1.0)) + 0.5 * b * (b - 1.0) * s**2, jnp.inf)
+    ends = b * s - jnp.sqrt(2.0 * (80.0 + jnp.maximum(weight, 0.0)))
+    low = jnp.where(reverse, ends.max(), -reach)
     step = (high - low) / (_NODES - 1)
     x = low + step * jnp.arange(_NODES)
     y = s * x[:, None] - 0.5 * s**2
@@ -65,11 +68,7 @@ def _divergence(noise: Array, shifts: Array, weights: Array, a: Array, reverse: 
     scale = jnp.logaddexp(jnp.log(2.0) * jnp.maximum(-b, 0.0) + log_total, jnp.log(1.0 + 2.0 * jnp.abs(b)))
     aliased = jnp.log(2.0) + 0.5 * height**2 + scale - jnp.log(jnp.expm1(jnp.minimum(digits, 600.0)))
     aliased = jnp.where(digits > 1.0, aliased, jnp.inf)
-    steepest = jnp.min(jnp.where(w > 0, b * jnp.log(jnp.where(w > 0, w, 1.0)) + 0.5 * b * (b - 1.0) * s**2, jnp.inf))
-    left_out = jnp.where(
-        reverse, jnp.logaddexp(jnp.minimum(steepest, 700.0 + half_square), 2.0 * jnp.log(a)), log_total
-    )
-    left_out = jnp.where(reverse, left_out - half_square, left_out - 70.0) + 4.0
+    left_out = jnp.where(reverse, 2.0 * jnp.log(a) - 76.0, log_total - 66.0)
     # The discrete total has the aliasing error itself: inflate by e where that is small, else it is inf anyway.
     total = jax.nn.logsumexp(jnp.stack([value, aliased + 1.0, left_out]))
     numeric = jnp.logaddexp(0.0, total)

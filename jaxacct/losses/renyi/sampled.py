@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -51,13 +53,12 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
     noise = inner._gaussian_noise()
     if noise is not None:
         return sampled_gaussian_curve(1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48), rate, order, relation)
-    names = [relation]
-    if relation == "add_or_remove":
-        names = ["remove", "add"]
+    names = ["remove", "add"] if relation == "add_or_remove" else [relation]
     found = []
     for name in names:
         ((pair, _),) = mechanism._dominating(name)
-        found.append(_from_pair(pair, rate, order, lambda at, name=name: renyi(inner, at, relation=name), 1.0))
+        inner_curve = functools.partial(renyi, inner, relation=name)
+        found.append(_from_pair(pair, order, functools.partial(_convex, inner_curve, rate)))
     return jnp.max(jnp.stack(found), 0)
 
 
@@ -70,10 +71,20 @@ def without_replacement_curve(
         ValueError: a relation other than `replace`.
     """
     ((pair, _),) = mechanism._dominating(relation)
-    # Its excess is at most that of both halves together, and each of those is at most rate times the inner one.
-    return _from_pair(
-        pair, mechanism._rate(), order, lambda at: renyi(mechanism.mechanism, at, relation="replace"), 2.0
-    )
+    # Its excess is at most that of both Poisson-sampled halves together.
+    inner, rate = mechanism.mechanism, jnp.asarray(mechanism._rate(), jnp.float64)
+    noise = inner._gaussian_noise()
+    if noise is not None:
+        mu = 1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48)
+
+        def log_moment(at: Array) -> Array:
+            excess = (at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove")
+            small = jnp.log1p(2.0 * jnp.expm1(jnp.minimum(excess, 1.0)))
+            return jnp.where(excess > 1.0, excess + math.log(2.0), small) * (1.0 + 1e-12)
+
+        return _from_pair(pair, order, log_moment)
+    inner_curve = functools.partial(renyi, inner, relation="replace")
+    return _from_pair(pair, order, functools.partial(_convex, inner_curve, 2.0 * rate))
 
 
 def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled:
@@ -81,25 +92,29 @@ def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled
     return jax.tree.unflatten(jax.tree.structure(PoissonSampled(inner, 1.0)), [*jax.tree.leaves(inner), rate])
 
 
-def _from_pair(pair: Any, rate: ArrayLike, order: ArrayLike, inner: Curve, sides: float) -> Array:
-    """From the sampled pair's tails, or by convexity: excess <= sides * rate * (inner moment - 1)."""
+def _convex(inner: Curve, rate: Any, order: Array) -> Array:
+    """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
+    c = (order - 1.0) * inner(order)
+    rate = jnp.asarray(rate, jnp.float64)
+    small = jnp.log1p(rate * jnp.expm1(jnp.minimum(c, 30.0)))
+    value = jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(rate) + c), small) * (1.0 + 1e-12)
+    return jnp.where(rate == 0.0, 0.0, value)
+
+
+def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
+    """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     leaves, tree = jax.tree.flatten(pair)
-    shape = jnp.broadcast_shapes(*(jnp.shape(leaf) for leaf in (*leaves, rate, order)))
-    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
-    a, q = flat(order), flat(rate)
-
-    def log_moment(at: Array) -> Array:
-        """log(1 + sides * rate * (E[e^(at L)] - 1)) for the inner pair."""
-        c = (at - 1.0) * flat(inner(at.reshape(shape)))
-        scaled = sides * q
-        small = jnp.log1p(scaled * jnp.expm1(jnp.minimum(c, 30.0)))
-        return jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(scaled) + c), small) * (1.0 + 1e-12)
-
-    tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))
-    moments = jnp.stack([log_moment(a + s) for s in _TILTS], -1)
+    a = jnp.asarray(order, jnp.float64)
+    moments = jnp.stack(jnp.broadcast_arrays(*(log_moment(a + s) for s in (0.0, *_TILTS))), -1)
     moments = jnp.where(jnp.isnan(moments), jnp.inf, moments)
-    excess = log_excess(jax.tree.unflatten(tree, [flat(leaf) for leaf in leaves]), a, tilts, moments)
-    value = jnp.fmin(jnp.logaddexp(0.0, excess), log_moment(a)) / (a - 1.0) * (1.0 + 1e-14)
-    value = jnp.where(q == 0.0, 0.0, value)
-    good = (q >= 0) & (q <= 1) & (a > 1) & (a < jnp.inf) & ~jnp.isnan(value)
+    shape = jnp.broadcast_shapes(moments.shape[:-1], *(jnp.shape(leaf) for leaf in leaves))
+    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
+    moments = jnp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
+    a = flat(order)
+    tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))
+    pairs = jax.tree.unflatten(tree, [flat(leaf) for leaf in leaves])
+    excess = log_excess(pairs, a, tilts, moments[:, 1:])
+    value = jnp.minimum(jnp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0) * (1.0 + 1e-14)
+    good = (a > 1) & (a < jnp.inf) & ~jnp.isnan(value)
+    good &= ~jnp.isnan(sum(flat(leaf) for leaf in leaves))
     return jnp.where(good, value, jnp.inf).reshape(shape)

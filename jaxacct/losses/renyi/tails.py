@@ -70,7 +70,7 @@ def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
         jnp.log(a - 1.0), log_f(edges[:1] + eta[:1])[0]
     )
     beyond = jnp.min(moments - tilts * low[-1])
-    nothing = (pair.max_loss() <= high[-1]) & (pair.infinity() == 0.0)
+    nothing = (pair.max_loss() + pair.loss_error() <= edges[-1]) & (pair.infinity() == 0.0)
     beyond = jnp.where(nothing, -jnp.inf, jnp.where(pair.infinity() > 0.0, jnp.inf, beyond))
     total = jax.nn.logsumexp(jnp.concatenate([cells, jnp.stack([under, beyond])]))
     margin = 1e-12 + 16.0 * UNIT * a * jnp.minimum(jnp.abs(edges[-1]), _FARTHEST)
@@ -79,11 +79,14 @@ def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
 
 
 def _edges(pair: Any) -> Array:
-    """Increasing losses that cover the survey, finer by ``_REFINE``; the largest loss of all is among them."""
+    """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
     survey = pair.survey()
     points = jnp.where(jnp.isnan(survey.losses), 0.0, survey.losses)
     largest = jnp.minimum(jnp.where(jnp.isfinite(pair.max_loss()), pair.max_loss(), points.max()), _FARTHEST)
     points = jnp.sort(jnp.clip(jnp.append(points, largest), -_FARTHEST, largest))
+    # An atom at either end must not count as beyond it because of a rounding: one more cell around it.
+    pad = 4.0 * pair.loss_error() + 8.0 * UNIT * jnp.abs(points)
+    points = jnp.concatenate([points[:1] - pad[:1], points, points[-1:] + pad[-1:]])
     between = jnp.arange(_REFINE) / _REFINE
     inner = points[:-1, None] + between * (points[1:] - points[:-1])[:, None]
     return jnp.append(inner.reshape(-1), points[-1])
