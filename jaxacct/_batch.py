@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.mechanisms._dominating import directions, rarely_sampled
+from jaxacct.mechanisms._row import flattened, settings_shapes
 
 __all__ = ["Batch", "Bounds", "with_rare_sampling"]
 
@@ -42,15 +43,13 @@ class Batch(NamedTuple):
         """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
         sides = directions(mechanism, relation, steps)
         goal = xp.asarray(target, np.float64)
-        leaves = [*jax.tree.leaves(sides), goal]
-        shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
-        flat = lambda x: xp.broadcast_to(xp.asarray(x, np.float64), shape).reshape(-1)  # noqa: E731
-        parts = jax.tree.map(lambda *x: xp.concatenate([flat(leaf) for leaf in x]), *sides)
+        shape = np.broadcast_shapes(*settings_shapes((sides, goal)))
+        parts = jax.tree.map(lambda *x: xp.concatenate(x), *flattened(sides, shape, xp))
         numbers = [count for parts in sides for _, count in parts]
         known = not _validate.is_traced(numbers)
         most = max(float(np.max(np.asarray(count), initial=1.0)) for count in numbers) if known else None
         pairs, counts = [pair for pair, _ in parts], [count for _, count in parts]
-        return cls((pairs, counts, xp.tile(flat(goal), len(sides))), len(sides), shape, most)
+        return cls((pairs, counts, xp.tile(flattened(goal, shape, xp), len(sides))), len(sides), shape, most)
 
     def worst(self, lower: Any, upper: Any) -> tuple[Any, Any]:
         """Bounds of the worse direction, of the broadcast shape."""

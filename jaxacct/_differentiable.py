@@ -120,6 +120,11 @@ def _bounds_and_slopes(question: _Question, constants: tuple[Any, ...], numbers:
         values = engine.smooth_deltas(pairs, counts, jnp.tile(at, inner.sides), inner.most)
         return jnp.where(worst, values.reshape(worst.shape), 0.0).sum()
 
+    for number in numbers:
+        if np.broadcast_shapes(np.shape(number), batch.shape) != batch.shape:
+            raise NotImplementedError(
+                "derivatives in the entries of a table do not exist; in single parameters they do"
+            )
     spread = tuple(jnp.broadcast_to(jnp.asarray(x, jnp.float64), batch.shape) for x in numbers)
     slopes, per_epsilon = jax.grad(total, (0, 1))(spread, at)
     per_epsilon = per_epsilon.reshape(batch.shape)

@@ -18,12 +18,14 @@ __all__ = [
     "at_least",
     "count",
     "finite",
+    "greater",
     "is_traced",
     "nonnegative",
     "one_of",
     "positive",
     "probability",
     "rate",
+    "tables",
 ]
 
 
@@ -78,6 +80,11 @@ def at_least(bound: float, **named: Any) -> None:
     _check(lambda a: np.isfinite(a) & (a >= bound), f"a finite number of at least {bound:g}", named)
 
 
+def greater(bound: float, **named: Any) -> None:
+    """Every value is finite and above ``bound``."""
+    _check(lambda a: np.isfinite(a) & (a > bound), f"a finite number above {bound:g}", named)
+
+
 def count(**named: Any) -> None:
     """Every value is a whole number of at least 1, and small enough (2**53) to be exact as a float."""
     _check(
@@ -92,3 +99,14 @@ def one_of(options: tuple[str, ...], **named: Any) -> None:
     for name, value in named.items():
         if value not in options:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
+
+
+def tables(**named: Any) -> None:
+    """All have one shape, with at least one entry on the last axis."""
+    shapes = {name: np.shape(value) for name, value in named.items()}
+    first = next(iter(shapes.values()))
+    if not first or not first[-1] or any(shape != first for shape in shapes.values()):
+        got = " and ".join(str(shape) for shape in shapes.values())
+        raise ValueError(
+            f"{' and '.join(shapes)} must be tables of one shape, with entries on the last axis, got {got}"
+        )

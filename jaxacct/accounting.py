@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -17,6 +18,7 @@ from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
 from jaxacct._differentiable import traced_answer
 from jaxacct.losses import engine
+from jaxacct.mechanisms._dominating import witness
 
 __all__ = ["Bounds", "delta", "epsilon"]
 
@@ -68,13 +70,26 @@ def epsilon(mechanism: Any, delta: ArrayLike, *, steps: ArrayLike = 1, relation:
 
 def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str) -> Bounds:
     _validate.count(steps=steps)
+    attained = witness(mechanism)
+    if attained is mechanism:
+        return _enclosure(kind, mechanism, target, steps, relation)
+    # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
+    upper = _enclosure(kind, mechanism, target, steps, relation, warn=False).upper
+    lower = _enclosure(kind, attained, target, steps, relation).lower
+    return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
+
+
+def _enclosure(
+    kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, warn: bool = True
+) -> Bounds:
     if _validate.is_traced((mechanism, target, steps)):
         return traced_answer(kind, mechanism, target, steps, relation)
     with jax.enable_x64(True):
         batch = Batch.of(mechanism, target, steps, relation, np)
         lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np))
         lower, upper = with_rare_sampling(kind, lower, upper, target, mechanism, steps, np)
-    _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
+    if warn:
+        _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
     return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
 
 
@@ -87,5 +102,5 @@ def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
             f"{int(wide.sum())} of {wide.size} bounds of {kind} are wide (the first: {lower.flat[first]:.3g} to "
             f"{upper.flat[first]:.3g}); they are sound. Larger sigma or rate, fewer steps or larger delta narrow them.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

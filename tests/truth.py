@@ -27,6 +27,7 @@ def contour_delta(sigma, rate, steps, epsilon, *, reverse=False):
     t = grid[np.argmin([exponent_at(value) for value in grid])]
     h = 1e-3 * t
     curvature = (exponent_at(t + h) - 2 * exponent_at(t) + exponent_at(t - h)) / h**2
+
     def integrand(w):
         z = t + 1j * w
         return np.exp(steps * log_mgf(z) - z * epsilon - level) / (z * (z + 1))

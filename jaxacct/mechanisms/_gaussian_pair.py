@@ -11,8 +11,9 @@ from jax.scipy.special import erfc
 
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 
-__all__ = ["GaussianPair"]
+__all__ = ["GaussianPair", "normal_tails"]
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
 _REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
@@ -34,25 +35,16 @@ class GaussianPair:
     reverse: Any
 
     def _outcome(self, losses: Array) -> Array:
-        """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range).
-
-        The argument of the logarithm, 1 + expm1(loss) / q, is formed with log1p so that a loss near 0 keeps
-        its relative accuracy for tiny rates; beyond loss 30 its 1 and its -1 / q are negligible or the
-        expression is the exact one in logarithms.
-        """
-        ratio = jnp.expm1(jnp.minimum(losses, 30.0)) / self.rate
-        inside = jnp.where(ratio > -1.0, jnp.log1p(jnp.maximum(ratio, -1.0)), -jnp.inf)
-        # For losses > 30: log((e^l - 1 + q) / q) = l - log q + log1p(-(1 - q) e^-l).
-        beyond = losses - jnp.log(self.rate) + jnp.log1p(-(1.0 - self.rate) * jnp.exp(-jnp.maximum(losses, 30.0)))
-        return 0.5 + self.noise**2 * jnp.where(losses > 30.0, beyond, inside)
+        """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""
+        return 0.5 + self.noise**2 * inner_loss(losses, self.rate)
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         add = self.reverse > 0.5
         x = self._outcome(jnp.where(add, -losses, losses))
         z0, z1 = x / self.noise, (x - 1.0) / self.noise
-        base_above, base_below = _normal_tails(z0)
-        shift_above, shift_below = _normal_tails(z1)
+        base_above, base_below = normal_tails(z0)
+        shift_above, shift_below = normal_tails(z1)
         q = self.rate
         mix_above = (1.0 - q) * base_above + q * shift_above
         mix_below = (1.0 - q) * base_below + q * shift_below
@@ -81,9 +73,7 @@ class GaussianPair:
 
     def _loss(self, x: Array) -> Array:
         """log(1 - q + q exp((x - 1/2) / s^2))."""
-        y = (x - 0.5) / self.noise**2
-        small = jnp.log1p(self.rate * jnp.expm1(jnp.clip(y, -30.0, 30.0)))
-        return jnp.where(jnp.abs(y) > 30.0, jnp.logaddexp(jnp.log1p(-self.rate), jnp.log(self.rate) + y), small)
+        return mixed_loss((x - 0.5) / self.noise**2, self.rate)
 
     def max_loss(self) -> Array:
         """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
@@ -94,8 +84,16 @@ class GaussianPair:
         reach = _REACH * self.noise + 1.5
         return UNIT * (16.0 + 8.0 * reach / self.noise**2)
 
+    def infinity(self) -> Array:
+        """None: both distributions have all of the line for support."""
+        return jnp.zeros_like(jnp.asarray(self.noise))
 
-def _normal_tails(z: Array) -> tuple[Array, Array]:
+    def anchors(self) -> tuple[Array, Array]:
+        """No atoms, no preference."""
+        return jnp.zeros_like(jnp.asarray(self.noise)), jnp.zeros_like(jnp.asarray(self.noise))
+
+
+def normal_tails(z: Array) -> tuple[Array, Array]:
     """P(N(0,1) > z) and P(N(0,1) <= z), the smaller of the two with full relative accuracy."""
     small = 0.5 * erfc(jnp.abs(z) * (0.5**0.5))
     large = 1.0 - small

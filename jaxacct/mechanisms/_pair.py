@@ -19,9 +19,9 @@ UNIT = 2.0**-53
 class Tails(NamedTuple):
     """P- and Q-probabilities on both sides of each loss; float64, shape ``(edges,)``.
 
-    ``p_above[i]`` is P(L > losses[i]) and ``p_below[i]`` is P(L <= losses[i]); likewise for Q. Each number is
-    accurate to a relative ``error`` (an array of the same shape), so a difference of tails is taken on the
-    side where they are small.
+    ``p_above[i]`` is P(L > losses[i]), where an infinite loss counts, and ``p_below[i]`` is P(L <= losses[i]);
+    likewise for Q. Each number is accurate to a relative ``error`` (an array of the same shape), so a difference of
+    tails is taken on the side where they are small.
     """
 
     p_above: Array
@@ -53,9 +53,21 @@ class Pair(Protocol):
         ...
 
     def max_loss(self) -> Array:
-        """A bound on every loss of one run; inf where there is none."""
+        """A bound on every loss of one run; inf where there is none, or where a loss can be infinite."""
         ...
 
     def loss_error(self) -> Array:
         """Bound on how far the loss at which a tail was really evaluated may lie from the loss asked for."""
+        ...
+
+    def infinity(self) -> Array:
+        """P(L = inf), exact or rounded down; scalar float64, 0 for most. ``p_above`` counts it as well."""
+        ...
+
+    def anchors(self) -> tuple[Array, Array]:
+        """``(origin, period)``: how a lattice is best laid so that atoms fall on its points; scalars.
+
+        ``origin`` is a loss at which it should have a point (that of the heaviest atom), ``period`` a distance of
+        which its spacing should be a divisor; 0 means no preference. Following it costs nothing but tightness.
+        """
         ...

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.mechanisms._curve_pair import merged_curves
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._values import array_module, times
+from jaxacct.mechanisms.gaussian import sampled_gaussian
 
 __all__ = ["Composed"]
 
 
 @mechanism
-class Composed:
+class Composed(Mechanism):
     """Runs ``mechanisms[i]`` ``steps[i]`` times, for every i, in an order fixed in advance.
 
     "Fixed in advance" is part of the claim: parameters may depend on anything but the outputs. The composition
@@ -50,3 +58,51 @@ class Composed:
         """The (mechanism, steps) pairs."""
         steps = self.steps if isinstance(self.steps, tuple) else (self.steps,) * len(self.mechanisms)
         return list(zip(self.mechanisms, steps, strict=True))
+
+    @property
+    def _symmetric(self) -> bool:
+        return all(as_mechanism(part)._symmetric for part in self.mechanisms)
+
+    def _gaussian_noise(self) -> Any | None:
+        """T_k Gaussians of noise s_k are one of noise (sum T_k / s_k^2)^(-1/2)."""
+        total = 0.0
+        for part, steps in self.parts():
+            noise = as_mechanism(part)._gaussian_noise()
+            if noise is None:
+                return None
+            total = total + times(1.0, steps) / noise**2
+        return 1.0 / array_module(total).sqrt(total)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        noise = self._gaussian_noise()
+        if noise is not None:
+            return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
+        found = []
+        for part, steps in self.parts():
+            found += [(pair, times(count, steps)) for pair, count in as_mechanism(part)._dominating(relation)]
+        return found
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        found = []
+        for part, count in self.parts():
+            found += as_mechanism(part)._runs(relation, times(count, steps))
+        return merged_curves(found)
+
+    def _witness(self) -> Mechanism:
+        found = [as_mechanism(part)._witness() for part in self.mechanisms]
+        same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
+        return self if same else Composed(found, self.steps)
+
+    def _sampled(self, rate: Any, relation: str) -> Any:
+        noise = self._gaussian_noise()
+        if noise is not None:
+            return sampled_gaussian(noise, rate, relation)
+        raise ValueError(
+            "PoissonSampled has an analysis for a Composed of Gaussians only; compose sampled mechanisms instead, "
+            "each with a sample of its own, or account for the composition without sampling, which is a sound "
+            "upper bound"
+        )
+
+    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+        found = [as_mechanism(part)._rarely_sampled(times(count, steps)) for part, count in self.parts()]
+        return functools.reduce(operator.or_, [one for one, _ in found]), sum(total for _, total in found)

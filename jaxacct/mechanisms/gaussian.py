@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.mechanisms._protocol import Mechanism
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._values import array_module, positive
 
-__all__ = ["Gaussian"]
+__all__ = ["Gaussian", "sampled_gaussian"]
 
 
 @mechanism
-class Gaussian:
+class Gaussian(Mechanism):
     """Adds N(0, sigma^2 I) to a query whose value moves by at most ``sensitivity`` in L2 between neighbours.
 
     Its dominating pair is N(sensitivity, sigma^2) against N(0, sigma^2), which is mu-GDP with
@@ -37,3 +43,22 @@ class Gaussian:
     def mu(self) -> ArrayLike:
         """The GDP parameter sensitivity / sigma."""
         return self.sensitivity / self.sigma  # pyright: ignore[reportOperatorIssue]
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _gaussian_noise(self) -> Any:
+        """sigma / sensitivity in float64, NaN where either makes no sense."""
+        return positive(self.sigma) / positive(self.sensitivity)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
+
+    def _sampled(self, rate: Any, relation: str) -> Any:
+        return sampled_gaussian(self._gaussian_noise(), rate, relation)
+
+
+def sampled_gaussian(noise: Any, rate: Any, relation: str) -> GaussianPair:
+    """The pair of a Gaussian of noise multiplier ``noise`` on a Poisson sample; it has the rate built in."""
+    return GaussianPair(noise, array_module(rate).asarray(rate, np.float64), np.full((), float(relation == "add")))

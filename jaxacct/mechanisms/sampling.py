@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._row import flattened, settings_shapes
+from jaxacct.mechanisms._values import array_module, whole_steps
 
 __all__ = ["PoissonSampled"]
 
+_LEAST_RATE = 1e-14  # stands for smaller rates: dominates them, and its loss is still a normal number
+
 
 @mechanism
-class PoissonSampled:
+class PoissonSampled(Mechanism):
     """Runs ``mechanism`` on a sample that holds each record independently with probability ``rate``.
 
-    For neighbours that differ in one record x, the pair is the mixture (1 - rate) Q + rate P against Q, where
-    (P, Q) is the inner mechanism's pair. `remove` (the dataset with x is the numerator) and `add` (its reverse)
-    are different curves; `add_or_remove` is the worse of the two for the *whole* composition (Zhu, Dong, Wang
-    2022, Theorem 11). `replace` is a third relation: neither of these pairs answers for it.
+    For neighbours that differ in one record x, the pair of `remove` (the dataset with x is the numerator) is the
+    mixture (1 - rate) Q + rate P against Q, where (P, Q) is the inner mechanism's pair for `remove`; that of `add`
+    is P against (1 - rate) P + rate Q with its pair for `add` (Zhu, Dong, Wang 2022, Theorem 11). These are
+    different curves; `add_or_remove` is the worse of the two for the *whole* composition. `replace` is a third
+    relation: neither of these pairs answers for it. Sampling a sample multiplies the rates.
 
     The accounting holds for true Poisson sampling only: one independent coin per record and step. Shuffled
     batches of fixed size have no such guarantee.
@@ -37,3 +45,40 @@ class PoissonSampled:
 
     def __post_init__(self) -> None:
         _validate.rate(rate=self.rate)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        if relation == "replace":
+            raise ValueError(
+                "relation 'replace' has no analysis for PoissonSampled; a replaced record is one removed and one "
+                "added, so group privacy turns (epsilon, delta) for 'add_or_remove' into "
+                "(2 epsilon, (1 + exp(epsilon)) delta)"
+            )
+        return [(as_mechanism(self.mechanism)._sampled(self._rate(), relation), 1.0)]
+
+    def _sampled(self, rate: Any, relation: str) -> Any:
+        rate = self._rate() * rate
+        least = array_module(rate).maximum(rate, _LEAST_RATE)
+        return as_mechanism(self.mechanism)._sampled(least, relation)
+
+    def _witness(self) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness()
+        return self if inner is self.mechanism else PoissonSampled(inner, self.rate)
+
+    def _rate(self) -> Any:
+        """The rate in float64, at least 1e-14, NaN where it is none."""
+        xp = array_module(self.rate)
+        rate = xp.asarray(self.rate, np.float64)
+        return xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, _LEAST_RATE), np.nan)
+
+    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+        xp = array_module(self, steps)
+        inner_rare, inner_total = as_mechanism(self.mechanism)._rarely_sampled(steps)
+        rare = xp.asarray(self.rate, np.float64) < _LEAST_RATE
+        # NaN parameters or rates have no guarantee at all.
+        pairs = self._dominating("remove")
+        shape = np.broadcast_shapes(*settings_shapes(pairs))
+        leaves = jax.tree.leaves(flattened(pairs, shape, xp))
+        bad = xp.stack([xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves]).any(0)
+        valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
+        total = xp.where(rare & valid, whole_steps(steps) * _LEAST_RATE, np.inf)
+        return rare | inner_rare, xp.minimum(total, inner_total)

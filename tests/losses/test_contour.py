@@ -115,14 +115,16 @@ EPSILONS = np.array([2.0, 2.0, 1.5, 1.0, 30.0, 2.0, 1.0, 6.0])
 
 
 def test_bounds_enclose_the_truth_and_are_tight():
-    truth = np.array([contour_delta(s, q, t, e, reverse=r > 0) for (s, q, r, t), e in zip(SETTINGS, EPSILONS)])
+    truth = np.array(
+        [contour_delta(s, q, t, e, reverse=r > 0) for (s, q, r, t), e in zip(SETTINGS, EPSILONS, strict=True)]
+    )
     lower, upper = _bounds("delta", Size(256, 256), SETTINGS, EPSILONS)
     assert np.all(lower <= truth * (1 + 1e-9))
     assert np.all(truth * (1 - 1e-9) <= upper)
     rare = np.array([rate * steps < 50 and steps > 1e4 for _, rate, _, steps in SETTINGS])  # decays slowly
     assert np.all(upper / lower - 1 < np.where(rare, 2e-4, 3e-7))
     low, high = _bounds("epsilon", Size(256, 256), SETTINGS, truth)
-    assert np.all((low <= EPSILONS * (1 + 1e-9)) & (EPSILONS * (1 - 1e-9) <= high))
+    assert np.all((low <= EPSILONS * (1 + 1e-9)) & (high >= EPSILONS * (1 - 1e-9)))
     assert np.all(high / low - 1 < np.where(rare, 2e-5, 3e-7))
 
 

@@ -1,0 +1,123 @@
+"""Rényi curves that are closed formulas: Laplace, bounded range, pure privacy.
+
+Each is log(1 + excess) / (order - 1) with the excess formed from positive terms only, so that small curves keep their
+digits, and rounded up by 1e-12 relative.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct.mechanisms.laplace import Laplace
+from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
+
+__all__ = ["bounded_range_curve", "laplace_curve", "pure_curve", "pure_divergence"]
+
+_ROUNDING = 1e-12
+_SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
+_HIGH = 600.0  # exponents above are handled in logarithms
+
+
+def _log_rest(x: Array) -> Array:
+    """log(e^x - 1 - x), for any x but 0."""
+    small = jnp.abs(x) < 1.0
+    v = jnp.where(small, x, 0.0)
+    series = jnp.ones_like(v)
+    for k in range(_SERIES, 2, -1):
+        series = 1.0 + v / k * series
+    near = 2.0 * jnp.log(jnp.where(small, jnp.maximum(jnp.abs(x), 1e-150), 1.0)) - jnp.log(2.0) + jnp.log(series)
+    y = jnp.where(small, 1.0, x)
+    rest = jnp.log(jnp.expm1(jnp.minimum(y, 30.0)) - jnp.minimum(y, 30.0))
+    far = jnp.where(y > 30.0, y + jnp.log1p(-(1.0 + y) * jnp.exp(-jnp.maximum(y, 30.0))), rest)
+    return jnp.where(small, near, far)
+
+
+def _from_excess(log_excess: Array, order: Array, size: Array) -> Array:
+    """log(1 + e^log_excess) / (order - 1), rounded up; ``size`` is the largest exponent that was rounded."""
+    margin = _ROUNDING + 2.0**-49 * size
+    return jnp.logaddexp(0.0, log_excess + margin) / (order - 1.0) * (1.0 + _ROUNDING)
+
+
+def _guarded(value: Array, parameter: Array, order: Array) -> Array:
+    good = (parameter > 0) & (parameter < jnp.inf) & (order > 1) & (order < jnp.inf) & ~jnp.isnan(value)
+    return jnp.where(good, value, jnp.inf)
+
+
+@jax.jit
+def _laplace(scale: ArrayLike, sensitivity: ArrayLike, order: ArrayLike) -> Array:
+    a = jnp.asarray(order, jnp.float64)
+    scale, sensitivity = jnp.asarray(scale, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
+    eps = jnp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, jnp.nan) * (1.0 + 2.0**-50)
+    # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
+    up = jnp.log(a) + _log_rest((a - 1.0) * eps)
+    down = jnp.log(a - 1.0) + _log_rest(-a * eps)
+    value = _from_excess(jnp.logaddexp(up, down) - jnp.log(2.0 * a - 1.0), a, a * eps)
+    return _guarded(jnp.minimum(value, eps), eps, a)
+
+
+def laplace_curve(mechanism: Laplace, order: ArrayLike, relation: str) -> Array:
+    """log(a e^((a-1) eps) / (2a-1) + (a-1) e^(-a eps) / (2a-1)) / (a-1) (Mironov 2017, Proposition 6)."""
+    return _laplace(mechanism.scale, mechanism.sensitivity, order)
+
+
+@jax.jit
+def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike = 2.0) -> Array:
+    """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
+
+    log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
+    all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
+    with k - 1 + e^eps below for k categories.
+    """
+    a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
+    others = jnp.log(jnp.asarray(categories, jnp.float64) - 1.0)
+    log_excess = (
+        a * eps + jnp.log(-jnp.expm1(-(a - 1.0) * eps)) + jnp.log(-jnp.expm1(-a * eps)) - jnp.logaddexp(others, eps)
+    )
+    value = _from_excess(log_excess, a, a * eps)
+    return _guarded(jnp.minimum(value, eps), eps, a)
+
+
+def pure_curve(mechanism: PermuteAndFlip, order: ArrayLike, relation: str) -> Array:
+    """That of every ``epsilon``-DP mechanism; see :func:`pure_divergence`."""
+    return pure_divergence(mechanism.epsilon, order)
+
+
+@jax.jit
+def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
+    a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
+    # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
+    log_t = jnp.log1p(-1.0 / a) + eps + jnp.log(-jnp.expm1(-a * eps)) - jnp.log(-jnp.expm1(-(a - 1.0) * eps))
+    t = jnp.clip(log_t, 0.0, eps)
+    # p e^((a-1) t) + (1-p) e^(-(a-1) (eps-t)) with p e^-t + (1-p) e^(eps-t) = 1, as a mean of f(x) = x^a - 1 - a (x-1)
+    # over Q: only positive terms. Q = (p e^-t, 1 - p e^-t), x = e^t and e^(t - eps).
+    scale = jnp.log(-jnp.expm1(-eps))
+    log_high = jnp.log(-jnp.expm1(t - eps)) - scale - t
+    log_low = jnp.log(-jnp.expm1(-t)) - scale
+    terms = jnp.logaddexp(log_high + _log_power_rest(t, a), log_low + _log_power_rest(t - eps, a))
+    # Being off by d costs a relative 4 (d / eps)^2 + a^2 d^2 / 2 of the excess, and t is off by a few roundoffs.
+    off = 2.0**-49 * (1.0 + eps)
+    terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + _ROUNDING / (a - 1.0)
+    value = _from_excess(terms, a, a * eps)
+    # The theorem without a maximisation: a range of eps is a eps^2 / 8 (Cesar, Rogers 2021), and eps-DP.
+    return _guarded(jnp.minimum(jnp.minimum(value, eps), a * eps**2 / 8.0 * (1.0 + _ROUNDING)), eps, a)
+
+
+def _log_power_rest(loss: Array, a: Array) -> Array:
+    """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
+    big = _log_rest(jnp.where(loss == 0, 1.0, a * loss))
+    small = jnp.log(a) + _log_rest(jnp.where(loss == 0, 1.0, loss))
+    value = big + jnp.log1p(-jnp.exp(jnp.minimum(small - big, -1e-15)))
+    return jnp.where(loss == 0, -jnp.inf, value)
+
+
+def bounded_range_curve(mechanism: Exponential, order: ArrayLike, relation: str) -> Array:
+    """The largest divergence of any pair with a loss in [t - eps, t], over t (Dong, Durfee, Rogers 2020, section 3).
+
+    Its maximiser is closed: with T = e^t and E = e^eps, A(T) = T^(a-1) (E - E^(1-a) - T (1 - E^(1-a))) / (E - 1).
+    Divergences add up over adaptive compositions although a different t may be the worst in every step, because each
+    step is charged its own supremum.
+    """
+    return _bounded_range(mechanism.epsilon, order)

@@ -1,0 +1,125 @@
+"""What a Rényi divergence implies in (epsilon, delta), and back."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+
+__all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_from_epsilon"]
+
+_EPS = 2.0**-52
+
+
+def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
+    """epsilon - rho of the tight conversion, and a bound on its rounding."""
+    first = jnp.log1p(-1 / order)
+    second = (jnp.log(delta) + jnp.log(order)) / (order - 1)
+    size = jnp.abs(first) + (jnp.abs(jnp.log(delta)) + jnp.log(order)) / (order - 1)
+    return first - second, 16 * _EPS * size
+
+
+@jax.jit
+def _epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Array:
+    rho, order, delta = (jnp.asarray(v, jnp.float64) for v in (rho, order, delta))
+    good = (rho >= 0) & (order > 1) & (order < jnp.inf) & (delta > 0) & (delta < 1)
+    shift, rounding = _conversion(jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5))
+    value = jnp.maximum(rho + shift + rounding + 4 * _EPS * rho, 0.0)
+    # Total variation is at most sqrt(1 - exp(-KL)) (Bretagnolle, Huber 1979) and KL is at most rho.
+    value = jnp.where(-jnp.expm1(-rho) * (1 + 8 * _EPS) <= delta * delta, 0.0, value)
+    return jnp.where(good, value, jnp.where((rho >= 0) & (delta >= 1), 0.0, jnp.inf))
+
+
+@jax.jit
+def _delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Array:
+    rho, order, epsilon = (jnp.asarray(v, jnp.float64) for v in (rho, order, epsilon))
+    good = (rho >= 0) & (rho < jnp.inf) & (order > 1) & (order < jnp.inf) & (epsilon >= 0)
+    a, r, e = jnp.where(good, order, 2.0), jnp.where(good, rho, 1.0), jnp.where(good, epsilon, 1.0)
+    log_delta = (a - 1) * (r - e + jnp.log1p(-1 / a)) - jnp.log(a)
+    finite = jnp.where(e < jnp.inf, e, 0.0)
+    log_delta += 16 * _EPS * ((a - 1) * (r + finite - jnp.log1p(-1 / a)) + jnp.log(a))
+    divergence = jnp.sqrt(-jnp.expm1(-r)) * (1 + 8 * _EPS)
+    value = jnp.minimum(jnp.minimum(jnp.exp(log_delta) * (1 + 8 * _EPS), divergence), 1.0)
+    # Underflow to 0 would claim more than is known, unless nothing was released at all.
+    value = jnp.where(r == 0, 0.0, jnp.maximum(value, jnp.finfo(jnp.float64).tiny))
+    return jnp.where(good, value, 1.0)
+
+
+@jax.jit
+def _renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -> Array:
+    epsilon, delta, order = (jnp.asarray(v, jnp.float64) for v in (epsilon, delta, order))
+    good = (epsilon >= 0) & (epsilon < jnp.inf) & (delta > 0) & (delta < 1) & (order > 1) & (order < jnp.inf)
+    shift, rounding = _conversion(jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5))
+    # Twice the rounding of the way back, so that converting the result gives at most the epsilon asked for.
+    value = epsilon - shift - 2 * rounding - 16 * _EPS * (epsilon + jnp.abs(shift))
+    return jnp.where(good, value, jnp.nan)
+
+
+@jax.enable_x64(True)
+def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Array:
+    """The epsilon at which a Rényi divergence of at most ``rho`` at ``order`` implies (epsilon, delta)-DP.
+
+    epsilon = rho + log(1 - 1/order) - (log(delta) + log(order)) / (order - 1) (Canonne, Kamath, Steinke 2020,
+    Proposition 12; also Balle et al. 2020), at least 0, and 0 where total variation alone is below delta.
+    Rounded up.
+
+    Args:
+        rho: divergence in nats, >= 0; any shape.
+        order: > 1.
+        delta: strictly between 0 and 1.
+
+    Returns:
+        A float64 array of the broadcast shape; infinity for values that make no sense, NaN included.
+
+    Raises:
+        ValueError: a concrete ``delta`` outside (0, 1).
+    """
+    _validate.probability(delta=delta)
+    return _epsilon_from_renyi(rho, order, delta)
+
+
+@jax.enable_x64(True)
+def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Array:
+    """The delta at which a Rényi divergence of at most ``rho`` at ``order`` implies (epsilon, delta)-DP.
+
+    The inverse of `epsilon_from_renyi` (same source), or the total variation sqrt(1 - exp(-rho)) where that
+    is less. Rounded up; at most 1.
+
+    Args:
+        rho: divergence in nats, >= 0; any shape.
+        order: > 1.
+        epsilon: >= 0.
+
+    Returns:
+        A float64 array of the broadcast shape; 1 for values that make no sense, NaN included.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is negative or not finite.
+    """
+    _validate.nonnegative(epsilon=epsilon)
+    return _delta_from_renyi(rho, order, epsilon)
+
+
+@jax.enable_x64(True)
+def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -> Array:
+    """The largest rho at ``order`` that `epsilon_from_renyi` turns into at most ``epsilon`` at ``delta``.
+
+    Rounded down; negative where no divergence, however small, gives that epsilon at that order.
+
+    Args:
+        epsilon: >= 0; any shape.
+        delta: strictly between 0 and 1.
+        order: > 1.
+
+    Returns:
+        A float64 array of the broadcast shape; NaN for values that make no sense.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
+    """
+    _validate.nonnegative(epsilon=epsilon)
+    _validate.probability(delta=delta)
+    return _renyi_from_epsilon(epsilon, delta, order)

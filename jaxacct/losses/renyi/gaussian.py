@@ -1,0 +1,185 @@
+"""Rényi curves of the Gaussian mechanism and of it on a Poisson sample."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms.gaussian import Gaussian
+
+__all__ = ["gaussian_curve", "log_remainder", "mu_of", "sampled_gaussian_curve"]
+
+_EPS = 2.0**-52
+_TINY = 1e-300
+_NODES = {
+    "remove": 1024,
+    "add": 4096,
+}  # of the trapezoid rule; `add` has no finite sum and is used outside loops only
+_LARGEST_WHOLE = 4096  # above it the binomial sum costs more than the trapezoid rule
+_SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
+
+
+def _log_expm1(c: Array) -> Array:
+    """log(exp(c) - 1) for c > 0, without overflow."""
+    small = jnp.minimum(c, 30.0)
+    return jnp.where(c > 30, c + jnp.log1p(-jnp.exp(-jnp.maximum(c, 30.0))), jnp.log(jnp.expm1(small)))
+
+
+def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
+    """An upper bound of log(A - 1), A = E_Q[(P/Q)^order], for whole orders; 0 < rate < 1, mu > 0.
+
+    A is the mean of exp(k (k - 1) mu^2 / 2) over k ~ Binomial(order, rate) (Mironov, Talwar, Zhang 2019,
+    section 3.1), so A - 1 is the mean of expm1 of it: every term is positive, and tiny rates lose no digits.
+    """
+    k = jnp.arange(log_binomial.shape[-1], dtype=jnp.float64)
+    mu, rate, order = mu[..., None], rate[..., None], order[..., None]
+    gain = _log_expm1(jnp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
+    kept, dropped = k * jnp.log(rate), (order - k) * jnp.log1p(-rate)
+    terms = log_binomial + kept + dropped + gain
+    # Each term is inflated by what its own rounding can have cost, relative to the size of its parts.
+    size = jnp.where(jnp.isfinite(log_binomial), log_binomial, 0.0) + jnp.abs(kept) + jnp.abs(dropped) + jnp.abs(gain)
+    terms = jnp.where((k >= 2) & (log_binomial > -jnp.inf), terms + 8 * _EPS * (size + 4), -jnp.inf)
+    return jax.nn.logsumexp(terms, axis=-1) + 1e-14 * (1 + log_binomial.shape[-1] / 64)
+
+
+def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
+    """log of (1 + w)^b - 1 - b w, positive by convexity; u = log1p(w), and x = log(w) where w is huge."""
+    near = jnp.abs(b * w) < 0.25
+    near &= jnp.abs(w) < 0.25
+    v = jnp.where(near, w, 0.0)
+    # b (b - 1) / 2 w^2 (1 + (b - 2) / 3 w (1 + (b - 3) / 4 w (...)))
+    series = jnp.ones_like(v)
+    for k in range(_SERIES, 2, -1):
+        series = 1 + (b - (k - 1)) / k * v * series
+    series = jnp.log(b * (b - 1) / 2) + 2 * jnp.log(jnp.maximum(jnp.abs(v), _TINY)) + jnp.log(series)
+    # Away from 0, divide by the larger of (1 + w)^b and 1 + b w before subtracting, so that nothing
+    # overflows.
+    power = jnp.where(near, 1.0, b * u)
+    plain = 1 + b * jnp.minimum(w, 1e100)
+    below = plain < 0  # each branch sees harmless numbers where the other one is taken: gradients stay finite
+    by_power = power + jnp.log1p(-jnp.minimum(jnp.where(below, 0.0, plain * jnp.exp(-power)), 1 - _EPS))
+    linear = jnp.where(w > 1e100, jnp.log(-jnp.minimum(b, -_TINY)) + x, jnp.log(jnp.maximum(-plain, _TINY)))
+    linear = jnp.where(below, linear, power)
+    linear = linear + jnp.log1p(jnp.exp(power - linear))
+    # (1 + w)^b >= 1 + b w always; for negative `plain` both terms count.
+    direct = jnp.where(below, linear, by_power)
+    return jnp.where(near, series, direct)
+
+
+def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Array]:
+    """log E_Q[(1 + w)^b - 1 - b w] for w = rate (P/Q - 1), and whether its error is certified small.
+
+    b = order gives `remove`, b = 1 - order gives `add` (E_Q[w] = 0, so the subtraction changes nothing but
+    the digits). As a function of the standardised output t, the integrand is analytic for |Im t| < pi / mu,
+    and at height y <= pi / (2 mu) it is at most exp(y^2 / 2) 2^(max(2 - b, 0) / 2) times a real integrand
+    whose integral is at most 1 + 4 / expm1(mu^2) times ours. The trapezoid rule of step h then errs by at
+    most a factor 2 exp(d^2 / 2) / (exp(2 pi d / h) - 1) of that, for every such height d.
+    """
+    mu, rate, b = mu[..., None], rate[..., None], b[..., None]
+    reach = jnp.sqrt(144 + 2 * jnp.abs(b))  # the mass beyond is below exp(-72), whatever (1 + w)^b adds
+    low, high = jnp.minimum(b, 0.0) * mu - reach, jnp.maximum(b, 2.0) * mu + reach
+    step = (high - low) / (nodes - 1)
+    t = low + step * jnp.arange(nodes)
+    loss = mu * t - mu * mu / 2
+    moderate = jnp.minimum(loss, 600.0)
+    w = rate * jnp.expm1(moderate)
+    x = jnp.log(rate) + loss
+    u = jnp.where(loss < 600, jnp.log1p(w), x)
+    w = jnp.where(loss < 600, w, 1e300)
+    logs = log_remainder(w, u, x, b) - t * t / 2
+    value = jax.nn.logsumexp(logs, axis=-1) + jnp.log(step[..., 0]) - 0.5 * math.log(2 * math.pi)
+    height = jnp.minimum(jnp.pi / (2 * mu), 2 * jnp.pi / step)
+    digits = 2 * jnp.pi * height / step - height**2 / 2
+    digits -= jnp.log(4 + 16 / jnp.expm1(mu * mu)) + 0.35 * jnp.maximum(2 - b, 0.0)
+    # Rounding of the exponents, which are at most of the size of the largest t^2.
+    value += 1e-12 + 8 * _EPS * jnp.maximum(low**2, high**2)[..., 0]
+    return value, (digits > 32)[..., 0]
+
+
+@functools.partial(jax.jit, static_argnames=("direction", "whole", "real"))
+def _sampled(
+    mu: ArrayLike,
+    rate: ArrayLike,
+    order: ArrayLike,
+    log_binomial: Any,
+    direction: str,
+    whole: bool,
+    real: bool,
+) -> Array:
+    args = (jnp.asarray(v, jnp.float64) for v in (mu, rate, order))
+    mu, rate, order = jnp.broadcast_arrays(*args)
+    plain = order * mu * mu / 2
+    inside = (rate > 0) & (rate < 1) & (mu > 0) & (plain < jnp.inf) & (order > 1)
+    m, q, a = jnp.where(inside, mu, 1.0), jnp.where(inside, rate, 0.5), jnp.where(inside, order, 2.0)
+
+    # x^a is convex, so A <= (1 - q) + q exp(a (a - 1) mu^2 / 2): never better than the exact value, always
+    # there.
+    c = a * (a - 1) * m * m / 2
+    value = jnp.where(c < 600, jnp.log1p(q * jnp.expm1(jnp.minimum(c, 600.0))), jnp.log(q) + c) * (1 + 1e-14)
+    value = jnp.where((c >= 600) & (q < 1e-200), c, value)
+    if whole:
+        exact = jnp.logaddexp(0.0, _whole(m, q, a, jnp.asarray(log_binomial)))
+        value = jnp.where((a == jnp.floor(a)) & (a <= _LARGEST_WHOLE), jnp.minimum(exact, value), value)
+    if real:
+        log_excess, certified = _trapezoid(m, q, a if direction == "remove" else 1 - a, _NODES[direction])
+        value = jnp.where(certified, jnp.minimum(jnp.logaddexp(0.0, log_excess), value), value)
+    value = jnp.where(inside, jnp.maximum(value / (a - 1) * (1 + 4 * _EPS), _TINY), jnp.inf)
+    value = jnp.where(rate == 1, plain * (1 + 4 * _EPS), value)
+    value = jnp.where((rate == 0) | (mu == 0), 0.0, value)
+    good = (mu >= 0) & (mu < jnp.inf) & (rate >= 0) & (rate <= 1) & (order > 1) & (order < jnp.inf)
+    return jnp.where(good, value, jnp.inf)
+
+
+@jax.jit
+def _gaussian(mu: ArrayLike, order: ArrayLike) -> Array:
+    mu, order = jnp.asarray(mu, jnp.float64), jnp.asarray(order, jnp.float64)
+    value = jnp.where(mu == 0, 0.0, jnp.maximum(order * mu * mu / 2 * (1 + 4 * _EPS), _TINY))
+    return jnp.where((mu >= 0) & (mu < jnp.inf) & (order > 1) & (order < jnp.inf), value, jnp.inf)
+
+
+@jax.jit
+def mu_of(mechanism: Gaussian) -> Array:
+    """sensitivity / sigma, rounded up; NaN where either makes no sense."""
+    sigma, sensitivity = (jnp.asarray(v, jnp.float64) for v in (mechanism.sigma, mechanism.sensitivity))
+    good = (sigma > 0) & (sigma < jnp.inf) & (sensitivity >= 0) & (sensitivity < jnp.inf)
+    return jnp.where(good, sensitivity / sigma * (1 + 2 * _EPS), jnp.nan)
+
+
+@functools.lru_cache(maxsize=256)
+def _log_binomial(orders: tuple[float, ...], shape: tuple[int, ...]) -> np.ndarray:
+    """log C(order, k) on a trailing axis; its length is a power of two, so that few programs are compiled."""
+    terms = 1 << math.ceil(math.log2(max(orders) + 1))
+    table = np.full((len(orders), terms), -np.inf)
+    for row, order in enumerate(orders):
+        n = int(order)
+        for k in range(n + 1):
+            table[row, k] = math.log(math.comb(n, k))
+    return table.reshape((*shape, terms))
+
+
+def gaussian_curve(mechanism: Gaussian, order: ArrayLike, relation: str) -> Array:
+    """order * mu^2 / 2, for every relation (Mironov 2017, Proposition 7)."""
+    return _gaussian(mu_of(mechanism), order)
+
+
+def sampled_gaussian_curve(mu: Array, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
+    """The curve of a Poisson-sampled Gaussian, see :func:`jaxacct.losses.renyi.renyi`."""
+    # For every order the mixture against its base has the larger divergence (Mironov et al. 2019, section 3).
+    direction = "add" if relation == "add" else "remove"
+    whole, real, table = False, True, np.zeros(1)
+    if not _validate.is_traced(order):
+        orders = np.asarray(order, np.float64)
+        if direction == "remove":
+            exact = (orders == np.floor(orders)) & (orders <= _LARGEST_WHOLE)
+            whole, real = bool(exact.any()), not bool(exact.all())
+            if whole:
+                table = _log_binomial(tuple(np.where(exact, orders, 2.0).ravel().tolist()), orders.shape)
+    return _sampled(mu, rate, order, table, direction, whole, real)

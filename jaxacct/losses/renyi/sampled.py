@@ -1,0 +1,121 @@
+"""Rényi curves of mechanisms on a sample."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
+from jaxacct.losses.renyi.mixture import mixture_curve
+from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.mechanisms._row import flattened, settings_shapes
+from jaxacct.mechanisms.gaussian import Gaussian
+from jaxacct.mechanisms.mixture import MixtureOfGaussians
+from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
+
+__all__ = ["poisson_curve", "without_replacement_curve"]
+
+Curve = Callable[..., Array]
+
+_TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+
+def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, renyi: Curve) -> Array:
+    """The curve of a Poisson sample: exact for Gaussians and mixtures of them, from tails for all others.
+
+    Args:
+        mechanism: the sampled mechanism.
+        order: above 1.
+        relation: a relation.
+        renyi: the curve of any mechanism, for what is inside.
+
+    Raises:
+        ValueError: the relation is `replace`.
+    """
+    if relation == "replace":
+        raise ValueError("relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'")
+    inner, rate = mechanism.mechanism, mechanism.rate
+    if isinstance(inner, PoissonSampled):
+        rate = jnp.asarray(rate, jnp.float64) * jnp.asarray(inner.rate, jnp.float64)
+        rate = jnp.where((jnp.asarray(inner.rate) >= 0) & (jnp.asarray(mechanism.rate) >= 0), rate, jnp.nan)
+        return poisson_curve(_rebuilt(mechanism, inner.mechanism, rate), order, relation, renyi)
+    if isinstance(inner, Gaussian):
+        return sampled_gaussian_curve(mu_of(inner), rate, order, relation)
+    if isinstance(inner, MixtureOfGaussians):
+        return mixture_curve(inner, order, relation, rate)
+    noise = inner._gaussian_noise()
+    if noise is not None:
+        return sampled_gaussian_curve(1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48), rate, order, relation)
+    names = ["remove", "add"] if relation == "add_or_remove" else [relation]
+    found = []
+    for name in names:
+        ((pair, _),) = mechanism._dominating(name)
+        inner_curve = functools.partial(renyi, inner, relation=name)
+        found.append(_from_pair(pair, order, functools.partial(_convex, inner_curve, rate)))
+    return jnp.max(jnp.stack(found), 0)
+
+
+def without_replacement_curve(
+    mechanism: SampledWithoutReplacement, order: ArrayLike, relation: str, renyi: Curve
+) -> Array:
+    """The curve of the pair that dominates one step; Rényi divergences keep the order of hockey sticks.
+
+    Raises:
+        ValueError: a relation other than `replace`.
+    """
+    ((pair, _),) = mechanism._dominating(relation)
+    # Its excess is at most that of both Poisson-sampled halves together.
+    inner, rate = mechanism.mechanism, jnp.asarray(mechanism._rate(), jnp.float64)
+    noise = inner._gaussian_noise()
+    if noise is not None:
+        mu = 1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48)
+
+        def log_moment(at: Array) -> Array:
+            excess = (at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove")
+            small = jnp.log1p(2.0 * jnp.expm1(jnp.minimum(excess, 1.0)))
+            return jnp.where(excess > 1.0, excess + math.log(2.0), small) * (1.0 + 1e-12)
+
+        return _from_pair(pair, order, log_moment)
+    inner_curve = functools.partial(renyi, inner, relation="replace")
+    return _from_pair(pair, order, functools.partial(_convex, inner_curve, 2.0 * rate))
+
+
+def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled:
+    """A PoissonSampled of other contents, without the checks that are for people."""
+    return jax.tree.unflatten(jax.tree.structure(PoissonSampled(inner, 1.0)), [*jax.tree.leaves(inner), rate])
+
+
+def _convex(inner: Curve, rate: Any, order: Array) -> Array:
+    """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
+    c = (order - 1.0) * inner(order)
+    rate = jnp.asarray(rate, jnp.float64)
+    small = jnp.log1p(rate * jnp.expm1(jnp.minimum(c, 30.0)))
+    value = jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(rate) + c), small) * (1.0 + 1e-12)
+    return jnp.where(rate == 0.0, 0.0, value)
+
+
+def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
+    """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
+    a = jnp.asarray(order, jnp.float64)
+    moments = jnp.stack(jnp.broadcast_arrays(*(log_moment(a + s) for s in (0.0, *_TILTS))), -1)
+    moments = jnp.where(jnp.isnan(moments), jnp.inf, moments)
+    shape = jnp.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
+    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
+    moments = jnp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
+    a = flat(order)
+    tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))
+    pairs = flattened(pair, shape, jnp)
+    excess = log_excess(pairs, a, tilts, moments[:, 1:])
+    value = jnp.minimum(jnp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0) * (1.0 + 1e-14)
+    good = (a > 1) & (a < jnp.inf) & ~jnp.isnan(value)
+    for leaf in jax.tree.leaves(pairs):
+        good &= ~jnp.isnan(leaf.reshape(good.size, -1)).any(-1)
+    return jnp.where(good, value, jnp.inf).reshape(shape)

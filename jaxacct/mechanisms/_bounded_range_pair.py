@@ -1,0 +1,81 @@
+"""The pair that dominates every mechanism of bounded range."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct.mechanisms._register import mechanism
+
+__all__ = ["BoundedRangePair"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
+_REACH = 80.0
+
+
+@mechanism
+class BoundedRangePair:
+    """The pair whose hockey stick is the supremum over all pairs with a loss in [t - eps, t], 0 <= t <= eps.
+
+    For one t the worst pair has its losses at both ends: p = (1 - e^(t - eps)) / (1 - e^-eps) of P at t, the rest at
+    t - eps (Dong, Durfee, Rogers 2020, section 3). At l = log gamma its hockey stick is p (1 - e^(l - t)) between the
+    two, largest at t = (eps + l) / 2:
+
+        H(e^l) = (1 - e^((l - eps) / 2))^2 / (1 - e^-eps),      abs(l) <= eps,
+
+    a convex curve in gamma without atoms, and so the curve of a pair: from Q(L > l) = -dH/dgamma,
+
+        P(L > l) = expm1((l - eps) / 2) / expm1(-eps),     Q(L > l) = expm1((eps - l) / 2) / expm1(eps).
+
+    Q(L > l) = P(L <= -l), so the pair is symmetric.
+
+    Attributes:
+        epsilon: eps, the range; scalar float64.
+    """
+
+    epsilon: Any
+
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        eps = self.epsilon
+        inside = jnp.clip(losses, -eps, eps)
+        down, up = jnp.expm1(0.5 * (inside - eps)), jnp.expm1(-0.5 * (inside + eps))
+        scale = -jnp.expm1(-eps)
+        # expm1((eps + l) / 2) / expm1(eps) without overflow: e^((l - eps) / 2) (1 - e^(-(eps + l) / 2)) / (1 - e^-eps).
+        p_above, q_below = -down / scale, -up / scale
+        p_below = jnp.exp(0.5 * (inside - eps)) * -up / scale
+        q_above = jnp.exp(-0.5 * (inside + eps)) * -down / scale
+        return Tails(p_above, p_below, q_above, q_below, UNIT * (32.0 + 4.0 * jnp.minimum(eps, 800.0)) + 0.0 * losses)
+
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms._pair.Pair`: Gauss-Legendre nodes."""
+        split = jnp.maximum(-self.epsilon, self.epsilon - _REACH)
+        losses, logs = [], []
+        for low, high in ((-self.epsilon, split), (split, self.epsilon)):
+            half = 0.5 * (high - low)
+            node = low + half * (1.0 + _NODES)
+            losses.append(node)
+            weight = jnp.log(jnp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
+            logs.append(math.log(0.5) - 0.5 * (self.epsilon - node) - jnp.log(-jnp.expm1(-self.epsilon)) + weight)
+        return Survey(jnp.concatenate(losses), jnp.concatenate(logs))
+
+    def max_loss(self) -> Array:
+        """eps."""
+        return jnp.asarray(self.epsilon)
+
+    def loss_error(self) -> Array:
+        """The rounding of eps - l and eps + l, which counts as one of the loss."""
+        return 8.0 * UNIT * jnp.asarray(self.epsilon)
+
+    def infinity(self) -> Array:
+        """None."""
+        return 0.0 * jnp.asarray(self.epsilon)
+
+    def anchors(self) -> tuple[Array, Array]:
+        """No atoms, no preference."""
+        return 0.0 * jnp.asarray(self.epsilon), 0.0 * jnp.asarray(self.epsilon)

@@ -1,0 +1,49 @@
+"""Parameters as float64 values of a pair: NumPy where they are concrete, NaN where they make no sense."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import _validate
+
+__all__ = ["array_module", "nonnegative", "positive", "times", "whole_number", "whole_steps"]
+
+
+def array_module(*values: Any) -> Any:
+    """NumPy for concrete numbers, which costs no compilation; jax.numpy for traced ones."""
+    return jnp if _validate.is_traced(values) else np
+
+
+def positive(value: Any) -> Any:
+    """``value`` in float64, NaN where it is not a finite number above 0."""
+    xp = array_module(value)
+    value = xp.asarray(value, np.float64)
+    return xp.where((value > 0) & xp.isfinite(value), value, np.nan)
+
+
+def nonnegative(value: Any, most: float = np.inf) -> Any:
+    """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
+    xp = array_module(value)
+    value = xp.asarray(value, np.float64)
+    return xp.where((value >= 0) & xp.isfinite(value) & (value <= most), value, np.nan)
+
+
+def whole_number(value: Any, least: float) -> Any:
+    """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
+    value = whole_steps(value)
+    return array_module(value).where(value >= least, value, np.nan)
+
+
+def whole_steps(steps: Any) -> Any:
+    """Steps as float64, NaN where they are not a whole number of at least 1."""
+    xp = array_module(steps)
+    steps = xp.asarray(steps, np.float64)
+    return xp.where((steps >= 1.0) & (steps == xp.floor(steps)) & (steps <= 2.0**53), steps, np.nan)
+
+
+def times(count: Any, steps: Any) -> Any:
+    """The product of two numbers of steps."""
+    return whole_steps(count) * whole_steps(steps)

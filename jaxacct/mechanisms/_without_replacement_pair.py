@@ -1,0 +1,59 @@
+"""The pair of a mechanism on a sample of fixed size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.mechanisms._pair import Survey, Tails
+from jaxacct.mechanisms._register import mechanism
+
+__all__ = ["WithoutReplacementPair"]
+
+
+@mechanism
+class WithoutReplacementPair:
+    """The pair whose hockey stick is that of ``above`` at losses >= 0 and that of ``below`` at losses < 0.
+
+    ``above`` is ((1 - q) Q + q P, Q) and ``below`` is (P, (1 - q) P + q Q) for a symmetric pair (P, Q). Their curves
+    meet at loss 0 with a kink: an atom of (1 - q) (P(L > 0) - Q(L > 0)).
+
+    Attributes:
+        above, below: the Poisson-sampled pairs of the directions `remove` and `add`.
+    """
+
+    above: Any
+    below: Any
+
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        above, below = self.above.tails(losses), self.below.tails(losses)
+        return Tails(*(jnp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
+
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms._pair.Pair`; what the two leave out lies at 0."""
+        above, below = self.above.survey(), self.below.survey()
+        losses = jnp.concatenate([above.losses, below.losses])
+        kept = jnp.concatenate([above.losses > 0.0, below.losses < 0.0])
+        log_masses = jnp.where(kept, jnp.concatenate([above.log_masses, below.log_masses]), -jnp.inf)
+        rest = jnp.log(jnp.maximum(1.0 - jnp.exp(log_masses).sum(), 0.0))
+        return Survey(jnp.append(losses, 0.0), jnp.append(log_masses, rest))
+
+    def max_loss(self) -> Array:
+        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        return self.above.max_loss()
+
+    def loss_error(self) -> Array:
+        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        return jnp.maximum(self.above.loss_error(), self.below.loss_error())
+
+    def infinity(self) -> Array:
+        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        return self.above.infinity()
+
+    def anchors(self) -> tuple[Array, Array]:
+        """The atom at 0."""
+        none = 0.0 * self.above.infinity()
+        return none, none

@@ -1,0 +1,84 @@
+"""Gaussian noise on a query whose sensitivity is random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._mixture_pair import MixturePair
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._values import array_module, positive
+
+__all__ = ["MixtureOfGaussians"]
+
+_SLACK = 1e-9  # how far the weights may sum up to something else than 1
+
+
+@mechanism
+class MixtureOfGaussians(Mechanism):
+    """Adds N(0, sigma^2 I) to a query that a record moves by ``sensitivities[i]`` with probability ``weights[i]``.
+
+    The randomness is the mechanism's own and hidden (which of a record's contributions a sample holds, say), and
+    independent of the noise. The pair of `remove` is sum_i w_i N(s_i, sigma^2) against N(0, sigma^2), that of `add`
+    the reverse; moves by vectors are dominated by their norms (Choquette-Choo, Ganesh, Steinke, Thakurta, "Privacy
+    Amplification for Matrix Mechanisms", 2024: their mixture of Gaussians mechanisms). A sensitivity of 0 is a
+    record that was not looked at.
+    `replace` is another relation, with a mixture on either side: no analysis.
+
+    Attributes:
+        sigma: standard deviation of the noise, > 0; any shape.
+        sensitivities: k numbers >= 0, not all 0; each of any shape.
+        weights: as many numbers >= 0 that sum up to 1.
+
+    Raises:
+        ValueError: concrete values that are none of these, or lists of different length.
+    """
+
+    sigma: ArrayLike
+    sensitivities: Sequence[ArrayLike]
+    weights: Sequence[ArrayLike]
+
+    def __post_init__(self) -> None:
+        for name in ("sensitivities", "weights"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if len(self.sensitivities) != len(self.weights) or not self.weights:
+            raise ValueError(
+                "weights must hold one number for each sensitivity, at least one, got "
+                f"{len(self.weights)} for {len(self.sensitivities)}"
+            )
+        _validate.positive(sigma=self.sigma)
+        for sensitivity, weight in zip(self.sensitivities, self.weights, strict=True):
+            _validate.nonnegative(sensitivities=sensitivity, weights=weight)
+        if not _validate.is_traced(self.weights):
+            total = np.asarray(sum(np.asarray(weight, np.float64) for weight in self.weights))
+            if np.any(abs(total - 1.0) > _SLACK):
+                raise ValueError(f"weights must sum up to 1, got {total.flat[np.argmax(abs(total - 1.0))]}")
+        if not _validate.is_traced(self.sensitivities):
+            largest = np.asarray(sum(np.asarray(sensitivity, np.float64) for sensitivity in self.sensitivities))
+            if np.any(largest <= 0):
+                raise ValueError("sensitivities must hold a number above 0, got only 0")
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        if relation == "replace":
+            raise ValueError(
+                "relation 'replace' has no analysis for MixtureOfGaussians; without sampling a Gaussian of the largest "
+                "sensitivity between replaced records is a sound upper bound"
+            )
+        xp = array_module(self)
+        sensitivities = [xp.asarray(value, np.float64) for value in self.sensitivities]
+        weights = [xp.asarray(value, np.float64) for value in self.weights]
+        total = sum(weights)
+        good = abs(total - 1.0) <= _SLACK
+        for value in (*sensitivities, *weights):
+            good = good & (value >= 0) & xp.isfinite(value)
+        good = good & (
+            sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
+        )
+        noise = xp.where(good, positive(self.sigma), np.nan)
+        reverse = np.full((), float(relation == "add"))
+        return [(MixturePair(noise, tuple(sensitivities), tuple(weights), reverse), 1.0)]
