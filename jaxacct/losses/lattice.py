@@ -50,8 +50,9 @@ def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Ar
         short = ((0, 0), (0, points - survey.losses.shape[-1]))
         losses.append(jnp.pad(survey.losses, short))
         masses.append(jnp.pad(survey.log_masses, short, constant_values=-jnp.inf))
+    periods = [jax.vmap(lambda pair: pair.anchors()[1])(group) for group in groups]
     outline = outline_for_delta if kind == "delta" else outline_for_epsilon
-    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, goal)
+    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, jnp.concatenate(periods), goal)
 
 
 def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):

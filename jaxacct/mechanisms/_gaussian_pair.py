@@ -89,6 +89,15 @@ class GaussianPair:
         """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
         return jnp.where(self.reverse > 0.5, -jnp.log1p(-self.rate), jnp.inf)
 
+    def infinity(self) -> Array:
+        """No loss is infinite."""
+        return jnp.zeros(())
+
+    def anchors(self) -> tuple[Array, Array]:
+        """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms, so no period."""
+        loss = self._loss(jnp.zeros(()))
+        return jnp.where(self.reverse > 0.5, -loss, loss), jnp.zeros(())
+
     def loss_error(self) -> Array:
         """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""
         reach = _REACH * self.noise + 1.5
