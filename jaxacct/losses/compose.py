@@ -210,8 +210,25 @@ def _weighted(exponents: Array, logs: Array) -> Array:
     return _powered(exponents, logs).sum(-1)
 
 
-def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
+def _supports(masses: Array) -> tuple[Array, Array]:
+    """First and last index of each measure that holds mass; an empty one has first > last."""
+    index = jnp.arange(masses.shape[-1], dtype=jnp.int32)
+    first = jnp.where(masses > 0, index, masses.shape[-1]).min(-1)
+    last = jnp.where(masses > 0, index, -1).max(-1)
+    return first.astype(masses.dtype), last.astype(masses.dtype)
+
+
+def _within(first: Array, last: Array, window: Array, size: int) -> Array:
+    """Which of ``size`` entries from lattice index ``window`` on can hold mass: those from first to last."""
+    index = window[..., None] + jnp.arange(size, dtype=jnp.int32)
+    return (index >= first[..., None]) & (index <= last[..., None])
+
+
+def _rounded(value: Array, error: Array, within: Array) -> tuple[Array, Array]:
     """Entries from above plus their error, from below minus it; value (2, ..., n), error (2, ...).
+
+    Entries that no sum reaches (not ``within``) hold rounding errors only and are emptied: for laws of few atoms
+    those errors would be all there is between the bounds.
 
     Entries that are mostly error are emptied, and what they may have held above is returned as missing mass
     (2, ...): left in place, a floor of 1e-17 at the far end of a window would spoil Chernoff's bound.
@@ -219,8 +236,8 @@ def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
     sign = jnp.asarray([1.0, -1.0]).reshape((2,) + (1,) * (value.ndim - 1))
     error = error[..., None]
     moved = jnp.maximum(jnp.maximum(value, 0.0) + sign * error, 0.0)
-    kept = value > 8.0 * error
-    dropped = jnp.where(kept | (sign < 0), 0.0, moved).sum(-1) * (1.0 + 1e-9)
+    kept = (value > 8.0 * error) & within
+    dropped = jnp.where(kept | (sign < 0) | ~within, 0.0, moved).sum(-1) * (1.0 + 1e-9)
     return jnp.where(kept, moved, 0.0), dropped
 
 
@@ -255,7 +272,8 @@ def _level(
 
     step_window = window(exponents * mean)
     power = _unroll(power, step_window - exponents * measures.step_lowest)
-    power, step_dropped = _rounded(power, power_error)
+    first, last = (exponents * (measures.step_lowest + one) for one in _supports(measures.steps))
+    power, step_dropped = _rounded(power, power_error, _within(first, last, step_window, size))
 
     s_up, s_down = outline.shift_up[which], outline.shift_down[which]
     up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
@@ -320,7 +338,10 @@ def _rest_in_window(
     entries and the missing mass: what was missing, what wrapped around, what was mostly error.
     """
     start = measures.rest_lowest + (exponents * measures.step_lowest).sum()
-    entries, dropped = _rounded(_unroll(product[:, None], (window - start)[None])[:, 0], error)
+    ends = zip(_supports(measures.steps), _supports(measures.rest), strict=True)
+    first, last = (start + rest + (exponents * step).sum(-1) for step, rest in ends)
+    entries = _unroll(product[:, None], (window - start)[None])[:, 0]
+    entries, dropped = _rounded(entries, error, _within(first, last, window, product.shape[-1]))
     (s_up, s_down), ((log_up, rest_up), (log_down, rest_down)) = shifts, tilt_sums
     end, begin = (window + product.shape[-1]) * spacing - after, after - window * spacing
     wrap = _wrapped(rest_up + _weighted(exponents, log_up), -s_up * end)

@@ -38,6 +38,7 @@ COARSENING = 8  # lattice ratio between later levels; powers of up to its square
 _BISECTIONS = 36
 _ROUNDS = 41
 _SHIFTS = 40
+_LONGEST = 300.0  # a lattice that is longer than it needs to be should hold no loss that no double can weigh
 _FILL = 0.94  # share of a window that Chernoff's width may take
 
 
@@ -216,6 +217,13 @@ def _outline(
     cutoff: Array,
     tolerance: Array,
 ) -> Outline:
+    # The smallest period; other parts fit if theirs is a multiple of it.
+    period = jnp.min(jnp.where(periods > 0, periods, jnp.inf))
+    period = jnp.where(jnp.isfinite(period), period, 0.0)
+    multiple = periods / jnp.where(period > 0, period, 1.0)
+    fits = (periods > 0) & (jnp.abs(multiple - jnp.round(multiple)) <= 1e-9 * multiple)
+    loose = jnp.where(fits, 0.0, steps).sum()
+    care = jnp.where(loose > 0, 0.0, 9.0)  # what lives on a lattice deserves wider windows: they are all it costs
     normalisers, means, variances = _cumulants(losses, log_masses, theta)
     most = steps.max()
     deviation = jnp.sqrt(variances.sum())
@@ -230,19 +238,14 @@ def _outline(
     above, below = jnp.maximum(above, 0.0), jnp.maximum(below, 0.0)
     rounds = jnp.exp(jnp.linspace(0.0, jnp.log(most), _ROUNDS))
     # What misses a window counts once per use of the level, T / c times; 1e-11 of delta in all.
-    exponent = jnp.log(most / rounds)[:, None] + 27.0
+    exponent = jnp.log(most / rounds)[:, None] + 27.0 + care
     runs = jnp.minimum(rounds[:, None], steps)  # c rounds are no more runs of a part than there are
     up_all = (runs @ above + exponent) / shifts
     down_all = (runs @ below + exponent) / shifts
     # One step must fit into the first lattice, but for a small share of delta.
-    single = jnp.log(most) + 22.0
+    single = jnp.log(most) + 22.0 + care
     reach_up = jnp.min(jnp.max((above + single + 5.0) / shifts, axis=0))
     reach_down = jnp.min(jnp.max((below + single) / shifts, axis=0))
-    # The smallest period; other parts fit if theirs is a multiple of it.
-    period = jnp.min(jnp.where(periods > 0, periods, jnp.inf))
-    period = jnp.where(jnp.isfinite(period), period, 0.0)
-    multiple = periods / jnp.where(period > 0, period, 1.0)
-    fits = (periods > 0) & (jnp.abs(multiple - jnp.round(multiple)) <= 1e-9 * multiple)
     return Outline(
         theta,
         normalisers,
@@ -261,7 +264,7 @@ def _outline(
         cutoff,
         tolerance,
         period,
-        jnp.where(fits, 0.0, steps).sum(),
+        loose,
     )
 
 
@@ -306,6 +309,10 @@ def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
     spacing = xp.maximum(spacing, outline.reach_down / (0.95 * CENTRE * layout.first))
     spacing = xp.maximum(spacing, width[..., -1] / (sizes[-1] * scales[-1]))
     spacing, cells = _snapped(spacing, outline.period, max(COARSENING, layout.first // 1024), xp)
+    if layout.levels == 1:  # where every loss is an atom, points between atoms only collect rounding errors
+        enough = xp.exp2(xp.ceil(xp.log2(xp.maximum(outline.period * layout.first / _LONGEST, 1.0))))
+        fewer = xp.where((outline.loose == 0) & (cells > 0), xp.minimum(cells, enough), cells)
+        spacing, cells = xp.where(fewer < cells, outline.period / xp.maximum(fewer, 1.0), spacing), fewer
     reached = xp.ones_like(outline.total)
     counts = []
 

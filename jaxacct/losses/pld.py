@@ -145,7 +145,9 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     zero = jnp.zeros(())
     scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
-    step = _step_masses(scalars, zero, zero, zero, jnp.asarray(grid.spacing), jnp.asarray(float(grid.lowest)), grid.size)
+    step = _step_masses(
+        scalars, zero, zero, zero, jnp.asarray(grid.spacing), jnp.asarray(float(grid.lowest)), grid.size
+    )
     if bound == "upper":
         return PLD(step.above, jnp.minimum(step.infinite_above + step.lost, 1.0), grid, bound)
     # Mass without a right to be there may sit anywhere; taking as much from the top lowers every hockey stick.
