@@ -116,7 +116,8 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
     # in all at most eta gamma Q(L > log gamma) of H(gamma), which a second shift by eta covers.
     step_error = 2.0 * (jnp.concatenate(loss_error) + 2.0**-51 * ends)
 
-    rest = jnp.zeros((2, n)).at[:, 0].set(1.0)
+    # The barrier keeps XLA from spending seconds on folding what follows from a constant.
+    rest = jax.lax.optimization_barrier(jnp.zeros((2, n)).at[:, 0].set(1.0))
     measures = _Measures(
         jnp.stack([single.above, single.below]),
         rest,

@@ -85,6 +85,7 @@ def step_masses(
     near: int,
     cutoff: Array | float = math.inf,
     lift: bool = False,
+    hockey_stick_error: Array | float = 0.0,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``origin + (lowest + i) * spacing``, i < size.
 
@@ -101,6 +102,8 @@ def step_masses(
         lift: whether mass below the lattice is moved up to its lowest point, or counted in ``lost`` like what lies
             above. A large tilt must not lift: a bulk of mass 1 far below would be multiplied by exp(theta * lift).
         cutoff: loss above which mass is called infinite (above) or dropped (below) instead of being placed.
+        hockey_stick_error: by how much, in units of P(L > loss), hockey sticks at lattice points may be too large:
+            taken off the curve from below. :mod:`jaxacct.losses.compose` charges its losses instead.
 
     Returns:
         :class:`Step`.
@@ -182,7 +185,8 @@ def step_masses(
         p_half[:, 1] * low_weight,
     )
     sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
-    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
+    off = hockey_stick_error * tails.p_above[: inner + 1 : 2] * weight * (1.0 + weight_error)
+    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta, off)
     placed = jnp.zeros(size).at[index].set(below)
     return Step(above, placed, lost, spurious, infinite, infinity)
 
@@ -207,8 +211,8 @@ def lattice_origin(pair: Any, mean: Array, spacing: Array, near: int) -> Array:
     def move(origin: Array, _: None) -> tuple[Array, None]:
         low, high = origin - 0.5 * cell, origin + 0.5 * cell
         tails = pair.tails(jnp.stack([low, high]))
-        (p,), _ = _cells(tails.p_above, tails.p_below, tails.error)
-        (q,), _ = _cells(tails.q_above, tails.q_below, tails.error)
+        p = _cells(tails.p_above, tails.p_below, tails.error)[0][0]
+        q = _cells(tails.q_above, tails.q_below, tails.error)[0][0]
         centre = jnp.clip(jnp.log(p) - jnp.log(q), low, high)
         return jnp.where(jnp.isfinite(centre), centre, origin), None
 

@@ -26,7 +26,7 @@ _TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by 
 _MANY = 2000.0
 _MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
 _WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
-_CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
+_CHUNK_POINTS = 2**21  # lattice points worked on at once: a quarter of a GiB with all temporaries
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
