@@ -19,6 +19,8 @@ h_k = H(gamma_k) - e_k, e_k = max(x+_k, x-_k), and the masses of h are those of 
 second difference of e. Both are second order in the cell's width: a cell of width w adds about w^2/6 to the
 variance of the loss (above) or takes w^2/12 away (below). Where the density jumps, a line at the middle would
 make h non-convex; there the line touches at the end towards the emptier neighbour (:class:`CellSums` has both).
+A spike at a lattice point is no such jump: the lines at the middles of its two cells meet there, if the point is
+the spike's barycentre.
 
 Masses may be tilted, m_k exp(theta l_k - constant); ``theta`` says by how much, and the formulas carry it along.
 All inputs are non-negative and nothing cancels, so rounding is a relative error of a few units, which callers
@@ -39,6 +41,16 @@ __all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "masses_bel
 
 ROUNDING = 64.0 * UNIT
 """Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
+
+
+def _margin(exponent: Array) -> Array:
+    """``ROUNDING``, and what exp(theta * width) adds to it.
+
+    The product theta * width is off by a unit or two of itself (a width may be a product), which exp turns into
+    a relative error: 2 u |exponent|, doubled.
+    """
+    return ROUNDING + 4.0 * UNIT * jnp.abs(exponent)
+
 
 _JUMP = 4.0  # ratio of neighbouring densities that counts as a jump
 _CARRIES = 8
@@ -64,7 +76,7 @@ def coarsen_above(masses: Array, spacing: Array, factor: int, theta: Array) -> A
     # 1 - up is formed with an absolute error of 2u; its share goes to the side that already rounds up.
     slack = (cells * jnp.exp(-theta * step)).sum(-1) * (4.0 * UNIT)
     total = jnp.pad(low + slack, (0, 1)) + jnp.pad(high, (1, 0))
-    return total * (1.0 + ROUNDING)
+    return total * (1.0 + _margin(theta * factor * spacing))
 
 
 def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> tuple[Array, Array]:
@@ -91,7 +103,8 @@ def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> t
         rightwards.sum(-1),
         # An atom at l_k itself is in the cell to its left.
         jnp.where(side == 0, 0.0, leftwards).sum(-1),
-        cells.sum(-1),
+        (cells * left_half).sum(-1),
+        (cells * (1.0 - left_half)).sum(-1),
     )
     return masses_below(chords, sums, jnp.full(cells.shape[0], width), theta)
 
@@ -99,17 +112,21 @@ def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> t
 class CellSums(NamedTuple):
     """Sums of p - gamma_k r (right) and gamma_k+1 r - p (left) over each cell (l_k, l_k+1], shape ``(k,)``.
 
-    Tilted like a mass at l_k (right) and at l_k+1 (left). ``mass`` is the tilted mass itself, to see jumps.
+    Tilted like a mass at l_k (right) and at l_k+1 (left). ``left_mass`` and ``right_mass`` are the (roughly) tilted
+    masses of the two halves of the cell, to see jumps and spikes.
     """
 
     right_half: Array
     left_half: Array
     right_whole: Array
     left_whole: Array
-    mass: Array
+    left_mass: Array
+    right_mass: Array
 
 
-def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
+def masses_below(
+    chords: Array, sums: CellSums, widths: Array, theta: Array, off: Array | float = 0.0
+) -> tuple[Array, Array]:
     """Masses of the curve h of the module's docstring.
 
     Args:
@@ -117,23 +134,31 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
         sums: see :class:`CellSums`.
         widths: widths of the k cells.
         theta: the tilt.
+        off: tilted amounts by which h has to be lower still at each point, shape ``(k + 1,)``.
 
     Returns:
         ``(masses, spurious)``: non-negative masses of shape ``(k + 1,)``, and a bound on tilted mass in them
         that has no right to be there (0 unless h is not convex somewhere): callers charge it as an error.
     """
-    density = sums.mass / widths
+    density = (sums.left_mass + sums.right_mass) / widths
     # The last cell's line touches at its right end, so that nothing is claimed beyond the lattice.
     empty_right = jnp.pad(density[1:] < density[:-1] / _JUMP, (0, 1), constant_values=True)
     empty_left = jnp.pad(density[:-1] < density[1:] / _JUMP, (1, 0))
     # The cell before a jump follows suit: its line's error must not exceed what the jump's cell can carry.
     near_left = empty_left | jnp.pad(empty_left[:-1], (1, 0))
     near_right = empty_right | jnp.pad(empty_right[1:], (0, 1))
-    touch_right = empty_right | (near_right & ~near_left)
-    touch_left = near_left & ~touch_right
+    # A spike: next to all mass of the two cells around a point is in their halves next to it.
+    inner = jnp.pad(sums.left_mass, (0, 1)) + jnp.pad(sums.right_mass, (1, 0))
+    outer = jnp.pad(sums.right_mass, (0, 1)) + jnp.pad(sums.left_mass, (1, 0))
+    spike = inner > _JUMP * outer
+    spike = (spike[1:] | spike[:-1]).at[-1].set(False)
+    touch_right = (empty_right | (near_right & ~near_left)) & ~spike
+    touch_left = near_left & ~touch_right & ~spike
     right = jnp.where(touch_right, sums.right_whole, jnp.where(touch_left, 0.0, sums.right_half))
     left = jnp.where(touch_right, 0.0, jnp.where(touch_left, sums.left_whole, sums.left_half))
-    error = jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) * (1.0 + ROUNDING)
+    margin = _margin(theta * widths)
+    at_points = jnp.maximum(jnp.pad(margin, (0, 1)), jnp.pad(margin, (1, 0)))
+    error = (jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) + off) * (1.0 + at_points)
     grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
     rise = (error[1:] * shrink - error[:-1]) / jnp.expm1(widths)
     fall = (error[1:] - error[:-1] * grow) / -jnp.expm1(-widths)
@@ -142,7 +167,7 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     size_rise = (error[1:] * shrink + error[:-1]) / jnp.expm1(widths)
     size_fall = (error[1:] + error[:-1] * grow) / -jnp.expm1(-widths)
     size = chords + jnp.pad(size_fall, (1, 0)).at[0].set(error[0]) + jnp.pad(size_rise, (0, 1))
-    masses = chords + change - ROUNDING * size
+    masses = chords + change - at_points * size
 
     # Where h is not convex a mass is negative. Lowering h there to the chord of its neighbours sets the mass to 0
     # and moves the debt to both neighbours; moving all of it to the upper neighbour lowers h more. Every move
@@ -151,18 +176,20 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     pair = widths[:-1] + widths[1:]
     up = jnp.expm1(-widths[:-1]) / jnp.expm1(-pair) * (1.0 + ROUNDING)
     down = jnp.expm1(widths[1:]) / jnp.expm1(pair) * (1.0 + ROUNDING)
+    # Debts that move are rounded up.
+    grow_up, shrink_up = grow * (1.0 + margin), shrink * (1.0 + margin)
 
     def to_both(masses: Array, _: None) -> tuple[Array, None]:
         owed = jnp.maximum(-masses, 0.0)
         inner = owed[1:-1]
-        higher = jnp.concatenate([owed[:1], inner * up]) * grow
-        lower = inner * down * shrink[:-1]
+        higher = jnp.concatenate([owed[:1], inner * up]) * grow_up
+        lower = inner * down * shrink_up[:-1]
         debt = jnp.pad(higher, (1, 0)) + jnp.pad(lower, (0, 2))
         return jnp.maximum(masses, 0.0) - debt.at[-1].add(owed[-1]), None
 
     def upwards(masses: Array, _: None) -> tuple[Array, None]:
         owed = jnp.maximum(-masses, 0.0)
-        return jnp.maximum(masses, 0.0) - jnp.pad(owed[:-1] * grow, (1, 0)).at[-1].add(owed[-1]), None
+        return jnp.maximum(masses, 0.0) - jnp.pad(owed[:-1] * grow_up, (1, 0)).at[-1].add(owed[-1]), None
 
     masses, _ = jax.lax.scan(to_both, masses, None, length=_CARRIES)
     masses, _ = jax.lax.scan(upwards, masses, None, length=2 * _CARRIES)

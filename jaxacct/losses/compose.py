@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct.losses.chord import coarsen_above, coarsen_below
-from jaxacct.losses.discretize import step_masses
+from jaxacct.losses.discretize import lattice_origin, step_masses
 from jaxacct.losses.fourier import powers
 from jaxacct.losses.plan import CENTRE, COARSENING, Layout, Outline, levels_for
 
@@ -34,7 +34,7 @@ __all__ = ["Composition", "compose"]
 class Composition(NamedTuple):
     """The tilted composed loss, from above and from below.
 
-    Entry i stands for loss ``(lowest + i) * spacing``; the measure itself is
+    Entry i stands for loss ``origin + (lowest + i) * spacing``; the measure itself is
     ``masses * exp(log_normaliser - theta * loss)``.
 
     Attributes:
@@ -42,6 +42,7 @@ class Composition(NamedTuple):
         missing: shape ``(2,)``, see the module's docstring.
         infinite: probability of an infinite loss, shape ``(2,)``: upper and lower bound.
         lowest: lattice index of entry 0, scalar.
+        origin: loss of lattice index 0, the sum of all steps' origins; scalar.
         spacing: scalar.
         theta: tilt.
         log_normaliser: scalar; ``log_error`` bounds its own rounding.
@@ -53,6 +54,7 @@ class Composition(NamedTuple):
     missing: Array
     infinite: Array
     lowest: Array
+    origin: Array
     spacing: Array
     theta: Array
     log_normaliser: Array
@@ -82,26 +84,40 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
     spacing = levels.spacing
     n = layout.first
     centre = int(CENTRE * n)
-    lowest = jnp.round(outline.means / spacing) - centre
     near = max(64, min(n // 8, 1024))
-    singles, loss_error, at = [], [], 0
+    # Every part has a lattice of its own, origin_k + index * spacing: convolution only sees the indices, and the
+    # origins add up on the side. Index 0 lies a multiple of the pattern's largest stride away from its centre,
+    # so that origins (and atoms, with a spacing that divides their period) are points of the pattern and, as
+    # windows start at multiples of the ratio, of every coarser lattice.
+    stride = n // near
+    singles, origins, lowests, loss_error, at = [], [], [], [], 0
     for group in parts:
         size = jax.tree.leaves(group)[0].shape[0]
         here = slice(at, at + size)
+        means = outline.means[here]
+        origin = jax.vmap(lambda pair, mean: lattice_origin(pair, mean, spacing, near))(group, means)
+        low = jnp.round((means - origin) / (stride * spacing)) * stride - centre
         singles.append(
             jax.vmap(
-                lambda pair, normaliser, low: step_masses(
-                    pair, outline.theta, normaliser, spacing, low, n, centre, near, outline.cutoff
+                lambda pair, normaliser, start, low: step_masses(
+                    pair, outline.theta, normaliser, start, spacing, low, n, centre, near, outline.cutoff
                 )
-            )(group, outline.log_normalisers[here], lowest[here])
+            )(group, outline.log_normalisers[here], origin, low)
         )
+        origins.append(origin)
+        lowests.append(low)
         loss_error.append(jax.vmap(lambda pair: pair.loss_error())(group))
         at += size
     single = jax.tree.map(lambda *x: jnp.concatenate(x), *singles)
-    ends = jnp.maximum(jnp.abs(lowest), jnp.abs(lowest + n)) * spacing
-    step_error = jnp.concatenate(loss_error) + 2.0**-51 * ends
+    origin, lowest = jnp.concatenate(origins), jnp.concatenate(lowests)
+    ends = jnp.abs(origin) + jnp.maximum(jnp.abs(lowest), jnp.abs(lowest + n)) * spacing
+    # Say every tail was evaluated within eta of its loss. Relabelling the edges moves losses by eta. The split of
+    # a cell, made with the edge's gamma instead of the true one, misses at most eta gamma_k r_k of p - gamma_k r_k:
+    # in all at most eta gamma Q(L > log gamma) of H(gamma), which a second shift by eta covers.
+    step_error = 2.0 * (jnp.concatenate(loss_error) + 2.0**-51 * ends)
 
-    rest = jnp.zeros((2, n)).at[:, 0].set(1.0)
+    # The barrier keeps XLA from spending seconds on folding what follows from a constant.
+    rest = jax.lax.optimization_barrier(jnp.zeros((2, n)).at[:, 0].set(1.0))
     measures = _Measures(
         jnp.stack([single.above, single.below]),
         rest,
@@ -128,16 +144,18 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
     log_terms = steps * outline.log_normalisers
     log_infinite = jnp.stack([single.infinite_above, single.infinite_below])
     infinite = -jnp.expm1((steps * jnp.log1p(-jnp.minimum(log_infinite, 1.0))).sum(-1))
+    shifts = steps * origin  # their sum is off by a unit for every addition
     return Composition(
         measures.rest,
         measures.rest_missing,
         infinite * jnp.asarray([1.0 + 1e-12, 1.0 - 1e-12]),
         measures.rest_lowest,
+        shifts.sum(),
         spacing,
         outline.theta,
         log_terms.sum(),
         2.0**-50 * (jnp.abs(log_terms).sum() + 1.0) * steps.shape[0],
-        (steps * step_error).sum() * (1.0 + 1e-9),
+        (steps * step_error).sum() * (1.0 + 1e-9) + 2.0**-51 * steps.shape[0] * jnp.abs(shifts).sum(),
     )
 
 
@@ -155,7 +173,21 @@ def _tilt_sums(measures: _Measures, spacing: Array, means: Array, rest_mean: Arr
 
 
 def _total(measures: _Measures) -> tuple[Array, Array]:
-    return measures.steps.sum(-1) * (1.0 + 1e-12), measures.rest.sum(-1) * (1.0 + 1e-12)
+    """Bounds on the tilted totals to which missing mass is added, for the steps (2, K) and the rest (2,).
+
+    Above it is the array's. Below, with B the array and S its share without a right, every hockey stick of B - S
+    is at most the truth's, A; B - S may be negative somewhere, so B^m is compared with A^m one factor at a time,
+
+        B^m <= A^m + sum_j A^(m-1-j) B^j S,    B <= A + S in total, because tilts only weigh hockey sticks,
+
+    which is at most (A + S)^m - A^m in total; and A is at most what the side above has, missing mass included.
+    """
+
+    def totals(arrays: Array, missing: Array) -> Array:
+        above = arrays[0].sum(-1) * (1.0 + 1e-12)
+        return jnp.stack([above, (above + missing[0]) * (1.0 + 1e-12)])
+
+    return totals(measures.steps, measures.step_missing), totals(measures.rest, measures.rest_missing)
 
 
 def _compounded(totals: Array, missing: Array, exponents: Array) -> tuple[Array, Array]:
@@ -179,8 +211,25 @@ def _weighted(exponents: Array, logs: Array) -> Array:
     return _powered(exponents, logs).sum(-1)
 
 
-def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
+def _supports(masses: Array) -> tuple[Array, Array]:
+    """First and last index of each measure that holds mass; an empty one has first > last."""
+    index = jnp.arange(masses.shape[-1], dtype=jnp.int32)
+    first = jnp.where(masses > 0, index, masses.shape[-1]).min(-1)
+    last = jnp.where(masses > 0, index, -1).max(-1)
+    return first.astype(masses.dtype), last.astype(masses.dtype)
+
+
+def _within(first: Array, last: Array, window: Array, size: int) -> Array:
+    """Which of ``size`` entries from lattice index ``window`` on can hold mass: those from first to last."""
+    index = window[..., None] + jnp.arange(size, dtype=jnp.int32)
+    return (index >= first[..., None]) & (index <= last[..., None])
+
+
+def _rounded(value: Array, error: Array, within: Array) -> tuple[Array, Array]:
     """Entries from above plus their error, from below minus it; value (2, ..., n), error (2, ...).
+
+    Entries that no sum reaches (not ``within``) hold rounding errors only and are emptied: for laws of few atoms
+    those errors would be all there is between the bounds.
 
     Entries that are mostly error are emptied, and what they may have held above is returned as missing mass
     (2, ...): left in place, a floor of 1e-17 at the far end of a window would spoil Chernoff's bound.
@@ -188,8 +237,8 @@ def _rounded(value: Array, error: Array) -> tuple[Array, Array]:
     sign = jnp.asarray([1.0, -1.0]).reshape((2,) + (1,) * (value.ndim - 1))
     error = error[..., None]
     moved = jnp.maximum(jnp.maximum(value, 0.0) + sign * error, 0.0)
-    kept = value > 8.0 * error
-    dropped = jnp.where(kept | (sign < 0), 0.0, moved).sum(-1) * (1.0 + 1e-9)
+    kept = (value > 8.0 * error) & within
+    dropped = jnp.where(kept | (sign < 0) | ~within, 0.0, moved).sum(-1) * (1.0 + 1e-9)
     return jnp.where(kept, moved, 0.0), dropped
 
 
@@ -224,7 +273,8 @@ def _level(
 
     step_window = window(exponents * mean)
     power = _unroll(power, step_window - exponents * measures.step_lowest)
-    power, step_dropped = _rounded(power, power_error)
+    first, last = (exponents * (measures.step_lowest + one) for one in _supports(measures.steps))
+    power, step_dropped = _rounded(power, power_error, _within(first, last, step_window, size))
 
     s_up, s_down = outline.shift_up[which], outline.shift_down[which]
     up = _tilt_sums(measures, spacing, mean, rest_mean, s_up)
@@ -289,7 +339,10 @@ def _rest_in_window(
     entries and the missing mass: what was missing, what wrapped around, what was mostly error.
     """
     start = measures.rest_lowest + (exponents * measures.step_lowest).sum()
-    entries, dropped = _rounded(_unroll(product[:, None], (window - start)[None])[:, 0], error)
+    ends = zip(_supports(measures.steps), _supports(measures.rest), strict=True)
+    first, last = (start + rest + (exponents * step).sum(-1) for step, rest in ends)
+    entries = _unroll(product[:, None], (window - start)[None])[:, 0]
+    entries, dropped = _rounded(entries, error, _within(first, last, window, product.shape[-1]))
     (s_up, s_down), ((log_up, rest_up), (log_down, rest_down)) = shifts, tilt_sums
     end, begin = (window + product.shape[-1]) * spacing - after, after - window * spacing
     wrap = _wrapped(rest_up + _weighted(exponents, log_up), -s_up * end)

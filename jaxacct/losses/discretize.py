@@ -16,6 +16,7 @@ import functools
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -23,7 +24,7 @@ from jax import Array
 from jaxacct.losses.chord import ROUNDING, CellSums, masses_below
 from jaxacct.mechanisms._pair import UNIT
 
-__all__ = ["CEILING", "Step", "pattern", "step_masses"]
+__all__ = ["CEILING", "Step", "lattice_origin", "pattern", "step_masses"]
 
 CEILING = 650.0
 """Largest loss on any lattice: exp(CEILING) times a Q-mass stays a normal number. Above it, mass counts as infinite."""
@@ -43,7 +44,7 @@ class Step(NamedTuple):
         lost: bound on tilted mass above the lattice that ``above`` lacks.
         spurious: bound on tilted mass in ``below`` that has no right to be there.
         infinite_above: bound on the (untilted) probability of an infinite loss.
-        infinite_below: a probability of an infinite loss that is certain.
+        infinite_below: a probability of an infinite loss that is certain; ``below`` does not hold it.
     """
 
     above: Array
@@ -76,6 +77,7 @@ def step_masses(
     pair: Any,
     theta: Array,
     log_normaliser: Array,
+    origin: Array,
     spacing: Array,
     lowest: Array,
     size: int,
@@ -83,13 +85,15 @@ def step_masses(
     near: int,
     cutoff: Array | float = math.inf,
     lift: bool = False,
+    hockey_stick_error: Array | float = 0.0,
 ) -> Step:
-    """Discretises one step of ``pair`` on lattice points ``(lowest + i) * spacing``, i < size.
+    """Discretises one step of ``pair`` on lattice points ``origin + (lowest + i) * spacing``, i < size.
 
     Args:
         pair: a :class:`jaxacct.mechanisms._pair.Pair`.
         theta: tilt; masses are multiplied by exp(theta * loss - log_normaliser).
         log_normaliser: any number; close to log E_P[exp(theta L)] keeps the tilted total near 1.
+        origin: a loss that is a lattice point, scalar; see :func:`lattice_origin`.
         spacing: lattice spacing, scalar.
         lowest: integer index of the first point, scalar float64 or int64.
         size: number of points, static.
@@ -98,12 +102,16 @@ def step_masses(
         lift: whether mass below the lattice is moved up to its lowest point, or counted in ``lost`` like what lies
             above. A large tilt must not lift: a bulk of mass 1 far below would be multiplied by exp(theta * lift).
         cutoff: loss above which mass is called infinite (above) or dropped (below) instead of being placed.
+        hockey_stick_error: by how much, in units of P(L > loss), hockey sticks at lattice points may be too large:
+            taken off the curve from below. :mod:`jaxacct.losses.compose` charges its losses instead.
 
     Returns:
         :class:`Step`.
     """
     index = pattern(size, centre, near)
-    losses = (lowest + index) * spacing
+    steps_away = (lowest + index) * spacing
+    losses = origin + steps_away
+    rounded = jnp.abs(origin) + jnp.abs(steps_away)  # a unit of this bounds the rounding of a lattice point
     widths = jnp.asarray(np.diff(index)) * spacing
     middles = losses[:-1] + 0.5 * widths
     top = losses[-1]
@@ -122,9 +130,9 @@ def step_masses(
     # Above: chords over whole cells. Rounding in the split moves mass by one cell; towards the upper end.
     exponent = theta * losses - log_normaliser
     weight = jnp.exp(jnp.minimum(exponent, _LARGEST))
-    weight_error = 8.0 * UNIT * (4.0 + jnp.abs(theta * losses) + jnp.abs(log_normaliser))
+    weight_error = 8.0 * UNIT * (4.0 + theta * rounded + jnp.abs(log_normaliser))
     gamma = jnp.exp(jnp.minimum(losses, CEILING))
-    gamma_error = 4.0 * UNIT * (1.0 + jnp.abs(losses))
+    gamma_error = 4.0 * UNIT * (1.0 + rounded)
     p_cell, q_cell = _pairs(p_inner).sum(-1), _pairs(q_inner).sum(-1)
     slack = _pairs(p_slack).sum(-1) + gamma[:-1] * (_pairs(q_slack).sum(-1) + q_cell * gamma_error[:-1])
     up = (p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths) * (1.0 + ROUNDING)
@@ -157,7 +165,8 @@ def step_masses(
     # are cut, or whose Q-tail may have underflowed, are left out: less mass is below.
     kept = ~cut[1:] & (tails.q_above[:inner:2] > _FLOOR)
     exact_up = jnp.clip((p_cell - gamma[:-1] * q_cell) / -jnp.expm1(-widths), 0.0, p_cell)
-    above_top = tails.p_above[inner]
+    infinity = pair.infinity()
+    above_top = jnp.maximum(tails.p_above[inner] - infinity, 0.0)
     chords = jnp.pad(jnp.where(kept, p_cell - exact_up, 0.0), (0, 1)) + jnp.pad(jnp.where(kept, exact_up, 0.0), (1, 0))
     chords = chords.at[-1].add(jnp.where(kept[-1], above_top, 0.0)) * (1.0 - tails.error[: inner + 1 : 2] - ROUNDING)
     p_half, q_half = _pairs(p_inner), _pairs(q_inner)
@@ -172,12 +181,43 @@ def step_masses(
         leftwards[:, 1] * high_weight,
         rightwards.sum(-1) * low_weight,
         leftwards.sum(-1) * high_weight,
-        p_cell * low_weight,
+        p_half[:, 0] * low_weight,
+        p_half[:, 1] * low_weight,
     )
     sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
-    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
+    off = hockey_stick_error * tails.p_above[: inner + 1 : 2] * weight * (1.0 + weight_error)
+    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta, off)
     placed = jnp.zeros(size).at[index].set(below)
-    return Step(above, placed, lost, spurious, infinite, jnp.zeros(()))
+    return Step(above, placed, lost, spurious, infinite, infinity)
+
+
+def lattice_origin(pair: Any, mean: Array, spacing: Array, near: int) -> Array:
+    """The loss that becomes a lattice point of ``pair``'s lattice: an atom, or the barycentre of the loss's spike.
+
+    A rarely sampled record's loss is a spike much narrower than a cell. A spike inside a cell costs the bound
+    from below a share of the *width* of the cell; a spike whose barycentre is a lattice point costs only its own
+    width squared. The barycentre, in the sense that a chord keeps, is log(p / r) of the P- and Q-mass in the two
+    half cells around the point. It only steers: any origin is sound.
+
+    Args:
+        pair: a :class:`jaxacct.mechanisms._pair.Pair`.
+        mean: where the lattice's evaluated pattern has its centre.
+        spacing: lattice spacing.
+        near: see :func:`step_masses`.
+    """
+    anchor, period = pair.anchors()
+    cell = spacing * jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(jnp.abs(anchor - mean) / (near * spacing), 1.0))))
+
+    def move(origin: Array, _: None) -> tuple[Array, None]:
+        low, high = origin - 0.5 * cell, origin + 0.5 * cell
+        tails = pair.tails(jnp.stack([low, high]))
+        p = _cells(tails.p_above, tails.p_below, tails.error)[0][0]
+        q = _cells(tails.q_above, tails.q_below, tails.error)[0][0]
+        centre = jnp.clip(jnp.log(p) - jnp.log(q), low, high)
+        return jnp.where(jnp.isfinite(centre), centre, origin), None
+
+    moved, _ = jax.lax.scan(move, anchor, None, length=3)
+    return jnp.where(period > 0, anchor, moved)
 
 
 def _cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
-__all__ = ["gdp_delta", "gdp_epsilon"]
+__all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
 
 _EPS = 2.0**-52
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -31,8 +31,8 @@ def _mills(a: Array, mu: Array) -> Array:
     return jnp.sum(_WEIGHTS * scale * terms, axis=-1)
 
 
-def _log_delta(mu: Array, epsilon: Array) -> Array:
-    """An upper bound of log delta(epsilon) for mu > 0 and epsilon >= 0, both finite."""
+def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of log delta(epsilon) of mu-GDP, for mu > 0 and epsilon >= 0, both finite; float64."""
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     # delta = E[(1 - exp(epsilon - L))_+] = phi(a) * mills. For a < -1 the mass is not in a tail and the
     # textbook difference Q(a) - phi(a) Q(b) / phi(b) loses nothing, because mu > 2 there.
@@ -43,7 +43,30 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
     bulk = jnp.log(jax.scipy.special.ndtr(-near) - phi * _mills(jnp.maximum(b, 0.0), jnp.full_like(b, jnp.inf)))
     # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
     rounding = 1e-12 + 8 * _EPS * (jnp.abs(a) + 1) * b
-    return jnp.minimum(jnp.where(a >= -1, tail, bulk) + rounding, 0.0)
+    value = jnp.where(a >= -1, tail, bulk)
+    return value - rounding, jnp.minimum(value + rounding, 0.0)
+
+
+def _log_delta(mu: Array, epsilon: Array) -> Array:
+    """The upper bound alone."""
+    return log_delta_bounds(mu, epsilon)[1]
+
+
+def log_inverse(mu: Array, log_delta: Array) -> Array:
+    """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = low + (high - low) / 2
+        enough = _log_delta(mu, middle) <= log_delta
+        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+
+    # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
+    # side and only ever moves to points whose rounded-up delta is small enough.
+    high = (mu * mu / 2 + mu * jnp.sqrt(-2 * log_delta)) * (1 + 1e-12)
+    zero = jnp.zeros_like(high)
+    _, high = jax.lax.fori_loop(0, 60, halve, (zero, high))
+    return jnp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
 
 
 @jax.jit
@@ -62,19 +85,7 @@ def _epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     mu, delta = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
     good = (mu > 0) & (mu < jnp.inf) & (delta > 0) & (delta < 1)
     m, target = jnp.where(good, mu, 1.0), jnp.log(jnp.where(good, delta, 0.5))
-
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = low + (high - low) / 2
-        enough = _log_delta(m, middle) <= target
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
-
-    # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
-    # side and only ever moves to points whose rounded-up delta is small enough.
-    high = (m * m / 2 + m * jnp.sqrt(-2 * target)) * (1 + 1e-12)
-    zero = jnp.zeros_like(high)
-    _, high = jax.lax.fori_loop(0, 60, halve, (zero, high))
-    value = jnp.where(_log_delta(m, zero) <= target, 0.0, high)
+    value = log_inverse(m, target)
     perfect = (mu == 0) & (delta >= 0) | ((mu >= 0) & (delta >= 1))
     return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct.losses.caps import capped
 from jaxacct.losses.compose import compose
 from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
 from jaxacct.losses.read import delta_bounds, epsilon_bounds
@@ -24,7 +25,8 @@ _LAYOUTS = layouts(_FINEST)
 _TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
 _MANY = 2000.0
 _MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
-_CHUNK_POINTS = 2**22  # lattice points worked on at once: half a GiB with all temporaries
+_WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
+_CHUNK_POINTS = 2**21  # lattice points worked on at once: a quarter of a GiB with all temporaries
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
@@ -50,8 +52,9 @@ def _outline(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Ar
         short = ((0, 0), (0, points - survey.losses.shape[-1]))
         losses.append(jnp.pad(survey.losses, short))
         masses.append(jnp.pad(survey.log_masses, short, constant_values=-jnp.inf))
+    periods = [jax.vmap(lambda pair: pair.anchors()[1])(group) for group in groups]
     outline = outline_for_delta if kind == "delta" else outline_for_epsilon
-    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, goal)
+    return outline(jnp.concatenate(losses), jnp.concatenate(masses), counts, jnp.concatenate(periods), goal)
 
 
 def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
@@ -71,7 +74,11 @@ def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array
 def traced_lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, most: float | None):
     """Bounds of a traced batch; ``most`` is the largest number of steps where that is known."""
     many = most is None or most > _MANY
-    return jax.vmap(functools.partial(_query, kind, _TRACED[many]))(groups, counts, goal)
+
+    def query(groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+        return capped(kind, groups, counts, goal, _query(kind, _TRACED[many], groups, counts, goal))
+
+    return jax.vmap(query)(groups, counts, goal)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -106,7 +113,16 @@ def lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
             some = members[begin : begin + chunk]
             low, high = _compose_batch(kind, layout, *padded(everything, some))
             lower[some], upper[some] = np.asarray(low)[: len(some)], np.asarray(high)[: len(some)]
+    wide = np.flatnonzero(~(upper <= _WIDE * lower))
+    if wide.size:
+        low, high = _cap_batch(kind, *padded((*everything, (lower, upper)), wide))
+        lower[wide], upper[wide] = np.asarray(low)[: wide.size], np.asarray(high)[: wide.size]
     return lower, upper
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _cap_batch(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array, bounds: Any):
+    return jax.vmap(functools.partial(capped, kind))(groups, counts, goal, bounds)
 
 
 def _merged_choice(good: np.ndarray, chosen: np.ndarray, parts: int) -> np.ndarray:

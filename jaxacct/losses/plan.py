@@ -38,6 +38,7 @@ COARSENING = 8  # lattice ratio between later levels; powers of up to its square
 _BISECTIONS = 36
 _ROUNDS = 41
 _SHIFTS = 40
+_LONGEST = 300.0  # a lattice that is longer than it needs to be should hold no loss that no double can weigh
 _FILL = 0.94  # share of a window that Chernoff's width may take
 
 
@@ -78,6 +79,8 @@ class Outline(NamedTuple):
         total: number of steps of all parts together.
         cutoff: a loss above which a single step's mass may be called infinite.
         tolerance: the gap log(upper / lower) of delta that is good enough.
+        period: the distance of atoms that the lattice should divide, 0 where there are none.
+        loose: number of steps of the parts whose loss does not live on multiples of ``period``.
     """
 
     theta: Array
@@ -96,6 +99,8 @@ class Outline(NamedTuple):
     total: Array
     cutoff: Array
     tolerance: Array
+    period: Array
+    loose: Array
 
 
 class Levels(NamedTuple):
@@ -136,25 +141,32 @@ def _saddle(losses: Array, log_masses: Array, steps: Array, positive) -> Array:
     return jnp.exp(0.5 * (low + high))
 
 
-def outline_for_delta(losses: Array, log_masses: Array, steps: Array, epsilon: Array) -> Outline:
-    """Outline of delta(epsilon): atoms of shape ``(K, S)``, steps of shape ``(K,)``, scalar epsilon."""
+def outline_for_delta(losses: Array, log_masses: Array, steps: Array, periods: Array, epsilon: Array) -> Outline:
+    """Outline of delta(epsilon): atoms of shape ``(K, S)``, steps and periods of shape ``(K,)``, scalar epsilon."""
 
     def far_enough(t, k0, k1, k2):
         # An epsilon beyond every loss has no saddle: stop where Chernoff's bound is below every double.
         return (k1 - 1.0 / t - 1.0 / (t + 1.0) > epsilon) | ~(k1 > -jnp.inf) | (k0 - t * epsilon < -700.0)
 
-    theta = _saddle(losses, log_masses, steps, far_enough)
+    def estimate(log_masses):
+        theta = _saddle(losses, log_masses, steps, far_enough)
+        k0, _, k2 = ((steps * value).sum() for value in _cumulants(losses, log_masses, theta))
+        return theta, jnp.minimum(_log_delta(theta, k0, k2, epsilon), 0.0)
+
+    # Once to know how much mass may be ignored, once more without it.
+    cutoff = _cutoff(losses, log_masses, steps, estimate(log_masses)[1])
+    log_masses = jnp.where(losses > cutoff, -jnp.inf, log_masses)
+    theta, log_delta = estimate(log_masses)
     # Deep in the tail a hundredth of delta will do; above, a thousandth.
-    cumulants = _cumulants(losses, log_masses, theta)
-    k0, _, k2 = ((steps * value).sum() for value in cumulants)
-    log_delta = jnp.minimum(_log_delta(theta, k0, k2, epsilon), 0.0)
     tolerance = jnp.where(log_delta < jnp.log(1e-12), 8e-3, 8e-4)
-    return _outline(losses, log_masses, steps, theta, epsilon, log_delta, tolerance)
+    return _outline(losses, log_masses, steps, periods, theta, epsilon, cutoff, tolerance)
 
 
-def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, delta: Array) -> Outline:
+def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, periods: Array, delta: Array) -> Outline:
     """Outline of epsilon(delta), by the saddle-point approximation of delta along the tilt."""
     log_delta = jnp.log(delta)
+    cutoff = _cutoff(losses, log_masses, steps, log_delta)
+    log_masses = jnp.where(losses > cutoff, -jnp.inf, log_masses)
 
     def far_enough(t, k0, k1, k2):
         value = _log_delta(t, k0, k2, k1 - 1.0 / t - 1.0 / (t + 1.0))
@@ -166,7 +178,7 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, delta: A
     # A gap in delta is theta times the gap in epsilon: ask for 3e-4 of epsilon.
     epsilon = jnp.maximum(epsilon, 0.0)
     tolerance = jnp.maximum(8e-4, 3e-4 * theta * epsilon)
-    return _outline(losses, log_masses, steps, theta, epsilon, log_delta, tolerance)
+    return _outline(losses, log_masses, steps, periods, theta, epsilon, cutoff, tolerance)
 
 
 def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
@@ -199,13 +211,19 @@ def _outline(
     losses: Array,
     log_masses: Array,
     steps: Array,
+    periods: Array,
     theta: Array,
     epsilon: Array,
-    log_delta: Array,
+    cutoff: Array,
     tolerance: Array,
 ) -> Outline:
-    cutoff = _cutoff(losses, log_masses, steps, log_delta)
-    log_masses = jnp.where(losses > cutoff, -jnp.inf, log_masses)
+    # The smallest period; other parts fit if theirs is a multiple of it.
+    period = jnp.min(jnp.where(periods > 0, periods, jnp.inf))
+    period = jnp.where(jnp.isfinite(period), period, 0.0)
+    multiple = periods / jnp.where(period > 0, period, 1.0)
+    fits = (periods > 0) & (jnp.abs(multiple - jnp.round(multiple)) <= 1e-9 * multiple)
+    loose = jnp.where(fits, 0.0, steps).sum()
+    care = jnp.where(loose > 0, 0.0, 9.0)  # what lives on a lattice deserves wider windows: they are all it costs
     normalisers, means, variances = _cumulants(losses, log_masses, theta)
     most = steps.max()
     deviation = jnp.sqrt(variances.sum())
@@ -220,12 +238,12 @@ def _outline(
     above, below = jnp.maximum(above, 0.0), jnp.maximum(below, 0.0)
     rounds = jnp.exp(jnp.linspace(0.0, jnp.log(most), _ROUNDS))
     # What misses a window counts once per use of the level, T / c times; 1e-11 of delta in all.
-    exponent = jnp.log(most / rounds)[:, None] + 27.0
+    exponent = jnp.log(most / rounds)[:, None] + 27.0 + care
     runs = jnp.minimum(rounds[:, None], steps)  # c rounds are no more runs of a part than there are
     up_all = (runs @ above + exponent) / shifts
     down_all = (runs @ below + exponent) / shifts
     # One step must fit into the first lattice, but for a small share of delta.
-    single = jnp.log(most) + 22.0
+    single = jnp.log(most) + 22.0 + care
     reach_up = jnp.min(jnp.max((above + single + 5.0) / shifts, axis=0))
     reach_down = jnp.min(jnp.max((below + single) / shifts, axis=0))
     return Outline(
@@ -245,6 +263,8 @@ def _outline(
         steps.sum(),
         cutoff,
         tolerance,
+        period,
+        loose,
     )
 
 
@@ -263,6 +283,18 @@ def layouts(finest: int) -> list[Layout]:
     return sorted(found, key=lambda layout: layout.cost)
 
 
+def _snapped(spacing: Any, period: Any, stride: int, xp: Any) -> tuple[Any, Any]:
+    """The least spacing of at least ``spacing`` that divides ``period``, and into how many cells it does (or 0).
+
+    That number is a multiple of ``stride``, or else of a power of 2 not far below it, so that atoms are points of
+    the evaluated pattern and of coarser lattices. A spacing above the period stays as it is.
+    """
+    cells = xp.floor(period / spacing * (1.0 + 1e-12))
+    block = xp.exp2(xp.floor(xp.log2(xp.clip(cells, 1.0, float(stride)))))
+    cells = xp.floor(cells / block) * block
+    return xp.where(cells > 0, period / xp.maximum(cells, 1.0), spacing), cells
+
+
 def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
     """The spacing and the powers with which ``layout`` serves the query, and the gap to expect.
 
@@ -276,15 +308,24 @@ def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
     spacing = xp.maximum(width[..., 0] / first, outline.reach_up / ((0.95 - CENTRE) * layout.first))
     spacing = xp.maximum(spacing, outline.reach_down / (0.95 * CENTRE * layout.first))
     spacing = xp.maximum(spacing, width[..., -1] / (sizes[-1] * scales[-1]))
+    spacing, cells = _snapped(spacing, outline.period, max(COARSENING, layout.first // 1024), xp)
+    if layout.levels == 1:  # where every loss is an atom, points between atoms only collect rounding errors
+        enough = xp.exp2(xp.ceil(xp.log2(xp.maximum(outline.period * layout.first / _LONGEST, 1.0))))
+        fewer = xp.where((outline.loose == 0) & (cells > 0), xp.minimum(cells, enough), cells)
+        spacing, cells = xp.where(fewer < cells, outline.period / xp.maximum(fewer, 1.0), spacing), fewer
     reached = xp.ones_like(outline.total)
     counts = []
-    inflation = outline.total * spacing**2
+
+    def inflating(scale: float) -> Any:  # steps whose loss is not on the lattice of this scale anyway
+        return xp.where((cells > 0) & (xp.mod(cells, scale) == 0), outline.loose, outline.total)
+
+    inflation = inflating(1.0) * spacing**2
     for j in range(layout.levels - 1):
         window = sizes[j] * scales[j] * spacing
         fits = xp.max(xp.where(width <= window[..., None], outline.rounds, 1.0), axis=-1)
         count = xp.maximum(xp.floor(fits / reached * (1.0 + 1e-9)), 1.0)
         counts.append(count)
         reached = reached * count
-        inflation = inflation + outline.total / reached * (scales[j + 1] * spacing) ** 2
+        inflation = inflation + inflating(scales[j + 1]) / reached * (scales[j + 1] * spacing) ** 2
     gap = 0.5 * outline.theta * (outline.theta + 1.0) * inflation / 4.0
     return Levels(spacing, counts, gap)

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.losses import pld_curves
 from jaxacct.losses.discretize import CEILING, step_masses
 from jaxacct.losses.fourier import powers
 from jaxacct.losses.grid import LossGrid
@@ -97,7 +98,74 @@ class PLD:
         """
         _validate.finite(epsilon=epsilon)
         with jax.enable_x64(True):
-            return _concrete(_hockey_stick(self, jnp.asarray(epsilon, jnp.float64)))
+            at = jnp.asarray(epsilon, jnp.float64)
+            return _concrete(pld_curves.hockey_stick(*self._law(), at, self._sign))
+
+    def trade_off(self, alpha: ArrayLike) -> Array:
+        """Smallest type-II error of a test of Q against P whose type-I error is ``alpha``, rounded to a side.
+
+        T(alpha) = max over gamma of 1 - H(gamma) - gamma alpha with H the hockey stick (Dong, Roth, Su 2022,
+        Proposition 2.12), and the maximum is at a lattice point's gamma = exp(loss). An upper law has the larger
+        H, so it gives a T rounded *down*, which is the guarantee; a lower law gives one rounded up.
+
+        Args:
+            alpha: in [0, 1], any shape; broadcasts after the batch axes of the PLD.
+
+        Returns:
+            float64, shape ``batch + alpha.shape``, in [0, 1 - alpha].
+
+        Raises:
+            ValueError: a concrete ``alpha`` outside [0, 1].
+        """
+        _validate.rate(alpha=alpha)
+        with jax.enable_x64(True):
+            at = jnp.asarray(alpha, jnp.float64)
+            return _concrete(pld_curves.trade_off(*self._law(), at, self._sign))
+
+    def log_moment(self, theta: ArrayLike) -> Array:
+        """log E[exp(theta L); L < inf] under P for a scalar theta >= 0, rounded to the side of ``bound``.
+
+        With infinity_mass 0 it is theta times the Renyi divergence of order theta + 1.
+        """
+        _validate.nonnegative(theta=theta)
+        with jax.enable_x64(True):
+            masses, _, grid = self._law()
+            return _concrete(pld_curves.log_moment(masses, grid, jnp.asarray(theta, jnp.float64), self._sign))
+
+    def tilt(self, theta: ArrayLike) -> PLD:
+        """The Esscher tilt of the finite losses: masses times exp(theta * loss - log_moment(theta)).
+
+        Deep tails become bulk: with N = ``log_moment(theta)`` and L' of the tilted law,
+
+            E[(1 - e^(eps - L))_+; L < inf] = e^N E[e^(-theta L') (1 - e^(eps - L'))_+],
+
+        and it commutes with composition, N adding up. s^-theta (1 - gamma s)_+ is convex and decreasing in
+        s = exp(-loss) for theta >= 0, so e^N times hockey sticks of the tilted law bound those of the tilted truth
+        from the side of ``bound``. An infinite loss has no finite weight: the result has none.
+
+        Args:
+            theta: scalar >= 0.
+
+        Raises:
+            ValueError: a concrete ``theta`` below 0 or not finite.
+        """
+        _validate.nonnegative(theta=theta)
+        with jax.enable_x64(True):
+            masses, infinity, grid = self._law()
+            theta = jnp.asarray(theta, jnp.float64)
+            # The normaliser rounds the other way, and the masses once more.
+            normaliser = pld_curves.log_moment(masses, grid, theta, -self._sign)
+            normaliser = jnp.where(jnp.isfinite(normaliser), normaliser, 0.0)
+            made = pld_curves.tilted(masses, grid, theta, normaliser, self._sign)
+            return _concrete(PLD(made, jnp.zeros_like(infinity), grid, self.bound))
+
+    @property
+    def _sign(self) -> float:
+        return 1.0 if self.bound == "upper" else -1.0
+
+    def _law(self) -> tuple[Array, Array, LossGrid]:
+        """Masses and infinity mass as arrays of float64, and the grid."""
+        return jnp.asarray(self.masses, jnp.float64), jnp.asarray(self.infinity_mass, jnp.float64), self.grid
 
     def compose(self, other: PLD) -> PLD:
         """The law of the sum of two losses: both mechanisms run. Grids must have one spacing; sizes may differ.
@@ -145,9 +213,23 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     zero = jnp.zeros(())
     scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
-    step = _step_masses(scalars, zero, zero, jnp.asarray(grid.spacing), jnp.asarray(float(grid.lowest)), grid.size)
+    # Tails were evaluated within this of their losses, which moves hockey sticks like a loss moved by twice that
+    # (jaxacct.losses.compose says why). A PLD has no field for it: its masses take it.
+    largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
+    eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
+    lowest = jnp.asarray(float(grid.lowest))
+    error = zero if bound == "upper" else jnp.expm1(eta)
+    step = _step_masses(
+        scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size, hockey_stick_error=error
+    )
     if bound == "upper":
-        return PLD(step.above, jnp.minimum(step.infinite_above + step.lost, 1.0), grid, bound)
+        # L + eta on the lattice: connect the dots, so a share of every mass moves up by one point.
+        share = jnp.expm1(-eta) / jnp.expm1(-grid.spacing) * (1.0 + 1e-9)
+        moved = step.above * jnp.minimum(share, 1.0)
+        masses = (step.above - moved) * (1.0 + 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
+        infinite = jnp.minimum(step.infinite_above + step.lost + moved[-1] * (1.0 + 1e-12), 1.0)
+        hopeless = ~(share <= 1.0)
+        return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
     # Mass without a right to be there may sit anywhere; taking as much from the top lowers every hockey stick.
     above = jnp.cumsum(step.below[::-1])[::-1]
     kept = jnp.clip(above - step.spurious, 0.0, step.below)
@@ -157,39 +239,6 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
 _step_masses = functools.partial(
     jax.jit(step_masses, static_argnames=("size", "centre", "near", "lift")), centre=_SIZE // 2, near=2**20, lift=True
 )
-
-
-@jax.jit
-def _hockey_stick(pld: PLD, epsilon: Array) -> Array:
-    spacing, n = pld.grid.spacing, pld.grid.size
-    sign = 1.0 if pld.bound == "upper" else -1.0
-    # With A_k the mass above l_k: H(l_k) = (1 - e^-h) A_k + e^-h H(l_k+1), a recurrence of positive terms.
-    above = jnp.flip(jnp.cumsum(jnp.flip(pld.masses, -1), -1), -1)
-    above = jnp.concatenate([above[..., 1:], jnp.zeros_like(above[..., :1])], -1)
-    factor = jnp.full(n, jnp.exp(-spacing))
-    terms = -jnp.expm1(-spacing) * above
-
-    def link(later, earlier):
-        return earlier[0] * later[0], earlier[0] * later[1] + earlier[1]
-
-    _, flipped = jax.lax.associative_scan(link, (jnp.broadcast_to(factor, terms.shape), jnp.flip(terms, -1)), axis=-1)
-    curve = jnp.flip(flipped, -1)
-    shift = epsilon / spacing - pld.grid.lowest
-    cell = jnp.clip(jnp.floor(shift), -1, n - 1).astype(jnp.int64)
-    next_loss = (pld.grid.lowest + cell + 1) * spacing
-    part = -jnp.expm1(jnp.minimum(epsilon - next_loss, 0.0))
-    total = pld.masses.sum(-1)
-    at = lambda array: jnp.take(array, jnp.clip(cell, 0, n - 1), axis=-1)  # noqa: E731
-    index = jnp.clip(cell + 1, 0, n - 1)
-    mass = jnp.where(cell < 0, total[(...,) + (None,) * epsilon.ndim], at(above))
-    beyond = jnp.take(curve, index, axis=-1)
-    value = jnp.where(cell >= n - 1, 0.0, mass * part + (1.0 - part) * beyond)
-    value = value + pld.infinity_mass[(...,) + (None,) * epsilon.ndim]
-    # n positive terms, each good to a few units, and the loss itself to a unit of its size.
-    error = 2.0**-52 * (4.0 * n + 16.0) * value + 2.0**-51 * jnp.abs(epsilon) * (mass + value)
-    floor = -jnp.expm1(jnp.minimum(epsilon, 0.0)) * (1.0 if sign > 0 else 1.0 - 2.0**-50)
-    bounded = jnp.clip(value + sign * error, floor, 1.0)
-    return jnp.where(jnp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
 
 
 @functools.partial(jax.jit, static_argnums=2)

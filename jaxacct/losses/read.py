@@ -28,8 +28,8 @@ def _delta(composition: Composition, epsilon: Array, side: Array, charged: bool 
     """
     c, sign = composition, 1.0 - 2.0 * side
     n = c.masses.shape[-1]
-    losses = (c.lowest + jnp.arange(n, dtype=jnp.int32)) * c.spacing
-    end = jnp.maximum(jnp.abs(c.lowest), jnp.abs(c.lowest + n)) * c.spacing
+    losses = c.origin + (c.lowest + jnp.arange(n, dtype=jnp.int32)) * c.spacing
+    end = jnp.abs(c.origin) + jnp.maximum(jnp.abs(c.lowest), jnp.abs(c.lowest + n)) * c.spacing
     error = c.loss_error + 2.0**-50 * (end + jnp.abs(epsilon))
     x = losses - (epsilon - sign * error)
     inside = x > 0
@@ -74,8 +74,8 @@ def epsilon_bounds(composition: Composition, delta: Array) -> tuple[Array, Array
 def _root(composition: Composition, delta: Array, side: Array) -> Array:
     c, sign = composition, 1.0 - 2.0 * side
     n = c.masses.shape[-1]
-    start = c.lowest * c.spacing
-    end = (c.lowest + n) * c.spacing
+    start = c.origin + c.lowest * c.spacing
+    end = c.origin + (c.lowest + n) * c.spacing
 
     def curve(epsilon: Array, charged: bool = True) -> tuple[Array, Array]:
         value, slope = _delta(c, epsilon, side, charged)

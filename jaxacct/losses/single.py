@@ -2,6 +2,10 @@
 
 H(eps) = P(L > eps) - e^eps Q(L > eps). For any event E, P(E) - e^eps Q(E) <= H(eps), so tails evaluated at a loss
 that is off by eta give at most H, and at least H - (e^eta - 1) P(L > eps - eta).
+
+A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon)``, bounds ``(lower, upper)``
+of log H for epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and
+epsilon has no ceiling.
 """
 
 from __future__ import annotations
@@ -12,29 +16,47 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.losses.discretize import CEILING
+from jaxacct.losses.gdp_curve import log_inverse
 
 __all__ = ["single_delta", "single_epsilon", "single_value"]
 
 _TINY = 1e-290  # what underflow may hide
+_LARGEST = 2.0**60  # losses asked for
+_ENDS = (1.0, 30.0, 650.0, 1e4, 1e6, 1e9)  # where to begin looking for epsilon
+_UNDERFLOW = -700.0
 
 
 def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta(epsilon) for one run of ``pair``, scalar epsilon."""
-    cut = jnp.clip(epsilon, -CEILING, CEILING)
-    p, _, q, _, error = (x[0] for x in pair.tails(cut[None]))
-    scaled = jnp.exp(cut) * q
-    eta = pair.loss_error() + 2.0**-50 * jnp.abs(cut)
-    slack = 2.0 * (error + 2.0**-50 * (1.0 + jnp.abs(cut))) * (p + scaled)
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
-    # A Q-tail may have underflowed: below, it is at least not more than this.
-    hidden = jnp.exp(cut) * _TINY
-    # Beyond the ceiling the Q-part is left out above and everything is left out below.
-    upper = jnp.where(epsilon > CEILING, p, p - scaled) + slack + 2.0 * jnp.expm1(eta) * (p + slack) + _TINY
-    lower = jnp.where(jnp.abs(epsilon) > CEILING, 0.0, p - scaled - slack - hidden)
+    lower, upper = _from_tails(pair, epsilon)
+    if hasattr(pair, "log_hockey_stick"):
+        log_lower, log_upper = pair.log_hockey_stick(jnp.maximum(epsilon, 0.0))
+        rounding = 1e-13  # of exp, up to a logarithm of 700
+        closed_lower = jnp.where(log_lower > _UNDERFLOW, jnp.exp(log_lower) * (1.0 - rounding), 0.0)
+        closed_upper = jnp.exp(log_upper) * (1.0 + rounding)
+        closed_upper = jnp.where(log_upper > _UNDERFLOW, closed_upper, jnp.exp(_UNDERFLOW))
+        closed_upper = jnp.where(log_upper == -jnp.inf, 0.0, closed_upper)
+        lower = jnp.where(epsilon >= 0, closed_lower, lower)
+        upper = jnp.where(epsilon >= 0, closed_upper, upper)
     upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
+    upper = jnp.where(epsilon >= pair.max_loss(), floor, upper)
     under = floor * (1.0 - 2.0**-50)
-    return jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0)), upper
+    lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0))
+    return jnp.minimum(lower, upper), upper
+
+
+def _from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
+    cut = jnp.clip(epsilon, -_LARGEST, _LARGEST)
+    p, _, q, _, error = (x[0] for x in pair.tails(cut[None]))
+    # e^eps Q(L > eps) <= P(L > eps) <= 1, so the exponential cannot overflow but by rounding. A Q-tail that may
+    # have underflowed counts as nothing above and as _TINY below.
+    log_scaled = cut + jnp.log(jnp.maximum(q, _TINY))
+    scaled = jnp.exp(jnp.minimum(log_scaled, 0.0))
+    eta = pair.loss_error() + 2.0**-50 * jnp.abs(cut)
+    slack = 2.0 * (error + 2.0**-50 * (1.0 + jnp.abs(cut) + jnp.abs(jnp.log(jnp.maximum(q, _TINY))))) * (p + scaled)
+    upper = p - jnp.where(q > _TINY, scaled, 0.0) + slack + 2.0 * jnp.expm1(eta) * (p + slack) + _TINY
+    return p - jnp.exp(log_scaled) - slack, upper
 
 
 def single_value(pair: Any, epsilon: Array) -> Array:
@@ -48,19 +70,36 @@ def single_value(pair: Any, epsilon: Array) -> Array:
 
 def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta, by certified bisection."""
+    largest = pair.max_loss()
+    if hasattr(pair, "log_hockey_stick"):
+        target = jnp.log(delta)
+        read = lambda epsilon, side: pair.log_hockey_stick(epsilon)[side] <= target  # noqa: E731
+        # Where the dominating Gaussian is small enough, so is the pair itself.
+        end = log_inverse(pair.gaussian_mu(), target)
+        small = jnp.isfinite(end)
+        bottom = jnp.zeros(())
+    else:
+        read = lambda epsilon, side: single_delta(pair, epsilon)[side] <= delta  # noqa: E731
+        ends = jnp.asarray(_ENDS)
+        found = jax.lax.map(lambda end: read(end, 1), ends)
+        end, small = jnp.min(jnp.where(found, ends, _ENDS[-1])), found.any()
+        bottom = jnp.max(jnp.where(found, 0.0, ends))
 
     def halve(bracket: tuple[Array, Array], side: int) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        enough = single_delta(pair, middle)[side] <= delta
+        enough = read(middle, side)
         return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
 
     def both(brackets, _):
         return (halve(brackets[0], 0), halve(brackets[1], 1)), None
 
-    start = (jnp.zeros(()), jnp.full((), CEILING))
-    ((low, _), (_, high)), _ = jax.lax.scan(both, (start, start), None, length=64)
-    at_zero, at_end = single_delta(pair, start[0]), single_delta(pair, start[1])
-    upper = jnp.where(at_zero[1] <= delta, 0.0, jnp.where(at_end[1] <= delta, high, jnp.inf))
-    lower = jnp.where(at_zero[0] > delta, low, 0.0)
-    return lower, upper
+    zero = jnp.zeros(())
+    starts = ((zero, jnp.where(small, end, _LARGEST)), (jnp.minimum(bottom, end), end))
+    ((low, _), (_, high)), _ = jax.lax.scan(both, starts, None, length=60)
+    # A low end that was never moved is 0 and claims nothing; a high one is as good as what began it.
+    lower = jnp.where(read(low, 0), 0.0, low)
+    upper = jnp.where(read(zero, 1), 0.0, jnp.where(small, high, jnp.inf))
+    upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, jnp.maximum(largest, 0.0)))
+    upper = jnp.where(jnp.isnan(upper), jnp.inf, upper)
+    return jnp.minimum(lower, upper), upper

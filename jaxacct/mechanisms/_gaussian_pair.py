@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import erfc
 
+from jaxacct.losses.gdp_curve import log_delta_bounds
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
@@ -78,6 +79,48 @@ class GaussianPair:
     def max_loss(self) -> Array:
         """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
         return jnp.where(self.reverse > 0.5, -jnp.log1p(-self.rate), jnp.inf)
+
+    def gaussian_mu(self) -> Array:
+        """mu-GDP dominates the pair at every order: a hockey stick is convex in the pair, and Q against Q has none."""
+        return 1.0 / self.noise
+
+    def log_hockey_stick(self, epsilon: Array) -> tuple[Array, Array]:
+        """``(lower, upper)`` of log H(e^eps) for eps >= 0, from the curve G of the Gaussian without sampling.
+
+        With g = e^eps (Balle, Barthe, Gaboardi 2018, Theorem 2, and the same computation with P and Q swapped),
+
+            remove:  H(g) = q G(1 + (g - 1) / q),
+            add:     H(g) = D G(g q / D),  D = 1 - g (1 - q) = q (1 - x),  0 where D <= 0.
+
+        Both arguments are formed from sums of numbers of one sign, so they are good to a few units; G is
+        decreasing, so it is read that much to either side.
+        """
+        units = 16.0 * UNIT
+        mu, add, q = 1.0 / self.noise, self.reverse > 0.5, self.rate
+        ratio = jnp.expm1(jnp.minimum(epsilon, 30.0)) / q
+        beyond = epsilon - jnp.log(q) + jnp.log1p(-(1.0 - q) * jnp.exp(-jnp.maximum(epsilon, 30.0)))
+        inner = jnp.where(epsilon > 30.0, beyond, jnp.log1p(ratio))
+        x = (1.0 - q) * jnp.expm1(jnp.minimum(epsilon, 700.0)) / q
+
+        def side(sign: float) -> Array:
+            moved = x * (1.0 + sign * units)
+            left = jnp.log1p(-jnp.minimum(moved, 1.0 - UNIT))
+            at = jnp.where(add, epsilon - left, inner) * (1.0 + sign * units)
+            curve = log_delta_bounds(mu, at)[0 if sign > 0 else 1]
+            value = curve + jnp.log(q) + jnp.where(add, left, 0.0)
+            value = value - sign * units * (1.0 + jnp.abs(jnp.log(q)) + jnp.where(add, jnp.abs(left), 0.0))
+            return jnp.where(add & (moved >= 1.0), -jnp.inf, value)
+
+        return side(1.0), side(-1.0)
+
+    def infinity(self) -> Array:
+        """No loss is infinite."""
+        return jnp.zeros(())
+
+    def anchors(self) -> tuple[Array, Array]:
+        """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms, so no period."""
+        loss = self._loss(jnp.zeros(()))
+        return jnp.where(self.reverse > 0.5, -loss, loss), jnp.zeros(())
 
     def loss_error(self) -> Array:
         """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""

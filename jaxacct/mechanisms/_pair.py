@@ -56,6 +56,17 @@ class Pair(Protocol):
         """A bound on every loss of one run; inf where there is none, or where a loss can be infinite."""
         ...
 
+    def infinity(self) -> Array:
+        """Probability under P of an infinite loss, exact or rounded down; ``tails().p_above`` includes it."""
+        ...
+
+    def anchors(self) -> tuple[Array, Array]:
+        """``(origin, period)``: a loss that should be a lattice point (the heaviest atom, the spike), and a distance
+        of which the lattice's spacing should be a divisor, so that atoms are lattice points; 0 is no preference.
+        They steer only.
+        """
+        ...
+
     def loss_error(self) -> Array:
         """Bound on how far the loss at which a tail was really evaluated may lie from the loss asked for."""
         ...

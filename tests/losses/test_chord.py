@@ -4,6 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 
 from jaxacct.losses.chord import coarsen_above, coarsen_below
@@ -59,3 +60,19 @@ def test_a_smooth_law_loses_little_on_either_side():
         change = (law * coarse**2).sum() / law.sum() - ((law * coarse).sum() / law.sum()) ** 2 - spread
         assert low * width**2 <= change <= high * width**2
     assert spurious < 1e-15
+
+
+def test_steep_tilts_cost_their_own_rounding():
+    # exp(theta * width) with an exponent of hundreds is good to hundreds of units, not to one.
+    generator = np.random.default_rng(0)
+    mpmath.mp.dps = 40
+    for theta in generator.uniform(5000.0, 8500.0, 40):
+        masses = np.zeros(FACTOR)
+        masses[3] = 1.0
+        with jax.enable_x64(True):
+            above = np.asarray(coarsen_above(jnp.asarray(masses), jnp.asarray(SPACING), FACTOR, jnp.asarray(theta)))
+        h, t = mpmath.mpf(SPACING), mpmath.mpf(theta)
+        up = mpmath.expm1(-3 * h) / mpmath.expm1(-FACTOR * h)
+        assert above[0] >= (1 - up) * mpmath.exp(-t * 3 * h)
+        assert above[1] >= up * mpmath.exp(t * (FACTOR - 3) * h)
+        assert above[1] <= up * mpmath.exp(t * (FACTOR - 3) * h) * (1 + mpmath.mpf(1e-11))

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import scipy.stats
 
 import jaxacct
 from jaxacct import PLD, LossGrid
@@ -47,6 +48,38 @@ def test_a_composed_mechanism_composes_its_parts():
     truth = jaxacct.delta(parts, EPSILON, relation="remove")
     assert np.all(PLD.from_mechanism(parts).hockey_stick(EPSILON) >= truth.lower)
     assert np.all(PLD.from_mechanism(parts, "lower").hockey_stick(EPSILON) <= truth.upper)
+
+
+def test_trade_off_is_bracketed_and_rounds_towards_the_guarantee():
+    alpha = np.array([0.0, 1e-6, 0.01, 0.3, 0.9, 1.0])
+    truth = scipy.stats.norm.cdf(-scipy.stats.norm.ppf(alpha) - 1.0)
+    guarantee = PLD.from_mechanism(jaxacct.Gaussian(1.0), grid=GRID).trade_off(alpha)
+    other = PLD.from_mechanism(jaxacct.Gaussian(1.0), "lower", grid=GRID).trade_off(alpha)
+    assert np.all((guarantee <= truth) & (truth <= other))
+    np.testing.assert_allclose(guarantee, truth, atol=1e-5)
+    np.testing.assert_allclose(other, truth, atol=1e-5)
+    with pytest.raises(ValueError, match=r"alpha must be between 0 and 1, got 1\.5"):
+        PLD.from_mechanism(jaxacct.Gaussian(1.0), grid=GRID).trade_off(1.5)
+
+
+def test_a_tilt_reads_tails_that_a_plain_power_cannot_see():
+    # 6 Gaussians at epsilon 60: delta = 2.6e-98 by the closed form. A plain FFT sees nothing below 1e-15.
+    theta, epsilon, steps = 9.5, 60.0, 6
+    truth = jaxacct.delta(jaxacct.Gaussian(1.0), epsilon, steps=steps)
+    grid = LossGrid(0.02, -500, 2048)
+    for bound in ("upper", "lower"):
+        single = PLD.from_mechanism(jaxacct.Gaussian(1.0), bound, grid=grid)
+        moment = single.log_moment(theta)
+        assert moment == pytest.approx(theta * (theta + 1) / 2, rel=1e-3)
+        law = single.tilt(theta).self_compose(steps)
+        assert law.masses.sum() == pytest.approx(1.0, rel=1e-9)
+        x = law.grid.losses - epsilon
+        payoff = np.exp(-theta * np.maximum(x, 0.0)) * -np.expm1(-np.maximum(x, 0.0))
+        value = np.exp(steps * moment - theta * epsilon) * (law.masses * payoff).sum()
+        assert value == pytest.approx(truth.upper, rel=0.05)
+        assert value >= truth.lower if bound == "upper" else value <= truth.upper
+    with pytest.raises(ValueError, match="theta must be a finite number of at least 0, got -1"):
+        single.tilt(-1.0)
 
 
 def test_an_infinite_loss_far_below_rounding_is_not_lost():
