@@ -10,6 +10,7 @@ from jaxacct._version import __version__
 if TYPE_CHECKING:
     from jaxacct import filters, losses, mechanisms, training
     from jaxacct.accounting import Bounds, delta, epsilon
+    from jaxacct.calibration import Calibration, calibrate
     from jaxacct.losses.grid import LossGrid
     from jaxacct.losses.pld import PLD
     from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
     "Bounds": "jaxacct.accounting",
+    "Calibration": "jaxacct.calibration",
     "Composed": "jaxacct.mechanisms.composed",
     "LossGrid": "jaxacct.losses.grid",
     "PLD": "jaxacct.losses.pld",
+    "calibrate": "jaxacct.calibration",
     "delta": "jaxacct.accounting",
     "epsilon": "jaxacct.accounting",
     "Gaussian": "jaxacct.mechanisms.gaussian",
@@ -30,11 +33,13 @@ _ROOMS = ("filters", "losses", "mechanisms", "training")
 __all__ = [
     "PLD",
     "Bounds",
+    "Calibration",
     "Composed",
     "Gaussian",
     "LossGrid",
     "PoissonSampled",
     "__version__",
+    "calibrate",
     "delta",
     "epsilon",
     "filters",
