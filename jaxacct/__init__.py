@@ -10,6 +10,7 @@ from jaxacct._version import __version__
 if TYPE_CHECKING:
     from jaxacct import filters, losses, mechanisms, training
     from jaxacct.accounting import Bounds, delta, epsilon
+    from jaxacct.calibration import Calibration, calibrate
     from jaxacct.losses.grid import LossGrid
     from jaxacct.losses.pld import PLD
     from jaxacct.mechanisms import (
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ApproximateDP": "jaxacct.mechanisms.approximate",
     "Bounds": "jaxacct.accounting",
+    "Calibration": "jaxacct.calibration",
     "Composed": "jaxacct.mechanisms.composed",
     "DiscreteGaussian": "jaxacct.mechanisms.discrete_gaussian",
     "DiscreteLaplace": "jaxacct.mechanisms.discrete_laplace",
@@ -56,6 +58,7 @@ _HOME = {
     "RenyiDP": "jaxacct.mechanisms.concentrated",
     "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
     "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
+    "calibrate": "jaxacct.calibration",
     "delta": "jaxacct.accounting",
     "epsilon": "jaxacct.accounting",
 }
@@ -66,6 +69,7 @@ __all__ = [
     "PLD",
     "ApproximateDP",
     "Bounds",
+    "Calibration",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -84,6 +88,7 @@ __all__ = [
     "SampledWithoutReplacement",
     "ZeroConcentratedDP",
     "__version__",
+    "calibrate",
     "delta",
     "epsilon",
     "filters",

@@ -15,6 +15,7 @@ __all__ = ["group", "main", "plain_errors"]
 
 # Command name: (module, attribute, one line for --help).
 _COMMANDS = {
+    "calibrate": ("jaxacct.cli.calibrate", "calibrate", "Print the noise that meets a given epsilon and delta."),
     "delta": ("jaxacct.cli.account", "delta", "Print bounds of delta at a given epsilon."),
     "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
     "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),

@@ -13,7 +13,7 @@ import click
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 
-__all__ = ["delta", "epsilon"]
+__all__ = ["cache_compilations", "delta", "epsilon"]
 
 _EXAMPLE = """\b
 Example:
@@ -72,7 +72,7 @@ def _answer(
     from jaxacct import accounting
     from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-    _cache_compilations(jax)
+    cache_compilations(jax)
     with plain_errors():
         gaussian = Gaussian(sigma)
         mechanism = gaussian if rate == 1.0 else PoissonSampled(gaussian, rate)
@@ -89,7 +89,7 @@ def _answer(
     click.echo(f"at {given} {target:g}, relation {relation}, {steps} steps fixed in advance")
 
 
-def _cache_compilations(jax: Any) -> None:
+def cache_compilations(jax: Any) -> None:
     """Keeps compiled programs in the user's cache folder, where JAX was not told of one: later calls start fast."""
     if jax.config.jax_compilation_cache_dir is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -127,14 +127,6 @@ class GaussianPair:
         reach = _REACH * self.noise + 1.5
         return UNIT * (16.0 + 8.0 * reach / self.noise**2)
 
-    def infinity(self) -> Array:
-        """None: both distributions have all of the line for support."""
-        return jnp.zeros_like(jnp.asarray(self.noise))
-
-    def anchors(self) -> tuple[Array, Array]:
-        """No atoms, no preference."""
-        return jnp.zeros_like(jnp.asarray(self.noise)), jnp.zeros_like(jnp.asarray(self.noise))
-
 
 def normal_tails(z: Array) -> tuple[Array, Array]:
     """P(N(0,1) > z) and P(N(0,1) <= z), the smaller of the two with full relative accuracy."""

@@ -57,21 +57,6 @@ class Pair(Protocol):
         ...
 
     def infinity(self) -> Array:
-        """Probability under P of an infinite loss, exact or rounded down; ``tails().p_above`` includes it."""
-        ...
-
-    def anchors(self) -> tuple[Array, Array]:
-        """``(origin, period)``: a loss that should be a lattice point (the heaviest atom, the spike), and a distance
-        of which the lattice's spacing should be a divisor, so that atoms are lattice points; 0 is no preference.
-        They steer only.
-        """
-        ...
-
-    def loss_error(self) -> Array:
-        """Bound on how far the loss at which a tail was really evaluated may lie from the loss asked for."""
-        ...
-
-    def infinity(self) -> Array:
         """P(L = inf), exact or rounded down; scalar float64, 0 for most. ``p_above`` counts it as well."""
         ...
 

@@ -1,0 +1,62 @@
+"""``jaxacct calibrate`` as a shell sees it."""
+
+import json
+
+import pytest
+
+import jaxacct
+from jaxacct.cli import main
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def _run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["calibrate", *arguments])
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+def test_what_is_printed_meets_the_target_and_less_noise_fails(capsys):
+    code, out, _ = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--steps", "10")
+    sigma, refuted = (float(line.split()[2]) for line in out.splitlines()[:2])
+    assert code == 0
+    assert jaxacct.delta(jaxacct.Gaussian(sigma), 1.0, steps=10).upper <= 1e-5
+    assert jaxacct.delta(jaxacct.Gaussian(refuted), 1.0, steps=10).lower > 1e-5
+    assert sigma / refuted - 1 < 2e-4
+
+
+def test_json_holds_the_numbers_of_the_library(capsys):
+    code, out, _ = _run(capsys, "--epsilon", "2", "--delta", "1e-6", "--relation", "add", "--json")
+    answer = json.loads(out)
+    there = jaxacct.delta(jaxacct.Gaussian(answer["sigma"]), 2.0)
+    assert code == 0
+    assert answer["delta_at_sigma"] == {"lower": float(there.lower), "upper": float(there.upper)}
+    assert answer["relation"] == "add"
+
+
+def test_where_nothing_is_shown_to_fail_the_output_says_so(capsys):
+    code, out, _ = _run(capsys, "--epsilon", "100000000", "--delta", "0.5")
+    assert code == 0
+    assert "no smaller sigma was shown to fail" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--epsilon", "-1", "--delta", "1e-5"], "epsilon must be a finite number of at least 0, got -1"),
+        (["--epsilon", "1", "--delta", "2"], "delta must be strictly between 0 and 1, got 2"),
+        (["--epsilon", "1", "--delta", "1e-5", "--rate", "1.5"], "rate must be between 0 and 1, got 1.5"),
+        (["--epsilon", "0", "--delta", "1e-12", "--steps", "100"], "reachable inside the bracket"),
+        (["--delta", "1e-5"], "--epsilon"),
+    ],
+)
+def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
+    code, out, err = _run(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
