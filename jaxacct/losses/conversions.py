@@ -102,7 +102,10 @@ def _flattened(*trees: Any) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Array:
-    """Excess of a mechanism's curve at the points of ``grid``; see :meth:`PrivacyProfile.from_mechanism`."""
+    """Excess of a mechanism's curve at the points of ``grid``; see :meth:`PrivacyProfile.from_mechanism`.
+
+    ``bound`` may also be "point": lower bounds at the points alone, tighter than the curve from below.
+    """
     sides = directions(mechanism, relation)
     names = [relation]
     if relation == "add_or_remove":
@@ -113,7 +116,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
             (flat,), shape = _flattened(parts[0][0])
             found.append(_pair_excess(flat, grid, bound).reshape(*shape, grid.size))
         else:
-            composed = PLD.from_mechanism(mechanism, bound, relation=name, grid=grid)
+            composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
             found.append(pld_excess(composed, grid))
     return found[0] if len(found) == 1 else supremum_excess(jnp.stack(found), grid, bound)
 
@@ -234,7 +237,7 @@ def supremum_excess(family: Array, grid: LossGrid, bound: str) -> Array:
     takes the piece of the member that is largest in its middle, a node the smaller of its two cells' pieces, so that
     a chord lies below that member. Nothing is computed but maxima and choices, so nothing is rounded.
     """
-    if bound == "upper":
+    if bound != "lower":
         return family.max(0)
     middles = family[..., :-1] + family[..., 1:]
     best = jnp.argmax(middles, 0)[None]

@@ -26,7 +26,7 @@ from jax import Array
 from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._pair import Tails
 
-__all__ = ["from_pair", "nodes_above", "nodes_below"]
+__all__ = ["from_pair", "nodes_above", "nodes_below", "points_below"]
 
 _TINY = 1e-290  # what underflow may hide
 _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
@@ -35,10 +35,15 @@ _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential
 def from_pair(pair: Any, grid: LossGrid, bound: str) -> Array:
     """Excess of one run of ``pair`` (scalar leaves) at the points of ``grid``, bounded from one side; ``(size,)``.
 
+    ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower
+    bounds at the points alone, whose chords bound nothing.
+
     A pair does not say how much of its loss is infinite: from above everything beyond the grid counts as infinite,
     from below nothing does.
     """
     losses = jnp.asarray(grid.losses)
+    if bound == "point":
+        return points_below(losses, pair.tails(losses))
     if bound == "upper":
         wide = jnp.concatenate([losses[:1] - grid.spacing, losses, losses[-1:] + grid.spacing])
         return nodes_above(losses, pair.tails(wide), pair.loss_error())
@@ -89,3 +94,12 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -
     inner = jnp.minimum(right[:-1], left[1:])
     first = jnp.minimum(jnp.exp(losses[0]) * singular * (1.0 - _UNITS * (1.0 + jnp.abs(losses[0]))), left[0])
     return jnp.concatenate([first[None], inner, jnp.minimum(infinite, right[-1])[None]])
+
+
+def points_below(losses: Array, tails: Tails) -> Array:
+    """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
+    gamma = jnp.exp(losses)
+    slack = 2.0 * (tails.error + _UNITS * (1.0 + jnp.abs(losses)))
+    high = tails.p_above * (1.0 - slack) - gamma * (tails.q_above * (1.0 + slack) + _TINY)
+    low = gamma * tails.q_below * (1.0 - slack) - (tails.p_below * (1.0 + slack) + _TINY)
+    return jnp.maximum(jnp.where(losses >= 0, high, low), 0.0)
