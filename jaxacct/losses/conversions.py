@@ -114,17 +114,17 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
     for name, parts in zip(names, sides, strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
             (flat,), shape = _flattened(parts[0][0])
-            found.append(_pair_excess(flat, grid, bound).reshape(*shape, grid.size))
+            found.append(_pair_excess(flat, jnp.asarray(grid.losses), bound).reshape(*shape, grid.size))
         else:
             composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
             found.append(pld_excess(composed, grid))
-    return found[0] if len(found) == 1 else supremum_excess(jnp.stack(found), grid, bound)
+    return found[0] if len(found) == 1 else supremum_excess(jnp.stack(found), bound)
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
-def _pair_excess(pairs: Any, grid: LossGrid, bound: str) -> Array:
-    excess = jax.vmap(lambda pair: nodes.from_pair(pair, grid, bound))(pairs)
-    limit = jnp.minimum(jnp.exp(jnp.asarray(grid.losses)) * (1.0 + 16.0 * _UNIT), 1.0)
+@functools.partial(jax.jit, static_argnames="bound")
+def _pair_excess(pairs: Any, losses: Array, bound: str) -> Array:
+    excess = jax.vmap(lambda pair: nodes.from_pair(pair, losses, bound))(pairs)
+    limit = jnp.minimum(jnp.exp(losses) * (1.0 + 16.0 * _UNIT), 1.0)
     worst = limit if bound == "upper" else 0.0
     return jnp.where(jnp.isnan(excess), worst, jnp.clip(excess, 0.0, limit))
 
@@ -170,15 +170,19 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Array:
     return jnp.concatenate([first, excess[..., 1:-1], last], -1)
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
 def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, Array]:
     """``(masses, infinity_mass)`` of the law whose curve has this excess, rounded to the side of ``bound``."""
-    h = grid.spacing
+    return _masses(excess, jnp.asarray(grid.spacing), jnp.asarray(-grid.lowest), bound)
+
+
+# Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
+@functools.partial(jax.jit, static_argnames="bound")
+def _masses(excess: Array, h: Array, zero: Array, bound: str) -> tuple[Array, Array]:
     steps = jnp.diff(excess, axis=-1)
     # gamma_k times the slopes on either side of gamma_k; the identity's kink adds 1 at loss 0.
     right = jnp.concatenate([steps / jnp.expm1(h), jnp.zeros_like(excess[..., :1])], -1)
     left = jnp.concatenate([excess[..., :1], steps / -jnp.expm1(-h)], -1)
-    kink = jnp.zeros(grid.size).at[-grid.lowest].set(1.0)
+    kink = jnp.where(jnp.arange(excess.shape[-1]) == zero, 1.0, 0.0)
     masses = (right - left) + kink
     error = 16.0 * _UNIT * (jnp.abs(right) + jnp.abs(left) + kink)
     if bound == "upper":
@@ -196,7 +200,6 @@ def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, 
     return jnp.moveaxis(paid, 0, -1), jnp.maximum(infinite, 0.0)
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "to", "bound"))
 def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     """The same curve's bound on another range of the same lattice."""
     if grid.spacing != to.spacing:
@@ -220,7 +223,6 @@ def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     return values
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
 def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     """E'(gamma) = gamma E(1 / gamma) on the mirrored grid: a piecewise linear curve is mapped to one, exactly."""
     sign = 1.0 if bound == "upper" else -1.0
@@ -229,8 +231,8 @@ def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     return jnp.flip(excess * factor, -1)
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
-def supremum_excess(family: Array, grid: LossGrid, bound: str) -> Array:
+@functools.partial(jax.jit, static_argnames="bound")
+def supremum_excess(family: Array, bound: str) -> Array:
     """Pointwise maximum over the first axis, ``(members, ..., size)`` to ``(..., size)``.
 
     From above: the maximum at the points; chords of a maximum of convex curves lie above it. From below: each cell

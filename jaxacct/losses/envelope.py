@@ -15,28 +15,25 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.losses.grid import LossGrid
-
 __all__ = ["infimum_excess", "lower_hull"]
 
 _UNIT = 2.0**-52
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
-def infimum_excess(family: Array, grid: LossGrid, bound: str) -> Array:
+@functools.partial(jax.jit, static_argnames="bound")
+def infimum_excess(family: Array, losses: Array, bound: str) -> Array:
     """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
     low = family.min(0)
-    rows = jax.vmap(lambda row: _envelope(row, grid, bound))(low.reshape(-1, grid.size))
+    rows = jax.vmap(lambda row: _envelope(row, losses, bound))(low.reshape(-1, losses.shape[0]))
     return rows.reshape(low.shape)
 
 
-def _envelope(excess: Array, grid: LossGrid, bound: str) -> Array:
-    losses = jnp.asarray(grid.losses)
+def _envelope(excess: Array, losses: Array, bound: str) -> Array:
     gamma = jnp.concatenate([jnp.zeros(1), jnp.exp(losses)])
     y = jnp.concatenate([jnp.zeros(1), excess])
     # H = 1 + E - min(gamma, 1) is what is convex.
     kept = lower_hull(gamma, y, jnp.minimum(gamma, 1.0))
-    n = grid.size + 1
+    n = losses.shape[0] + 1
     index = jnp.arange(n)
     before = jax.lax.cummax(jnp.where(kept, index, 0))
     after = jax.lax.cummin(jnp.where(kept, index, n - 1), reverse=True)

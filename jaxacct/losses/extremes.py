@@ -55,7 +55,7 @@ def supremum(
             widths, drops = _hull(*stacked, leakier=side == "upper")
             return conversions.concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
         stacked, grid = _stacked(members, side, relation, grid)
-        return PrivacyProfile(conversions.concrete(conversions.supremum_excess(stacked, grid, side)), grid, side)
+        return PrivacyProfile(conversions.concrete(conversions.supremum_excess(stacked, side)), grid, side)
 
 
 def infimum(
@@ -76,7 +76,7 @@ def infimum(
     side = _side(members, bound)
     with jax.enable_x64(True):
         stacked, grid = _stacked(members, side, relation, grid)
-        return PrivacyProfile(conversions.concrete(infimum_excess(stacked, grid, side)), grid, side)
+        return PrivacyProfile(conversions.concrete(infimum_excess(stacked, jnp.asarray(grid.losses), side)), grid, side)
 
 
 def _side(members: list[Any], bound: str | None) -> str:
@@ -116,15 +116,19 @@ def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
     members, n = widths.shape[0], widths.shape[-1]
     batch = widths.shape[1:-1]
+    error = 8.0 * (n + 4) * _UNIT
     flat = lambda x: jnp.moveaxis(x, 0, -2).reshape(-1, members, n)  # noqa: E731
 
     def one(w: Array, d: Array) -> tuple[Array, Array]:
-        # Vertices after each segment; after the last, (1, 0) but for rounding.
+        # Vertices after each segment; after the last, (1, 0) but for rounding: sums of n masses, off by n units.
         alpha = jnp.clip(jnp.cumsum(w, -1), 0.0, 1.0)
         beta = jnp.flip(jnp.cumsum(jnp.flip(d, -1), -1), -1)
         beta = jnp.concatenate([beta[:, 1:], jnp.zeros((members, 1))], -1)
-        x = jnp.concatenate([alpha.reshape(-1), jnp.ones(1)])
-        y = jnp.concatenate([jnp.minimum(beta, 1.0 - alpha).reshape(-1), jnp.zeros(1)])
+        if not leakier:
+            # A vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.
+            alpha, beta = jnp.minimum(alpha + error, 1.0), beta + error
+        x = jnp.concatenate([jnp.zeros(1), alpha.reshape(-1), jnp.ones(1)])
+        y = jnp.concatenate([jnp.ones(1), jnp.minimum(beta, 1.0 - alpha).reshape(-1), jnp.zeros(1)])
         order = jnp.lexsort((y, x))
         x, y = x[order], y[order]
         kept = lower_hull(x, y)
@@ -134,15 +138,10 @@ def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
         x, y = x[before], y[before]
         new_w = jnp.concatenate([x[:1], jnp.diff(x), jnp.zeros(1)])
         new_d = jnp.concatenate([1.0 - y[:1], -jnp.diff(y), jnp.zeros(1)])
-        # Vertices are sums of n masses each, off by n units; so is the hull, which both infinities pay for.
-        error = 8.0 * n * _UNIT
-        if leakier:
-            return new_w.at[-1].add(error), jnp.maximum(new_d, 0.0).at[0].add(error)
-        return _paid(new_w, error), _paid(jnp.maximum(new_d, 0.0), error)
+        new_d = jnp.maximum(new_d, 0.0)
+        # From below the hull's error is paid at both infinities, which raises H by as much everywhere.
+        return (new_w.at[-1].add(error), new_d.at[0].add(error)) if leakier else (new_w, new_d)
 
     found = jax.vmap(one)(flat(widths), flat(drops))
     return tuple(x.reshape(*batch, x.shape[-1]) for x in found)  # pyright: ignore[reportReturnType]
 
-
-def _paid(x: Array, error: float) -> Array:
-    return x * (1.0 - error)

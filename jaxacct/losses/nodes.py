@@ -23,17 +23,16 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._pair import Tails
 
-__all__ = ["from_pair", "nodes_above", "nodes_below", "points_below"]
+__all__ = ["from_pair", "nodes_above", "nodes_below", "points_below", "widened"]
 
 _TINY = 1e-290  # what underflow may hide
 _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
 
 
-def from_pair(pair: Any, grid: LossGrid, bound: str) -> Array:
-    """Excess of one run of ``pair`` (scalar leaves) at the points of ``grid``, bounded from one side; ``(size,)``.
+def from_pair(pair: Any, losses: Array, bound: str) -> Array:
+    """Excess of one run of ``pair`` (scalar leaves) at equally spaced ``losses`` with 0 among them, bounded from one side; ``(size,)``.
 
     ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower
     bounds at the points alone, whose chords bound nothing.
@@ -41,14 +40,18 @@ def from_pair(pair: Any, grid: LossGrid, bound: str) -> Array:
     A pair does not say how much of its loss is infinite: from above everything beyond the grid counts as infinite,
     from below nothing does.
     """
-    losses = jnp.asarray(grid.losses)
     if bound == "point":
         return points_below(losses, pair.tails(losses))
     if bound == "upper":
-        wide = jnp.concatenate([losses[:1] - grid.spacing, losses, losses[-1:] + grid.spacing])
+        wide = widened(losses)
         return nodes_above(losses, pair.tails(wide), pair.loss_error())
     middles = 0.5 * (losses[:-1] + losses[1:])
     return nodes_below(losses, pair.tails(middles), jnp.zeros(()), jnp.zeros(()))
+
+
+def widened(losses: Array) -> Array:
+    """The losses, and one more on either side."""
+    return jnp.concatenate([2.0 * losses[:1] - losses[1:2], losses, 2.0 * losses[-1:] - losses[-2:-1]])
 
 
 def nodes_above(losses: Array, tails: Tails, loss_error: Array) -> Array:

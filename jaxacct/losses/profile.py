@@ -88,7 +88,7 @@ class PrivacyProfile:
         if not _validate.is_traced(values):
             validity.check_profile_values(np.asarray(values, np.float64), grid)
         with jax.enable_x64(True):
-            excess = _excess_of_values(jnp.asarray(values, jnp.float64), grid, bound)
+            excess = _excess_of_values(jnp.asarray(values, jnp.float64), jnp.asarray(grid.losses), bound)
             return cls(conversions.concrete(excess), grid, bound)
 
     @classmethod
@@ -155,7 +155,7 @@ class PrivacyProfile:
         both = LossGrid(self.grid.spacing, -reach, 2 * reach + 1)
         one, other = self.on(both), self.reflect().on(both)
         with jax.enable_x64(True):
-            excess = conversions.supremum_excess(jnp.stack([one.float64(), other.float64()]), both, self.bound)
+            excess = conversions.supremum_excess(jnp.stack([one.float64(), other.float64()]), self.bound)
             return PrivacyProfile(conversions.concrete(excess), both, self.bound)
 
     def compose(self, other: PrivacyProfile) -> PrivacyProfile:
@@ -182,21 +182,27 @@ def excess_at(excess: Array, grid: LossGrid, bound: str, epsilon: Array) -> Arra
 
     With x = epsilon - l_k, the position in a cell is expm1(x) / expm1(spacing); x is off by a few units of epsilon.
     """
+    return _excess_at(excess, jnp.asarray(grid.spacing), jnp.asarray(float(grid.lowest)), bound, epsilon)
+
+
+@functools.partial(jax.jit, static_argnames="bound")
+def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Array) -> Array:
     sign = 1.0 if bound == "upper" else -1.0
-    h = grid.spacing
-    cell = jnp.clip(jnp.floor(epsilon / h) - grid.lowest, 0, grid.size - 2).astype(jnp.int64)
-    x = jnp.clip(epsilon - (cell + grid.lowest) * h, 0.0, h)
+    size = excess.shape[-1]
+    highest = lowest + (size - 1)
+    cell = jnp.clip(jnp.floor(epsilon / h) - lowest, 0, size - 2).astype(jnp.int64)
+    x = jnp.clip(epsilon - (cell + lowest) * h, 0.0, h)
     t = jnp.clip(jnp.expm1(x) / jnp.expm1(h), 0.0, 1.0)
     low, high = jnp.take(excess, cell, axis=-1), jnp.take(excess, cell + 1, axis=-1)
     value = low * (1.0 - t) + high * t
     moved = 4.0 * _UNIT * (jnp.abs(epsilon) + h) * jnp.exp(h) / jnp.expm1(h) + 8.0 * _UNIT
     value = value + sign * (jnp.abs(high - low) * moved + 8.0 * _UNIT * jnp.maximum(low, high))
-    under = excess[(..., 0) + (None,) * epsilon.ndim] * jnp.exp(jnp.minimum(epsilon - grid.lowest * h, 0.0))
+    under = excess[(..., 0) + (None,) * epsilon.ndim] * jnp.exp(jnp.minimum(epsilon - lowest * h, 0.0))
     under = under * (1.0 + sign * 8.0 * _UNIT * (1.0 + jnp.abs(epsilon)))
-    value = jnp.where(epsilon < grid.lowest * h, under, value)
+    value = jnp.where(epsilon < lowest * h, under, value)
     top = excess[(..., -1) + (None,) * epsilon.ndim]
     # Within a few units of the last point, which side epsilon is on is not known: the last cell, with its margin.
-    value = jnp.where(epsilon - grid.highest * h > 8.0 * _UNIT * jnp.abs(epsilon), top, value)
+    value = jnp.where(epsilon - highest * h > 8.0 * _UNIT * jnp.abs(epsilon), top, value)
     bounded = jnp.clip(value, 0.0, jnp.minimum(jnp.exp(epsilon) * (1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(epsilon))), 1.0))
     return jnp.where(jnp.isnan(bounded), jnp.minimum(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
@@ -208,12 +214,11 @@ def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
     return jnp.clip(jnp.where(epsilon < 0, value * (1.0 + units), excess), 0.0, 1.0)
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
-def _excess_of_values(values: Array, grid: LossGrid, bound: str) -> Array:
-    losses = jnp.asarray(grid.losses)
+@functools.partial(jax.jit, static_argnames="bound")
+def _excess_of_values(values: Array, losses: Array, bound: str) -> Array:
     gamma, identity = jnp.exp(losses), -jnp.expm1(jnp.minimum(losses, 0.0))
     limit = jnp.minimum(gamma, 1.0)
     rounding = jnp.where(losses < 0, 4.0 * _UNIT, 0.0)
     excess = values - identity + (rounding if bound == "upper" else -rounding)
-    good = validity.is_profile(values, grid)[..., None]
+    good = validity.is_profile(values, losses)[..., None]
     return jnp.where(good, jnp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)

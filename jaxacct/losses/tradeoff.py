@@ -108,7 +108,7 @@ class TradeOff:
         validity.check_grid(grid)
         bound = "upper" if self.bound == "lower" else "lower"
         with jax.enable_x64(True):
-            excess = _excess(*arrays(self), grid, bound)
+            excess = _excess(*arrays(self), jnp.asarray(grid.losses), bound)
             return PrivacyProfile(concrete(excess), grid, bound)
 
     def trade_off(self, alpha: ArrayLike) -> Array:
@@ -259,15 +259,13 @@ def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array,
     return jax.tree.map(lambda v: v.reshape(*shape, *alpha.shape), found)
 
 
-@functools.partial(jax.jit, static_argnames=("grid", "bound"))
-def _excess(widths: Array, drops: Array, grid: LossGrid, bound: str) -> Array:
-    losses = jnp.asarray(grid.losses)
+@functools.partial(jax.jit, static_argnames="bound")
+def _excess(widths: Array, drops: Array, losses: Array, bound: str) -> Array:
     limit = jnp.minimum(jnp.exp(losses) * (1.0 + 16.0 * _UNIT), 1.0)
 
     def row(w: Array, d: Array) -> Array:
         if bound == "upper":
-            wide = jnp.concatenate([losses[:1] - grid.spacing, losses, losses[-1:] + grid.spacing])
-            found = nodes.nodes_above(losses, _tails(w, d, wide), jnp.zeros(()))
+            found = nodes.nodes_above(losses, _tails(w, d, nodes.widened(losses)), jnp.zeros(()))
         else:
             middles = 0.5 * (losses[:-1] + losses[1:])
             safe = 1.0 - 8.0 * w.shape[0] * _UNIT

@@ -48,7 +48,7 @@ def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
     """
     if values.shape[-1:] != (grid.size,):
         raise ValueError(f"values must have {grid.size} points on the last axis, as the grid, got shape {values.shape}")
-    for rule, broken in _broken(values, grid, np).items():
+    for rule, broken in _broken(values, grid.losses, np).items():
         if broken.any():
             where = tuple(int(i[0]) for i in np.nonzero(broken))
             # A convexity violation is reported at its middle point.
@@ -57,18 +57,17 @@ def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
             raise ValueError(f"values must be {rule}, got {values[(*where[:-1], point)]:g} at {place}")
 
 
-def is_profile(values: Array, grid: LossGrid) -> Array:
+def is_profile(values: Array, losses: Array) -> Array:
     """The same conditions as one boolean for each curve, for traced values."""
-    return ~jnp.stack([broken.any(-1) for broken in _broken(values, grid, jnp).values()]).any(0)
+    return ~jnp.stack([broken.any(-1) for broken in _broken(values, losses, jnp).values()]).any(0)
 
 
-def _broken(values: Any, grid: LossGrid, xp: Any) -> dict[str, Any]:
-    losses = grid.losses
-    gamma = np.exp(losses)
-    identity = -np.expm1(np.minimum(losses, 0.0))
+def _broken(values: Any, losses: Any, xp: Any) -> dict[str, Any]:
+    gamma = xp.exp(losses)
+    identity = -xp.expm1(xp.minimum(losses, 0.0))
     # H(0) = 1 stands in front; slopes between neighbours must grow, up to the rounding of what they come from.
     before = xp.concatenate([xp.ones_like(values[..., :1]), values], -1)
-    steps = np.diff(np.concatenate([[0.0], gamma]))
+    steps = xp.diff(xp.concatenate([xp.zeros(1), gamma]))
     slopes = xp.diff(before, axis=-1) / steps
     rounding = (TOLERANCE * xp.abs(before[..., :-1] - before[..., 1:]) + _FLOOR * before[..., :-1]) / steps
     bend = slopes[..., 1:] - slopes[..., :-1] + rounding[..., 1:] + rounding[..., :-1]
