@@ -10,8 +10,12 @@ from jaxacct._version import __version__
 if TYPE_CHECKING:
     from jaxacct import filters, losses, mechanisms, training
     from jaxacct.accounting import Bounds, delta, epsilon
+    from jaxacct.losses.extremes import supremum
     from jaxacct.losses.grid import LossGrid
+    from jaxacct.losses.order import dominates, is_chain
     from jaxacct.losses.pld import PLD
+    from jaxacct.losses.profile import PrivacyProfile
+    from jaxacct.losses.tradeoff import TradeOff
     from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
 # Names load on first use, so that the command line pays only for what a command needs.
@@ -20,8 +24,13 @@ _HOME = {
     "Composed": "jaxacct.mechanisms.composed",
     "LossGrid": "jaxacct.losses.grid",
     "PLD": "jaxacct.losses.pld",
+    "PrivacyProfile": "jaxacct.losses.profile",
+    "TradeOff": "jaxacct.losses.tradeoff",
     "delta": "jaxacct.accounting",
+    "dominates": "jaxacct.losses.order",
     "epsilon": "jaxacct.accounting",
+    "is_chain": "jaxacct.losses.order",
+    "supremum": "jaxacct.losses.extremes",
     "Gaussian": "jaxacct.mechanisms.gaussian",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
 }
@@ -34,12 +43,17 @@ __all__ = [
     "Gaussian",
     "LossGrid",
     "PoissonSampled",
+    "PrivacyProfile",
+    "TradeOff",
     "__version__",
     "delta",
+    "dominates",
     "epsilon",
     "filters",
+    "is_chain",
     "losses",
     "mechanisms",
+    "supremum",
     "training",
 ]
 

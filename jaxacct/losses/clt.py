@@ -69,7 +69,7 @@ def clt(mechanism: Any, steps: ArrayLike = 1, *, relation: str = "remove") -> CL
     each = loss_moments(mechanism, relation=relation)
     with jax.enable_x64(True):
         count = jnp.asarray(steps, jnp.float64)
-        sums = Moments(*(jnp.sum(jnp.broadcast_to(m * count, np.broadcast_shapes(jnp.shape(m), count.shape))) for m in each))
+        sums = jax.tree.map(lambda m: jnp.sum(m * count), each)
         return concrete(_theorem(sums, sums, each))
 
 
@@ -78,8 +78,9 @@ def clt_of_box(
 ) -> CLT:
     """Theorem 4.2 for an analyst who picks each step's rate and noise multiplier adaptively in a box.
 
-    The sums of conditional moments lie between ``least_steps`` times the smallest and ``steps`` times the largest moment
-    in the box, taken over 33 x 33 points of it (corners included): a survey and no proof that nothing lies beyond.
+    The sums of conditional moments lie between ``least_steps`` times the smallest and ``steps`` times the largest
+    moment in the box, taken over 33 x 33 points of it (corners included): a survey and no proof that nothing lies
+    beyond.
 
     Args:
         rate: smallest and largest sampling rate.
@@ -100,11 +101,10 @@ def clt_of_box(
     rates, sigmas = np.meshgrid(np.linspace(*rate, _POINTS), np.geomspace(*sigma, _POINTS), indexing="ij")
     each = loss_moments(PoissonSampled(Gaussian(sigmas), rates))
     with jax.enable_x64(True):
-        ends = [(jnp.min(jnp.abs(m)) * least_steps, jnp.max(jnp.abs(m)) * steps) for m in each]
-        low, high = (Moments(*side) for side in zip(*ends, strict=True))
-        sign = Moments(1, -1, 1, 1, 1, 1)
-        signed = [Moments(*(s * x for s, x in zip(sign, side, strict=True))) for side in (low, high)]
-        return concrete(_theorem(*signed, each))
+        # Means under Q are negative: the end of least size is the largest of them.
+        low = jax.tree.map(lambda m: jnp.sign(m.ravel()[0]) * jnp.min(jnp.abs(m)) * least_steps, each)
+        high = jax.tree.map(lambda m: jnp.sign(m.ravel()[0]) * jnp.max(jnp.abs(m)) * steps, each)
+        return concrete(_theorem(low, high, each))
 
 
 def _theorem(low: Moments, high: Moments, each: Moments) -> CLT:

@@ -54,8 +54,21 @@ def supremum(
             stacked = [jnp.stack([pad(x) for x in xs]) if len(rows) > 1 else xs[0] for xs in zip(*rows, strict=True)]
             widths, drops = _hull(*stacked, leakier=side == "upper")
             return conversions.concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
+        only = members[0]
+        alone = side == "upper" and len(members) == 1 and isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1
+        if alone and grid in (None, only.grid):
+            # A maximum is exact and keeps NaN, so what float64() makes of a bad curve can wait.
+            highest = PrivacyProfile(_largest(only.excess), only.grid, side).float64()
+            return PrivacyProfile(conversions.concrete(highest), only.grid, side)
         stacked, grid = _stacked(members, side, relation, grid)
         return PrivacyProfile(conversions.concrete(conversions.supremum_excess(stacked, side)), grid, side)
+
+
+def _largest(excess: Any) -> Any:
+    """Maximum over the first axis; NumPy's reads host memory at full speed and copies nothing."""
+    if _validate.is_traced(excess) or any(d.platform != "cpu" for d in getattr(excess, "devices", set)()):
+        return jnp.max(excess, 0)
+    return np.maximum.reduce(np.asarray(excess), axis=0)
 
 
 def infimum(
@@ -144,4 +157,3 @@ def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
 
     found = jax.vmap(one)(flat(widths), flat(drops))
     return tuple(x.reshape(*batch, x.shape[-1]) for x in found)  # pyright: ignore[reportReturnType]
-

@@ -42,7 +42,9 @@ class MuRange(NamedTuple):
 
 @jax.enable_x64(True)
 def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") -> Array:
-    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu), rounded to the side of ``bound`` (Dong, Roth, Su 2022, Definition 2.6).
+    """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu), rounded to the side of ``bound``.
+
+    Dong, Roth, Su 2022, Definition 2.6.
 
     Args:
         mu: >= 0, any shape.
@@ -72,9 +74,7 @@ def _gaussian(mu: Array, alpha: Array, bound: str) -> Array:
     return jnp.where(good, jnp.clip(value, 0.0, 1.0 - alpha), 0.0 if bound == "lower" else 1.0 - alpha)
 
 
-def mu_of(
-    curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", grid: LossGrid | None = None
-) -> MuRange:
+def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", grid: LossGrid | None = None) -> MuRange:
     """The Gaussians between which a curve lies: the largest mu it dominates and the smallest that dominates it.
 
     *From above.* f - G_mu is concave on each segment of f, so L <= G_mu is decided at the vertices (alpha, beta) of f:
@@ -146,7 +146,7 @@ def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
         return z + side * _QUANTILE * (1.0 + jnp.abs(z))
 
     def need(small: Array, other: Array) -> Array:
-        """mu that a vertex asks for: `small` is 1 - beta (or 1 - alpha), from which delta is taken, `other` alpha (beta)."""
+        """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
         left = (small * up - delta) / kept * (1.0 + 4.0 * _UNIT)
         mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
         # Nothing left after delta: the vertex is the approximate curve's own atom.

@@ -32,7 +32,7 @@ _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential
 
 
 def from_pair(pair: Any, losses: Array, bound: str) -> Array:
-    """Excess of one run of ``pair`` (scalar leaves) at equally spaced ``losses`` with 0 among them, bounded from one side; ``(size,)``.
+    """Bounds of the excess of one run of ``pair`` (scalar leaves) at equally spaced ``losses``, 0 among them; ``(n,)``.
 
     ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower
     bounds at the points alone, whose chords bound nothing.

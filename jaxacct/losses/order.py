@@ -11,6 +11,7 @@ enters a "no" by bounds at the points themselves.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +52,7 @@ class Order(NamedTuple):
 
     @property
     def word(self) -> str:
-        """"yes", "no" or "undecided", for a single verdict."""
+        """ "yes", "no" or "undecided", for a single verdict."""
         return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[int(self.verdict)]
 
 
@@ -86,7 +87,7 @@ class Chain(NamedTuple):
 
     @property
     def word(self) -> str:
-        """"yes", "no" or "undecided"."""
+        """ "yes", "no" or "undecided"."""
         return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[int(self.verdict)]
 
 
@@ -185,7 +186,7 @@ def is_chain(
             # Equal keys do not say which is first.
             known = [
                 _known(members[j], members[i], relation) or _known(members[i], members[j], relation)
-                for i, j in zip(ranks[:-1], ranks[1:], strict=True)
+                for i, j in itertools.pairwise(ranks)
             ]
         limit = _tolerance(tolerance, members)
         return conversions.concrete(_chain(stacked, points, order, jnp.asarray(known, bool), limit))
@@ -316,7 +317,7 @@ def _all_at_slopes(members: list[TradeOff]) -> tuple[Array, Enclosed]:
     points = jnp.concatenate([*logs, jnp.asarray([0.0, jnp.inf, -jnp.inf])])
     found = [families.excess_of_segments(*row, points) for row in rows]
     batch = len(members) == 1 and rows[0][0].ndim > 1
-    lower, upper = (found[0] if batch else tuple(jnp.stack(x) for x in zip(*found, strict=True)))
+    lower, upper = found[0] if batch else tuple(jnp.stack(x) for x in zip(*found, strict=True))
     # Losses carry a rounding of their own, and so does the curve read there: the line is the lower value.
     return points, Enclosed(lower, lower, upper)
 

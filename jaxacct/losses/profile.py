@@ -70,7 +70,8 @@ class PrivacyProfile:
         with jax.enable_x64(True):
             grid = conversions.grid_for([mechanism], relation) if grid is None else grid
             validity.check_grid(grid)
-            return cls(conversions.concrete(conversions.mechanism_excess(mechanism, grid, bound, relation)), grid, bound)
+            excess = conversions.mechanism_excess(mechanism, grid, bound, relation)
+            return cls(conversions.concrete(excess), grid, bound)
 
     @classmethod
     def from_values(cls, values: ArrayLike, grid: LossGrid, bound: str = "upper") -> PrivacyProfile:

@@ -117,7 +117,8 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
         jnp.stack([steep_drop, rest], -1),
     )
     on_right = (high <= 1.0 + 4.0 * _UNIT)[:, None]
-    pairs = Segments(*(jnp.where(used[:, None], jnp.where(on_right, r, l), 0.0) for r, l in zip(right, left, strict=True)))
+    choose = lambda one, other: jnp.where(used[:, None], jnp.where(on_right, one, other), 0.0)  # noqa: E731
+    pairs = Segments(choose(right.widths, left.widths), choose(right.drops, left.drops))
     up = 1.0 + rounding
     ends = [jnp.where(vertical, drops, 0.0).sum()[None] * up, jnp.where(flat, widths, 0.0).sum()[None] * up]
     widths = jnp.concatenate([jnp.zeros(1), pairs.widths[1:-1].reshape(-1), ends[1]])

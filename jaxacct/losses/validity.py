@@ -94,6 +94,7 @@ def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
     pad = ((0, 0),) * (alpha.ndim - 1) + ((0, 1),)
     cross = drop[..., 1:] * width[..., :-1] - drop[..., :-1] * width[..., 1:]
     size = np.abs(drop[..., 1:] * width[..., :-1]) + np.abs(drop[..., :-1] * width[..., 1:])
+    bent = cross > TOLERANCE * size + _FLOOR * (width[..., 1:] + width[..., :-1])
     rules = {
         "be numbers": np.isnan(alpha) | np.isnan(beta),
         "go from alpha 0 to alpha 1 without turning back": np.pad(width < 0, pad)
@@ -102,7 +103,7 @@ def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
         "be at most 1 - alpha": beta > 1.0 - alpha + _FLOOR,
         "be at least 0": beta < 0,
         "be decreasing": np.pad(drop < -TOLERANCE * beta[..., :-1], pad),
-        "be convex": np.pad(cross > TOLERANCE * size + _FLOOR * (width[..., 1:] + width[..., :-1]), ((0, 0),) * (alpha.ndim - 1) + ((1, 1),)),
+        "be convex": np.pad(bent, (*pad[:-1], (1, 1))),
         "end at (1, 0)": np.concatenate([np.zeros_like(alpha[..., 1:], bool), beta[..., -1:] > _FLOOR], -1),
     }
     for rule, broken in rules.items():
