@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from jaxacct import filters, losses, mechanisms, training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.calibration import Calibration, calibrate
+    from jaxacct.losses.extremes import supremum
     from jaxacct.losses.grid import LossGrid
+    from jaxacct.losses.order import dominates, is_chain
     from jaxacct.losses.pld import PLD
+    from jaxacct.losses.profile import PrivacyProfile
+    from jaxacct.losses.tradeoff import TradeOff
     from jaxacct.mechanisms import (
         GDP,
         ApproximateDP,
@@ -53,14 +57,19 @@ _HOME = {
     "PLD": "jaxacct.losses.pld",
     "PermuteAndFlip": "jaxacct.mechanisms.selection",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
+    "PrivacyProfile": "jaxacct.losses.profile",
     "PureDP": "jaxacct.mechanisms.approximate",
     "RandomizedResponse": "jaxacct.mechanisms.randomized_response",
     "RenyiDP": "jaxacct.mechanisms.concentrated",
     "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
+    "TradeOff": "jaxacct.losses.tradeoff",
     "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
     "calibrate": "jaxacct.calibration",
     "delta": "jaxacct.accounting",
+    "dominates": "jaxacct.losses.order",
     "epsilon": "jaxacct.accounting",
+    "is_chain": "jaxacct.losses.order",
+    "supremum": "jaxacct.losses.extremes",
 }
 _ROOMS = ("filters", "losses", "mechanisms", "training")
 
@@ -82,18 +91,23 @@ __all__ = [
     "MixtureOfGaussians",
     "PermuteAndFlip",
     "PoissonSampled",
+    "PrivacyProfile",
     "PureDP",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithoutReplacement",
+    "TradeOff",
     "ZeroConcentratedDP",
     "__version__",
     "calibrate",
     "delta",
+    "dominates",
     "epsilon",
     "filters",
+    "is_chain",
     "losses",
     "mechanisms",
+    "supremum",
     "training",
 ]
 

@@ -1,0 +1,75 @@
+"""What a curve means to an attacker who must tell P from Q: advantage, power, Bayes risk.
+
+Each is a number of one curve and a bound from the curve's side: an upper profile (or a lower trade-off curve) bounds
+advantage and power from above and the risk from below. Power at a false positive rate is :meth:`TradeOff.power`.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.losses import profile as profiles
+from jaxacct.losses.conversions import concrete
+from jaxacct.losses.families import bound_of, excess_of_segments
+from jaxacct.losses.pld import PLD
+from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.losses.tradeoff import TradeOff, arrays
+
+__all__ = ["advantage", "bayes_risk", "power"]
+
+_UNIT = 2.0**-52
+
+
+def advantage(curve: PLD | PrivacyProfile | TradeOff) -> Array:
+    """max over tests of (power - false positive rate) = H(1), the total variation distance; shape of the batch."""
+    with jax.enable_x64(True):
+        return concrete(_excess(curve, jnp.zeros(())))
+
+
+def power(curve: PLD | PrivacyProfile | TradeOff, false_positive_rate: ArrayLike) -> Array:
+    """The power 1 - f(alpha) of the best test at ``false_positive_rate``; shape ``batch + false_positive_rate.shape``.
+
+    Raises:
+        ValueError: a rate outside [0, 1].
+    """
+    if isinstance(curve, PLD):
+        curve = PrivacyProfile.from_pld(curve)
+    if isinstance(curve, PrivacyProfile):
+        curve = TradeOff.from_profile(curve)
+    return curve.power(false_positive_rate)
+
+
+def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Array:
+    """The least probability of a wrong guess when P is true with probability ``prior``, Q otherwise.
+
+    min over tests of prior * P(reject P) + (1 - prior) * Q(accept P) = min(prior, 1 - prior) - prior * E(gamma) with
+    gamma = (1 - prior) / prior and E the excess of H over (1 - gamma)_+; shape ``batch + prior.shape``.
+
+    Raises:
+        ValueError: a prior that is not strictly between 0 and 1. A traced one gives NaN.
+    """
+    _validate.probability(prior=prior)
+    with jax.enable_x64(True):
+        prior = jnp.asarray(prior, jnp.float64)
+        epsilon = jnp.log1p(-prior) - jnp.log(prior)
+        sign = 1.0 if bound_of(curve) == "upper" else -1.0
+        # The order is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
+        slack = sign * 16.0 * _UNIT * (1.0 + jnp.abs(epsilon))
+        saved = prior * (_excess(curve, epsilon) + slack)
+        risk = jnp.minimum(prior, 1.0 - prior) - saved * (1.0 + sign * 4.0 * _UNIT) - sign * 2.0 * _UNIT
+        valid = (prior > 0) & (prior < 1)
+        return concrete(jnp.where(valid, jnp.clip(risk, 0.0, jnp.minimum(prior, 1.0 - prior)), jnp.nan))
+
+
+def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Array) -> Array:
+    if isinstance(curve, PLD):
+        curve = PrivacyProfile.from_pld(curve)
+    if isinstance(curve, PrivacyProfile):
+        return profiles.excess_at(curve.float64(), curve.grid, curve.bound, epsilon)
+    low, high = excess_of_segments(*arrays(curve), epsilon.reshape(-1))
+    value = high if curve.bound == "lower" else low
+    return jnp.clip(value.reshape(*value.shape[:-1], *epsilon.shape), 0.0, 1.0)

@@ -1,0 +1,93 @@
+"""Convex envelopes: the infimum of privacy profiles and the supremum of trade-off curves need one.
+
+The infimum of profiles is the convex envelope of their pointwise minimum (Proposition 11 of the residue paper). On a
+grid: the envelope of the minima at the points. From below, chords of the minima lie below the minimum, because a
+minimum of lines is concave on a cell; their envelope is convex and lies below the minimum, so below its envelope.
+From above, the true envelope is convex and below the minima at the points, so below the largest convex sequence that
+is; its chords lie above it.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["infimum_excess", "lower_hull"]
+
+_UNIT = 2.0**-52
+
+
+@functools.partial(jax.jit, static_argnames="bound")
+def infimum_excess(family: Array, losses: Array, bound: str) -> Array:
+    """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
+    low = family.min(0)
+    rows = jax.vmap(lambda row: _envelope(row, losses, bound))(low.reshape(-1, losses.shape[0]))
+    return rows.reshape(low.shape)
+
+
+def _envelope(excess: Array, losses: Array, bound: str) -> Array:
+    gamma = jnp.concatenate([jnp.zeros(1), jnp.exp(losses)])
+    y = jnp.concatenate([jnp.zeros(1), excess])
+    # H = 1 + E - min(gamma, 1) is what is convex.
+    kept = lower_hull(gamma, y, jnp.minimum(gamma, 1.0))
+    n = losses.shape[0] + 1
+    index = jnp.arange(n)
+    before = jax.lax.cummax(jnp.where(kept, index, 0))
+    after = jax.lax.cummin(jnp.where(kept, index, n - 1), reverse=True)
+    at = jnp.concatenate([jnp.full(1, -jnp.inf), losses])
+    a, c = at[before], at[after]
+    # (gamma - gamma_a) / (gamma_c - gamma_a) from differences of losses; nothing overflows.
+    inside = (before < index) & (index < after)
+    back = jnp.where(inside, at - a, 1.0)
+    whole = jnp.where(inside, c - a, 2.0)
+    t = jnp.exp(jnp.where(inside, at - c, 0.0)) * jnp.expm1(-back) / jnp.expm1(-whole)
+    low, high = y[before], y[after]
+    straddles = inside & (a < 0) & (c > 0)
+    under, over = jnp.minimum(gamma, 1.0) - jnp.minimum(gamma[before], 1.0), 1.0 - jnp.minimum(gamma[before], 1.0)
+    kink = jnp.where(straddles, under - t * over, 0.0)
+    value = low * (1.0 - t) + high * t + kink
+    units = 16.0 * _UNIT * (1.0 + jnp.where(inside, jnp.abs(at - c), 0.0))
+    error = units * (jnp.maximum(low, high) + jnp.where(straddles, 1.0, 0.0))
+    if bound == "upper":
+        found = jnp.where(inside, value + error, y)
+    else:
+        found = jnp.where(inside, jnp.minimum(value - error, y), y)
+    return jnp.maximum(found[1:], 0.0)
+
+
+def lower_hull(x: Array, y: Array, kinks: Array | None = None) -> Array:
+    """Which points are vertices of the lower convex hull; boolean, shape ``(n,)``, by Andrew's monotone chain.
+
+    A loop of 2n steps, each one look at three points (vmaps without copying the stack). Rounding in a comparison can
+    keep or drop a point that is within a few units of a line; callers leave room for that.
+
+    Args:
+        x: non-decreasing, shape ``(n,)``; among equal ones the smallest ``y`` comes first.
+        y: values, shape ``(n,)``.
+        kinks: values of a function that is taken off before comparing slopes, shape ``(n,)``: the hull is that of
+            ``y - kinks``, without losing the digits of ``y`` where the function is linear.
+    """
+    n = x.shape[0]
+    bend = jnp.zeros_like(y) if kinks is None else kinks
+
+    def above(a: Array, b: Array, c: Array) -> Array:
+        first, second = x[b] - x[a], x[c] - x[b]
+        turn = (y[b] - y[a]) * second - (y[c] - y[b]) * first
+        return turn - ((bend[b] - bend[a]) * second - (bend[c] - bend[b]) * first) >= 0
+
+    def step(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        stack, top, index = state  # `top` points on the stack, `index` the next point
+        here = jnp.minimum(index, n - 1)
+        drop = (index < n) & (top >= 2) & above(stack[jnp.maximum(top - 2, 0)], stack[jnp.maximum(top - 1, 0)], here)
+        push = (index < n) & ~drop
+        place = jnp.minimum(top, n - 1)
+        stack = stack.at[place].set(jnp.where(push, here, stack[place]))
+        return stack, jnp.where(drop, top - 1, jnp.where(push, top + 1, top)), jnp.where(push, index + 1, index)
+
+    zero = jnp.zeros((), jnp.int32)
+    stack, top, _ = jax.lax.fori_loop(0, 2 * n, step, (jnp.zeros(n, jnp.int32), zero, zero))
+    kept = jnp.where(jnp.arange(n) < top, stack, n)
+    return jnp.zeros(n, bool).at[kept].set(True, mode="drop")

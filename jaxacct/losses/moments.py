@@ -1,0 +1,168 @@
+"""Moments of the privacy loss of a sampled Gaussian under P and Q, by quadrature, and Theorem 4.1's approximations.
+
+With x = P / Q - 1 the means are integrals of functions that are never negative, so that a rate of 1e-8 costs no digits:
+
+    E_P[L] = E_Q[(1 + x) log(1 + x) - x],        -E_Q[L] = E_Q[x - log(1 + x)].
+
+Neither the quadrature nor the approximations are bounds. The quadrature agrees with 30-digit integration to about
+1e-11; the approximations are as good as Theorem 4.1's regime, which :func:`approximate_moments` says beside them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct.losses.conversions import concrete
+from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
+
+__all__ = ["Approximation", "Moments", "approximate_moments", "loss_moments"]
+
+_PANELS = 48
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_REACH = 12.0  # standard deviations: what lies beyond is below 1e-30 of any moment
+_LARGEST = 600.0  # exponents up to which exp is a number
+_LEAST_NOISE = 0.02
+
+
+class Moments(NamedTuple):
+    """Of L = log dP/dQ for one run: mean, variance and third absolute central moment, under P and under Q."""
+
+    mean_p: Any
+    mean_q: Any
+    variance_p: Any
+    variance_q: Any
+    third_p: Any
+    third_q: Any
+
+
+class Approximation(NamedTuple):
+    """``moments`` as a theorem approximates them, and ``relative_error`` = approximation / quadrature - 1 of each."""
+
+    moments: Moments
+    relative_error: Moments
+
+
+def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
+    """Privacy-loss moments of one run of a Gaussian or a Poisson-sampled Gaussian, by Gauss-Legendre quadrature.
+
+    Args:
+        mechanism: parameters of any shape; noise multipliers of at least 0.02.
+        relation: ``"remove"``, ``"add"`` or (without sampling) ``"replace"``.
+
+    Returns:
+        :class:`Moments` of the broadcast shape, float64; NaN for bad traced values. Good to about 1e-11, no bounds.
+
+    Raises:
+        ValueError: another mechanism, a composition, ``"add_or_remove"``, a rate of 0 or a noise below 0.02.
+    """
+    _validate.one_of(("remove", "add", "replace"), relation=relation)
+    with jax.enable_x64(True):
+        pair = _pair(mechanism, relation)
+        if not _validate.is_traced(pair):
+            _validate.at_least(_LEAST_NOISE, noise_multiplier=pair.noise)
+        shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(pair)))
+        flat = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape).reshape(-1), pair)
+        found = _moments(flat.noise, flat.rate, flat.reverse)
+        return concrete(jax.tree.map(lambda x: x.reshape(shape), found))
+
+
+def approximate_moments(mechanism: Any, regime: str) -> Approximation:
+    """Theorem 4.1 of the paper on f-DP filters: moments to leading order, and how far off each of them is.
+
+    With mu = 1 / noise and q the rate: ``"small"`` rates have mean q^2 (e^(mu^2) - 1) / 2, ``"large"`` ones
+    q^2 mu^2 / 2; variances are twice that. Third moments are Theorem F.1's and F.2's leading bounds,
+    q^3 (e^(3 mu^2) + 3 e^(mu^2) + 4) and (2 - q^3) sqrt(8 / pi) mu^3. (F.1 prints + 1; the proof's own
+    E[(e^y + 1)^3] has + 4.) They say how large rho in Theorem 4.2 may be and are no approximations.
+
+    Args:
+        mechanism: see :func:`loss_moments`; relation `remove`, as in the theorem.
+        regime: ``"small"`` or ``"large"``.
+
+    Raises:
+        ValueError: an unknown regime, or see :func:`loss_moments`.
+    """
+    _validate.one_of(("small", "large"), regime=regime)
+    exact = loss_moments(mechanism)
+    with jax.enable_x64(True):
+        pair = _pair(mechanism, "remove")
+        mu, q = 1.0 / jnp.asarray(pair.noise), jnp.asarray(pair.rate)
+        if regime == "small":
+            second = q**2 * jnp.expm1(mu**2)
+            third = q**3 * (jnp.exp(3.0 * mu**2) + 3.0 * jnp.exp(mu**2) + 4.0)
+        else:
+            second = q**2 * mu**2
+            third = (2.0 - q**3) * (8.0 / np.pi) ** 0.5 * mu**3
+        second, third = (jnp.broadcast_to(x, jnp.shape(exact.mean_p)) for x in (second, third))
+        values = Moments(second / 2, -second / 2, second, second, third, third)
+        return concrete(Approximation(values, jax.tree.map(lambda a, b: a / b - 1.0, values, exact)))
+
+
+def _pair(mechanism: Any, relation: str) -> GaussianPair:
+    (parts,) = directions(mechanism, relation)
+    if len(parts) != 1 or not isinstance(parts[0][0], GaussianPair):
+        raise ValueError(f"mechanism must be one run of a Gaussian, sampled or not, got {type(mechanism).__name__}")
+    pair, count = parts[0]
+    if not _validate.is_traced(count) and np.any(np.asarray(count) != 1):
+        raise ValueError(f"mechanism must be one run, got {np.max(np.asarray(count)):g} steps; moments of runs add up")
+    return pair
+
+
+@jax.jit
+def _moments(noise: Array, rate: Array, reverse: Array) -> Moments:
+    found = jax.lax.map(lambda row: _one(*row), (noise, rate), batch_size=64)
+    # The reverse pair exchanges P and Q and turns the loss's sign.
+    swapped = Moments(-found.mean_q, -found.mean_p, found.variance_q, found.variance_p, found.third_q, found.third_p)
+    return jax.tree.map(lambda a, b: jnp.where(reverse > 0.5, b, a), found, swapped)
+
+
+def _one(noise: Array, rate: Array) -> Moments:
+    mu = 1.0 / noise
+    # Under Q the outcome is z ~ N(0, 1); moments of P / Q - 1 reach out to 3 mu before the logarithm tames them.
+    start, end = -_REACH, _REACH + 3.0 * mu
+
+    def nodes(split: Array) -> tuple[Array, Array]:
+        """Gauss-Legendre nodes and weights on panels on both sides of ``split``, where an integrand has a kink."""
+        middle = jnp.clip(split, start, end)
+        edges = jnp.concatenate(
+            [start + (middle - start) * jnp.arange(_PANELS) / _PANELS, middle + (end - middle) * _EDGES]
+        )
+        half = 0.5 * jnp.diff(edges)[:, None]
+        return (edges[:-1, None] + half * (1.0 + _NODES)).reshape(-1), (half * _WEIGHTS).reshape(-1)
+
+    def densities(z: Array) -> tuple[Array, Array, Array, Array]:
+        q_density = jnp.exp(-0.5 * z**2) / (2.0 * np.pi) ** 0.5
+        p_density = (1.0 - rate) * q_density + rate * jnp.exp(-0.5 * (z - mu) ** 2) / (2.0 * np.pi) ** 0.5
+        y = z * mu - 0.5 * mu**2
+        x = rate * jnp.expm1(jnp.minimum(y, _LARGEST))
+        far = jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + y)
+        return p_density, q_density, x, jnp.where(y > 30.0, far, jnp.log1p(x))
+
+    z, weights = nodes(0.5 * mu)
+    p, q, x, loss = densities(z)
+    near = jnp.abs(x) < 0.02
+    small = jnp.where(near, x, 0.0)
+    series_p = small**2 * sum((-small) ** k / ((k + 1) * (k + 2)) for k in range(8))
+    series_q = small**2 * sum((-small) ** k / (k + 2) for k in range(8))
+    mean_p = jnp.sum(weights * jnp.where(near, q * series_p, p * loss - (p - q)))
+    mean_q = -jnp.sum(weights * jnp.where(near, q * series_q, (p - q) - q * loss))
+
+    def central(mean: Array, under_p: bool) -> tuple[Array, Array]:
+        split = (jnp.log1p(jnp.maximum(jnp.expm1(mean) / rate, -1.0 + 1e-12)) + 0.5 * mu**2) / mu
+        z, weights = nodes(split)
+        p, q, _, loss = densities(z)
+        density, away = weights * (p if under_p else q), jnp.abs(loss - mean)
+        return jnp.sum(density * away**2), jnp.sum(density * away**3)
+
+    variance_p, third_p = central(mean_p, True)
+    variance_q, third_q = central(mean_q, False)
+    return Moments(mean_p, mean_q, variance_p, variance_q, third_p, third_q)
+
+
+_EDGES = np.arange(_PANELS + 1) / _PANELS

@@ -1,0 +1,108 @@
+"""From the tails of a privacy loss to the nodes of its hockey-stick curve, from above and from below.
+
+The curve is kept as its *excess* over perfect privacy, E(gamma) = H(gamma) - (1 - gamma)_+, because both of its ends
+are then small numbers with all their digits: with l = log gamma,
+
+    E(gamma) = P(L > l) - gamma Q(L > l)      for gamma >= 1,
+    E(gamma) = gamma Q(L <= l) - P(L <= l)    for gamma < 1, which is gamma times the reverse pair's H(1 / gamma).
+
+*Above*: E at the grid's points. H is convex, so its chords lie above it. Tails are evaluated at a loss that is off by
+up to eta; the event they belong to then misses at most (e^eta - 1) P(L > l - eta) of the supremum (gamma >= 1; with
+Q(L <= l + eta) times gamma below), which is added.
+
+*Below*: for any event A, P(A) - gamma Q(A) <= H(gamma) at every gamma: a line below H, whatever A is. Each cell takes
+the line of A = {L > middle of the cell}, or the identity where that line would dip below it; a node takes the smaller
+of its two cells' lines. On each cell the chord then lies below that cell's line, so below H. Before the first node
+and after the last only the atoms at minus and plus infinity count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.mechanisms._pair import Tails
+
+__all__ = ["from_pair", "nodes_above", "nodes_below", "points_below", "widened"]
+
+_TINY = 1e-290  # what underflow may hide
+_UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
+
+
+def from_pair(pair: Any, losses: Array, bound: str) -> Array:
+    """Bounds of the excess of one run of ``pair`` (scalar leaves) at equally spaced ``losses``, 0 among them; ``(n,)``.
+
+    ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower
+    bounds at the points alone, whose chords bound nothing.
+
+    A pair does not say how much of its loss is infinite: from above everything beyond the grid counts as infinite,
+    from below nothing does.
+    """
+    if bound == "point":
+        return points_below(losses, pair.tails(losses))
+    if bound == "upper":
+        wide = widened(losses)
+        return nodes_above(losses, pair.tails(wide), pair.loss_error())
+    middles = 0.5 * (losses[:-1] + losses[1:])
+    return nodes_below(losses, pair.tails(middles), jnp.zeros(()), jnp.zeros(()))
+
+
+def widened(losses: Array) -> Array:
+    """The losses, and one more on either side."""
+    return jnp.concatenate([2.0 * losses[:1] - losses[1:2], losses, 2.0 * losses[-1:] - losses[-2:-1]])
+
+
+def nodes_above(losses: Array, tails: Tails, loss_error: Array) -> Array:
+    """Excess at ``losses`` (n), rounded up, from tails at the same losses and one more on either side (n + 2)."""
+    p_above, p_below, q_above, q_below, error = tails
+    here = slice(1, -1)
+    gamma = jnp.exp(losses)
+    units = _UNITS * (1.0 + jnp.abs(losses))
+    high = p_above[here] - gamma * q_above[here]
+    low = gamma * q_below[here] - p_below[here]
+    # The event's own shortfall; the neighbouring tail is the one that surely holds the moved loss.
+    shortfall = jnp.expm1(loss_error + units)
+    missed_high = shortfall * p_above[:-2]
+    missed_low = shortfall * gamma * q_below[2:]
+    relative = 2.0 * (jnp.maximum(error[here], jnp.maximum(error[:-2], error[2:])) + units)
+    high = high + relative * (p_above[here] + gamma * q_above[here]) + missed_high * (1.0 + relative)
+    low = low + relative * (p_below[here] + gamma * q_below[here]) + missed_low * (1.0 + relative)
+    return jnp.where(losses >= 0, high, low) + _TINY
+
+
+def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -> Array:
+    """Excess at ``losses`` (n), rounded down, from tails at the middles of their cells (n - 1).
+
+    Args:
+        losses: increasing, 0 among them, so that no cell straddles gamma = 1.
+        tails: P- and Q-tails of any losses inside the cells.
+        infinite: P(L = inf), or less.
+        singular: Q(L = -inf), or less.
+    """
+
+    def line(end: Array) -> Array:
+        gamma = jnp.exp(end)
+        units = _UNITS * (1.0 + jnp.abs(end))
+        slack = 2.0 * (tails.error + units)
+        high = tails.p_above * (1.0 - slack) - gamma * (tails.q_above * (1.0 + slack) + _TINY)
+        low = gamma * tails.q_below * (1.0 - slack) - (tails.p_below * (1.0 + slack) + _TINY)
+        return jnp.where(losses[:-1] >= 0, high, low)
+
+    left, right = line(losses[:-1]), line(losses[1:])
+    # The identity is a line as well; a line that is clipped at one end only would be no line.
+    used = (left > 0) & (right > 0)
+    left, right = jnp.where(used, left, 0.0), jnp.where(used, right, 0.0)
+    inner = jnp.minimum(right[:-1], left[1:])
+    first = jnp.minimum(jnp.exp(losses[0]) * singular * (1.0 - _UNITS * (1.0 + jnp.abs(losses[0]))), left[0])
+    return jnp.concatenate([first[None], inner, jnp.minimum(infinite, right[-1])[None]])
+
+
+def points_below(losses: Array, tails: Tails) -> Array:
+    """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
+    gamma = jnp.exp(losses)
+    slack = 2.0 * (tails.error + _UNITS * (1.0 + jnp.abs(losses)))
+    high = tails.p_above * (1.0 - slack) - gamma * (tails.q_above * (1.0 + slack) + _TINY)
+    low = gamma * tails.q_below * (1.0 - slack) - (tails.p_below * (1.0 + slack) + _TINY)
+    return jnp.maximum(jnp.where(losses >= 0, high, low), 0.0)
