@@ -21,12 +21,12 @@ CASES = [
 
 
 def _truth(sigma, rate, epsilon, relation):
-    """log delta from the definition: the likelihood ratio crosses e^eps at one outcome."""
+    """delta from the definition: the likelihood ratio crosses e^eps at one outcome."""
     mpmath.mp.dps = 60
     s, q, e = (mpmath.mpf(value) for value in (sigma, rate, epsilon))
     upper_tail = lambda z: mpmath.erfc(z / mpmath.sqrt(2)) / 2  # noqa: E731
     # remove: P(x > c) - e^eps Q(x > c); add: Q(x < c) - e^eps P(x < c), with ratio e^eps or e^-eps at c.
-    inside = (mpmath.exp(e if relation == "remove" else -e) - 1 + q) / q
+    inside = (mpmath.exp(e if relation == "remove" else -e) + (q - 1)) / q  # exact where q is 1
     if inside <= 0:
         return mpmath.mpf(0)
     c = s**2 * mpmath.log(inside) + mpmath.mpf(1) / 2
