@@ -124,9 +124,7 @@ class CellSums(NamedTuple):
     right_mass: Array
 
 
-def masses_below(
-    chords: Array, sums: CellSums, widths: Array, theta: Array, off: Array | float = 0.0
-) -> tuple[Array, Array]:
+def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
     """Masses of the curve h of the module's docstring.
 
     Args:
@@ -134,7 +132,6 @@ def masses_below(
         sums: see :class:`CellSums`.
         widths: widths of the k cells.
         theta: the tilt.
-        off: tilted amounts by which h has to be lower still at each point, shape ``(k + 1,)``.
 
     Returns:
         ``(masses, spurious)``: non-negative masses of shape ``(k + 1,)``, and a bound on tilted mass in them
@@ -158,7 +155,7 @@ def masses_below(
     left = jnp.where(touch_right, 0.0, jnp.where(touch_left, sums.left_whole, sums.left_half))
     margin = _margin(theta * widths)
     at_points = jnp.maximum(jnp.pad(margin, (0, 1)), jnp.pad(margin, (1, 0)))
-    error = (jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) + off) * (1.0 + at_points)
+    error = jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) * (1.0 + at_points)
     grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
     rise = (error[1:] * shrink - error[:-1]) / jnp.expm1(widths)
     fall = (error[1:] - error[:-1] * grow) / -jnp.expm1(-widths)

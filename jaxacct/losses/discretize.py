@@ -45,6 +45,9 @@ class Step(NamedTuple):
         spurious: bound on tilted mass in ``below`` that has no right to be there.
         infinite_above: bound on the (untilted) probability of an infinite loss.
         infinite_below: a probability of an infinite loss that is certain; ``below`` does not hold it.
+        clipped: mass in ``below`` (untilted) without a right to be there if losses may not be taken to be off by
+            ``pair.loss_error()``. Each P(A) - gamma Q(A) is below H(gamma) wherever the tails of A = (L > l) really
+            were evaluated; but a cell with p < gamma_k r, which only such an error makes, counts as 0 there.
     """
 
     above: Array
@@ -53,6 +56,7 @@ class Step(NamedTuple):
     spurious: Array
     infinite_above: Array
     infinite_below: Array
+    clipped: Array
 
 
 @functools.cache
@@ -85,7 +89,6 @@ def step_masses(
     near: int,
     cutoff: Array | float = math.inf,
     lift: bool = False,
-    hockey_stick_error: Array | float = 0.0,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``origin + (lowest + i) * spacing``, i < size.
 
@@ -102,8 +105,6 @@ def step_masses(
         lift: whether mass below the lattice is moved up to its lowest point, or counted in ``lost`` like what lies
             above. A large tilt must not lift: a bulk of mass 1 far below would be multiplied by exp(theta * lift).
         cutoff: loss above which mass is called infinite (above) or dropped (below) instead of being placed.
-        hockey_stick_error: by how much, in units of P(L > loss), hockey sticks at lattice points may be too large:
-            taken off the curve from below. :mod:`jaxacct.losses.compose` charges its losses instead.
 
     Returns:
         :class:`Step`.
@@ -185,10 +186,10 @@ def step_masses(
         p_half[:, 1] * low_weight,
     )
     sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
-    off = hockey_stick_error * tails.p_above[: inner + 1 : 2] * weight * (1.0 + weight_error)
-    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta, off)
+    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
     placed = jnp.zeros(size).at[index].set(below)
-    return Step(above, placed, lost, spurious, infinite, infinity)
+    clipped = jnp.where(kept, jnp.maximum(gamma[:-1] * q_cell - p_cell, 0.0) / -jnp.expm1(-widths), 0.0)
+    return Step(above, placed, lost, spurious, infinite, infinity, clipped.sum() * (1.0 + 1e-9))
 
 
 def lattice_origin(pair: Any, mean: Array, spacing: Array, near: int) -> Array:

@@ -26,7 +26,7 @@ _TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by 
 _MANY = 2000.0
 _MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
 _WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
-_CHUNK_POINTS = 2**21  # lattice points worked on at once: a quarter of a GiB with all temporaries
+_CHUNK_POINTS = 2**20  # lattice points worked on at once: an eighth of a GiB with all temporaries
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
@@ -100,9 +100,13 @@ def lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
     everything = (groups, counts, goal)
     outline = _outline_batch(kind, *padded(everything, np.arange(total)))
     outline = jax.tree.map(lambda x: np.asarray(x)[:total], outline)
-    with np.errstate(all="ignore"):
-        gaps = np.stack([levels_for(outline, layout, np).gap for layout in _LAYOUTS], -1)
-    gaps = np.where(np.isnan(gaps), np.inf, gaps)
+    gaps = np.full((total, len(_LAYOUTS)), np.inf)
+    for i, layout in enumerate(_LAYOUTS):  # no further than the cheapest layout that the last query finds good
+        with np.errstate(all="ignore"):
+            gap = levels_for(outline, layout, np).gap
+        gaps[:, i] = np.where(np.isnan(gap), np.inf, gap)
+        if (gaps <= outline.tolerance[:, None]).any(1).all():
+            break
     good = gaps <= outline.tolerance[:, None]
     chosen = _merged_choice(good, np.where(good.any(1), good.argmax(1), gaps.argmin(1)), counts.shape[-1])
     for index in np.unique(chosen):

@@ -213,17 +213,14 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     zero = jnp.zeros(())
     scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
-    # Tails were evaluated within this of their losses, which moves hockey sticks like a loss moved by twice that
-    # (jaxacct.losses.compose says why). A PLD has no field for it: its masses take it.
-    largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
-    eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
     lowest = jnp.asarray(float(grid.lowest))
-    error = zero if bound == "upper" else jnp.expm1(eta)
-    step = _step_masses(
-        scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size, hockey_stick_error=error
-    )
+    step = _step_masses(scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size)
     if bound == "upper":
-        # L + eta on the lattice: connect the dots, so a share of every mass moves up by one point.
+        # Tails were evaluated within half of eta of their losses, which moves hockey sticks no more than a loss moved
+        # by eta does (jaxacct.losses.compose says why). L + eta is laid on the lattice by connecting the dots: a
+        # share of every mass moves up by one point.
+        largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
+        eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
         share = jnp.expm1(-eta) / jnp.expm1(-grid.spacing) * (1.0 + 1e-9)
         moved = step.above * jnp.minimum(share, 1.0)
         masses = (step.above - moved) * (1.0 + 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
@@ -232,8 +229,9 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
         return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
     # Mass without a right to be there may sit anywhere; taking as much from the top lowers every hockey stick.
     above = jnp.cumsum(step.below[::-1])[::-1]
-    kept = jnp.clip(above - step.spurious, 0.0, step.below)
-    return PLD(jnp.where(step.spurious > 0, kept, step.below), step.infinite_below, grid, bound)
+    spurious = step.spurious + step.clipped
+    kept = jnp.clip(above - spurious, 0.0, step.below)
+    return PLD(jnp.where(spurious > 0, kept, step.below), step.infinite_below, grid, bound)
 
 
 _step_masses = functools.partial(
