@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jaxacct.losses.grid import LossGrid
     from jaxacct.losses.pld import PLD
     from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+    from jaxacct.planning import NoisePlan, plan_noise
 
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
@@ -21,12 +22,14 @@ _HOME = {
     "Calibration": "jaxacct.calibration",
     "Composed": "jaxacct.mechanisms.composed",
     "LossGrid": "jaxacct.losses.grid",
+    "NoisePlan": "jaxacct.planning",
     "PLD": "jaxacct.losses.pld",
     "calibrate": "jaxacct.calibration",
     "delta": "jaxacct.accounting",
     "epsilon": "jaxacct.accounting",
     "Gaussian": "jaxacct.mechanisms.gaussian",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
+    "plan_noise": "jaxacct.planning",
 }
 _ROOMS = ("filters", "losses", "mechanisms", "training")
 
@@ -37,6 +40,7 @@ __all__ = [
     "Composed",
     "Gaussian",
     "LossGrid",
+    "NoisePlan",
     "PoissonSampled",
     "__version__",
     "calibrate",
@@ -45,6 +49,7 @@ __all__ = [
     "filters",
     "losses",
     "mechanisms",
+    "plan_noise",
     "training",
 ]
 
