@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         SampledWithoutReplacement,
         ZeroConcentratedDP,
     )
+    from jaxacct.planning import NoisePlan, plan_noise
 
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
@@ -54,6 +55,7 @@ _HOME = {
     "Laplace": "jaxacct.mechanisms.laplace",
     "LossGrid": "jaxacct.losses.grid",
     "MixtureOfGaussians": "jaxacct.mechanisms.mixture",
+    "NoisePlan": "jaxacct.planning",
     "PLD": "jaxacct.losses.pld",
     "PermuteAndFlip": "jaxacct.mechanisms.selection",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
@@ -69,6 +71,7 @@ _HOME = {
     "dominates": "jaxacct.losses.order",
     "epsilon": "jaxacct.accounting",
     "is_chain": "jaxacct.losses.order",
+    "plan_noise": "jaxacct.planning",
     "supremum": "jaxacct.losses.extremes",
 }
 _ROOMS = ("filters", "losses", "mechanisms", "training")
@@ -89,6 +92,7 @@ __all__ = [
     "Laplace",
     "LossGrid",
     "MixtureOfGaussians",
+    "NoisePlan",
     "PermuteAndFlip",
     "PoissonSampled",
     "PrivacyProfile",
@@ -107,6 +111,7 @@ __all__ = [
     "is_chain",
     "losses",
     "mechanisms",
+    "plan_noise",
     "supremum",
     "training",
 ]
