@@ -19,7 +19,7 @@ __all__ = ["MixturePair"]
 
 _POINTS = 128  # survey atoms a component
 _REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
-_ITERATIONS = 48
+_ITERATIONS = 64
 _ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
 
 
@@ -52,38 +52,22 @@ class MixturePair:
         rate = jnp.minimum(moving.sum() / w.sum(), 1.0)
         return s, moving / moving.sum(), rate
 
-    def _moving_loss(self, x: Array) -> Array:
-        """M(x) of the class's docstring, any shape."""
-        s, v, _ = self._components()
-        y = (s * x[..., None] - 0.5 * s**2) / self.noise**2
-        y = jnp.where(v > 0, y, 0.0)
-        far = jax.nn.logsumexp(jnp.where(v > 0, y + jnp.log(v), -jnp.inf), axis=-1)
-        near = jnp.log1p((v * jnp.expm1(jnp.clip(y, -0.6, 30.0))).sum(-1))
-        return jnp.where(jnp.max(jnp.abs(y), -1) < 0.5, near, far)
-
     def _loss(self, x: Array) -> Array:
-        return mixed_loss(self._moving_loss(x), self._components()[2])
+        s, v, rate = self._components()
+        return mixed_loss(_moving_loss(x, s, v, self.noise)[0], rate)
 
     def _outcome(self, losses: Array) -> Array:
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
         s, v, rate = self._components()
         m = inner_loss(losses, rate)
         goal = jnp.where(jnp.isfinite(m), m, 0.0)
-        # Jensen: M is above the weighted mean of its lines, so the root lies left of that line's.
-        mean, square = (v * s).sum(), (v * s**2).sum()
-        start = (goal * self.noise**2 + 0.5 * square) / mean
-
-        def newton(x, _):
-            y = jnp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / self.noise**2, 0.0)
-            slope = (jax.nn.softmax(jnp.where(v > 0, y + jnp.log(v), -jnp.inf), axis=-1) * s).sum(-1) / self.noise**2
-            return x - (self._moving_loss(x) - goal) / slope, None
-
-        x, _ = jax.lax.scan(newton, start, None, length=_ITERATIONS)
-        off = jnp.abs(self._moving_loss(x) - goal)
-        # A relative error of x moves the loss by that of its largest line.
-        size = s.max() * (jnp.abs(x) + s.max()) / self.noise**2
-        x = jnp.where(off <= _ACCEPTED * UNIT * (1.0 + jnp.abs(goal) + size), x, jnp.nan)
-        return jnp.where(m == -jnp.inf, -jnp.inf, x)
+        # The solution is a constant to derivatives: those of one more Newton step are the right ones.
+        x = _solved(*(jax.lax.stop_gradient(value) for value in (goal, s, v, jnp.asarray(self.noise))))
+        value, slope = _moving_loss(x, s, v, self.noise)
+        better = x - (value - goal) / slope
+        off = jnp.abs(_moving_loss(better, s, v, self.noise)[0] - goal)
+        better = jnp.where(off <= _accepted(better, goal, s, self.noise), better, jnp.nan)
+        return jnp.where(m == -jnp.inf, -jnp.inf, better)
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
@@ -140,3 +124,36 @@ class MixturePair:
     def anchors(self) -> tuple[Array, Array]:
         """No atoms, no preference."""
         return 0.0 * jnp.asarray(self.noise), 0.0 * jnp.asarray(self.noise)
+
+
+def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:
+    """M(x) of the class's docstring and its slope, any shape."""
+    y = jnp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
+    logs = jnp.where(v > 0, y + jnp.log(jnp.where(v > 0, v, 1.0)), -jnp.inf)
+    far = jax.nn.logsumexp(logs, axis=-1)
+    near = jnp.log1p((v * jnp.expm1(jnp.clip(y, -0.6, 0.6))).sum(-1))
+    slope = (jnp.exp(logs - far[..., None]) * s).sum(-1) / noise**2
+    return jnp.where(jnp.max(jnp.abs(y), -1) < 0.5, near, far), slope
+
+
+def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
+    """What M(x) may be off by: a relative error of x moves the loss by that of its steepest line."""
+    size = s.max() * (jnp.abs(x) + s.max()) / noise**2
+    return _ACCEPTED * UNIT * (1.0 + jnp.abs(goal) + size)
+
+
+def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
+    """The root of M(x) = goal, or whatever Newton's method has after 64 steps."""
+    # Jensen: M is above the weighted mean of its lines, so the root lies left of that line's.
+    start = (goal * noise**2 + 0.5 * (v * s**2).sum()) / (v * s).sum()
+
+    def newton(state):
+        x, value, slope, i = state
+        x = x - (value - goal) / slope
+        return x, *_moving_loss(x, s, v, noise), i + 1
+
+    def unfinished(state):
+        x, value, _, i = state
+        return jnp.any(jnp.abs(value - goal) > _accepted(x, goal, s, noise)) & (i < _ITERATIONS)
+
+    return jax.lax.while_loop(unfinished, newton, (start, *_moving_loss(start, s, v, noise), 0))[0]

@@ -1,0 +1,202 @@
+"""Rényi curves of every family: sound and tight against high precision, and against what a PLD says."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import jax
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+import jaxacct
+from jaxacct import (
+    PLD,
+    Composed,
+    Exponential,
+    Gaussian,
+    Laplace,
+    MixtureOfGaussians,
+    PermuteAndFlip,
+    PoissonSampled,
+    SampledWithoutReplacement,
+)
+from jaxacct.losses.renyi import renyi
+
+ORDERS = np.array([1.01, 1.7, 2.0, 8.5, 64.0])
+
+
+def laplace(eps, a):
+    return mp.log(a * mp.e ** ((a - 1) * eps) / (2 * a - 1) + (a - 1) * mp.e ** (-a * eps) / (2 * a - 1)) / (a - 1)
+
+
+def pure(eps, a):
+    return mp.log((mp.e ** (a * eps) + mp.e ** ((1 - a) * eps)) / (1 + mp.e**eps)) / (a - 1)
+
+
+def bounded_range(eps, a):
+    """The divergence at a shift t, maximised by ternary search: its excess is unimodal in t."""
+
+    def at(t):
+        p = (1 - mp.e ** (t - eps)) / (1 - mp.e**-eps)
+        return p * mp.e ** ((a - 1) * t) + (1 - p) * mp.e ** ((a - 1) * (t - eps))
+
+    low, high = mp.mpf(0), eps
+    for _ in range(110):
+        left, right = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (left, high) if at(left) < at(right) else (low, right)
+    return mp.log(at(low)) / (a - 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "formula"),
+    [(lambda eps: Laplace(1.0, eps), laplace), (PermuteAndFlip, pure), (Exponential, bounded_range)],
+    ids=["laplace", "permute and flip", "exponential"],
+)
+def test_closed_curves_are_sound_and_tight(make, formula):
+    epsilon = np.array([1e-7, 1e-3, 0.3, 3.0, 40.0])
+    values = np.asarray(renyi(make(epsilon[:, None]), ORDERS))
+    with mp.workdps(60):
+        for row, eps in zip(values, epsilon, strict=True):
+            for value, order in zip(row, ORDERS, strict=True):
+                excess = float(mp.mpf(float(value)) / formula(mp.mpf(float(eps)), mp.mpf(float(order))) - 1)
+                assert -1e-16 <= excess < 2e-10
+
+
+def _log_excess_of_sampled_laplace(eps, q, b):
+    """log(1 + E_Q[(1 + w)^b - 1 - b w]), w = q (P/Q - 1): two atoms and an integral."""
+    eps, q, b = mp.mpf(eps), mp.mpf(q), mp.mpf(b)
+
+    def rest(loss):
+        w = q * mp.expm1(loss)
+        return (1 + w) ** b - 1 - b * w
+
+    inside = mp.quad(lambda loss: mp.e ** (-(eps + loss) / 2) / 4 * rest(loss), np.linspace(-float(eps), float(eps), 7))
+    return mp.log1p(mp.e**-eps / 2 * rest(eps) + rest(-eps) / 2 + inside)
+
+
+def test_sampled_laplace_is_sound_and_tight_in_both_directions():
+    settings = [(1e-3, 0.01), (1.0, 1e-6), (8.0, 0.1)]
+    orders = np.array([1.1, 8.5, 64.0])
+    eps, q = np.array(settings).T
+    mechanism = PoissonSampled(Laplace(1.0, eps[:, None]), q[:, None])
+    both = np.asarray(renyi(mechanism, orders))
+    for relation in ("remove", "add"):
+        values = np.asarray(renyi(mechanism, orders, relation=relation))
+        assert np.all(values <= both)
+        with mp.workdps(30):
+            for i, (eps0, rate) in enumerate(settings):
+                for value, a in zip(values[i], orders, strict=True):
+                    truth = _log_excess_of_sampled_laplace(eps0, rate, a if relation == "remove" else 1 - a) / (a - 1)
+                    assert 0 <= float(value / truth - 1) < 3e-5
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+@pytest.mark.parametrize(
+    ("sigma", "shifts", "weights"),
+    [(1.0, (0.0, 1.0, 2.0), (0.875, 0.0625, 0.0625)), (0.5, (0.0, 1.0, 4.0), (1 - 2**-13, 2**-14, 2**-14))],
+)
+def test_mixtures_are_sound_and_tight(sigma, shifts, weights, relation):
+    orders = np.array([1.1, 2.0, 8.5])
+    values = np.asarray(renyi(MixtureOfGaussians(sigma, shifts, weights), orders, relation=relation))
+    for value, a in zip(values, orders, strict=True):
+        with mp.workdps(30):
+            b = mp.mpf(a if relation == "remove" else 1 - a)
+
+            def density(t, b=b):
+                terms = zip(shifts, weights, strict=True)
+                w = mp.fsum(mp.mpf(v) * mp.expm1(t * s / sigma - mp.mpf(s / sigma) ** 2 / 2) for s, v in terms)
+                return mp.npdf(t) * ((1 + w) ** b - 1 - b * w)
+
+            steepest = max(shifts) / sigma
+            ends = np.linspace(min(0, float(b)) * steepest - 15, max(2, float(b)) * steepest + 15, 24)
+            truth = mp.log1p(mp.quad(density, list(ends), maxdegree=5)) / (mp.mpf(a) - 1)
+        assert 0 <= float(value / truth - 1) < 2e-9
+
+
+def test_one_component_is_the_gaussian_sampled_or_not():
+    mixture = MixtureOfGaussians(1.5, (2.0,), (1.0,))
+    np.testing.assert_allclose(renyi(mixture, ORDERS), renyi(Gaussian(1.5, 2.0), ORDERS), rtol=1e-11)
+    for relation in ("remove", "add"):
+        known = renyi(PoissonSampled(Gaussian(1.5, 2.0), 0.02), ORDERS, relation=relation)
+        for other in (
+            PoissonSampled(mixture, 0.02),
+            PoissonSampled(PoissonSampled(Gaussian(1.5, 2.0), 0.2), 0.1),
+            PoissonSampled(Composed([Gaussian(3.0, 2.0)], 4), 0.02),
+        ):
+            np.testing.assert_allclose(renyi(other, ORDERS, relation=relation), known, rtol=1e-9)
+
+
+def test_without_replacement_matches_quadrature_of_its_pair():
+    sigma, q = 2.0, 0.1
+    base, shifted = stats.norm(0, sigma).pdf, stats.norm(1, sigma).pdf
+    for a in (1.5, 4.0, 20.0):
+
+        def rest(ratio, a=a):
+            return ratio**a - 1 - a * (ratio - 1)
+
+        def above(x):
+            return base(x) * rest(1 - q + q * np.exp((x - 0.5) / sigma**2))
+
+        def below(x):
+            mixed = (1 - q) * shifted(x) + q * base(x)
+            return mixed * rest(shifted(x) / mixed)
+
+        ends = np.linspace(0.5, 0.5 + (a + 16) * sigma, 12)
+        total = sum(integrate.quad(above, *piece)[0] for piece in itertools.pairwise(ends))
+        total += integrate.quad(below, 0.5 - 10 * sigma, 0.5)[0]
+        value = float(renyi(SampledWithoutReplacement(Gaussian(sigma), 10, 100), a, relation="replace"))
+        truth = math.log1p(total) / (a - 1)
+        assert truth * (1 - 1e-9) <= value <= truth * 1.001
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "relation", "equal"),
+    [
+        (Gaussian(1.2), "remove", True),
+        (Laplace(1.3), "remove", True),
+        (PermuteAndFlip(0.7), "remove", True),
+        (Exponential(0.9), "remove", False),
+        (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove", True),
+        (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add", True),
+        (PoissonSampled(Laplace(1.3), 0.2), "add", True),
+        (SampledWithoutReplacement(Laplace(1.3), 1, 5), "replace", True),
+    ],
+    ids=["gaussian", "laplace", "pure", "exponential", "mixture", "mixture added", "sampled laplace", "wor laplace"],
+)
+def test_the_divergence_of_a_pld_agrees_with_the_curve(mechanism, relation, equal):
+    pld = PLD.from_mechanism(mechanism, relation=relation)
+    for order in (1.5, 3.0, 6.0):
+        from_masses = math.log((pld.masses * np.exp((order - 1) * pld.grid.losses)).sum()) / (order - 1)
+        curve = float(renyi(mechanism, order, relation=relation))
+        # The pair of the exponential mechanism is a supremum of pairs, its curve one of divergences: smaller.
+        assert curve <= from_masses * (1 + 1e-4)
+        if equal:
+            assert from_masses == pytest.approx(curve, rel=2e-3)
+
+
+def test_the_curves_imply_no_less_than_delta_does():
+    mechanism, steps = PoissonSampled(Laplace(1.0), 0.1), 20
+    orders = np.array([2.0, 5.0, 10.0, 30.0])
+    divergence = steps * np.asarray(renyi(mechanism, orders))
+    implied = np.asarray(jaxacct.losses.renyi.epsilon_from_renyi(divergence, orders, 1e-5)).min()
+    assert jaxacct.epsilon(mechanism, 1e-5, steps=steps).upper <= implied
+
+
+def test_bad_values_give_infinity_and_what_has_no_curve_says_so():
+    @jax.jit
+    def run(x):
+        made = [Laplace(x), Exponential(x), PermuteAndFlip(x), PoissonSampled(Laplace(x), 0.1)]
+        made += [PoissonSampled(Laplace(1.0), x), MixtureOfGaussians(x, (1.0,), (1.0,))]
+        return [renyi(one, 4.0) for one in made]
+
+    for bad in (-1.0, math.nan):
+        assert np.all(np.asarray(run(bad)) == math.inf)
+    with pytest.raises(ValueError, match=r"mechanism must be one of .*Laplace"):
+        renyi(object(), 2.0)
+    with pytest.raises(ValueError, match="'replace' has no analysis for MixtureOfGaussians"):
+        renyi(MixtureOfGaussians(1.0, (1.0,), (1.0,)), 2.0, relation="replace")
+    with pytest.raises(ValueError, match="relation 'replace' has one"):
+        renyi(SampledWithoutReplacement(Gaussian(1.0), 1, 2), 2.0)
