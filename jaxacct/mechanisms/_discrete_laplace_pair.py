@@ -1,0 +1,86 @@
+"""The pair of the discrete Laplace (two-sided geometric) mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct.mechanisms._register import mechanism
+
+__all__ = ["DiscreteLaplacePair"]
+
+_POINTS = 257  # survey atoms
+
+
+@mechanism
+class DiscreteLaplacePair:
+    """P = D + X against Q = X on the integers, Pr[X = x] = (1 - t) / (1 + t) t^|x| with t = e^(-1/scale).
+
+    The loss (|x| - |x - D|) / scale is -D / scale for x <= 0, D / scale for x >= D, and rises by 2 / scale a step in
+    between: D + 1 atoms. Pr[X > n] = t^(n + 1) / (1 + t) for n >= 0, and Pr[X <= n] = t^-n / (1 + t) for n < 0.
+
+    Attributes:
+        scale: > 0; scalar float64.
+        sensitivity: D, a whole number >= 1; scalar float64.
+    """
+
+    scale: Any
+    sensitivity: Any
+
+    def _sides(self, n: Array) -> tuple[Array, Array]:
+        """Pr[X > n] and Pr[X <= n] for whole n; the smaller of the two to a few units."""
+        t = jnp.exp(-1.0 / self.scale)
+        small = jnp.exp(-jnp.where(n >= 0, n + 1.0, -n) / self.scale) / (1.0 + t)
+        # t -> 1 makes both tails 1/2, and 1 - small loses nothing there.
+        large = 1.0 - small
+        return jnp.where(n >= 0, small, large), jnp.where(n >= 0, large, small)
+
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        scale, gap = jnp.asarray(self.scale), jnp.asarray(self.sensitivity)
+        last = jnp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
+        under, over = losses < -gap / scale, losses >= gap / scale
+        last = jnp.clip(last, 0.0, gap - 1.0)
+        p_above, p_below = self._sides(last - gap)
+        q_above, q_below = self._sides(last)
+        poison = 0.0 * (scale + gap)
+        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x)) + poison  # noqa: E731
+        # The exponents are rounded: n / scale is off by 2u of itself.
+        size = jnp.minimum((jnp.abs(last) + gap + 1.0) / scale, 750.0)
+        return Tails(
+            settle(p_above, 1.0, 0.0),
+            settle(p_below, 0.0, 1.0),
+            settle(q_above, 1.0, 0.0),
+            settle(q_below, 0.0, 1.0),
+            UNIT * (24.0 + 4.0 * size),
+        )
+
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms._pair.Pair`: up to 257 atoms, that hold what lies between them."""
+        scale, gap = jnp.asarray(self.scale), jnp.asarray(self.sensitivity)
+        x = jnp.round(jnp.linspace(0.0, 1.0, _POINTS) * gap)
+        above, below = self._sides(x - gap)
+        # P(x[i-1] < X <= x[i]) where that is small on the side of the lower tail: x <= gap always.
+        masses = jnp.concatenate([below[:1], jnp.maximum(below[1:] - below[:-1], 0.0)])
+        masses = masses.at[-1].add(above[-1])
+        return Survey((2.0 * x - gap) / scale, jnp.log(masses))
+
+    def max_loss(self) -> Array:
+        """sensitivity / scale."""
+        return jnp.asarray(self.sensitivity) / jnp.asarray(self.scale) * (1.0 + 4.0 * UNIT)
+
+    def loss_error(self) -> Array:
+        """The outcome is off by 3u of itself, and a loss by 2 / scale for each unit of that."""
+        return 16.0 * UNIT * jnp.asarray(self.sensitivity) / jnp.asarray(self.scale)
+
+    def infinity(self) -> Array:
+        """None: all integers are support."""
+        return 0.0 * jnp.asarray(self.scale)
+
+    def anchors(self) -> tuple[Array, Array]:
+        """The atom at sensitivity / scale, and the distance 2 / scale of the others."""
+        scale = jnp.asarray(self.scale)
+        return jnp.asarray(self.sensitivity) / scale, 2.0 / scale

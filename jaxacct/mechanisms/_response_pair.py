@@ -1,0 +1,49 @@
+"""The pair of randomized response, which is also the extremal pair of (epsilon, delta)-DP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.mechanisms._pair import UNIT
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._table_pair import Atoms, Tabulated
+
+__all__ = ["ResponsePair"]
+
+
+@mechanism
+class ResponsePair(Tabulated):
+    """Randomized response over ``categories``, after ``delta`` of the probability has told the truth for certain.
+
+    With s = e^eps + k - 1 the atoms are: infinite loss, (P, Q) = (delta, 0); loss eps, (1 - delta) (e^eps, 1) / s;
+    loss 0, (1 - delta) (k - 2, k - 2) / s; and the mirror images of the first two. The pair is symmetric.
+
+    Attributes:
+        epsilon: eps >= 0; scalar float64.
+        categories: k >= 2, a whole number; scalar float64.
+        delta: in [0, 1]; scalar float64.
+    """
+
+    epsilon: Any
+    categories: Any
+    delta: Any
+
+    def atoms(self) -> Atoms:
+        """The five atoms of the class's docstring."""
+        eps, k, delta = (jnp.asarray(x) for x in (self.epsilon, self.categories, self.delta))
+        small = jnp.exp(-eps)
+        truth = (1.0 - delta) / (1.0 + (k - 1.0) * small)
+        lie = small * truth
+        same = (k - 2.0) * lie
+        nothing, far = jnp.zeros_like(eps), jnp.full_like(eps, jnp.inf)
+        losses = jnp.stack([-far, -eps, nothing, eps, far])
+        p = jnp.stack([nothing, lie, same, truth, delta + nothing])
+        return Atoms(losses, p, jnp.flip(p), 16.0 * UNIT, 0.0 * eps)
+
+    def anchors(self) -> tuple[Array, Array]:
+        """The atom at eps, and the distance of the others: 2 eps for two categories, eps for more."""
+        eps = jnp.asarray(self.epsilon)
+        return eps, jnp.where(jnp.asarray(self.categories) > 2.0, eps, 2.0 * eps)
