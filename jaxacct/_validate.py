@@ -18,6 +18,7 @@ __all__ = [
     "at_least",
     "count",
     "finite",
+    "greater",
     "is_traced",
     "nonnegative",
     "one_of",
@@ -76,6 +77,11 @@ def rate(**named: Any) -> None:
 def at_least(bound: float, **named: Any) -> None:
     """Every value is finite and at least ``bound``."""
     _check(lambda a: np.isfinite(a) & (a >= bound), f"a finite number of at least {bound:g}", named)
+
+
+def greater(bound: float, **named: Any) -> None:
+    """Every value is finite and above ``bound``."""
+    _check(lambda a: np.isfinite(a) & (a > bound), f"a finite number above {bound:g}", named)
 
 
 def count(**named: Any) -> None:

@@ -16,7 +16,8 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.losses import engine
-from jaxacct.mechanisms._dominating import directions, rarely_sampled
+from jaxacct.mechanisms._dominating import directions, rarely_sampled, witness
+from jaxacct.mechanisms._row import flattened, settings_shapes
 
 __all__ = ["Bounds", "delta", "epsilon"]
 
@@ -75,6 +76,18 @@ def epsilon(mechanism: Any, delta: ArrayLike, *, steps: ArrayLike = 1, relation:
 
 def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str) -> Bounds:
     _validate.count(steps=steps)
+    attained = witness(mechanism)
+    if attained is mechanism:
+        return _enclosure(kind, mechanism, target, steps, relation)
+    # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
+    upper = _enclosure(kind, mechanism, target, steps, relation, warn=False).upper
+    lower = _enclosure(kind, attained, target, steps, relation).lower
+    return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
+
+
+def _enclosure(
+    kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, warn: bool = True
+) -> Bounds:
     traced = _validate.is_traced((mechanism, target, steps))
     wide = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
     with jax.enable_x64(True):
@@ -83,19 +96,18 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
         goal = xp.asarray(target, np.float64)
         # Every leaf of every part, the steps and the target broadcast to one flat batch; the directions follow
         # one another in it, so that they share compiled programs.
-        leaves = [*jax.tree.leaves(sides), goal]
-        shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
-        flat = lambda x: xp.broadcast_to(xp.asarray(x, np.float64), shape).reshape(-1)  # noqa: E731
-        batch = jax.tree.map(lambda *x: xp.concatenate([flat(leaf) for leaf in x]), *sides)
+        shape = np.broadcast_shapes(*settings_shapes((sides, goal)))
+        batch = jax.tree.map(lambda *x: xp.concatenate(x), *flattened(sides, shape, xp))
         pairs, counts = [pair for pair, _ in batch], [count for _, count in batch]
         # The largest number of steps, where it is known while tracing.
         numbers = [count for parts in sides for _, count in parts]
         most = None if _validate.is_traced(numbers) else max(float(np.max(np.asarray(count))) for count in numbers)
-        lower, upper = engine.bounds(kind, pairs, counts, xp.tile(flat(goal), len(sides)), most, xp)
+        lower, upper = engine.bounds(kind, pairs, counts, xp.tile(flattened(goal, shape, xp), len(sides)), most, xp)
         lower, upper = (x.reshape(len(sides), *shape).max(0) for x in (lower, upper))
         lower, upper = _with_rare_sampling(kind, lower, upper, goal, mechanism, steps, xp)
         if not traced:
-            _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
+            if warn:
+                _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
             return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
         if wide:
             return Bounds(lower, upper)
@@ -111,7 +123,7 @@ def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
             f"{int(wide.sum())} of {wide.size} bounds of {kind} are wide (the first: {lower.flat[first]:.3g} to "
             f"{upper.flat[first]:.3g}); they are sound. Larger sigma or rate, fewer steps or larger delta narrow them.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -1,20 +1,38 @@
 """What an analyst runs: one family a file, parameters as pytree leaves."""
 
+from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.composed import Composed
+from jaxacct.mechanisms.concentrated import RenyiDP, ZeroConcentratedDP
+from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
+from jaxacct.mechanisms.discrete_laplace import DiscreteLaplace
 from jaxacct.mechanisms.gaussian import Gaussian
+from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
+from jaxacct.mechanisms.profile import FromProfile
+from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
+from jaxacct.mechanisms.tables import FromTables
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
 __all__ = [
+    "GDP",
+    "ApproximateDP",
     "Composed",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
     "Exponential",
+    "FromProfile",
+    "FromTables",
     "Gaussian",
     "Laplace",
     "MixtureOfGaussians",
     "PermuteAndFlip",
     "PoissonSampled",
+    "PureDP",
+    "RandomizedResponse",
+    "RenyiDP",
     "SampledWithoutReplacement",
+    "ZeroConcentratedDP",
 ]

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct import _validate
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
-__all__ = ["ConcentratedPair", "RenyiPair"]
+__all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]
 
 _FAR = 690.0  # -log of the smallest probability of interest
 _HALVINGS = 80
@@ -200,3 +201,31 @@ class RenyiPair(CurvePair):
     def loss_error(self) -> Array:
         """None: the tails are evaluated at the loss itself."""
         return 0.0 * self._parameters()
+
+
+def merged_curves(parts: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The (pair, count) list with all zCDP parts as one, and all Rényi parts of one order as one.
+
+    Such parts stand for all of their runs (count 1). What happens between the runs of a part does not matter: the part
+    is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
+    concurrently with the rest (Vadhan, Zhang 2023, Theorem 1.5).
+    """
+    found: list[tuple[Any, Any]] = []
+    for pair, count in parts:
+        for i, (other, _) in enumerate(found):
+            if isinstance(pair, ConcentratedPair) and isinstance(other, ConcentratedPair):
+                found[i] = (ConcentratedPair(other.rho + pair.rho), count)
+                break
+            if isinstance(pair, RenyiPair) and isinstance(other, RenyiPair) and _same(pair.order, other.order):
+                found[i] = (RenyiPair(pair.order, other.divergence + pair.divergence), count)
+                break
+        else:
+            found.append((pair, count))
+    return found
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Whether two orders are known to be equal."""
+    if first is second:
+        return True
+    return not _validate.is_traced((first, second)) and np.array_equal(first, second)

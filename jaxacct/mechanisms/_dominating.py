@@ -8,9 +8,9 @@ import numpy as np
 
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import as_mechanism
-from jaxacct.mechanisms._values import array_module, times, whole_steps
+from jaxacct.mechanisms._values import array_module, whole_steps
 
-__all__ = ["RELATIONS", "directions", "rarely_sampled"]
+__all__ = ["RELATIONS", "directions", "rarely_sampled", "witness"]
 
 RELATIONS = ("add_or_remove", "add", "remove", "replace")
 
@@ -35,7 +35,7 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     names = [relation]
     if relation == "add_or_remove":
         names = ["remove"] if mechanism._symmetric else ["remove", "add"]
-    return [[(pair, times(count, steps)) for pair, count in mechanism._dominating(name)] for name in names]
+    return [mechanism._runs(name, steps) for name in names]
 
 
 def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
@@ -45,3 +45,8 @@ def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
     each step is (0, rate)-DP and the whole (0, ``total``)-DP; otherwise ``total`` is inf.
     """
     return as_mechanism(mechanism)._rarely_sampled(steps)
+
+
+def witness(mechanism: Any) -> Any:
+    """``mechanism`` itself, or the one whose exact curve is a lower bound for its class; see ``Mechanism``."""
+    return as_mechanism(mechanism)._witness()

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct.mechanisms._values import times
+
 __all__ = ["Mechanism", "as_mechanism"]
 
 
@@ -38,6 +40,18 @@ class Mechanism:
             ValueError: the relation has no analysis; the sentence says what would work.
         """
         raise NotImplementedError
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
+        return [(pair, times(count, steps)) for pair, count in self._dominating(relation)]
+
+    def _witness(self) -> Mechanism:
+        """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
+
+        A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then this
+        is one that has the guarantee, so that the class's worst case lies between the two.
+        """
+        return self
 
     def _gaussian_noise(self) -> Any | None:
         """The noise multiplier of the one Gaussian mechanism that this is exactly equivalent to, or None."""

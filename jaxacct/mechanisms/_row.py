@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
-__all__ = ["Row", "is_row"]
+__all__ = ["Row", "flattened", "settings_shapes"]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -33,6 +34,23 @@ class Row:
         return row
 
 
-def is_row(value: Any) -> bool:
-    """Whether ``value`` is a :class:`Row`: the ``is_leaf`` of tree functions over settings."""
+def settings_shapes(tree: Any) -> list[tuple[int, ...]]:
+    """The shape of the settings of every leaf of ``tree``: all of it, or all but the last axis of a ``Row``."""
+    leaves = jax.tree.leaves(tree, is_leaf=_is_row)
+    return [np.shape(leaf.values)[:-1] if _is_row(leaf) else np.shape(leaf) for leaf in leaves]
+
+
+def flattened(tree: Any, shape: tuple[int, ...], xp: Any) -> Any:
+    """Leaves in float64, broadcast over settings to ``shape``, which becomes one axis."""
+
+    def flat(leaf: Any) -> Any:
+        own = (leaf.size,) if _is_row(leaf) else ()
+        values = xp.asarray(leaf.values if own else leaf, np.float64)
+        values = xp.broadcast_to(values, (*shape, *own)).reshape(-1, *own)
+        return Row(values) if own else values
+
+    return jax.tree.map(flat, tree, is_leaf=_is_row)
+
+
+def _is_row(value: Any) -> bool:
     return isinstance(value, Row)

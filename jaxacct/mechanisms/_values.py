@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["array_module", "positive", "times", "whole_steps"]
+__all__ = ["array_module", "nonnegative", "positive", "times", "whole_number", "whole_steps"]
 
 
 def array_module(*values: Any) -> Any:
@@ -22,6 +22,19 @@ def positive(value: Any) -> Any:
     xp = array_module(value)
     value = xp.asarray(value, np.float64)
     return xp.where((value > 0) & xp.isfinite(value), value, np.nan)
+
+
+def nonnegative(value: Any, most: float = np.inf) -> Any:
+    """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
+    xp = array_module(value)
+    value = xp.asarray(value, np.float64)
+    return xp.where((value >= 0) & xp.isfinite(value) & (value <= most), value, np.nan)
+
+
+def whole_number(value: Any, least: float) -> Any:
+    """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
+    value = whole_steps(value)
+    return array_module(value).where(value >= least, value, np.nan)
 
 
 def whole_steps(steps: Any) -> Any:

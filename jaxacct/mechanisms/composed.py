@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.mechanisms._curve_pair import merged_curves
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
 from jaxacct.mechanisms._register import mechanism
@@ -80,6 +81,17 @@ class Composed(Mechanism):
         for part, steps in self.parts():
             found += [(pair, times(count, steps)) for pair, count in as_mechanism(part)._dominating(relation)]
         return found
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        found = []
+        for part, count in self.parts():
+            found += as_mechanism(part)._runs(relation, times(count, steps))
+        return merged_curves(found)
+
+    def _witness(self) -> Mechanism:
+        found = [as_mechanism(part)._witness() for part in self.mechanisms]
+        same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
+        return self if same else Composed(found, self.steps)
 
     def _sampled(self, rate: Any, relation: str) -> Any:
         noise = self._gaussian_noise()

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._row import flattened, settings_shapes
 from jaxacct.mechanisms._values import array_module, whole_steps
 
 __all__ = ["PoissonSampled"]
@@ -59,6 +60,10 @@ class PoissonSampled(Mechanism):
         least = array_module(rate).maximum(rate, _LEAST_RATE)
         return as_mechanism(self.mechanism)._sampled(least, relation)
 
+    def _witness(self) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness()
+        return self if inner is self.mechanism else PoissonSampled(inner, self.rate)
+
     def _rate(self) -> Any:
         """The rate in float64, at least 1e-14, NaN where it is none."""
         xp = array_module(self.rate)
@@ -70,7 +75,10 @@ class PoissonSampled(Mechanism):
         inner_rare, inner_total = as_mechanism(self.mechanism)._rarely_sampled(steps)
         rare = xp.asarray(self.rate, np.float64) < _LEAST_RATE
         # NaN parameters or rates have no guarantee at all.
-        leaves = jax.tree.leaves(self._dominating("remove"))
-        valid = ~xp.isnan(sum(xp.asarray(leaf) for leaf in leaves) * whole_steps(steps))
+        pairs = self._dominating("remove")
+        shape = np.broadcast_shapes(*settings_shapes(pairs))
+        leaves = jax.tree.leaves(flattened(pairs, shape, xp))
+        bad = sum(xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves) > 0
+        valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
         total = xp.where(rare & valid, whole_steps(steps) * _LEAST_RATE, np.inf)
         return rare | inner_rare, xp.minimum(total, inner_total)

@@ -77,6 +77,11 @@ class SampledWithoutReplacement(Mechanism):
         rate = self._rate()
         return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
 
+    def _witness(self) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness()
+        same = inner is self.mechanism
+        return self if same else SampledWithoutReplacement(inner, self.sample_size, self.dataset_size)
+
     def _sampled(self, rate: Any, relation: str) -> Any:
         raise ValueError(
             "PoissonSampled has no analysis for SampledWithoutReplacement, which has no 'add' or 'remove'; "

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.mechanisms._row import flattened, settings_shapes
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.sampling import PoissonSampled
@@ -103,18 +104,18 @@ def _convex(inner: Curve, rate: Any, order: Array) -> Array:
 
 def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
-    leaves, tree = jax.tree.flatten(pair)
     a = jnp.asarray(order, jnp.float64)
     moments = jnp.stack(jnp.broadcast_arrays(*(log_moment(a + s) for s in (0.0, *_TILTS))), -1)
     moments = jnp.where(jnp.isnan(moments), jnp.inf, moments)
-    shape = jnp.broadcast_shapes(moments.shape[:-1], *(jnp.shape(leaf) for leaf in leaves))
+    shape = jnp.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
     flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
     moments = jnp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
     a = flat(order)
     tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))
-    pairs = jax.tree.unflatten(tree, [flat(leaf) for leaf in leaves])
+    pairs = flattened(pair, shape, jnp)
     excess = log_excess(pairs, a, tilts, moments[:, 1:])
     value = jnp.minimum(jnp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0) * (1.0 + 1e-14)
     good = (a > 1) & (a < jnp.inf) & ~jnp.isnan(value)
-    good &= ~jnp.isnan(sum(flat(leaf) for leaf in leaves))
+    for leaf in jax.tree.leaves(pairs):
+        good &= ~jnp.isnan(leaf.reshape(good.size, -1)).any(-1)
     return jnp.where(good, value, jnp.inf).reshape(shape)

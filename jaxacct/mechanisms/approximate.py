@@ -1,0 +1,74 @@
+"""Any mechanism of which an epsilon, or an (epsilon, delta), is all that is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._response_pair import ResponsePair
+from jaxacct.mechanisms._values import nonnegative
+
+__all__ = ["ApproximateDP", "PureDP"]
+
+
+@mechanism
+class PureDP(Mechanism):
+    """Any ``epsilon``-DP mechanism, for the relation that is asked about.
+
+    Binary randomized response dominates all of them (Kairouz, Oh, Viswanath 2015, Theorem 3.3), and is one of them: upper
+    and lower bounds enclose the exact worst case, also of compositions.
+
+    Attributes:
+        epsilon: >= 0; any shape.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is negative or not finite.
+    """
+
+    epsilon: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative(epsilon=self.epsilon)
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(ResponsePair(nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())), 1.0)]
+
+
+@mechanism
+class ApproximateDP(Mechanism):
+    """Any (``epsilon``, ``delta``)-DP mechanism, for the relation that is asked about.
+
+    Randomized response on one bit that gives itself away with probability ``delta`` dominates all of them (Kairouz, Oh,
+    Viswanath 2015, Theorem 3.3), and is one of them: upper and lower bounds enclose the exact worst case, also of
+    compositions. It is the pair of ``FromProfile`` for a single point.
+
+    Attributes:
+        epsilon: >= 0; any shape.
+        delta: in [0, 1]; any shape, broadcasts with ``epsilon``.
+
+    Raises:
+        ValueError: concrete values outside these ranges.
+    """
+
+    epsilon: ArrayLike
+    delta: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative(epsilon=self.epsilon)
+        _validate.rate(delta=self.delta)
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(ResponsePair(nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)), 1.0)]

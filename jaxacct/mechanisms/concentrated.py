@@ -1,0 +1,104 @@
+"""Any mechanism of which only zero-concentrated or Rényi differential privacy is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._curve_pair import ConcentratedPair, RenyiPair
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._values import array_module, nonnegative, positive, whole_steps
+from jaxacct.mechanisms.gdp import GDP
+
+__all__ = ["RenyiDP", "ZeroConcentratedDP"]
+
+_DOWN = 1.0 - 2.0**-50
+
+
+@mechanism
+class ZeroConcentratedDP(Mechanism):
+    """Any ``rho``-zCDP mechanism, for the relation that is asked about (Bun, Steinke 2016, Definition 1.1).
+
+    rho adds up over runs, also over those between which other mechanisms run (every interaction with the zCDP part is
+    zCDP; Vadhan, Zhang 2023 for the concurrent composition of it with the rest). The upper bound of delta is the infimum
+    over all orders of the conversion from Rényi divergence of Canonne, Kamath, Steinke 2020, Proposition 12, in both
+    directions, and total variation; for other mechanisms in the composition it is turned into a dominating pair
+    (:mod:`._curve_pair`). The lower bound is the exact curve of one member of the class, the Gaussian
+    mechanism with mu = sqrt(2 rho): the best possible conversion lies between the two, which is why they do not meet.
+
+    Attributes:
+        rho: > 0; any shape.
+
+    Raises:
+        ValueError: a concrete ``rho`` that is not a finite number above 0.
+    """
+
+    rho: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.positive(rho=self.rho)
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(ConcentratedPair(positive(self.rho)), 1.0)]
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        return [(ConcentratedPair(positive(self.rho) * whole_steps(steps)), 1.0)]
+
+    def _witness(self) -> Mechanism:
+        return GDP(_root(2.0 * positive(self.rho)))
+
+
+@mechanism
+class RenyiDP(Mechanism):
+    """Any mechanism with Rényi divergence of at most ``epsilon`` at ``order``, in both directions (Mironov 2017).
+
+    For the relation that is asked about. Divergences of one order add up over runs; otherwise as
+    ``ZeroConcentratedDP``, with the conversion at this one order. The lower bound is the exact curve of the Gaussian
+    mechanism of that divergence, a member of the class that is not its worst.
+
+    Attributes:
+        order: > 1; any shape.
+        epsilon: divergence in nats, >= 0; broadcasts with ``order``.
+
+    Raises:
+        ValueError: a concrete ``order`` that is not a finite number above 1, an ``epsilon`` that is negative or not
+            finite.
+    """
+
+    order: ArrayLike
+    epsilon: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.greater(1.0, order=self.order)
+        _validate.nonnegative(epsilon=self.epsilon)
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _order(self) -> Any:
+        excess = positive(array_module(self.order).asarray(self.order) - 1.0)
+        return 1.0 + excess
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(RenyiPair(self._order(), nonnegative(self.epsilon)), 1.0)]
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        return [(RenyiPair(self._order(), nonnegative(self.epsilon) * whole_steps(steps)), 1.0)]
+
+    def _witness(self) -> Mechanism:
+        # mu = 0 is no Gaussian; one of 1e-100 stands for it, and its bounds from below are 0.
+        mu = _root(2.0 * nonnegative(self.epsilon) / self._order())
+        return GDP(array_module(mu).maximum(mu, 1e-100))
+
+
+def _root(value: Any) -> Any:
+    """Square root, rounded down; a NaN is left to the mechanism's own bounds."""
+    return array_module(value).sqrt(value) * _DOWN

@@ -1,0 +1,51 @@
+"""Any mechanism of which mu-Gaussian differential privacy is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._values import positive
+from jaxacct.mechanisms.gaussian import sampled_gaussian
+
+__all__ = ["GDP"]
+
+
+@mechanism
+class GDP(Mechanism):
+    """Any ``mu``-GDP mechanism, for the relation that is asked about (Dong, Roth, Su 2022, Definition 2.4).
+
+    By definition N(mu, 1) against N(0, 1) dominates all of them: the Gaussian mechanism with sigma / sensitivity = 1 /
+    mu, which is one of them, so that bounds enclose the exact worst case.
+
+    Attributes:
+        mu: > 0; any shape.
+
+    Raises:
+        ValueError: a concrete ``mu`` that is not a finite number above 0.
+    """
+
+    mu: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.positive(mu=self.mu)
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _gaussian_noise(self) -> Any:
+        """1 / mu in float64, NaN where it makes no sense."""
+        return 1.0 / positive(self.mu)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
+
+    def _sampled(self, rate: Any, relation: str) -> Any:
+        return sampled_gaussian(self._gaussian_noise(), rate, relation)

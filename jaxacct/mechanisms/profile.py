@@ -1,0 +1,81 @@
+"""A mechanism given by points of its delta(epsilon) curve."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._convex_hull import hull_atoms
+from jaxacct.mechanisms._pair import UNIT
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
+
+__all__ = ["FromProfile"]
+
+
+@mechanism
+class FromProfile(Mechanism):
+    """Any mechanism that is (``epsilons[i]``, ``deltas[i]``)-DP for every i, in the relation that is asked about.
+
+    Being (epsilon, delta)-DP is a claim on both directions of every pair of neighbours. So each point (eps, delta) also
+    bounds the curve at -eps, by 1 - e^-eps (1 - delta). As functions of e^eps hockey sticks are convex, non-increasing,
+    and 1 at 0: the largest such curve below all points is their lower convex hull, constant to the right of the last. It
+    is itself the hockey stick of a pair (Zhu, Dong, Wang 2022, Proposition 8), symmetric, and dominates every mechanism
+    that keeps the claims; so it may be composed and sampled. Upper and lower bounds enclose the worst case over all
+    such mechanisms, not the mechanism that the points were read from. Between points the hull is the chord, so a
+    smooth curve wants many points; the last delta is charged in full to every run.
+
+    Attributes:
+        epsilons: any real numbers, shape ``(..., points)``, in any order; leading axes are settings. A point beyond
+            600 is left out, which is sound.
+        deltas: in [0, 1], same shape.
+
+    Raises:
+        ValueError: values that are traced (the hull is found in exact arithmetic), of different shapes, not finite, not
+            in [0, 1], or below 1 - exp(epsilon).
+    """
+
+    epsilons: ArrayLike
+    deltas: ArrayLike
+
+    def __post_init__(self) -> None:
+        if (
+            np.shape(self.epsilons) != np.shape(self.deltas)
+            or not np.ndim(self.deltas)
+            or not np.shape(self.deltas)[-1]
+        ):
+            raise ValueError(
+                "epsilons and deltas must be arrays of one shape, with points on the last axis, got shapes "
+                f"{np.shape(self.epsilons)} and {np.shape(self.deltas)}"
+            )
+        _validate.finite(epsilons=self.epsilons)
+        _validate.rate(deltas=self.deltas)
+        if not _validate.is_traced((self.epsilons, self.deltas)):
+            self._atoms()
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _atoms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Losses, P- and Q-masses, shape ``(..., 2 points + 2)``."""
+        if _validate.is_traced((self.epsilons, self.deltas)):
+            raise ValueError(
+                "epsilons and deltas must be concrete numbers, got traced ones; build FromProfile outside jit"
+            )
+        epsilons, deltas = (np.asarray(x, np.float64) for x in (self.epsilons, self.deltas))
+        points = epsilons.shape[-1]
+        rows = zip(epsilons.reshape(-1, points), deltas.reshape(-1, points), strict=True)
+        found = [hull_atoms(*row) for row in rows]
+        shape = (*epsilons.shape[:-1], 2 * points + 2)
+        losses, p, q = (np.stack(part).reshape(shape) for part in zip(*found, strict=True))
+        return losses, p, q
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        losses, p, q = (Row(part) for part in self._atoms())
+        return [(TablePair(losses, p, q, np.full((), 2.0 * UNIT), np.full((), 16.0 * UNIT)), 1.0)]

@@ -1,0 +1,51 @@
+"""Randomized response on categories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._response_pair import ResponsePair
+from jaxacct.mechanisms._values import nonnegative, whole_number
+
+__all__ = ["RandomizedResponse"]
+
+
+@mechanism
+class RandomizedResponse(Mechanism):
+    """Reports the true one of k categories with probability e^eps / (e^eps + k - 1), any other with 1 / (e^eps + k - 1).
+
+    For records of two different categories the loss is eps, 0 (if k > 2) or -eps (Warner 1965; Kairouz, Bonawitz,
+    Ramage 2016 for k > 2); exact, and the same for every two categories and in both directions. This is the pair of
+    `replace`. A record cannot be missing from a mechanism that reports on every record, so `add` and `remove` are
+    understood as is usual for local mechanisms: a missing record reports as one of a fixed, public category would, and
+    the pair is the same. Under ``PoissonSampled`` that is what a record outside the sample does.
+
+    Attributes:
+        epsilon: log of the ratio of the two probabilities, >= 0; any shape.
+        categories: k, a whole number >= 2; any shape, broadcasts with ``epsilon``.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is negative or not finite, or ``categories`` that are no whole number
+            of at least 2.
+    """
+
+    epsilon: ArrayLike
+    categories: ArrayLike = 2
+
+    def __post_init__(self) -> None:
+        _validate.nonnegative(epsilon=self.epsilon)
+        _validate.count(categories=self.categories)
+        _validate.at_least(2.0, categories=self.categories)
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return [(ResponsePair(nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())), 1.0)]

@@ -1,0 +1,88 @@
+"""A mechanism given by the probabilities of its outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._pair import UNIT
+from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms._values import array_module
+
+__all__ = ["FromTables"]
+
+_SLACK = 1e-9  # how far a table's sum may be off 1
+_LEAST = 1e-300  # smallest probability that stays one in float64 arithmetic
+
+
+@mechanism
+class FromTables(Mechanism):
+    """Has output o with probability ``p[o]`` on a dataset with the record, ``q[o]`` without it.
+
+    (p, q) must dominate every pair of neighbours, or be the only one. It is the pair of `remove`, (q, p) that of `add`;
+    each table is divided by its sum. An output that only one side has makes an infinite loss. `replace` is another
+    relation; for tables of two replaced records ``"add_or_remove"`` gives the worse of both directions.
+
+    Attributes:
+        p: probabilities, shape ``(..., outputs)``; leading axes are settings.
+        q: probabilities of the same outputs, same shape.
+
+    Raises:
+        ValueError: concrete tables of different shape, with an entry that is no probability of at least 1e-300 or 0,
+            or that do not sum up to 1 within 1e-9.
+    """
+
+    p: ArrayLike
+    q: ArrayLike
+
+    def __post_init__(self) -> None:
+        if np.shape(self.p) != np.shape(self.q) or not np.ndim(self.p) or not np.shape(self.p)[-1]:
+            raise ValueError(
+                f"p and q must be tables of one shape, with outputs on the last axis, got shapes {np.shape(self.p)} and "
+                f"{np.shape(self.q)}"
+            )
+        for name, table in (("p", self.p), ("q", self.q)):
+            if _validate.is_traced(table):
+                continue
+            table = np.asarray(table, np.float64)
+            _validate.rate(**{name: table})
+            if np.any((table > 0) & (table < _LEAST)):
+                raise ValueError(
+                    f"{name} must hold probabilities of at least {_LEAST:g} or 0, got {table[table > 0].min()}"
+                )
+            total = table.sum(-1)
+            if np.any(np.abs(total - 1.0) > _SLACK):
+                raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        if relation == "replace":
+            raise ValueError(
+                "relation 'replace' has no analysis for FromTables; for tables of a replaced record, relation "
+                "'add_or_remove' gives the worse of both directions"
+            )
+        first, second = (self.p, self.q) if relation == "remove" else (self.q, self.p)
+        return [(_pair(first, second), 1.0)]
+
+
+def _pair(p: Any, q: Any) -> TablePair:
+    """Outputs sorted by loss. A loss is off by the roundings of the sums and of two logarithms of up to 691."""
+    xp = array_module(p, q)
+    p, q = (xp.asarray(table, np.float64) for table in (p, q))
+    good = True
+    for table in (p, q):
+        good = good & ((table >= 0) & (table <= 1)).all(-1, keepdims=True)
+        good = good & (abs(table.sum(-1, keepdims=True) - 1.0) <= _SLACK)
+    p, q = (xp.where(good, table / table.sum(-1, keepdims=True), np.nan) for table in (p, q))
+    log = lambda table: xp.log(xp.where(table > 0, table, 1.0))  # noqa: E731
+    losses = xp.where(p > 0, xp.where(q > 0, log(p) - log(q), np.inf), -np.inf)
+    order = xp.argsort(losses, axis=-1)
+    losses, p, q = (xp.take_along_axis(table, order, axis=-1) for table in (losses, p, q))
+    outputs = p.shape[-1]
+    error, slack = UNIT * (outputs + 8.0), UNIT * (2.0 * outputs + 4096.0)
+    return TablePair(Row(losses), Row(p), Row(q), np.full((), error), np.full((), slack))
