@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -60,7 +61,7 @@ def hull_atoms(epsilons: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np
         while len(hull) > 1 and _above(hull[-2], hull[-1], (gamma, height)):
             hull.pop()
         hull.append((gamma, height, loss))
-    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(hull, hull[1:], strict=False)] + [Fraction(0)]
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in itertools.pairwise(hull)] + [Fraction(0)]
     atoms = [(-np.inf, 0.0, float(one + slopes[0]))]
     for (gamma, _, loss), before, after in zip(hull[1:], slopes, slopes[1:], strict=False):
         atoms.append((loss, float(gamma * (after - before)), float(after - before)))

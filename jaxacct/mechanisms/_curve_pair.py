@@ -1,9 +1,9 @@
 """Dominating pairs of guarantees that are only curves: zero-concentrated and Rényi differential privacy.
 
 A bound B(gamma) on the hockey sticks of both directions of every pair of neighbours bounds them by the largest
-convex curve U <= B that equals its own reflection 1 - gamma + gamma U(1 / gamma); U is the hockey stick of a pair, which
-therefore dominates the mechanism (Zhu, Dong, Wang 2022, Propositions 8 and 10) and may be composed with others, and
-sampled, like any pair.
+convex curve U <= B that equals its own reflection 1 - gamma + gamma U(1 / gamma). U is the hockey stick of a pair (Zhu,
+Dong, Wang 2022, Proposition 8), which therefore dominates the mechanism and may be composed with others (Theorem 10
+there), and sampled, like any pair.
 
 For both guarantees B has closed tails for losses l >= 0: with P(L > l) = e^-y, Q(L > l) is e^-g(y) and B = e^-y -
 e^(l - g). Near gamma = 1 the curve B and its reflection need not meet in a convex way, and the total variation tau of
@@ -79,7 +79,7 @@ class CurvePair:
         # Below 0, P(L <= l) = Q(L >= -l).
         mirrored = losses < 0
         poison = 0.0 * self._parameters()
-        choose = lambda left, right: jnp.where(mirrored, left, right) + poison  # noqa: E731
+        choose = lambda left, right: jnp.where(mirrored, left, right) + poison
         error = UNIT * (256.0 + 16.0 * jnp.minimum(g, 750.0)) + self._exponent_error(jnp.abs(losses))
         return Tails(choose(not_q, p), choose(q, not_p), choose(not_p, q), choose(p, not_q), error)
 
@@ -93,7 +93,7 @@ class CurvePair:
         y = start + _FAR * jnp.asarray((np.arange(_POINTS + 1) / _POINTS) ** 3)
         _, g = self._at(y)
         loss, _ = self._at(0.5 * (y[1:] + y[:-1]))
-        cell = lambda x: jnp.log(-jnp.expm1(x[:-1] - x[1:])) - x[:-1]  # noqa: E731
+        cell = lambda x: jnp.log(-jnp.expm1(x[:-1] - x[1:])) - x[:-1]
         rest = jnp.maximum(-jnp.expm1(-start) - jnp.exp(-g[0]), 0.0)
         losses = jnp.concatenate([-loss, jnp.zeros(1), loss])
         return Survey(losses, jnp.concatenate([cell(g), jnp.log(rest)[None], cell(y)]))

@@ -48,8 +48,8 @@ class Mechanism:
     def _witness(self) -> Mechanism:
         """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
 
-        A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then this
-        is one that has the guarantee, so that the class's worst case lies between the two.
+        A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then
+        this is one that has the guarantee, so that the class's worst case lies between the two.
         """
         return self
 

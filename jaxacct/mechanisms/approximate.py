@@ -20,8 +20,8 @@ __all__ = ["ApproximateDP", "PureDP"]
 class PureDP(Mechanism):
     """Any ``epsilon``-DP mechanism, for the relation that is asked about.
 
-    Binary randomized response dominates all of them (Kairouz, Oh, Viswanath 2015, Theorem 3.3), and is one of them: upper
-    and lower bounds enclose the exact worst case, also of compositions.
+    Binary randomized response dominates all of them (Kairouz, Oh, Viswanath 2015), and is one of them: upper and lower
+    bounds enclose the exact worst case, also of compositions.
 
     Attributes:
         epsilon: >= 0; any shape.
@@ -48,7 +48,7 @@ class ApproximateDP(Mechanism):
     """Any (``epsilon``, ``delta``)-DP mechanism, for the relation that is asked about.
 
     Randomized response on one bit that gives itself away with probability ``delta`` dominates all of them (Kairouz, Oh,
-    Viswanath 2015, Theorem 3.3), and is one of them: upper and lower bounds enclose the exact worst case, also of
+    Viswanath 2015), and is one of them: upper and lower bounds enclose the exact worst case, also of
     compositions. It is the pair of ``FromProfile`` for a single point.
 
     Attributes:

@@ -23,10 +23,10 @@ class ZeroConcentratedDP(Mechanism):
     """Any ``rho``-zCDP mechanism, for the relation that is asked about (Bun, Steinke 2016, Definition 1.1).
 
     rho adds up over runs, also over those between which other mechanisms run (every interaction with the zCDP part is
-    zCDP; Vadhan, Zhang 2023 for the concurrent composition of it with the rest). The upper bound of delta is the infimum
-    over all orders of the conversion from Rényi divergence of Canonne, Kamath, Steinke 2020, Proposition 12, in both
-    directions, and total variation; for other mechanisms in the composition it is turned into a dominating pair
-    (:mod:`._curve_pair`). The lower bound is the exact curve of one member of the class, the Gaussian
+    zCDP; Vadhan, Zhang 2023 for the concurrent composition of it with the rest). The upper bound of delta is the
+    infimum over all orders of the conversion from Rényi divergence of Canonne, Kamath, Steinke 2020, Proposition 12, in
+    both directions, and total variation; it is the curve of a dominating pair (:mod:`._curve_pair`), by which it
+    composes with other mechanisms and on samples. The lower bound is the exact curve of one member of the class, the Gaussian
     mechanism with mu = sqrt(2 rho): the best possible conversion lies between the two, which is why they do not meet.
 
     Attributes:

@@ -20,8 +20,8 @@ class DiscreteLaplace(Mechanism):
     """Adds X with Pr[X = x] proportional to exp(-|x| / scale), x whole, to a count that moves by ``sensitivity``.
 
     The geometric mechanism of Ghosh, Roughgarden, Sundararajan 2009: (sensitivity / scale)-DP, and better than that in
-    (epsilon, delta) if the sensitivity is above 1. X is log-concave, so the shift by the whole sensitivity dominates all
-    smaller ones, and symmetric, so `add`, `remove` and `replace` have one curve; the sensitivity is that *for the
+    (epsilon, delta) if the sensitivity is above 1. X is log-concave, so the shift by the whole sensitivity dominates
+    all smaller ones, and symmetric, so `add`, `remove` and `replace` have one curve; the sensitivity is that *for the
     relation in question*.
 
     Attributes:

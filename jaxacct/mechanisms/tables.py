@@ -79,7 +79,7 @@ def _pair(p: Any, q: Any) -> TablePair:
         good = good & ((table >= 0) & (table <= 1)).all(-1, keepdims=True)
         good = good & (abs(table.sum(-1, keepdims=True) - 1.0) <= _SLACK)
     p, q = (xp.where(good, table / table.sum(-1, keepdims=True), np.nan) for table in (p, q))
-    log = lambda table: xp.log(xp.where(table > 0, table, 1.0))  # noqa: E731
+    log = lambda table: xp.log(xp.where(table > 0, table, 1.0))
     losses = xp.where(p > 0, xp.where(q > 0, log(p) - log(q), np.inf), -np.inf)
     order = xp.argsort(losses, axis=-1)
     losses, p, q = (xp.take_along_axis(table, order, axis=-1) for table in (losses, p, q))

@@ -64,15 +64,17 @@ def laplace_curve(mechanism: Laplace, order: ArrayLike, relation: str) -> Array:
 
 
 @jax.jit
-def pure_divergence(epsilon: ArrayLike, order: ArrayLike) -> Array:
-    """The divergence of randomized response on one bit, the largest of all ``epsilon``-DP pairs.
+def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike = 2.0) -> Array:
+    """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
 
     log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
-    all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps).
+    all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
+    with k - 1 + e^eps below for k categories.
     """
     a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
+    others = jnp.log(jnp.asarray(categories, jnp.float64) - 1.0)
     log_excess = (
-        a * eps + jnp.log(-jnp.expm1(-(a - 1.0) * eps)) + jnp.log(-jnp.expm1(-a * eps)) - jnp.logaddexp(0.0, eps)
+        a * eps + jnp.log(-jnp.expm1(-(a - 1.0) * eps)) + jnp.log(-jnp.expm1(-a * eps)) - jnp.logaddexp(others, eps)
     )
     value = _from_excess(log_excess, a, a * eps)
     return _guarded(jnp.minimum(value, eps), eps, a)

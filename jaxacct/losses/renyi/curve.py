@@ -13,18 +13,38 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve, pure_curve
+from jaxacct.losses.renyi.discrete import (
+    approximate_curve,
+    concentrated_curve,
+    discrete_gaussian_curve,
+    discrete_laplace_curve,
+    gdp_curve,
+    renyi_dp_curve,
+    response_curve,
+    table_curve,
+)
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.sampled import poisson_curve, without_replacement_curve
 from jaxacct.mechanisms import (
+    GDP,
+    ApproximateDP,
     Composed,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Exponential,
+    FromProfile,
+    FromTables,
     Gaussian,
     Laplace,
     MixtureOfGaussians,
     PermuteAndFlip,
     PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    RenyiDP,
     SampledWithoutReplacement,
+    ZeroConcentratedDP,
 )
 
 __all__ = ["renyi"]
@@ -39,6 +59,16 @@ _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     MixtureOfGaussians: mixture_curve,
     Exponential: bounded_range_curve,
     PermuteAndFlip: pure_curve,
+    RandomizedResponse: response_curve,
+    PureDP: response_curve,
+    ApproximateDP: approximate_curve,
+    GDP: gdp_curve,
+    ZeroConcentratedDP: concentrated_curve,
+    RenyiDP: renyi_dp_curve,
+    DiscreteGaussian: discrete_gaussian_curve,
+    DiscreteLaplace: discrete_laplace_curve,
+    FromTables: table_curve,
+    FromProfile: table_curve,
     PoissonSampled: lambda mechanism, order, relation: poisson_curve(mechanism, order, relation, renyi),
     SampledWithoutReplacement: lambda mechanism, order, relation: without_replacement_curve(
         mechanism, order, relation, renyi
@@ -56,7 +86,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
     the 1024 nodes (4096 for `add`) allow, at fractional orders and noise multipliers below about 0.2, the
     sound but loose log(1 - rate + rate exp(order (order - 1) mu^2 / 2)) / (order - 1) takes its place. All
     are rounded up, by about 1e-12 relative at common parameters. Laplace, exponential mechanism and permute-and-flip
-    have closed formulas (:mod:`.closed`), mixtures of Gaussians a trapezoid rule with its error added
+    have closed formulas (:mod:`.closed`), so have discrete noise, tables and stated guarantees (:mod:`.discrete`), mixtures of Gaussians a trapezoid rule with its error added
     (:mod:`.mixture`), and samples of anything else a bound from the tails of their pair, about 1e-5 above the truth
     (:mod:`.tails`). A `Composed` has the sum over its parts.
 
@@ -90,6 +120,6 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
             f"mechanism must be one of {', '.join(sorted(family.__name__ for family in _CURVES))} or a Composed of "
             f"them for a Rényi curve, got {type(mechanism).__name__}"
         )
-    if relation == "replace" and isinstance(mechanism, MixtureOfGaussians):
+    if relation == "replace" and isinstance(mechanism, MixtureOfGaussians | FromTables):
         mechanism._dominating(relation)  # says why not
     return curve(mechanism, order, relation)

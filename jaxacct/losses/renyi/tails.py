@@ -11,7 +11,7 @@ from jax import Array
 from jaxacct.losses.renyi.gaussian import log_remainder
 from jaxacct.mechanisms._pair import UNIT
 
-__all__ = ["log_excess"]
+__all__ = ["log_excess", "log_power_excess"]
 
 _REFINE = 8  # cells between neighbouring points of the survey
 _FARTHEST = 600.0  # largest absolute loss on the grid
@@ -48,7 +48,7 @@ def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
         _upper_cells(tails.p_above, tails.p_below, tails.error),
         _upper_cells(tails.q_above, tails.q_below, tails.error),
     )
-    log_f = lambda loss: _log_f(loss, a)  # noqa: E731
+    log_f = lambda loss: log_power_excess(loss, a)
     at_low, at_high = log_f(low), log_f(high)
     # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
     width = high - low
@@ -107,8 +107,8 @@ def _upper_cells(above: Array, below: Array, error: Array) -> _Mass:
     return _Mass(mass + scale, jnp.where(mass > 0, 2.0 * scale / jnp.where(mass > 0, mass, 1.0), 1.0))
 
 
-def _log_f(loss: Array, a: Array) -> Array:
-    """log(e^(a l) - 1 - a (e^l - 1)); -inf at 0."""
+def log_power_excess(loss: Array, a: Array) -> Array:
+    """log(e^(a l) - 1 - a (e^l - 1)) for losses l of any shape; -inf at 0."""
     near = jnp.abs(loss) < 1e-150
     safe = jnp.where(near, 1.0, loss)
     moderate = jnp.minimum(safe, _FARTHEST)
