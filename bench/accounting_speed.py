@@ -129,7 +129,7 @@ def machine() -> dict[str, Any]:
 
 
 def summary(rows: list[dict[str, Any]], batch: tuple[float, float]) -> dict[str, Any]:
-    median = lambda name: statistics.median(row[name] for row in rows)
+    median = lambda name: statistics.median(row[name] for row in rows)  # noqa: E731
     ratios = [row["dp_accounting_warm_seconds"] / row["warm_seconds"] for row in rows]
     checked = [row for row in rows if "bracketed" in row]
     upper_misses = sum(row["dp_accounting_over_truth"] < 1 - 1e-6 for row in checked)

@@ -25,6 +25,7 @@ __all__ = [
     "positive",
     "probability",
     "rate",
+    "tables",
 ]
 
 
@@ -98,3 +99,14 @@ def one_of(options: tuple[str, ...], **named: Any) -> None:
     for name, value in named.items():
         if value not in options:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
+
+
+def tables(**named: Any) -> None:
+    """All have one shape, with at least one entry on the last axis."""
+    shapes = {name: np.shape(value) for name, value in named.items()}
+    first = next(iter(shapes.values()))
+    if not first or not first[-1] or any(shape != first for shape in shapes.values()):
+        got = " and ".join(str(shape) for shape in shapes.values())
+        raise ValueError(
+            f"{' and '.join(shapes)} must be tables of one shape, with entries on the last axis, got {got}"
+        )

@@ -37,7 +37,7 @@ def bounds(kind: str, pairs: list[Any], counts: list[Any], goal: Any, most: floa
     for members, lattice in ((np.flatnonzero(single), False), (np.flatnonzero(~single), True)):
         if members.size:
             if lattice:
-                some = jax.tree.map(lambda x: x[members], (groups, stacked, goal))
+                some = jax.tree.map(lambda x: x[members], (groups, stacked, goal))  # noqa: B023
                 low, high = lattice_bounds(kind, *some)
             else:
                 low, high = _single_batch(kind, *padded((groups, goal), members))

@@ -179,7 +179,7 @@ def _hockey_stick(pld: PLD, epsilon: Array) -> Array:
     next_loss = (pld.grid.lowest + cell + 1) * spacing
     part = -jnp.expm1(jnp.minimum(epsilon - next_loss, 0.0))
     total = pld.masses.sum(-1)
-    at = lambda array: jnp.take(array, jnp.clip(cell, 0, n - 1), axis=-1)
+    at = lambda array: jnp.take(array, jnp.clip(cell, 0, n - 1), axis=-1)  # noqa: E731
     index = jnp.clip(cell + 1, 0, n - 1)
     mass = jnp.where(cell < 0, total[(...,) + (None,) * epsilon.ndim], at(above))
     beyond = jnp.take(curve, index, axis=-1)
@@ -205,7 +205,7 @@ def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
     spread = steps * (grid.size - 1) + (other.grid.size - 1 if other is not None else 0)
     lowest = steps * grid.lowest + (other.grid.lowest if other is not None else 0)
     size = 1 << spread.bit_length()
-    fit = lambda x: jnp.concatenate([x, jnp.zeros((*x.shape[:-1], size - x.shape[-1]))], -1)
+    fit = lambda x: jnp.concatenate([x, jnp.zeros((*x.shape[:-1], size - x.shape[-1]))], -1)  # noqa: E731
     point = jnp.zeros(1).at[0].set(1.0)
     first = fit(pld.masses)
     rest = fit(other.masses if other is not None else point)

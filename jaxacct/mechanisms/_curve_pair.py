@@ -79,7 +79,7 @@ class CurvePair:
         # Below 0, P(L <= l) = Q(L >= -l).
         mirrored = losses < 0
         poison = 0.0 * self._parameters()
-        choose = lambda left, right: jnp.where(mirrored, left, right) + poison
+        choose = lambda left, right: jnp.where(mirrored, left, right) + poison  # noqa: E731
         error = UNIT * (256.0 + 16.0 * jnp.minimum(g, 750.0)) + self._exponent_error(jnp.abs(losses))
         return Tails(choose(not_q, p), choose(q, not_p), choose(not_p, q), choose(p, not_q), error)
 
@@ -93,7 +93,7 @@ class CurvePair:
         y = start + _FAR * jnp.asarray((np.arange(_POINTS + 1) / _POINTS) ** 3)
         _, g = self._at(y)
         loss, _ = self._at(0.5 * (y[1:] + y[:-1]))
-        cell = lambda x: jnp.log(-jnp.expm1(x[:-1] - x[1:])) - x[:-1]
+        cell = lambda x: jnp.log(-jnp.expm1(x[:-1] - x[1:])) - x[:-1]  # noqa: E731
         rest = jnp.maximum(-jnp.expm1(-start) - jnp.exp(-g[0]), 0.0)
         losses = jnp.concatenate([-loss, jnp.zeros(1), loss])
         return Survey(losses, jnp.concatenate([cell(g), jnp.log(rest)[None], cell(y)]))

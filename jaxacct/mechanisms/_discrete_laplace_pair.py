@@ -47,7 +47,7 @@ class DiscreteLaplacePair:
         p_above, p_below = self._sides(last - gap)
         q_above, q_below = self._sides(last)
         poison = 0.0 * (scale + gap)
-        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x)) + poison
+        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x)) + poison  # noqa: E731
         # The exponents are rounded: n / scale is off by 2u of itself.
         size = jnp.minimum((jnp.abs(last) + gap + 1.0) / scale, 750.0)
         return Tails(

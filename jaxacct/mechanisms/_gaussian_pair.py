@@ -51,7 +51,7 @@ class GaussianPair:
         # erfc was measured at 1.7 u (1 + 2 z^2 / 2); its argument's own rounding adds 2 u z^2. Doubled.
         larger = jnp.minimum(jnp.maximum(jnp.abs(z0), jnp.abs(z1)), _REACH + 2.0)
         error = UNIT * (24.0 + 8.0 * larger**2)
-        choose = lambda reversed_, straight: jnp.where(add, reversed_, straight)
+        choose = lambda reversed_, straight: jnp.where(add, reversed_, straight)  # noqa: E731
         return Tails(  # reversed, L > l means x < x(l)
             choose(base_below, mix_above),
             choose(base_above, mix_below),

@@ -37,7 +37,7 @@ class LaplacePair:
         p_below = 0.5 * jnp.exp(-0.5 * (self.epsilon - inside))
         q_above = 0.5 * jnp.exp(-0.5 * (self.epsilon + inside))
         under, over = losses < -self.epsilon, losses >= self.epsilon
-        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x))
+        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x))  # noqa: E731
         return Tails(
             settle(1.0 - p_below, 1.0, 0.0),
             settle(p_below, 0.0, 1.0),

@@ -83,7 +83,7 @@ class MixturePair:
         # As in GaussianPair; the sum of k terms adds a roundoff a term.
         larger = jnp.minimum(jnp.maximum(jnp.abs(z0), jnp.abs((x - s.max()) / self.noise)), _REACH + 2.0)
         error = UNIT * (24.0 + 4.0 * s.shape[0] + 8.0 * larger**2)
-        choose = lambda reversed_, straight: jnp.where(add, reversed_, straight)
+        choose = lambda reversed_, straight: jnp.where(add, reversed_, straight)  # noqa: E731
         return Tails(  # reversed, L > l means x < x(l)
             choose(base_below, mix_above),
             choose(base_above, mix_below),

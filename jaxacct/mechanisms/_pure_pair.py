@@ -29,7 +29,7 @@ class PurePair:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         truth, lie = 1.0 / (1.0 + jnp.exp(-self.epsilon)), 1.0 / (1.0 + jnp.exp(self.epsilon))
         under, over = losses < -self.epsilon, losses >= self.epsilon
-        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x))
+        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x))  # noqa: E731
         error = UNIT * (16.0 + 4.0 * jnp.minimum(self.epsilon, 800.0)) + 0.0 * losses
         return Tails(
             settle(truth, 1.0, 0.0), settle(lie, 0.0, 1.0), settle(lie, 1.0, 0.0), settle(truth, 0.0, 1.0), error

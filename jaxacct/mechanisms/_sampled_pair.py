@@ -94,5 +94,5 @@ class SampledPair:
         """The images of the inner origin and of its neighbour one period below."""
         add, q = self._add(), self.rate
         origin, period = self.inner.anchors()
-        outer = lambda loss: jnp.where(add, -mixed_loss(-loss, q), mixed_loss(loss, q))
+        outer = lambda loss: jnp.where(add, -mixed_loss(-loss, q), mixed_loss(loss, q))  # noqa: E731
         return outer(origin), outer(origin) - outer(origin - period)

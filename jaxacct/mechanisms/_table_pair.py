@@ -48,8 +48,8 @@ class Tabulated:
         at_most = jnp.searchsorted(atoms.losses, losses, side="right")
         # Comparisons hide a NaN parameter, sums do not.
         poison = 0.0 * (atoms.p.sum() + atoms.q.sum())
-        below = lambda masses: poison + jnp.pad(jnp.cumsum(masses), (1, 0))[at_most]
-        above = lambda masses: poison + jnp.flip(jnp.pad(jnp.cumsum(jnp.flip(masses)), (1, 0)))[at_most]
+        below = lambda masses: poison + jnp.pad(jnp.cumsum(masses), (1, 0))[at_most]  # noqa: E731
+        above = lambda masses: poison + jnp.flip(jnp.pad(jnp.cumsum(jnp.flip(masses)), (1, 0)))[at_most]  # noqa: E731
         error = atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0) + 0.0 * losses
         return Tails(above(atoms.p), below(atoms.p), above(atoms.q), below(atoms.q), error)
 

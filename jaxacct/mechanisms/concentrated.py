@@ -26,8 +26,8 @@ class ZeroConcentratedDP(Mechanism):
     zCDP; Vadhan, Zhang 2023 for the concurrent composition of it with the rest). The upper bound of delta is the
     infimum over all orders of the conversion from Rényi divergence of Canonne, Kamath, Steinke 2020, Proposition 12, in
     both directions, and total variation; it is the curve of a dominating pair (:mod:`._curve_pair`), by which it
-    composes with other mechanisms and on samples. The lower bound is the exact curve of one member of the class, the Gaussian
-    mechanism with mu = sqrt(2 rho): the best possible conversion lies between the two, which is why they do not meet.
+    composes with other mechanisms and on samples. The lower bound is the exact curve of one member of the class, the
+    Gaussian mechanism with mu = sqrt(2 rho): the best possible conversion lies between the two, so they do not meet.
 
     Attributes:
         rho: > 0; any shape.

@@ -24,8 +24,8 @@ class FromProfile(Mechanism):
 
     Being (epsilon, delta)-DP is a claim on both directions of every pair of neighbours. So each point (eps, delta) also
     bounds the curve at -eps, by 1 - e^-eps (1 - delta). As functions of e^eps hockey sticks are convex, non-increasing,
-    and 1 at 0: the largest such curve below all points is their lower convex hull, constant to the right of the last. It
-    is itself the hockey stick of a pair (Zhu, Dong, Wang 2022, Proposition 8), symmetric, and dominates every mechanism
+    and 1 at 0: the largest such curve below all points is their lower convex hull, constant right of the last. It is
+    itself the hockey stick of a pair (Zhu, Dong, Wang 2022, Proposition 8), symmetric, and dominates every mechanism
     that keeps the claims; so it may be composed and sampled. Upper and lower bounds enclose the worst case over all
     such mechanisms, not the mechanism that the points were read from. Between points the hull is the chord, so a
     smooth curve wants many points; the last delta is charged in full to every run.
@@ -44,15 +44,7 @@ class FromProfile(Mechanism):
     deltas: ArrayLike
 
     def __post_init__(self) -> None:
-        if (
-            np.shape(self.epsilons) != np.shape(self.deltas)
-            or not np.ndim(self.deltas)
-            or not np.shape(self.deltas)[-1]
-        ):
-            raise ValueError(
-                "epsilons and deltas must be arrays of one shape, with points on the last axis, got shapes "
-                f"{np.shape(self.epsilons)} and {np.shape(self.deltas)}"
-            )
+        _validate.tables(epsilons=self.epsilons, deltas=self.deltas)
         _validate.finite(epsilons=self.epsilons)
         _validate.rate(deltas=self.deltas)
         if not _validate.is_traced((self.epsilons, self.deltas)):
@@ -65,9 +57,7 @@ class FromProfile(Mechanism):
     def _atoms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Losses, P- and Q-masses, shape ``(..., 2 points + 2)``."""
         if _validate.is_traced((self.epsilons, self.deltas)):
-            raise ValueError(
-                "epsilons and deltas must be concrete numbers, got traced ones; build FromProfile outside jit"
-            )
+            raise ValueError("epsilons and deltas must be concrete numbers, got traced ones")
         epsilons, deltas = (np.asarray(x, np.float64) for x in (self.epsilons, self.deltas))
         points = epsilons.shape[-1]
         rows = zip(epsilons.reshape(-1, points), deltas.reshape(-1, points), strict=True)

@@ -18,7 +18,7 @@ __all__ = ["RandomizedResponse"]
 
 @mechanism
 class RandomizedResponse(Mechanism):
-    """Reports the true one of k categories with probability e^eps / (e^eps + k - 1), any other with 1 / (e^eps + k - 1).
+    """Reports the true one of k categories with probability e^eps / s, any other with 1 / s, s = e^eps + k - 1.
 
     For records of two different categories the loss is eps, 0 (if k > 2) or -eps (Warner 1965; Kairouz, Bonawitz,
     Ramage 2016 for k > 2); exact, and the same for every two categories and in both directions. This is the pair of

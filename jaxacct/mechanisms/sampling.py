@@ -78,7 +78,7 @@ class PoissonSampled(Mechanism):
         pairs = self._dominating("remove")
         shape = np.broadcast_shapes(*settings_shapes(pairs))
         leaves = jax.tree.leaves(flattened(pairs, shape, xp))
-        bad = sum(xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves) > 0
+        bad = xp.stack([xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves]).any(0)
         valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
         total = xp.where(rare & valid, whole_steps(steps) * _LEAST_RATE, np.inf)
         return rare | inner_rare, xp.minimum(total, inner_total)

@@ -42,11 +42,7 @@ class FromTables(Mechanism):
     q: ArrayLike
 
     def __post_init__(self) -> None:
-        if np.shape(self.p) != np.shape(self.q) or not np.ndim(self.p) or not np.shape(self.p)[-1]:
-            raise ValueError(
-                f"p and q must be tables of one shape, with outputs on the last axis, got shapes {np.shape(self.p)} and "
-                f"{np.shape(self.q)}"
-            )
+        _validate.tables(p=self.p, q=self.q)
         for name, table in (("p", self.p), ("q", self.q)):
             if _validate.is_traced(table):
                 continue
@@ -79,7 +75,7 @@ def _pair(p: Any, q: Any) -> TablePair:
         good = good & ((table >= 0) & (table <= 1)).all(-1, keepdims=True)
         good = good & (abs(table.sum(-1, keepdims=True) - 1.0) <= _SLACK)
     p, q = (xp.where(good, table / table.sum(-1, keepdims=True), np.nan) for table in (p, q))
-    log = lambda table: xp.log(xp.where(table > 0, table, 1.0))
+    log = lambda table: xp.log(xp.where(table > 0, table, 1.0))  # noqa: E731
     losses = xp.where(p > 0, xp.where(q > 0, log(p) - log(q), np.inf), -np.inf)
     order = xp.argsort(losses, axis=-1)
     losses, p, q = (xp.take_along_axis(table, order, axis=-1) for table in (losses, p, q))

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of .* are wide:RuntimeW
 
 def test_laplace_brackets_the_reference_rows_and_is_tight_from_above(reference):
     rows = [row for row in reference("closed_forms.json") if row["mechanism"] == "laplace"]
-    column = lambda name: np.array([row[name] for row in rows])
+    column = lambda name: np.array([row[name] for row in rows])  # noqa: E731
     delta = column("delta")
     bounds = jaxacct.delta(Laplace(column("scale"), column("sensitivity")), column("epsilon"), steps=column("steps"))
     assert np.all(bounds.lower <= delta * (1 + 2e-9))
@@ -113,7 +113,7 @@ def test_sampled_laplace_hockey_sticks_are_closed(rate, relation):
     """H'(1 + q (gamma - 1)) = q H(gamma) for `remove`; for `add` by exchanging P and Q."""
     epsilon = np.array([0.05, 0.3])
     gamma = np.exp(epsilon)
-    plain = lambda g: np.where(g < np.e, np.where(g < 1 / np.e, 1 - g, 1 - np.sqrt(g / np.e)), 0.0)
+    plain = lambda g: np.where(g < np.e, np.where(g < 1 / np.e, 1 - g, 1 - np.sqrt(g / np.e)), 0.0)  # noqa: E731
     if relation == "remove":
         truth = rate * plain(1 + (gamma - 1) / rate)
     else:

@@ -88,7 +88,7 @@ def hockey_stick(pair, losses):
 def integrated(p, q, losses, points):
     """E_Q[(dP/dQ - e^l)_+] on the line, by adaptive quadrature on pieces."""
     ends = np.concatenate([[-60.0], np.linspace(*points, 60), [60.0]])
-    part = lambda x, gamma: max(p(x) - gamma * q(x), 0.0)
+    part = lambda x, gamma: max(p(x) - gamma * q(x), 0.0)  # noqa: E731
     return [
         sum(integrate.quad(part, a, b, args=(gamma,), epsabs=1e-14)[0] for a, b in itertools.pairwise(ends))
         for gamma in np.exp(losses)
@@ -123,7 +123,7 @@ def _mixture(sigma, shifts, weights):
 )
 def test_one_run_matches_the_integral_of_densities_in_both_directions(mechanism, p, q, rate):
     losses = np.array([-0.3, -0.02, 0.0, 0.05, 0.7])
-    sampled = lambda x: rate * p(x) + (1 - rate) * q(x)
+    sampled = lambda x: rate * p(x) + (1 - rate) * q(x)  # noqa: E731
     for relation, top, bottom in (("remove", sampled, q), ("add", q, sampled)):
         truth = integrated(top, bottom, losses, (-6.0, 8.0))
         found = hockey_stick(pair_of(mechanism, relation), losses)

@@ -86,7 +86,8 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
     the 1024 nodes (4096 for `add`) allow, at fractional orders and noise multipliers below about 0.2, the
     sound but loose log(1 - rate + rate exp(order (order - 1) mu^2 / 2)) / (order - 1) takes its place. All
     are rounded up, by about 1e-12 relative at common parameters. Laplace, exponential mechanism and permute-and-flip
-    have closed formulas (:mod:`.closed`), so have discrete noise, tables and stated guarantees (:mod:`.discrete`), mixtures of Gaussians a trapezoid rule with its error added
+    have closed formulas (:mod:`.closed`), discrete noise, tables and
+    stated guarantees too (:mod:`.discrete`), mixtures of Gaussians a trapezoid rule with its error added
     (:mod:`.mixture`), and samples of anything else a bound from the tails of their pair, about 1e-5 above the truth
     (:mod:`.tails`). A `Composed` has the sum over its parts.
 

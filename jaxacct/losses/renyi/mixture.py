@@ -90,7 +90,7 @@ def mixture_curve(mechanism: MixtureOfGaussians, order: ArrayLike, relation: str
     `add_or_remove` is the larger of both directions.
     """
     shape = jnp.broadcast_shapes(*(jnp.shape(leaf) for leaf in jax.tree.leaves((mechanism, order, rate))))
-    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)
+    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
     rate = flat(rate)
     rate = jnp.where((rate >= 0) & (rate <= 1), rate, jnp.nan)
     shifts = jnp.stack([jnp.zeros_like(rate), *(flat(value) for value in mechanism.sensitivities)], -1)

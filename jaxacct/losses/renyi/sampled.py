@@ -108,7 +108,7 @@ def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
     moments = jnp.stack(jnp.broadcast_arrays(*(log_moment(a + s) for s in (0.0, *_TILTS))), -1)
     moments = jnp.where(jnp.isnan(moments), jnp.inf, moments)
     shape = jnp.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
-    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)
+    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
     moments = jnp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
     a = flat(order)
     tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))

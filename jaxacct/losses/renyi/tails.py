@@ -48,7 +48,7 @@ def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
         _upper_cells(tails.p_above, tails.p_below, tails.error),
         _upper_cells(tails.q_above, tails.q_below, tails.error),
     )
-    log_f = lambda loss: log_power_excess(loss, a)
+    log_f = lambda loss: log_power_excess(loss, a)  # noqa: E731
     at_low, at_high = log_f(low), log_f(high)
     # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
     width = high - low
