@@ -67,7 +67,7 @@ class FromTables(Mechanism):
 
 
 def _pair(p: Any, q: Any) -> TablePair:
-    """Outputs sorted by loss. A loss is off by the roundings of the sums and of two logarithms of up to 691."""
+    """Outputs sorted by loss. A loss is off by the roundings of two sums and of two logarithms."""
     xp = array_module(p, q)
     p, q = (xp.asarray(table, np.float64) for table in (p, q))
     good = True
@@ -77,8 +77,9 @@ def _pair(p: Any, q: Any) -> TablePair:
     p, q = (xp.where(good, table / table.sum(-1, keepdims=True), np.nan) for table in (p, q))
     log = lambda table: xp.log(xp.where(table > 0, table, 1.0))  # noqa: E731
     losses = xp.where(p > 0, xp.where(q > 0, log(p) - log(q), np.inf), -np.inf)
+    largest = (xp.abs(log(p)) + xp.abs(log(q))).max(-1)
     order = xp.argsort(losses, axis=-1)
     losses, p, q = (xp.take_along_axis(table, order, axis=-1) for table in (losses, p, q))
     outputs = p.shape[-1]
-    error, slack = UNIT * (outputs + 8.0), UNIT * (2.0 * outputs + 4096.0)
-    return TablePair(Row(losses), Row(p), Row(q), np.full((), error), np.full((), slack))
+    slack = UNIT * (2.0 * outputs + 16.0 + 4.0 * largest)
+    return TablePair(Row(losses), Row(p), Row(q), np.full((), UNIT * (outputs + 8.0)), slack)

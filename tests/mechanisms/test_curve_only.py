@@ -1,0 +1,221 @@
+"""Profiles, zCDP and Rényi guarantees: the pair dominates everything that keeps the guarantee, and is the best such."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import numpy as np
+import pytest
+from scipy import optimize
+
+import jaxacct
+from jaxacct import (
+    GDP,
+    ApproximateDP,
+    Composed,
+    FromProfile,
+    Gaussian,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    RenyiDP,
+    ZeroConcentratedDP,
+)
+from jaxacct.losses.renyi import delta_from_renyi
+from jaxacct.mechanisms._convex_hull import hull_atoms
+from jaxacct.mechanisms._curve_pair import ConcentratedPair, RenyiPair
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of:RuntimeWarning")
+
+
+def curve_of_atoms(losses, p, q, epsilons):
+    """sum (p - e^eps q)_+, in long double."""
+    terms = np.longdouble(p)[:, None] - np.exp(np.longdouble(epsilons))[None] * np.longdouble(q)[:, None]
+    return np.where(losses[:, None] > epsilons[None], terms, 0.0).sum(0)
+
+
+def infimum_over_orders(rho, epsilon):
+    """The best order's conversion for rho-zCDP, by a search."""
+    log_delta = lambda u: (  # noqa: E731
+        np.exp(u) * ((1 + np.exp(u)) * rho - epsilon) + np.exp(u) * np.log1p(-1 / (1 + np.exp(u))) - np.log1p(np.exp(u))
+    )
+    grid = np.linspace(-30, 15, 2000)
+    start = grid[np.argmin(log_delta(grid))]
+    found = optimize.minimize_scalar(
+        log_delta, bounds=(start - 0.1, start + 0.1), options={"xatol": 1e-10}, method="bounded"
+    )
+    return np.exp(found.fun)
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6),
+    st.lists(st.floats(-3, 3), min_size=1, max_size=6),
+)
+def test_the_hull_of_a_pairs_own_points_dominates_both_directions(rows, epsilons):
+    p, q = np.array(rows).T + 1e-6
+    p, q = p / p.sum(), q / q.sum()
+    epsilons = np.array(epsilons)
+    both = lambda at: np.maximum(  # noqa: E731
+        np.maximum(p[:, None] - np.exp(at) * q[:, None], 0).sum(0),
+        np.maximum(q[:, None] - np.exp(at) * p[:, None], 0).sum(0),
+    )
+    losses, mass_p, mass_q = hull_atoms(epsilons, np.minimum(both(epsilons) * (1 + 1e-12), 1.0))
+    assert mass_p.min() >= 0
+    assert mass_q.min() >= 0
+    assert mass_p.sum() == pytest.approx(1.0, abs=1e-12)
+    assert mass_q.sum() == pytest.approx(1.0, abs=1e-12)
+    inside = np.isfinite(losses) & (mass_q > 0)
+    np.testing.assert_allclose(mass_p[inside], mass_q[inside] * np.exp(losses[inside]), rtol=1e-12)
+    at = np.concatenate([np.linspace(-5, 5, 101), epsilons])
+    hull = curve_of_atoms(losses, mass_p, mass_q, at)
+    assert np.all(hull >= both(at) - 1e-13)
+    # It keeps the claims it was made of.
+    assert np.all(hull[101:] <= both(epsilons) * (1 + 1e-11) + 1e-14)
+    # And is its own reflection: H(-eps) = 1 - e^-eps + e^-eps H(eps).
+    mirrored = 1 - np.exp(-at) * (1 - hull)
+    np.testing.assert_allclose(curve_of_atoms(losses, mass_p, mass_q, -at), mirrored, atol=1e-12)
+
+
+def test_one_point_is_approximate_dp_and_none_at_infinity_is_pure():
+    at = np.linspace(-1.0, 2.0, 13)
+    for epsilon, delta in ((0.7, 1e-3), (0.0, 0.2), (1.0, 0.0)):
+        made = jaxacct.delta(FromProfile([epsilon], [delta]), at)
+        known = jaxacct.delta(ApproximateDP(epsilon, delta), at)
+        np.testing.assert_allclose(made.upper, known.upper, rtol=1e-12)
+        np.testing.assert_allclose(made.lower, known.lower, rtol=1e-12)
+    composed = jaxacct.delta(FromProfile([0.3], [1e-4]), 0.5, steps=5)
+    np.testing.assert_allclose(composed.upper, jaxacct.delta(ApproximateDP(0.3, 1e-4), 0.5, steps=5).upper, rtol=1e-6)
+
+
+def test_many_points_of_a_gaussian_come_close_to_it_also_composed():
+    epsilons = np.linspace(0.0, 6.0, 301)
+    gaussian = Gaussian(1.5)
+    profile = FromProfile(epsilons, jaxacct.delta(gaussian, epsilons).upper)
+    at = np.array([0.2, 0.555, 1.0, 2.0])
+    made, true = jaxacct.delta(profile, at), jaxacct.delta(gaussian, at)
+    assert np.all(made.upper >= true.lower)
+    assert np.all(made.upper <= true.upper * 1.001)
+    made, true = jaxacct.delta(profile, at, steps=4), jaxacct.delta(gaussian, at, steps=4)
+    assert np.all(made.upper >= true.lower)
+    assert np.all(made.upper <= true.upper * 1.01)
+
+
+def test_profiles_in_batches_and_bad_ones():
+    batch = FromProfile([[0.5, 1.0], [0.5, 1.0]], [[1e-2, 1e-3], [1e-3, 1e-3]])
+    assert jaxacct.delta(batch, 0.5).upper == pytest.approx([1e-2, 1e-3], rel=1e-9)
+    # Not increasing, and not convex: only what binds counts.
+    assert jaxacct.delta(FromProfile([0.5, 1.0], [1e-3, 1e-2]), 3.0).upper == pytest.approx(1e-3, rel=1e-9)
+    with pytest.raises(ValueError, match="at least 1 - exp"):
+        FromProfile([-1.0], [0.1])
+    with pytest.raises(ValueError, match="deltas must be"):
+        FromProfile([1.0], [1.1])
+    with pytest.raises(ValueError, match="one shape"):
+        FromProfile([1.0, 2.0], [0.1])
+    with pytest.raises(ValueError, match="concrete"):
+        jax.jit(lambda d: jaxacct.delta(FromProfile([1.0], d), 0.5))(np.array([0.1]))
+
+
+@pytest.mark.parametrize("rho", [1e-6, 1e-2, 0.5, 4.0])
+def test_zcdp_is_the_infimum_over_orders_where_that_is_convex(rho):
+    epsilons = rho + np.sqrt(rho) * np.array([2.2, 3.0, 5.0, 9.0])
+    lower, upper = jaxacct.delta(ZeroConcentratedDP(rho), epsilons)
+    best = np.array([infimum_over_orders(rho, epsilon) for epsilon in epsilons])
+    np.testing.assert_allclose(upper, best, rtol=1e-7)
+    assert np.all(lower <= upper)
+    np.testing.assert_allclose(lower, jaxacct.delta(GDP(np.sqrt(2 * rho)), epsilons).lower, rtol=1e-6)
+    # Smaller epsilons: total variation, and never more than any order gives.
+    small = np.array([0.0, 0.3, 1.0]) * np.sqrt(rho)
+    values = jaxacct.delta(ZeroConcentratedDP(rho), small).upper
+    assert values[0] <= min(np.sqrt(rho / 2), np.sqrt(-np.expm1(-rho))) * (1 + 1e-9)
+    assert np.all(values <= [infimum_over_orders(rho, epsilon) * (1 + 1e-9) for epsilon in small])
+    # Both directions: the pair is its own reflection.
+    mirrored = jaxacct.delta(ZeroConcentratedDP(rho), -small).upper
+    np.testing.assert_allclose(mirrored, 1 - np.exp(-small) * (1 - values), rtol=1e-9)
+
+
+@pytest.mark.parametrize("order", [1.01, 2.0, 30.0, 1e4])
+def test_a_renyi_guarantee_is_at_most_its_conversion(order):
+    divergence = np.array([1e-4, 0.1, 3.0])[:, None]
+    epsilons = np.array([0.0, 0.01, 0.5, 2.0, 6.0])
+    lower, upper = jaxacct.delta(RenyiDP(order, divergence), epsilons)
+    assert np.all(upper <= np.asarray(delta_from_renyi(divergence, order, epsilons)) * (1 + 1e-7) + 1e-280)
+    assert np.all(lower <= upper)
+    # Randomized response of the same divergence is a member of the class.
+    for i, value in enumerate(divergence[:, 0]):
+
+        def gap(e0, value=value):
+            return np.log((np.exp(order * e0) + np.exp((1 - order) * e0)) / (1 + np.exp(e0))) / (order - 1) - value
+
+        if order * 20 < 600:
+            e0 = optimize.brentq(gap, 1e-9, 20.0, xtol=1e-15)
+            assert np.all(jaxacct.delta(RandomizedResponse(e0 * (1 - 1e-9)), epsilons).lower <= upper[i])
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [ConcentratedPair(1e-9), ConcentratedPair(0.3), ConcentratedPair(80.0), RenyiPair(2.5, 0.4), RenyiPair(50.0, 1e-3)],
+    ids=str,
+)
+def test_tails_of_stated_guarantees_are_those_of_a_pair(pair):
+    with jax.enable_x64(True):
+        pair = jax.tree.map(lambda x: jax.numpy.asarray(x, np.float64), pair)
+        start = float(pair._at(pair._start())[0])
+        grid = max(start, 0.01) * np.array([0.2, 0.9, 1.0, 1.05, 1.2, 2.0, 4.0, 6.0])
+        losses = np.concatenate([-grid[::-1], grid])
+        tails = jax.tree.map(np.asarray, jax.jit(lambda p, x: p.tails(x))(pair, losses))
+        survey = jax.tree.map(np.asarray, pair.survey())
+    np.testing.assert_allclose(tails.p_above + tails.p_below, 1.0, atol=1e-13)
+    np.testing.assert_allclose(tails.q_above + tails.q_below, 1.0, atol=1e-13)
+    # dP = e^L dQ in every cell: both sides of it, with digits from the smaller tail.
+    for above, below in ((tails.p_above, tails.q_above), (tails.p_below, tails.q_below)):
+        p, q = np.abs(np.diff(above)), np.abs(np.diff(below))
+        room = 1e-12 * (np.maximum(above[1:], above[:-1]) + np.exp(losses[1:]) * np.maximum(below[1:], below[:-1]))
+        assert np.all(p >= np.exp(losses[:-1]) * q - room)
+        assert np.all(p <= np.exp(losses[1:]) * q + room)
+    # Reflection.
+    np.testing.assert_allclose(tails.p_above[:8], tails.q_below[8:][::-1], rtol=1e-12)
+    weights = np.exp(survey.log_masses)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-6)
+
+
+def test_guarantees_add_up_over_runs_and_dominate_members_in_company():
+    single = jaxacct.delta(ZeroConcentratedDP(0.2), 1.0).upper
+    for mechanism, steps in (
+        (ZeroConcentratedDP(0.05), 4),
+        (Composed([ZeroConcentratedDP(0.05), ZeroConcentratedDP(0.1)], [2, 1]), 1),
+        (Composed([Composed([ZeroConcentratedDP(0.05)]), ZeroConcentratedDP(0.05)]), 2),
+    ):
+        assert jaxacct.delta(mechanism, 1.0, steps=steps).upper == pytest.approx(single, rel=1e-12)
+    renyi = jaxacct.delta(Composed([RenyiDP(8.0, 0.1), RenyiDP(8.0, 0.2)], [2, 1]), 1.0).upper
+    assert renyi == pytest.approx(jaxacct.delta(RenyiDP(8.0, 0.4), 1.0).upper, rel=1e-12)
+
+    epsilons = np.array([0.5, 1.5])
+    company = [PureDP(0.3), ZeroConcentratedDP(0.05)]
+    mixed = jaxacct.delta(Composed(company, [3, 2]), epsilons)
+    member = jaxacct.delta(Composed([RandomizedResponse(0.3), Gaussian(10**0.5)], [3, 2]), epsilons)
+    assert np.all(mixed.lower <= mixed.upper)
+    np.testing.assert_allclose(mixed.lower, member.lower, rtol=1e-6)
+    assert np.all(member.upper <= mixed.upper * 1.02)
+    # A sampled guarantee: the pair's own sample, above the Gaussian's.
+    sampled = jaxacct.delta(PoissonSampled(ZeroConcentratedDP(0.5), 0.1), epsilons)
+    gaussian = jaxacct.delta(PoissonSampled(Gaussian(1.0), 0.1), epsilons)
+    assert np.all(gaussian.upper <= sampled.upper)
+    assert np.all(sampled.lower <= gaussian.upper)
+    assert np.all(sampled.upper <= jaxacct.delta(ZeroConcentratedDP(0.5), epsilons).upper)
+
+
+def test_traced_guarantees_agree_and_bad_ones_fail_closed():
+    answer = lambda rho, order: (  # noqa: E731
+        jaxacct.delta(ZeroConcentratedDP(rho), 0.5).upper,
+        jaxacct.delta(RenyiDP(order, rho), 0.5).upper,
+    )
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jax.jit(answer)(0.1, 8.0), answer(0.1, 8.0), rtol=1e-12)
+        np.testing.assert_array_equal(jax.jit(answer)(-0.1, 0.5), 1.0)
+    for make, name in (
+        (lambda: ZeroConcentratedDP(0.0), "rho"),
+        (lambda: RenyiDP(1.0, 0.1), "order"),
+        (lambda: RenyiDP(2.0, -0.1), "epsilon"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            make()
