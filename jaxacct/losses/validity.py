@@ -51,10 +51,8 @@ def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
     for rule, broken in _broken(values, grid.losses, np).items():
         if broken.any():
             where = tuple(int(i[0]) for i in np.nonzero(broken))
-            # A convexity violation is reported at its middle point.
-            point = where[-1] + (1 if rule == "convex in gamma" else 0)
-            place = f"epsilon {grid.losses[point]:g}" + (f" of curve {where[:-1]}" if len(where) > 1 else "")
-            raise ValueError(f"values must be {rule}, got {values[(*where[:-1], point)]:g} at {place}")
+            place = f"epsilon {grid.losses[where[-1]]:g}" + (f" of curve {where[:-1]}" if len(where) > 1 else "")
+            raise ValueError(f"values must be {rule}, got {values[where]:g} at {place}")
 
 
 def is_profile(values: Array, losses: Array) -> Array:
@@ -76,7 +74,7 @@ def _broken(values: Any, losses: Any, xp: Any) -> dict[str, Any]:
         "at most 1": values > 1.0 + _FLOOR,
         "at least (1 - gamma)_+": values < identity - _FLOOR,
         "decreasing": xp.diff(before, axis=-1) > TOLERANCE * before[..., :-1],
-        "convex in gamma": xp.concatenate([bend < 0, xp.zeros_like(values[..., :1], bool)], -1)[..., :-1],
+        "convex in gamma": xp.concatenate([bend < 0, xp.zeros_like(values[..., :1], bool)], -1),
     }
 
 

@@ -1,0 +1,223 @@
+"""Privacy profiles: bounds in both tails, conversions, reflections, validity."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import PLD, LossGrid, PrivacyProfile
+from jaxacct.losses import validity
+from tests import finite
+
+GRID = LossGrid(1 / 64, -1024, 2049)
+EPSILON = np.array([-15.9, -7.3, -2.0, -0.51, 0.0, 0.013, 0.5, 1.9, 5.03, 8.0, 15.7])
+
+
+def excess_truth(epsilon, sigma, rate):
+    """E(exp(epsilon)) of a sampled Gaussian in the direction `remove`, as float."""
+    with mpmath.workdps(330):
+        s, q, e = mpmath.mpf(sigma), mpmath.mpf(rate), mpmath.mpf(float(epsilon))
+        inside = (mpmath.exp(e) - 1 + q) / q
+        if inside <= 0:
+            return 0.0 if e < 0 else float(1 - mpmath.exp(e))
+        x = mpmath.mpf(1) / 2 + s**2 * mpmath.log(inside)
+        tail = lambda z: mpmath.erfc(z / mpmath.sqrt(2)) / 2  # noqa: E731
+        p_above = (1 - q) * tail(x / s) + q * tail((x - 1) / s)
+        h = p_above - mpmath.exp(e) * tail(x / s)
+        return float(h - max(mpmath.mpf(0), 1 - mpmath.exp(e)))
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [(1.0, 1.0), (0.7, 0.2), (3.0, 0.9)])
+def test_a_sampled_gaussian_is_bracketed_in_both_tails(sigma, rate):
+    mechanism = jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate)
+    upper, lower = (
+        PrivacyProfile.from_mechanism(mechanism, bound, relation="remove", grid=GRID) for bound in ("upper", "lower")
+    )
+    points = np.arange(0, GRID.size, 41)
+    truth = np.array([excess_truth(GRID.losses[k], sigma, rate) for k in points])
+    assert np.all(upper.excess[points] >= truth)
+    assert np.all(lower.excess[points] <= truth)
+    tight = truth > 1e-250
+    np.testing.assert_allclose(upper.excess[points][tight], truth[tight], rtol=1e-9)
+    inner = (truth > 1e-3) & (np.abs(GRID.losses[points]) < 8)
+    np.testing.assert_allclose(lower.excess[points][inner], truth[inner], rtol=5e-3)
+    between = np.array([excess_truth(e, sigma, rate) for e in EPSILON]) + np.maximum(0, -np.expm1(EPSILON))
+    assert np.all(upper.hockey_stick(EPSILON) >= between)
+    assert np.all(lower.hockey_stick(EPSILON) <= between)
+    np.testing.assert_allclose(upper.hockey_stick(EPSILON), between, rtol=0.05, atol=1e-14)
+
+
+def test_the_reflection_is_the_other_direction_with_all_its_digits():
+    mechanism = jaxacct.PoissonSampled(jaxacct.Gaussian(0.7), 0.2)
+    remove, add = (PrivacyProfile.from_mechanism(mechanism, relation=r, grid=GRID) for r in ("remove", "add"))
+    found = remove.reflect()
+    seen = add.excess > 1e-200
+    np.testing.assert_allclose(found.excess[seen], add.excess[seen], rtol=1e-9)
+    twice = found.reflect()
+    assert np.all(twice.excess >= remove.excess)
+    np.testing.assert_allclose(twice.excess, remove.excess, rtol=1e-12)
+    both = PrivacyProfile.from_mechanism(mechanism, grid=GRID)
+    np.testing.assert_allclose(remove.symmetrise().excess, both.excess, rtol=1e-9, atol=1e-250)
+    gaussian = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), grid=GRID)
+    np.testing.assert_allclose(gaussian.reflect().excess, gaussian.excess, rtol=1e-9, atol=1e-280)
+
+
+def test_a_family_is_one_batched_curve():
+    sigma = np.array([0.7, 1.0, 2.0])
+    batch = PrivacyProfile.from_mechanism(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), 0.3), grid=GRID)
+    assert batch.excess.shape == (3, GRID.size)
+    assert batch.hockey_stick(EPSILON).shape == (3, len(EPSILON))
+    one = PrivacyProfile.from_mechanism(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.3), grid=GRID)
+    np.testing.assert_allclose(batch.excess[1], one.excess, rtol=1e-12)
+    single = jax.vmap(lambda p: p.hockey_stick(0.5))(batch)
+    np.testing.assert_allclose(single, batch.hockey_stick(0.5), rtol=1e-5)
+
+
+def _law(experiment, grid, bound="upper"):
+    """A finite experiment whose losses are lattice points of spacing log 2, as a PLD."""
+    masses = np.zeros(grid.size)
+    for p, q in experiment:
+        if p and q:
+            masses[round(math.log(p / q) / grid.spacing) - grid.lowest] += float(p)
+    return PLD(masses, np.float64(sum(p for p, q in experiment if not q)), grid, bound)
+
+
+@pytest.mark.parametrize("bound", ["upper", "lower"])
+def test_a_law_and_its_curve_are_one_thing(bound):
+    """Propositions 4 and 5: H from the masses, the masses from H, for laws with atoms at both infinities."""
+    grid = LossGrid(math.log(2), -8, 17)
+    experiment = finite.compose(*[finite.randomized_response(2)] * 3, finite.failing("1/10"))
+    law = _law(experiment, grid, bound)
+    profile = PrivacyProfile.from_pld(law)
+    gammas = [0.001, 0.1, 0.125, 0.3, 0.5, 0.75, 1, 1.7, 2, 3.3, 8, 9.1, 1e6]
+    truth = np.array([float(finite.hockey_stick(experiment, g)) for g in gammas])
+    found = profile.hockey_stick(np.log(gammas))
+    sign = 1 if bound == "upper" else -1
+    assert np.all(sign * (found - truth) >= -1e-16)
+    if bound == "upper":
+        np.testing.assert_allclose(found, truth, atol=1e-12)
+    else:  # nothing is known of losses below the lattice: the last cell but one goes down to the identity
+        np.testing.assert_allclose(found[2:], truth[2:], atol=1e-12)
+    back = profile.to_pld()
+    assert back.bound == bound
+    known = slice(1 if bound == "upper" else 6, None)
+    np.testing.assert_allclose(back.masses[known], law.masses[known], atol=1e-12)
+    np.testing.assert_allclose(back.infinity_mass, 0.1, atol=1e-14)
+    again = PrivacyProfile.from_pld(back)
+    assert np.all(sign * (again.excess - profile.excess) >= 0)
+
+
+def test_the_curve_of_an_epsilon_delta_budget_is_its_closed_form():
+    """Definition 5 of the residue paper, (log 2, 1/5), every piece of it."""
+    e, delta = 2.0, 0.2
+    grid = LossGrid(math.log(2), -2, 5)
+    masses = np.array([0, (1 - delta) / (1 + e), 0, (1 - delta) * e / (1 + e), 0])
+    profile = PrivacyProfile.from_pld(PLD(masses, np.float64(delta), grid))
+    gamma = np.array([0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 5.0])
+    middle = delta + (1 - delta) * (e - gamma) / (1 + e)
+    truth = np.where(gamma <= 1 / e, 1 - gamma + gamma * delta, np.where(gamma <= e, middle, delta))
+    found = profile.hockey_stick(np.log(gamma))
+    assert np.all(found >= truth)
+    np.testing.assert_allclose(found, truth, atol=1e-13)
+
+
+def test_rounding_into_a_law_keeps_the_side_of_smooth_curves():
+    mechanism = jaxacct.PoissonSampled(jaxacct.Gaussian(0.7), 0.2)
+    for bound, sign in (("upper", 1), ("lower", -1)):
+        profile = PrivacyProfile.from_mechanism(mechanism, bound, relation="remove", grid=GRID)
+        again = PrivacyProfile.from_pld(profile.to_pld())
+        assert np.all(sign * (again.excess - profile.excess) >= 0)
+        np.testing.assert_allclose(again.excess, profile.excess, rtol=1e-9, atol=1e-11)
+        validity.check_pld(profile.to_pld())
+
+
+def test_curves_compose_as_gaussians_do():
+    truth = jaxacct.delta(jaxacct.Gaussian(0.5**0.5), EPSILON)
+    grid = LossGrid(1 / 64, -1024, 2049)
+    for bound, sign in (("upper", 1), ("lower", -1)):
+        one = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), bound, grid=grid)
+        two = one.compose(one).hockey_stick(EPSILON)
+        assert np.all(sign * (two - (truth.upper if sign < 0 else truth.lower)) >= 0)
+        np.testing.assert_allclose(two, truth.upper, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("bound", ["upper", "lower"])
+def test_another_range_of_the_lattice_keeps_the_side(bound):
+    profile = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), bound, grid=GRID)
+    sign = 1 if bound == "upper" else -1
+    at = np.linspace(-20, 20, 401)
+    whole = profile.hockey_stick(at)
+    for other in (LossGrid(1 / 64, -100, 150), LossGrid(1 / 64, -2000, 4001), LossGrid(1 / 64, -50, 1500)):
+        moved = profile.on(other)
+        assert np.all(sign * (moved.hockey_stick(at) - whole) >= -1e-15)
+    longer = profile.on(LossGrid(1 / 64, -2000, 4001)).hockey_stick(at)
+    np.testing.assert_allclose(longer, whole, rtol=1e-12, atol=1e-14)
+
+
+def test_a_float32_program_widens_what_it_rounds():
+    profile = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), grid=GRID)
+    lower = PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), "lower", grid=GRID)
+    at = np.array([-2.0, 0.25, 1.0, 3.0])
+    read = jax.jit(lambda p: p.hockey_stick(at))
+    for curve, sign in ((profile, 1), (lower, -1)):
+        found, truth = np.asarray(read(curve), np.float64), curve.hockey_stick(at)
+        assert np.all(sign * (found - truth) >= 0)
+        np.testing.assert_allclose(found, truth, rtol=1e-6)
+    broken = PrivacyProfile(np.full(GRID.size, np.nan), GRID)
+    np.testing.assert_array_equal(np.asarray(read(broken)), 1.0)
+
+
+VALUES = np.array([0.9, 0.8, 0.65, 0.45, 0.35])
+SMALL = LossGrid(math.log(2), -2, 5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({2: np.nan}, "values must be numbers, got nan at epsilon 0"),
+        ({1: 1.2}, "values must be at most 1, got 1.2"),
+        ({1: 0.4}, r"values must be at least \(1 - gamma\)_\+, got 0.4 at epsilon -0.693"),
+        ({4: 0.5}, "values must be decreasing, got 0.5 at epsilon 1.38"),
+        ({3: 0.6}, "values must be convex in gamma, got 0.6 at epsilon 0.693"),
+    ],
+)
+def test_values_that_are_no_curve_are_refused_and_traced_ones_fail_closed(change, message):
+    assert np.all(PrivacyProfile.from_values(VALUES, SMALL).values() >= VALUES)
+    bad = VALUES.copy()
+    for index, value in change.items():
+        bad[index] = value
+    with pytest.raises(ValueError, match=message):
+        PrivacyProfile.from_values(bad, SMALL)
+    with pytest.raises(ValueError, match=r"curve \(1,\)"):
+        PrivacyProfile.from_values(np.stack([VALUES, bad]), SMALL)
+    read = jax.jit(lambda v: PrivacyProfile.from_values(jnp.stack([VALUES.astype("float32"), v]), SMALL).values())
+    found = np.asarray(read(bad))
+    np.testing.assert_allclose(found[0], VALUES, atol=1e-6)
+    np.testing.assert_array_equal(found[1], 1.0)
+
+
+def test_grids_and_laws_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="grid must hold loss 0"):
+        PrivacyProfile.from_values(VALUES, LossGrid(0.1, 1, 5))
+    with pytest.raises(ValueError, match="grid must hold no loss beyond 650"):
+        PrivacyProfile.from_values(VALUES, LossGrid(400.0, -2, 5))
+    with pytest.raises(ValueError, match="values must have 5 points"):
+        PrivacyProfile.from_values(VALUES[:4], SMALL)
+    with pytest.raises(ValueError, match="spacings must agree"):
+        PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), grid=GRID).on(LossGrid(0.1, -5, 11))
+    with pytest.raises(ValueError, match="grid must be given where the mechanism's parameters are traced"):
+        jax.jit(lambda s: PrivacyProfile.from_mechanism(jaxacct.Gaussian(s)).excess)(1.0)
+    with pytest.raises(ValueError, match="bound must be one of upper, lower"):
+        PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), "middle")
+    good = PLD(np.array([0.25, 0.0, 0.75]), np.float64(0.0), LossGrid(math.log(3), -1, 3))
+    validity.check_pld(good)
+    with pytest.raises(ValueError, match=r"E\[exp\(-L\)\] must be at most 1, got 1\.25"):
+        validity.check_pld(PLD(np.array([0.5, 0.0, 0.5]), np.float64(0.0), LossGrid(math.log(2), -1, 3)))
+    with pytest.raises(ValueError, match="masses must add up to at most 1"):
+        validity.check_pld(PLD(good.masses, np.float64(0.1), good.grid))
+    with pytest.raises(ValueError, match="masses must be at least 0"):
+        validity.check_pld(PLD(-good.masses, np.float64(0.1), good.grid))
