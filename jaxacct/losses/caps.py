@@ -50,7 +50,7 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     mu = jnp.where(known, mu, 1.0)
     if kind == "epsilon":
         gaussian = log_inverse(mu, jnp.log(goal))
-        upper = jnp.minimum(upper, jnp.where(known, gaussian, jnp.inf))
+        upper = jnp.fmin(upper, jnp.where(known, gaussian, jnp.inf))  # fmin: NaN is no bound
         upper = jnp.where(distance <= goal, 0.0, upper)
         reached = jnp.where(p > goal, jnp.log(p - goal) - jnp.log(q), 0.0)
         lower = jnp.maximum(lower, jnp.max(reached) * _SURE - 1e-13)
@@ -58,7 +58,8 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     floor = jnp.maximum(-jnp.expm1(goal), 0.0)
     gaussian = jnp.exp(log_delta_bounds(mu, jnp.maximum(goal, 0.0))[1]) + _LEAST
     upper = jnp.minimum(upper, jnp.where(known & (goal >= 0), gaussian, 1.0))
-    upper = jnp.clip(jnp.minimum(upper, floor + distance), floor, 1.0)
+    upper = jnp.clip(jnp.fmin(upper, floor + distance), floor, 1.0)
+    upper = jnp.where(jnp.isnan(upper), 1.0, upper)
     reached = p - jnp.exp(goal + jnp.log(q)) * (1.0 + 1e-12 + 2.0**-50 * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
     lower = jnp.maximum(lower, jnp.max(reached))
     return jnp.minimum(jnp.where(jnp.isnan(lower), 0.0, lower), upper), upper

@@ -34,8 +34,8 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
         log_lower, log_upper = pair.log_hockey_stick(jnp.maximum(epsilon, 0.0))
         rounding = 1e-13  # of exp, up to a logarithm of 700
         closed_lower = jnp.where(log_lower > _UNDERFLOW, jnp.exp(log_lower) * (1.0 - rounding), 0.0)
-        closed_upper = jnp.exp(log_upper) * (1.0 + rounding)
-        closed_upper = jnp.where(log_upper > _UNDERFLOW, closed_upper, jnp.exp(_UNDERFLOW))
+        # NaN stays NaN, which fails closed below.
+        closed_upper = jnp.exp(jnp.maximum(log_upper, _UNDERFLOW)) * (1.0 + rounding)
         closed_upper = jnp.where(log_upper == -jnp.inf, 0.0, closed_upper)
         lower = jnp.where(epsilon >= 0, closed_lower, lower)
         upper = jnp.where(epsilon >= 0, closed_upper, upper)
@@ -73,22 +73,23 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     largest = pair.max_loss()
     if hasattr(pair, "log_hockey_stick"):
         target = jnp.log(delta)
-        read = lambda epsilon, side: pair.log_hockey_stick(epsilon)[side] <= target  # noqa: E731
+        curve = lambda epsilon, side: pair.log_hockey_stick(epsilon)[side]  # noqa: E731
         # Where the dominating Gaussian is small enough, so is the pair itself.
         end = log_inverse(pair.gaussian_mu(), target)
         small = jnp.isfinite(end)
         bottom = jnp.zeros(())
     else:
-        read = lambda epsilon, side: single_delta(pair, epsilon)[side] <= delta  # noqa: E731
+        target = delta
+        curve = lambda epsilon, side: single_delta(pair, epsilon)[side]  # noqa: E731
         ends = jnp.asarray(_ENDS)
-        found = jax.lax.map(lambda end: read(end, 1), ends)
+        found = jax.lax.map(lambda end: curve(end, 1) <= target, ends)
         end, small = jnp.min(jnp.where(found, ends, _ENDS[-1])), found.any()
         bottom = jnp.max(jnp.where(found, 0.0, ends))
 
     def halve(bracket: tuple[Array, Array], side: int) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        enough = read(middle, side)
+        enough = curve(middle, side) <= target
         return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
 
     def both(brackets, _):
@@ -97,9 +98,9 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     zero = jnp.zeros(())
     starts = ((zero, jnp.where(small, end, _LARGEST)), (jnp.minimum(bottom, end), end))
     ((low, _), (_, high)), _ = jax.lax.scan(both, starts, None, length=60)
-    # A low end that was never moved is 0 and claims nothing; a high one is as good as what began it.
-    lower = jnp.where(read(low, 0), 0.0, low)
-    upper = jnp.where(read(zero, 1), 0.0, jnp.where(small, high, jnp.inf))
+    # Both ends are certified by the curve itself; comparisons with NaN certify nothing.
+    lower = jnp.where(curve(low, 0) > target, low, 0.0)
+    upper = jnp.where(curve(zero, 1) <= target, 0.0, jnp.where(small, high, jnp.inf))
     upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, jnp.maximum(largest, 0.0)))
     upper = jnp.where(jnp.isnan(upper), jnp.inf, upper)
     return jnp.minimum(lower, upper), upper
