@@ -17,7 +17,7 @@ from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 
 __all__ = ["MixturePair"]
 
-_POINTS = 128  # survey atoms a component
+_POINTS = 256  # survey atoms a component: as in GaussianPair
 _REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
 _ITERATIONS = 64
 _ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
