@@ -142,7 +142,9 @@ def _one(noise: Array, rate: Array) -> Moments:
         y = z * mu - 0.5 * mu**2
         x = rate * jnp.expm1(jnp.minimum(y, _LARGEST))
         far = jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + y)
-        return p_density, q_density, x, jnp.where(y > 30.0, far, jnp.log1p(x))
+        # log1p keeps small losses, the sum of exponentials those where 1 + x has lost its digits.
+        lost = (y > 30.0) | (x < -0.5)
+        return p_density, q_density, x, jnp.where(lost, far, jnp.log1p(jnp.where(lost, 0.0, x)))
 
     z, weights = nodes(0.5 * mu)
     p, q, x, loss = densities(z)
