@@ -7,6 +7,7 @@ batch, and hands it to :mod:`jaxacct.losses.engine`.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
 from jaxacct._differentiable import traced_answer
 from jaxacct.losses import engine
+from jaxacct.losses.engine import Options
 from jaxacct.mechanisms._dominating import witness
 
 __all__ = ["Bounds", "delta", "epsilon"]
@@ -26,7 +28,16 @@ __all__ = ["Bounds", "delta", "epsilon"]
 _WIDE = 1.1  # upper over lower
 
 
-def delta(mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
+def delta(
+    mechanism: Any,
+    epsilon: ArrayLike,
+    *,
+    steps: ArrayLike = 1,
+    relation: str = "add_or_remove",
+    precision: str = "float64",
+    devices: Sequence[Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Bounds:
     """Smallest delta for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
 
     Args:
@@ -35,6 +46,12 @@ def delta(mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation:
         steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
         relation: ``"add_or_remove"`` (the worse of the two directions, composed first), ``"add"``,
             ``"remove"`` or ``"replace"``.
+        precision: ``"float32"`` asks no float64 of the accelerator: what needs it runs on the host's CPU. As sound,
+            less tight.
+        devices: over which many settings are spread, for example ``jax.devices()``; None is JAX's default device.
+            With several processes, each makes the same call and gets all results.
+        progress: called as ``progress(settled, total)`` while many settings are worked on. Two directions count
+            as two settings.
 
     Returns:
         ``Bounds(lower, upper)`` of the broadcast shape: float64 NumPy arrays or scalars; inside a ``jit``, JAX
@@ -45,17 +62,26 @@ def delta(mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation:
             traced values give ``upper`` 1.
     """
     _validate.finite(epsilon=epsilon)
-    return _answer("delta", mechanism, epsilon, steps, relation)
+    return _answer("delta", mechanism, epsilon, steps, relation, Options(precision, devices, progress))
 
 
-def epsilon(mechanism: Any, delta: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove") -> Bounds:
+def epsilon(
+    mechanism: Any,
+    delta: ArrayLike,
+    *,
+    steps: ArrayLike = 1,
+    relation: str = "add_or_remove",
+    precision: str = "float64",
+    devices: Sequence[Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Bounds:
     """Smallest epsilon >= 0 for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
 
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
         delta: strictly between 0 and 1, any shape.
         steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
-        relation: see :func:`delta`.
+        relation, precision, devices, progress: see :func:`delta`.
 
     Returns:
         ``Bounds(lower, upper)``, see :func:`delta`; ``upper`` is inf where no finite epsilon is certified.
@@ -65,28 +91,37 @@ def epsilon(mechanism: Any, delta: ArrayLike, *, steps: ArrayLike = 1, relation:
             traced values give ``upper`` inf.
     """
     _validate.probability(delta=delta)
-    return _answer("epsilon", mechanism, delta, steps, relation)
+    return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 
 
-def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str) -> Bounds:
+def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, options: Options) -> Bounds:
     _validate.count(steps=steps)
+    _validate.one_of(("float64", "float32"), precision=options.precision)
+    if options != Options() and _validate.is_traced((mechanism, target, steps)):
+        raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
     attained = witness(mechanism)
     if attained is mechanism:
-        return _enclosure(kind, mechanism, target, steps, relation)
+        return _enclosure(kind, mechanism, target, steps, relation, options)
     # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
-    upper = _enclosure(kind, mechanism, target, steps, relation, warn=False).upper
-    lower = _enclosure(kind, attained, target, steps, relation).lower
+    upper = _enclosure(kind, mechanism, target, steps, relation, options, warn=False).upper
+    lower = _enclosure(kind, attained, target, steps, relation, options).lower
     return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
 
 
 def _enclosure(
-    kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, warn: bool = True
+    kind: str,
+    mechanism: Any,
+    target: ArrayLike,
+    steps: ArrayLike,
+    relation: str,
+    options: Options,
+    warn: bool = True,
 ) -> Bounds:
     if _validate.is_traced((mechanism, target, steps)):
         return traced_answer(kind, mechanism, target, steps, relation)
     with jax.enable_x64(True):
         batch = Batch.of(mechanism, target, steps, relation, np)
-        lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np))
+        lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np, options))
         lower, upper = with_rare_sampling(kind, lower, upper, target, mechanism, steps, np)
     if warn:
         _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))

@@ -21,17 +21,18 @@ The work does not depend on the number of steps, and the relative error is some 
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.mechanisms._gaussian_quadrature import decay, log_moment, quadrature, rough_cumulants
+from jaxacct.losses.contour_read import Integrand, read_delta, read_epsilon
+from jaxacct.losses.transform import Transform, transform
+from jaxacct.mechanisms._gaussian_quadrature import Quadrature, decay, log_moment, quadrature, rough_cumulants
 from jaxacct.mechanisms._pair import UNIT
 
-__all__ = ["Plan", "Size", "contour_bounds", "plan", "smooth_delta"]
+__all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "plan", "prepare", "smooth_delta"]
 
 _COARSE, _FINE = 32, 12  # tilts tried: over all magnitudes, then between two of the first
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
@@ -39,7 +40,6 @@ _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
 _SHIFTS = (0.5, 1.0, 2.0, 4.0, 6.0)
 _STRETCHES = (0.02, 0.06, 0.15, 0.4, 0.8)
-_SUM = 1e-13  # relative rounding of a sum of up to 2^10 terms in any order
 
 
 class Size(NamedTuple):
@@ -60,32 +60,14 @@ class Plan(NamedTuple):
     deviation: Array
 
 
-class _Integrand(NamedTuple):
-    """The sum ``scale * sum_j Re(terms_j exp(-i w_j (epsilon - mean)))`` and what it may be wrong by.
+class Prepared(NamedTuple):
+    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies."""
 
-    Attributes:
-        theta, mean: scalars.
-        log_total: log of M(theta); ``log_error`` bounds its error.
-        log_error: scalar.
-        spacing: of the frequencies.
-        terms: transform at the frequencies over M(theta), times spacing / pi (half of it at 0); 0 where cut off.
-        error: bound on the sum's error, relative to M(theta) e^(-theta eps), for phases known exactly.
-        phase_error: bound on the sum of |terms_j| w_j, per unit of error in epsilon - mean.
-        mean_error: rounding error of ``mean``.
-        tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts,)``, on either side of theta.
-    """
-
-    theta: Array
-    mean: Array
-    mean_error: Array
-    log_total: Array
-    log_error: Array
-    spacing: Array
-    terms: Array
-    error: Array
-    phase_error: Array
+    plan: Plan
+    parts: Quadrature
     tilts: Array
     log_moments: Array
+    spacing: Array
 
 
 def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
@@ -101,16 +83,26 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
     Returns:
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
     """
-    chosen = plan(kind, pairs, counts, goal)
-    integrand = _integrand(chosen, size, pairs, counts)
+    prepared = prepare(kind, size, pairs, counts, goal)
+    return finish(kind, prepared, counts, goal, _transformed(size, prepared))
+
+
+def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
+    """Bounds from the transform; see :func:`contour_bounds`."""
+    integrand = _integrand(prepared, counts, found)
     if kind == "delta":
-        return _delta(integrand, goal)[:2]
-    return _epsilon(integrand, chosen.epsilon, goal)
+        return read_delta(integrand, goal)[:2]
+    return read_epsilon(integrand, prepared.plan.epsilon, goal)
+
+
+def _transformed(size: Size, prepared: Prepared) -> Transform:
+    return transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
 
 
 def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Array) -> Array:
     """delta(epsilon) without bounds, to be differentiated in pairs, counts and epsilon; ``plan`` is held fixed."""
-    return _delta(_integrand(jax.lax.stop_gradient(plan), size, pairs, counts), epsilon)[2]
+    prepared = _prepared(jax.lax.stop_gradient(plan), size, pairs, counts)
+    return read_delta(_integrand(prepared, counts, _transformed(size, prepared)), epsilon)[2]
 
 
 def _saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
@@ -150,21 +142,19 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     return Plan(theta, jnp.clip(epsilon, 0.0, jnp.maximum(judged(theta), 0.0)), jnp.log(goal), jnp.sqrt(k2))
 
 
-def _integrand(plan: Plan, size: Size, pairs: Any, counts: Array) -> _Integrand:
-    theta = plan.theta
-    runs = counts.sum()
-    digits = 30.0 + jnp.log(runs)
+def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:
+    """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
+    return _prepared(plan(kind, pairs, counts, goal), size, pairs, counts)
+
+
+def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
+    theta = chosen.theta
+    digits = 30.0 + jnp.log(counts.sum())
     parts = jax.vmap(lambda pair: quadrature(pair, theta, size.points, digits))(pairs)
     used = counts > 0
-    terms = jnp.where(used, counts * parts.log_total, 0.0)
-    log_total = terms.sum()
-    error_at_0 = jax.vmap(lambda part: part.error(jnp.zeros(())))(parts)
-    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + 8.0 * UNIT * (jnp.abs(terms).sum() + 1.0)
-    log_error = jnp.where((jnp.where(used, error_at_0, 0.0) < 0.5).all(), log_error, jnp.inf)
-    means = jnp.where(used, counts * parts.mean, 0.0)
 
     # Chernoff's bounds at tilts around theta, for the aliases.
-    shift = jnp.asarray(_SHIFTS) / jnp.maximum(plan.deviation, 1e-300)
+    shift = jnp.asarray(_SHIFTS) / jnp.maximum(chosen.deviation, 1e-300)
     shift = jnp.concatenate([shift, jnp.asarray(_STRETCHES) * theta])
     tilts = jnp.concatenate([theta + shift, jnp.maximum(theta - shift, 0.0)])
     moments = jax.vmap(lambda pair: jax.vmap(lambda t: log_moment(pair, t, size.points // 2, digits))(tilts))(pairs)
@@ -172,127 +162,68 @@ def _integrand(plan: Plan, size: Size, pairs: Any, counts: Array) -> _Integrand:
     log_moments = jnp.where(tilts > 0, moments + 8.0 * UNIT * jnp.abs(moments), 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
-    n = len(_SHIFTS) + len(_STRETCHES)
-    excess = log_moments - tilts * plan.epsilon - jnp.log1p(tilts) - plan.log_delta + _DIGITS
+    n = shift.shape[0]
+    excess = log_moments - tilts * chosen.epsilon - jnp.log1p(tilts) - chosen.log_delta + _DIGITS
     gap = jnp.abs(tilts - theta)
     needed = jnp.where(gap > 0, jnp.maximum(excess, 1.0) / gap, jnp.inf)
     period = jnp.maximum(needed[:n].min(), needed[n:].min()) * 1.05
-    spacing = 2.0 * jnp.pi / period
-    spacing = jax.lax.stop_gradient(spacing)
-    frequencies = jnp.arange(size.nodes) * spacing
+    return Prepared(chosen, parts, tilts, log_moments, jax.lax.stop_gradient(2.0 * jnp.pi / period))
 
-    side = round(size.nodes**0.5)
-    small = frequencies[:side]
-    large = frequencies[::side]
-    phases = lambda w: parts.losses[:, None, :] * w[:, None]  # noqa: E731
-    inner, outer = phases(small), phases(large)
-    # exp(i w_j loss) for j = side a + b as a product: two short tables and a matrix product instead of a long table.
-    ci, si, co, so = jnp.cos(inner), jnp.sin(inner), jnp.cos(outer), jnp.sin(outer)
-    ci, si = ci * parts.weights[:, None, :], si * parts.weights[:, None, :]
-    product = functools.partial(jnp.einsum, "kai,kbi->kab", precision="highest")
-    real = (product(co, ci) - product(so, si)).reshape(-1, size.nodes)
-    imag = (product(co, si) + product(so, ci)).reshape(-1, size.nodes)
 
-    eta = jax.vmap(lambda part: part.error(frequencies))(parts) + (32.0 + 2.0 * size.points) * UNIT
-    modulus = jnp.hypot(real, imag)
-    exponent = counts[:, None]
-    log_modulus = jnp.where(used[:, None], exponent * jnp.log(jnp.maximum(modulus, 1e-300)), 0.0).sum(0)
-    angles = jnp.where(used[:, None], exponent * jnp.arctan2(imag, real), 0.0)
-    angle = angles.sum(0)
+def _log_modulus(real: Array, imag: Array) -> Array:
+    """log |1 + real + i imag|, without cancellation near 1, at least -345."""
+    square = 2.0 * real + real**2 + imag**2
+    near = square > -0.5
+    direct = jnp.log(jnp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
+    return 0.5 * jnp.where(near, jnp.log1p(jnp.where(near, square, 0.0)), direct)
+
+
+def _integrand(prepared: Prepared, counts: Array, transform: Transform) -> Integrand:
+    """The powers of the transform, every error, and where to cut off."""
+    chosen, parts, spacing = prepared.plan, prepared.parts, prepared.spacing
+    theta, nodes = chosen.theta, transform.real.shape[-1]
+    used = counts > 0
+    terms = jnp.where(used, counts * parts.log_total, 0.0)
+    error_at_0 = jax.vmap(lambda part: part.error(jnp.zeros(())))(parts)
+    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + 8.0 * UNIT * (jnp.abs(terms).sum() + 1.0)
+    log_error = jnp.where((jnp.where(used, error_at_0, 0.0) < 0.5).all(), log_error, jnp.inf)
+    means = jnp.where(used, counts * parts.mean, 0.0)
+    index = jnp.arange(nodes)
+    frequencies = index * spacing
+
+    powered = lambda logs: jnp.where(used[:, None], counts[:, None] * logs, 0.0)  # noqa: E731
+    eta = jax.vmap(lambda part: part.error(frequencies))(parts) + transform.error
+    log_moduli = _log_modulus(transform.real, transform.imag)
+    log_modulus = powered(log_moduli).sum(0)
+    angles = powered(jnp.arctan2(transform.imag, 1.0 + transform.real))
     # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself.
-    growth = jnp.where(used[:, None], exponent * jnp.log1p(eta / jnp.maximum(modulus, 1e-300)), 0.0).sum(0)
+    growth = powered(jnp.log1p(eta * jnp.exp(-log_moduli))).sum(0)
     rounding = UNIT * 8.0 * (2.0 + jnp.abs(log_modulus) + jnp.abs(angles).sum(0))
     power = jnp.exp(log_modulus)
     off = jnp.exp(jnp.minimum(log_modulus + growth, 1.0)) * -jnp.expm1(-growth) + power * rounding
     size_of = jnp.hypot(theta, frequencies) * jnp.hypot(theta + 1.0, frequencies)
-    angle = angle - jnp.arctan2(frequencies, theta) - jnp.arctan2(frequencies, theta + 1.0)
-    weight = spacing / jnp.pi * jnp.where(jnp.arange(size.nodes) > 0, 1.0, 0.5) / size_of
+    angle = angles.sum(0) - jnp.arctan2(frequencies, theta) - jnp.arctan2(frequencies, theta + 1.0)
+    weight = spacing / jnp.pi * jnp.where(index > 0, 1.0, 0.5) / size_of
 
     # Cut off where errors of further terms would outweigh what the decay bounds.
-    small_part = jax.vmap(lambda part: decay(part.layer_masses, part.layer_lengths, frequencies))(parts)
-    left = jnp.where(used[:, None], exponent * jnp.log1p(-jnp.minimum(small_part, 1.0 - 1e-16)), 0.0).sum(0)
+    fallen = jax.vmap(lambda part: decay(part.layer_masses, part.layer_lengths, frequencies))(parts)
+    left = powered(jnp.log1p(-jnp.minimum(fallen, 1.0 - 1e-16))).sum(0)
     beyond = jnp.exp(left) / jnp.pi / jnp.maximum(frequencies - spacing, 1e-300)
-    beyond = jnp.where(jnp.arange(size.nodes) >= 2, beyond, jnp.inf)
-    before = jnp.cumsum(weight * off)
-    total = before[:-1] + beyond[1:]  # if terms 0 to j are kept
+    beyond = jnp.where(index >= 2, beyond, jnp.inf)
+    total = jnp.cumsum(weight * off)[:-1] + beyond[1:]  # if terms 0 to j are kept
     best = jnp.min(total)
     kept = jnp.concatenate([jnp.ones(1, bool), jnp.cumsum(total[:-1] <= best) < 1, jnp.zeros(1, bool)])
     amplitude = jnp.where(kept, weight * power, 0.0)
-    return _Integrand(
+    return Integrand(
         theta,
         means.sum(),
         8.0 * UNIT * jnp.abs(means).sum(),
-        log_total,
+        terms.sum(),
         log_error,
         spacing,
         jax.lax.complex(amplitude * jnp.cos(angle), amplitude * jnp.sin(angle)),
         best * (1.0 + 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + jnp.abs(angle))).sum(),
         (amplitude * frequencies).sum(),
-        tilts,
-        log_moments,
+        prepared.tilts,
+        prepared.log_moments,
     )
-
-
-def _aliases(integrand: _Integrand, epsilon: Array) -> Array:
-    """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c)."""
-    n = len(_SHIFTS) + len(_STRETCHES)
-    period = 2.0 * jnp.pi / integrand.spacing
-    gap = jnp.abs(integrand.tilts - integrand.theta) * period
-    log_first = integrand.log_moments - integrand.tilts * epsilon - jnp.log1p(integrand.tilts) - gap
-    # A geometric series; D <= 1 with tilt 0.
-    each = jnp.where(gap > 0.1, jnp.exp(jnp.minimum(log_first, 700.0)) / -jnp.expm1(-gap), jnp.inf)
-    each = jnp.where(jnp.isnan(each), jnp.inf, each)
-    return (each[:n].min() + each[n:].min()) * (1.0 + 1e-9)
-
-
-def _delta(integrand: _Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
-    """``(lower, upper, value, slope)`` of delta at epsilon; the last two are no bounds."""
-    i = integrand
-    frequencies = jnp.arange(i.terms.shape[-1]) * i.spacing
-    offset = epsilon - i.mean
-    phase = frequencies * offset
-    real = i.terms.real * jnp.cos(phase) + i.terms.imag * jnp.sin(phase)
-    imag = i.terms.imag * jnp.cos(phase) - i.terms.real * jnp.sin(phase)
-    total = real.sum()
-    log_scale = i.log_total - i.theta * epsilon
-    scale = jnp.exp(log_scale)
-    moved = i.mean_error + 4.0 * UNIT * (jnp.abs(epsilon) + jnp.abs(i.mean))
-    error = i.error + i.phase_error * (moved + 4.0 * UNIT * jnp.abs(offset))
-    error += (jnp.abs(real) + jnp.abs(imag)).sum() * 16.0 * UNIT
-    log_error = i.log_error + 4.0 * UNIT * (1.0 + jnp.abs(i.log_total) + jnp.abs(i.theta * epsilon))
-    floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
-    upper = scale * (total + error) * jnp.exp(log_error)
-    lower = scale * (total - error) * jnp.exp(-log_error) - _aliases(i, epsilon)
-    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
-    # Underflow is no upper bound.
-    upper = jnp.maximum(upper, 1e-300)
-    under = floor * (1.0 - 2.0**-50)
-    lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, upper))
-    slope = -scale * (i.theta * total - (frequencies * imag).sum())
-    return lower, upper, scale * total, slope
-
-
-def _epsilon(integrand: _Integrand, guess: Array, delta: Array) -> tuple[Array, Array]:
-    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
-
-    def newton(epsilon: Array, _: Any) -> tuple[Array, None]:
-        _, _, value, slope = _delta(integrand, epsilon)
-        step = value / jnp.minimum(slope, -1e-300) * jnp.log(delta / value)
-        step = jnp.where(jnp.isfinite(step), step, 0.0)
-        return jnp.maximum(epsilon + jnp.clip(step, -1.0 - epsilon, 1.0 + epsilon), 0.0), None
-
-    root, _ = jax.lax.scan(newton, guess, None, length=5)
-    _, _, value, slope = _delta(integrand, root)
-    lower, upper, _, _ = _delta(integrand, root)
-    # How far the bounds lie from the value says how far from the root they meet the target.
-    nudge = jnp.maximum(upper - value, value - lower) / jnp.maximum(-slope, 1e-300)
-    nudges = nudge * jnp.asarray([1.5, 5.0, 100.0]) + jnp.abs(root) * jnp.asarray([1e-14, 1e-11, 1e-6])
-    above = root + nudges
-    below = jnp.maximum(root - nudges, 0.0)
-    highs = jax.vmap(lambda e: _delta(integrand, e)[1])(above)
-    lows = jax.vmap(lambda e: _delta(integrand, e)[0])(below)
-    high = jnp.min(jnp.where(highs <= delta, above, jnp.inf))
-    low = jnp.max(jnp.where(lows >= delta, below, 0.0))
-    at_zero = _delta(integrand, jnp.zeros(()))[1] <= delta
-    high = jnp.where(at_zero, 0.0, high)
-    return jnp.minimum(low, high), high

@@ -9,18 +9,21 @@ engines answered, both enclosures hold, so their intersection does.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct.losses.contour import Size, contour_bounds, plan, smooth_delta
+from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
 from jaxacct.losses.lattice import grouped, lattice_bounds, traced_lattice_bounds
 from jaxacct.losses.single import single_delta, single_epsilon, single_value
+from jaxacct.losses.spread import Spread
+from jaxacct.losses.transform import transform_float32
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
-__all__ = ["bounds", "smooth_deltas"]
+__all__ = ["Options", "bounds", "smooth_deltas"]
 
 _SIZES = (Size(128, 64), Size(512, 1024))  # of the contour, tried in turn
 _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
@@ -30,7 +33,30 @@ _SMOOTH = Size(512, 1024)
 _TIGHT = {"delta": 2e-4, "epsilon": 2e-5}  # relative width that asks for no second engine
 
 
-def bounds(kind: str, pairs: list[Any], counts: list[Any], goal: Any, most: float | None, xp: Any) -> tuple[Any, Any]:
+class Options(NamedTuple):
+    """How concrete queries are run.
+
+    Attributes:
+        precision: ``"float64"``, or ``"float32"`` for accelerators without float64: the transforms of the contour run
+            there in float32, everything else on the host's CPU.
+        devices: over which a batch is spread; None is JAX's default device.
+        progress: called with (settled, total) numbers of settings.
+    """
+
+    precision: str = "float64"
+    devices: Sequence[Any] | None = None
+    progress: Callable[[int, int], Any] | None = None
+
+
+def bounds(
+    kind: str,
+    pairs: list[Any],
+    counts: list[Any],
+    goal: Any,
+    most: float | None,
+    xp: Any,
+    options: Options = Options(),  # noqa: B008
+) -> tuple[Any, Any]:
     """``(lower, upper)`` of delta or epsilon for a flat batch.
 
     Args:
@@ -40,24 +66,52 @@ def bounds(kind: str, pairs: list[Any], counts: list[Any], goal: Any, most: floa
         goal: shape ``(batch,)``.
         most: the largest number of steps, where it is known while tracing.
         xp: NumPy where everything is concrete, jax.numpy inside a trace.
+        options: only for concrete queries.
     """
     groups, stacked = grouped(pairs, counts, xp)
     contour = all(isinstance(pair, GaussianPair) for pair in pairs)
     if xp is not np:
         return _traced(kind, most, contour, groups, stacked, goal)
-    lower, upper = np.zeros(goal.size), np.full(goal.size, np.inf if kind == "epsilon" else 1.0)
-    open_ = np.arange(goal.size)
-    if len(pairs) == 1:
-        single = stacked[:, 0] == 1.0
-        _take(lower, upper, open_[single], *_padded_batch(_single_batch, (kind,), (groups, goal), open_[single]))
+    if options.precision == "float32":
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            return _concrete(kind, contour, groups, stacked, goal, options)
+    return _concrete(kind, contour, groups, stacked, goal, options)
+
+
+def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options):
+    total = goal.size
+    lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
+    open_ = np.arange(total)
+    spread = Spread(options.devices)
+    done = 0
+
+    def report(settled: int) -> None:
+        nonlocal done
+        done += settled
+        if options.progress is not None and settled:
+            options.progress(done, total)
+
+    def attempt(run: Any, parts: int, each: float, query: Any, members: np.ndarray) -> np.ndarray:
+        """Takes what ``run`` answers; returns the members that are still open."""
+        for some, low, high in _in_chunks(run, parts * each, query, members, spread):
+            lower[some], upper[some] = np.maximum(lower[some], low), np.minimum(upper[some], high)
+            report(int(_tight(kind, lower[some], upper[some]).sum()))
+        return members[~_tight(kind, lower[members], upper[members])]
+
+    parts = counts.shape[1]
+    if parts == 1:
+        single = counts[:, 0] == 1.0
+        rest = attempt(functools.partial(_single_batch, kind), 1, 1.0, (groups, goal), open_[single])
+        report(rest.size)
         open_ = open_[~single]
+    run = _contour_float32 if options.precision == "float32" else _contour_batch
     for size in _SIZES if contour else ():
-        query = (groups[0], stacked, goal)
-        _take(lower, upper, open_, *_padded_batch(_contour_batch, (kind, size), query, open_))
-        open_ = open_[~_tight(kind, lower[open_], upper[open_])]
+        each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
+        open_ = attempt(functools.partial(run, kind, size), parts, each, (groups[0], counts, goal), open_)
     if open_.size:
-        some = jax.tree.map(lambda x: x[open_], (groups, stacked, goal))
-        _take(lower, upper, open_, *lattice_bounds(kind, *some))
+        some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
+        low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report)
+        lower[open_], upper[open_] = np.maximum(lower[open_], low), np.minimum(upper[open_], high)
     return lower, upper
 
 
@@ -65,26 +119,15 @@ def _tight(kind: str, lower: Any, upper: Any) -> Any:
     return upper - lower <= _TIGHT[kind] * upper
 
 
-def _take(lower: np.ndarray, upper: np.ndarray, members: np.ndarray, low: Any, high: Any) -> None:
-    lower[members] = np.maximum(lower[members], low)
-    upper[members] = np.minimum(upper[members], high)
-
-
-def _padded_batch(run: Any, static: tuple[Any, ...], query: Any, members: np.ndarray) -> tuple[Any, Any]:
-    """Runs ``members`` of a batch in chunks of few different sizes."""
-    if not members.size:
-        return np.zeros(0), np.zeros(0)
-    parts = np.shape(query[1])[1] if np.ndim(query[1]) > 1 else 1
-    each = parts * static[1].points * static[1].nodes ** 0.5 if len(static) > 1 else 1
-    chunk = max([size for size in _BATCHES if size * each <= _WORK], default=_BATCHES[0])
-    lows, highs = [], []
+def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
+    """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
+    chunk = max([size for size in _BATCHES if size * each <= _WORK], default=_BATCHES[0]) * spread.shares
     for begin in range(0, members.size, chunk):
         some = members[begin : begin + chunk]
-        size = next(size for size in _BATCHES if size >= some.size)
-        low, high = run(*static, *jax.tree.map(lambda x: x[np.resize(some, size)], query))  # noqa: B023
-        lows.append(np.asarray(low)[: some.size])
-        highs.append(np.asarray(high)[: some.size])
-    return np.concatenate(lows), np.concatenate(highs)
+        size = next((size for size in _BATCHES if size >= some.size), chunk)
+        index = spread.padded(some, size)
+        low, high = run(*spread.place(jax.tree.map(lambda x: x[index], query)))  # noqa: B023
+        yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -97,6 +140,31 @@ def _single_batch(kind: str, groups: tuple[Any, ...], goal: jax.Array):
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
     return jax.vmap(functools.partial(contour_bounds, kind, size))(pairs, counts, goal)
+
+
+def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
+    """What needs float64 on the CPU, the transforms in float32 on JAX's default device."""
+    prepared = jax.tree.map(np.asarray, _prepare_batch(kind, size, pairs, counts, goal))
+    single = lambda x: np.asarray(x, np.float32)  # noqa: E731
+    tables = (single(prepared.parts.losses), single(prepared.parts.weights), single(prepared.spacing))
+    with jax.default_device(None):
+        found = jax.tree.map(lambda x: np.asarray(x, np.float64), _transform_batch(size.nodes, *tables))
+    return _finish_batch(kind, prepared, counts, goal, found)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _prepare_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
+    return jax.vmap(functools.partial(prepare, kind, size))(pairs, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _transform_batch(nodes: int, losses: jax.Array, weights: jax.Array, spacing: jax.Array):
+    return jax.vmap(lambda x, p, w: transform_float32(x, p, w, nodes))(losses, weights, spacing)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _finish_batch(kind: str, prepared: Any, counts: jax.Array, goal: jax.Array, found: Any):
+    return jax.vmap(functools.partial(finish, kind))(prepared, counts, goal, found)
 
 
 def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any):

@@ -88,7 +88,7 @@ def enclose(member: Any, grid: LossGrid, relation: str) -> Enclosed:
     if isinstance(member, TradeOff):
         low = dataclasses.replace(member, bound="upper").profile(grid).float64()
         high = dataclasses.replace(member, bound="lower").profile(grid).float64()
-        point, _ = excess_of_segments(*tradeoff.arrays(member), jnp.asarray(grid.losses))
+        point, _ = excess_of_segments(*tradeoff.padded(member), jnp.asarray(grid.losses))
         return Enclosed(low, point, high)
     line, point, upper = (
         conversions.mechanism_excess(member, grid, side, relation) for side in ("lower", "point", "upper")

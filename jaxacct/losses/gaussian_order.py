@@ -17,7 +17,7 @@ from jaxacct.losses import conversions, families
 from jaxacct.losses.gdp_curve import gdp_delta
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
-from jaxacct.losses.tradeoff import TradeOff, arrays
+from jaxacct.losses.tradeoff import TradeOff, arrays, padded
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
@@ -104,7 +104,7 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
             if exact is not None:
                 return exact
         if isinstance(curve, TradeOff):
-            widths, drops = arrays(curve)
+            widths, drops = padded(curve)
             both = (widths > 0) & (drops > 0)
             losses = jnp.where(both, jnp.log(jnp.where(both, widths / jnp.where(both, drops, 1.0), 1.0)), 0.0)
             if losses.ndim > 1:

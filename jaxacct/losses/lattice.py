@@ -7,6 +7,7 @@ traced ones (inside somebody's ``jit``) use one layout that serves most.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,8 +18,9 @@ from jaxacct.losses.caps import capped
 from jaxacct.losses.compose import compose
 from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
 from jaxacct.losses.read import delta_bounds, epsilon_bounds
+from jaxacct.losses.spread import Spread
 
-__all__ = ["grouped", "lattice_bounds", "padded", "traced_lattice_bounds"]
+__all__ = ["grouped", "lattice_bounds", "traced_lattice_bounds"]
 
 _FINEST = 2**18
 _LAYOUTS = layouts(_FINEST)
@@ -91,15 +93,30 @@ def _compose_batch(kind: str, layout: Layout, groups: tuple[Any, ...], counts: j
     return jax.vmap(functools.partial(_query, kind, layout))(groups, counts, goal)
 
 
-def lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
-    """Groups concrete queries by the layout they need, pads groups to powers of 2 (few compilations), runs them."""
+def lattice_bounds(
+    kind: str,
+    groups: tuple[Any, ...],
+    counts: Any,
+    goal: Any,
+    spread: Spread | None = None,
+    report: Callable[[int], Any] = lambda _: None,
+):
+    """Groups concrete queries by the layout they need, pads groups to powers of 2 (few compilations), runs them.
+
+    ``report`` is called with the number of queries answered since its last call.
+    """
+    spread = spread or Spread()
+
+    def run(program: Any, *tree: Any) -> list[np.ndarray]:
+        return [spread.gather(x) for x in jax.tree.leaves(program(*spread.place(tree)))]
+
     total = goal.shape[0]
     lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
     if total == 0:
         return lower, upper
     everything = (groups, counts, goal)
-    outline = _outline_batch(kind, *padded(everything, np.arange(total)))
-    outline = jax.tree.map(lambda x: np.asarray(x)[:total], outline)
+    outline = _outline_batch(kind, *spread.place(padded(everything, np.arange(total), spread)))
+    outline = jax.tree.map(lambda x: spread.gather(x)[:total], outline)
     gaps = np.full((total, len(_LAYOUTS)), np.inf)
     for i, layout in enumerate(_LAYOUTS):  # no further than the cheapest layout that the last query finds good
         with np.errstate(all="ignore"):
@@ -115,12 +132,14 @@ def lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
         chunk = max(1, _CHUNK_POINTS // (layout.first * counts.shape[-1]))
         for begin in range(0, len(members), chunk):
             some = members[begin : begin + chunk]
-            low, high = _compose_batch(kind, layout, *padded(everything, some))
-            lower[some], upper[some] = np.asarray(low)[: len(some)], np.asarray(high)[: len(some)]
+            program = functools.partial(_compose_batch, kind, layout)
+            low, high = run(program, *padded(everything, some, spread))
+            lower[some], upper[some] = low[: len(some)], high[: len(some)]
+            report(len(some))
     wide = np.flatnonzero(~(upper <= _WIDE * lower))
     if wide.size:
-        low, high = _cap_batch(kind, *padded((*everything, (lower, upper)), wide))
-        lower[wide], upper[wide] = np.asarray(low)[: wide.size], np.asarray(high)[: wide.size]
+        low, high = run(functools.partial(_cap_batch, kind), *padded((*everything, (lower, upper)), wide, spread))
+        lower[wide], upper[wide] = low[: wide.size], high[: wide.size]
     return lower, upper
 
 
@@ -146,7 +165,7 @@ def _merged_choice(good: np.ndarray, chosen: np.ndarray, parts: int) -> np.ndarr
     return chosen
 
 
-def padded(tree: Any, members: np.ndarray) -> Any:
-    """The ``members`` of every leaf, repeated up to the next power of 2."""
-    index = np.resize(members, 1 << (len(members) - 1).bit_length())
+def padded(tree: Any, members: np.ndarray, spread: Spread) -> Any:
+    """The ``members`` of every leaf, repeated up to the next power of 2 (and a multiple of the devices)."""
+    index = spread.padded(members, 1 << (len(members) - 1).bit_length())
     return jax.tree.map(lambda x: x[index], tree)

@@ -142,7 +142,9 @@ def _one(noise: Array, rate: Array) -> Moments:
         y = z * mu - 0.5 * mu**2
         x = rate * jnp.expm1(jnp.minimum(y, _LARGEST))
         far = jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + y)
-        return p_density, q_density, x, jnp.where(y > 30.0, far, jnp.log1p(x))
+        # log1p keeps small losses, the sum of exponentials those where 1 + x has lost its digits.
+        lost = (y > 30.0) | (x < -0.5)
+        return p_density, q_density, x, jnp.where(lost, far, jnp.log1p(jnp.where(lost, 0.0, x)))
 
     z, weights = nodes(0.5 * mu)
     p, q, x, loss = densities(z)
@@ -154,7 +156,11 @@ def _one(noise: Array, rate: Array) -> Moments:
     mean_q = -jnp.sum(weights * jnp.where(near, q * series_q, (p - q) - q * loss))
 
     def central(mean: Array, under_p: bool) -> tuple[Array, Array]:
-        split = (jnp.log1p(jnp.maximum(jnp.expm1(mean) / rate, -1.0 + 1e-12)) + 0.5 * mu**2) / mu
+        # Where the loss is its mean; near its floor log(1 - rate) from e^mean - (1 - rate) itself.
+        ratio = jnp.expm1(mean) / rate
+        deep = jnp.log(jnp.maximum(jnp.exp(mean) - (1.0 - rate), 1e-300)) - jnp.log(rate)
+        kink = jnp.where(ratio > -0.5, jnp.log1p(jnp.maximum(ratio, -0.5)), deep)
+        split = (kink + 0.5 * mu**2) / mu
         z, weights = nodes(split)
         p, q, _, loss = densities(z)
         density, away = weights * (p if under_p else q), jnp.abs(loss - mean)

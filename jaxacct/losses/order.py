@@ -24,7 +24,7 @@ from jaxacct import _validate
 from jaxacct.losses import conversions, families
 from jaxacct.losses.families import Enclosed
 from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.tradeoff import TradeOff, arrays
+from jaxacct.losses.tradeoff import TradeOff, padded
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
@@ -111,7 +111,7 @@ def dominates(
     """
     _refuse_nan([a, b])
     with jax.enable_x64(True):
-        if isinstance(a, TradeOff) and isinstance(b, TradeOff):
+        if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             points, first, second = _at_slopes(a, b)
         else:
             common = families.common_grid([a, b], relation, grid)
@@ -141,7 +141,7 @@ def crossings(
     """
     _refuse_nan([a, b])
     with jax.enable_x64(True):
-        if isinstance(a, TradeOff) and isinstance(b, TradeOff):
+        if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             points, first, second = _at_slopes(a, b)
             order = jnp.argsort(points)
             points, first, second = points[order], *(jax.tree.map(lambda x: x[order], m) for m in (first, second))
@@ -234,11 +234,12 @@ def _known(a: Any, b: Any, relation: str) -> bool:
 def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order:
     slack = jnp.max(b.upper - a.line, -1)
     certain = b.point - a.upper
-    where = jnp.argmax(certain, -1)
-    gap = jnp.take_along_axis(certain, where[..., None], -1)[..., 0]
+    gap = jnp.max(certain, -1)
+    # By a mask and not by an index: batching a gather inside a float32 program would ask for 64-bit integers.
+    epsilon = jnp.max(jnp.where(certain == gap[..., None], points, -jnp.inf), -1)
     verdict = jnp.where(gap > 0, NO, jnp.where(slack <= tolerance, YES, UNDECIDED)).astype(jnp.int8)
     # A comparison with NaN is false: it says neither.
-    return Order(jnp.where(jnp.isnan(slack), UNDECIDED, verdict), gap, points[where], slack)
+    return Order(jnp.where(jnp.isnan(slack), UNDECIDED, verdict), gap, epsilon, slack)
 
 
 _compare = jax.jit(_compare, static_argnames="tolerance")
@@ -306,7 +307,7 @@ def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Array, Enclosed, Enclosed]:
 
 def _all_at_slopes(members: list[TradeOff]) -> tuple[Array, Enclosed]:
     """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
-    rows = [arrays(m) for m in members]
+    rows = [padded(m) for m in members]
     logs = []
     for widths, drops in rows:
         if widths.ndim > 1 and len(members) > 1:

@@ -191,7 +191,7 @@ def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Arra
     sign = 1.0 if bound == "upper" else -1.0
     size = excess.shape[-1]
     highest = lowest + (size - 1)
-    cell = jnp.clip(jnp.floor(epsilon / h) - lowest, 0, size - 2).astype(jnp.int64)
+    cell = jnp.clip(jnp.floor(epsilon / h) - lowest, 0, size - 2).astype(jnp.int32)
     x = jnp.clip(epsilon - (cell + lowest) * h, 0.0, h)
     t = jnp.clip(jnp.expm1(x) / jnp.expm1(h), 0.0, 1.0)
     low, high = jnp.take(excess, cell, axis=-1), jnp.take(excess, cell + 1, axis=-1)

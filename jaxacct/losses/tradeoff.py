@@ -19,7 +19,7 @@ from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.segments import Segments
 from jaxacct.mechanisms._pair import Tails
 
-__all__ = ["TradeOff", "arrays"]
+__all__ = ["TradeOff", "arrays", "padded"]
 
 _UNIT = 2.0**-52
 
@@ -181,6 +181,14 @@ def arrays(curve: TradeOff) -> tuple[Array, Array]:
     one = jnp.zeros_like(a)
     worst = (one.at[..., -1].set(1.0), one.at[..., 0 if curve.bound == "lower" else -1].set(1.0))
     return jnp.where(broken, worst[0], a), jnp.where(broken, worst[1], b)
+
+
+def padded(curve: TradeOff) -> tuple[Array, Array]:
+    """The arrays, with zeros up to a power of 2 of at least 32: curves of many sizes share compiled programs."""
+    widths, drops = arrays(curve)
+    n = widths.shape[-1]
+    more = ((0, 0),) * (widths.ndim - 1) + ((0, max(32, 1 << (n - 1).bit_length()) - n),)
+    return jnp.pad(widths, more), jnp.pad(drops, more)
 
 
 def _batched(function, *arrays: Array):
