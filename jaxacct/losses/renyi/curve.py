@@ -118,7 +118,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
     curve = _CURVES.get(type(mechanism))
     if curve is None:
         raise ValueError(
-            f"mechanism must be one of {', '.join(sorted(family.__name__ for family in _CURVES))} or a Composed of "
+            f"mechanism must be a {', '.join(sorted(family.__name__ for family in _CURVES))} or a Composed of "
             f"them for a Rényi curve, got {type(mechanism).__name__}"
         )
     if relation == "replace" and isinstance(mechanism, MixtureOfGaussians | FromTables):
