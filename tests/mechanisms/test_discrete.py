@@ -174,7 +174,9 @@ def test_an_infinite_loss_stays_infinite():
     assert np.all(lower <= [upper[0], truth[0]])
     assert np.all(upper >= truth)
     assert jaxacct.epsilon(ApproximateDP(0.1, 0.01), 1e-3).upper == np.inf
-    np.testing.assert_allclose(jaxacct.epsilon(ApproximateDP(0.1, 0.01), 0.01 * (1 + 1e-9)).upper, 0.1, rtol=1e-6)
+    # 0.99 e^0.1 / (1 + e^0.1) (1 - e^(eps - 0.1)) = 0.001
+    epsilon = 0.1 + np.log1p(-0.001 * (1 + np.exp(-0.1)) / 0.99)
+    np.testing.assert_allclose(jaxacct.epsilon(ApproximateDP(0.1, 0.01), 0.011).upper, epsilon, rtol=1e-9)
 
 
 def test_parameters_broadcast_and_tables_carry_settings_in_leading_axes():
