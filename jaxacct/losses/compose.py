@@ -165,9 +165,12 @@ def _tilt_sums(measures: _Measures, spacing: Array, means: Array, rest_mean: Arr
     step_losses = (measures.step_lowest[:, None] + index) * spacing - means[:, None]
     rest_losses = (measures.rest_lowest + index) * spacing - rest_mean
 
-    # An exponential may overflow where there is no mass (0, not NaN) or where there is (inf: nothing is known).
     def log_sum(masses: Array, losses: Array) -> Array:
-        return jnp.log(jnp.where(masses > 0, masses * jnp.exp(s * losses), 0.0).sum(-1) + 1e-300)
+        # Relative to the largest exponent that has mass; what underflows beside it is covered by the 1e-300.
+        top = jnp.max(jnp.where(masses > 0, s * losses, -jnp.inf), -1)
+        top = jnp.where(jnp.isfinite(top), top, 0.0)
+        scaled = jnp.exp(jnp.minimum(s * losses - top[..., None], 0.0))
+        return top + jnp.log((masses * scaled).sum(-1) + 1e-300)
 
     return log_sum(measures.steps, step_losses), log_sum(measures.rest, rest_losses)
 

@@ -38,6 +38,7 @@ COARSENING = 8  # lattice ratio between later levels; powers of up to its square
 _BISECTIONS = 36
 _ROUNDS = 41
 _SHIFTS = 40
+_HEAVIEST = 400.0  # log of how much a tilt may weigh one end of a lattice against the other
 _LONGEST = 300.0  # a lattice that is longer than it needs to be should hold no loss that no double can weigh
 _FILL = 0.94  # share of a window that Chernoff's width may take
 
@@ -222,6 +223,11 @@ def _outline(
     period = jnp.where(jnp.isfinite(period), period, 0.0)
     multiple = periods / jnp.where(period > 0, period, 1.0)
     fits = (periods > 0) & (jnp.abs(multiple - jnp.round(multiple)) <= 1e-9 * multiple)
+    # A law may have atoms at a distance and a density besides (Laplace): only what is all atoms costs no gap.
+    weights = jnp.exp(theta * losses + log_masses - jnp.max(theta * losses + log_masses, -1, keepdims=True))
+    heaviest = jnp.max(jnp.where(weights >= 1.0, losses, -jnp.inf), -1, keepdims=True)
+    away = jnp.where(weights > 1e-12, (losses - heaviest) / jnp.where(periods > 0, periods, 1.0)[:, None], 0.0)
+    fits &= jnp.all(jnp.abs(away - jnp.round(away)) < 1e-6, -1)
     loose = jnp.where(fits, 0.0, steps).sum()
     care = jnp.where(loose > 0, 0.0, 9.0)  # what lives on a lattice deserves wider windows: they are all it costs
     normalisers, means, variances = _cumulants(losses, log_masses, theta)
@@ -310,7 +316,8 @@ def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
     spacing = xp.maximum(spacing, width[..., -1] / (sizes[-1] * scales[-1]))
     spacing, cells = _snapped(spacing, outline.period, max(COARSENING, layout.first // 1024), xp)
     if layout.levels == 1:  # where every loss is an atom, points between atoms only collect rounding errors
-        enough = xp.exp2(xp.ceil(xp.log2(xp.maximum(outline.period * layout.first / _LONGEST, 1.0))))
+        longest = xp.minimum(_LONGEST, _HEAVIEST / outline.theta)
+        enough = xp.exp2(xp.ceil(xp.log2(xp.maximum(outline.period * layout.first / longest, 1.0))))
         fewer = xp.where((outline.loose == 0) & (cells > 0), xp.minimum(cells, enough), cells)
         spacing, cells = xp.where(fewer < cells, outline.period / xp.maximum(fewer, 1.0), spacing), fewer
     reached = xp.ones_like(outline.total)

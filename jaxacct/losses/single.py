@@ -84,7 +84,8 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
         ends = jnp.asarray(_ENDS)
         found = jax.lax.map(lambda end: curve(end, 1) <= target, ends)
         end, small = jnp.min(jnp.where(found, ends, _ENDS[-1])), found.any()
-        bottom = jnp.max(jnp.where(found, 0.0, ends))
+        # Beyond `end`, rounding alone may have hidden that the target is met.
+        bottom = jnp.max(jnp.where(found | (ends > end), 0.0, ends))
 
     def halve(bracket: tuple[Array, Array], side: int) -> tuple[Array, Array]:
         low, high = bracket
