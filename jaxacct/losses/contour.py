@@ -39,7 +39,7 @@ _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
 _SHIFTS = (0.5, 1.0, 2.0, 4.0, 6.0)
 _STRETCHES = (0.02, 0.06, 0.15, 0.4, 0.8)
-_SUM = 1e-13  # relative rounding of a sum of up to 2^10 terms in any order
+_TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 
 
 class Size(NamedTuple):
@@ -108,9 +108,23 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
     return _epsilon(integrand, chosen.epsilon, goal)
 
 
-def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Array) -> Array:
-    """delta(epsilon) without bounds, to be differentiated in pairs, counts and epsilon; ``plan`` is held fixed."""
-    return _delta(_integrand(jax.lax.stop_gradient(plan), size, pairs, counts), epsilon)[2]
+def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Array) -> tuple[Array, Array]:
+    """delta(epsilon) without bounds, to be differentiated in pairs, counts and epsilon; ``plan`` is held fixed.
+
+    Returns:
+        The value, and whether its derivatives are to be trusted. That is judged by the last terms and not proven:
+        rare losses of a few steps have transforms that hardly decay, and then a derivative may have no right digit.
+    """
+    i = _integrand(jax.lax.stop_gradient(plan), size, pairs, counts)
+    _, _, value, slope = _delta(i, epsilon)
+    index = jnp.arange(size.nodes)
+    kept = jnp.sum(jnp.where(i.terms != 0, 1.0, 0.0))
+    last = jnp.max(jnp.where(index >= 0.85 * kept - 1.0, jnp.abs(i.terms), 0.0))
+    # A derivative multiplies a term by its frequency, and by no more than about theta in what is aliased.
+    cut_off = jnp.exp(i.log_total - i.theta * epsilon) * last * kept * (i.theta + kept * i.spacing)
+    wrong = cut_off + _aliases(i, epsilon) * i.theta
+    trusted = (wrong <= _TRUSTED * jnp.abs(slope)) & (i.log_error < _TRUSTED) & (kept > 8)
+    return value, jax.lax.stop_gradient(trusted)
 
 
 def _saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
@@ -139,7 +153,8 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     for count in (_COARSE, _FINE):
         grid = jnp.linspace(low, high, count)
         value = jax.vmap(judged)(jnp.exp(grid))
-        at = jnp.min(jnp.where(value <= value.min(), grid, high))
+        # Never ``value <= value.min()``: XLA may compute the two values apart, and none be the least.
+        at = grid[jax.lax.argmin(value, 0, jnp.int32)]
         low, high = at - (grid[1] - grid[0]), at + (grid[1] - grid[0])
     theta = jnp.exp(at)
     k0, _, k2 = cumulants(theta)
@@ -153,13 +168,14 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 def _integrand(plan: Plan, size: Size, pairs: Any, counts: Array) -> _Integrand:
     theta = plan.theta
     runs = counts.sum()
+    unit = UNIT * (8.0 + counts.shape[0])  # sums over the parts round once a part
     digits = 30.0 + jnp.log(runs)
     parts = jax.vmap(lambda pair: quadrature(pair, theta, size.points, digits))(pairs)
     used = counts > 0
     terms = jnp.where(used, counts * parts.log_total, 0.0)
     log_total = terms.sum()
     error_at_0 = jax.vmap(lambda part: part.error(jnp.zeros(())))(parts)
-    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + 8.0 * UNIT * (jnp.abs(terms).sum() + 1.0)
+    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + unit * (jnp.abs(terms).sum() + 1.0)
     log_error = jnp.where((jnp.where(used, error_at_0, 0.0) < 0.5).all(), log_error, jnp.inf)
     means = jnp.where(used, counts * parts.mean, 0.0)
 
@@ -169,7 +185,7 @@ def _integrand(plan: Plan, size: Size, pairs: Any, counts: Array) -> _Integrand:
     tilts = jnp.concatenate([theta + shift, jnp.maximum(theta - shift, 0.0)])
     moments = jax.vmap(lambda pair: jax.vmap(lambda t: log_moment(pair, t, size.points // 2, digits))(tilts))(pairs)
     moments = jnp.where(used[:, None], counts[:, None] * moments, 0.0).sum(0)
-    log_moments = jnp.where(tilts > 0, moments + 8.0 * UNIT * jnp.abs(moments), 0.0)
+    log_moments = jnp.where(tilts > 0, moments + unit * jnp.abs(moments), 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = len(_SHIFTS) + len(_STRETCHES)
@@ -199,9 +215,10 @@ def _integrand(plan: Plan, size: Size, pairs: Any, counts: Array) -> _Integrand:
     log_modulus = jnp.where(used[:, None], exponent * jnp.log(jnp.maximum(modulus, 1e-300)), 0.0).sum(0)
     angles = jnp.where(used[:, None], exponent * jnp.arctan2(imag, real), 0.0)
     angle = angles.sum(0)
-    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself.
+    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself. As neither |a| nor |b| exceeds 1 by more
+    # than rounding, the difference of powers is also at most 2 and at most T eta: growth may be cut at 1.
     growth = jnp.where(used[:, None], exponent * jnp.log1p(eta / jnp.maximum(modulus, 1e-300)), 0.0).sum(0)
-    rounding = UNIT * 8.0 * (2.0 + jnp.abs(log_modulus) + jnp.abs(angles).sum(0))
+    rounding = unit * 2.0 * (2.0 + jnp.abs(log_modulus) + jnp.abs(angles).sum(0))
     power = jnp.exp(log_modulus)
     off = jnp.exp(jnp.minimum(log_modulus + growth, 1.0)) * -jnp.expm1(-growth) + power * rounding
     size_of = jnp.hypot(theta, frequencies) * jnp.hypot(theta + 1.0, frequencies)
@@ -215,13 +232,14 @@ def _integrand(plan: Plan, size: Size, pairs: Any, counts: Array) -> _Integrand:
     beyond = jnp.where(jnp.arange(size.nodes) >= 2, beyond, jnp.inf)
     before = jnp.cumsum(weight * off)
     total = before[:-1] + beyond[1:]  # if terms 0 to j are kept
-    best = jnp.min(total)
-    kept = jnp.concatenate([jnp.ones(1, bool), jnp.cumsum(total[:-1] <= best) < 1, jnp.zeros(1, bool)])
+    last = jax.lax.argmin(total, 0, jnp.int32)
+    best = total[last]
+    kept = jnp.arange(size.nodes) <= last
     amplitude = jnp.where(kept, weight * power, 0.0)
     return _Integrand(
         theta,
         means.sum(),
-        8.0 * UNIT * jnp.abs(means).sum(),
+        unit * jnp.abs(means).sum(),
         log_total,
         log_error,
         spacing,
@@ -238,9 +256,11 @@ def _aliases(integrand: _Integrand, epsilon: Array) -> Array:
     n = len(_SHIFTS) + len(_STRETCHES)
     period = 2.0 * jnp.pi / integrand.spacing
     gap = jnp.abs(integrand.tilts - integrand.theta) * period
-    log_first = integrand.log_moments - integrand.tilts * epsilon - jnp.log1p(integrand.tilts) - gap
+    linear = integrand.tilts * epsilon
+    log_first = integrand.log_moments - linear - jnp.log1p(integrand.tilts) - gap
+    log_first += 4.0 * UNIT * (jnp.abs(integrand.log_moments) + jnp.abs(linear) + gap)
     # A geometric series; D <= 1 with tilt 0.
-    each = jnp.where(gap > 0.1, jnp.exp(jnp.minimum(log_first, 700.0)) / -jnp.expm1(-gap), jnp.inf)
+    each = jnp.where(gap > 0.1, jnp.exp(log_first) / -jnp.expm1(-gap), jnp.inf)
     each = jnp.where(jnp.isnan(each), jnp.inf, each)
     return (each[:n].min() + each[n:].min()) * (1.0 + 1e-9)
 
@@ -258,7 +278,8 @@ def _delta(integrand: _Integrand, epsilon: Array) -> tuple[Array, Array, Array, 
     scale = jnp.exp(log_scale)
     moved = i.mean_error + 4.0 * UNIT * (jnp.abs(epsilon) + jnp.abs(i.mean))
     error = i.error + i.phase_error * (moved + 4.0 * UNIT * jnp.abs(offset))
-    error += (jnp.abs(real) + jnp.abs(imag)).sum() * 16.0 * UNIT
+    # Each term, and a sum in any order.
+    error += (jnp.abs(real) + jnp.abs(imag)).sum() * (16.0 + real.shape[0]) * UNIT
     log_error = i.log_error + 4.0 * UNIT * (1.0 + jnp.abs(i.log_total) + jnp.abs(i.theta * epsilon))
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
     upper = scale * (total + error) * jnp.exp(log_error)

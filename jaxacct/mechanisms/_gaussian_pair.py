@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import erfc
 
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
@@ -41,9 +42,9 @@ class GaussianPair:
         expression is the exact one in logarithms.
         """
         ratio = jnp.expm1(jnp.minimum(losses, 30.0)) / self.rate
-        inside = jnp.where(ratio > -1.0, jnp.log1p(jnp.maximum(ratio, -1.0)), -jnp.inf)
+        inside = jnp.where(ratio > -1.0, log1p(jnp.maximum(ratio, -1.0)), -jnp.inf)
         # For losses > 30: log((e^l - 1 + q) / q) = l - log q + log1p(-(1 - q) e^-l).
-        beyond = losses - jnp.log(self.rate) + jnp.log1p(-(1.0 - self.rate) * jnp.exp(-jnp.maximum(losses, 30.0)))
+        beyond = losses - jnp.log(self.rate) + log1p(-(1.0 - self.rate) * jnp.exp(-jnp.maximum(losses, 30.0)))
         return 0.5 + self.noise**2 * jnp.where(losses > 30.0, beyond, inside)
 
     def tails(self, losses: Array) -> Tails:
@@ -74,7 +75,7 @@ class GaussianPair:
         log_weight = -0.5 * z**2 - jax.nn.logsumexp(-0.5 * z**2)
         add = self.reverse > 0.5
         outcomes = jnp.concatenate([z * self.noise, 1.0 + z * self.noise])
-        mixture = jnp.concatenate([jnp.log1p(-self.rate) + log_weight, jnp.log(self.rate) + log_weight])
+        mixture = jnp.concatenate([log1p(-self.rate) + log_weight, jnp.log(self.rate) + log_weight])
         base = jnp.concatenate([log_weight, jnp.full_like(log_weight, -jnp.inf)])
         loss = self._loss(outcomes)
         return Survey(jnp.where(add, -loss, loss), jnp.where(add, base, mixture))
@@ -82,12 +83,12 @@ class GaussianPair:
     def _loss(self, x: Array) -> Array:
         """log(1 - q + q exp((x - 1/2) / s^2))."""
         y = (x - 0.5) / self.noise**2
-        small = jnp.log1p(self.rate * jnp.expm1(jnp.clip(y, -30.0, 30.0)))
-        return jnp.where(jnp.abs(y) > 30.0, jnp.logaddexp(jnp.log1p(-self.rate), jnp.log(self.rate) + y), small)
+        small = log1p(self.rate * jnp.expm1(jnp.clip(y, -30.0, 30.0)))
+        return jnp.where(jnp.abs(y) > 30.0, jnp.logaddexp(log1p(-self.rate), jnp.log(self.rate) + y), small)
 
     def max_loss(self) -> Array:
         """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
-        return jnp.where(self.reverse > 0.5, -jnp.log1p(-self.rate), jnp.inf)
+        return jnp.where(self.reverse > 0.5, -log1p(-self.rate), jnp.inf)
 
     def loss_error(self) -> Array:
         """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""
