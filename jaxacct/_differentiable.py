@@ -20,6 +20,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
+from jaxacct._least import first_least
 from jaxacct.losses import engine
 
 __all__ = ["traced_answer"]
@@ -101,7 +102,10 @@ def _bounds(question: _Question, constants: tuple[Any, ...], numbers: tuple[Any,
 
 @functools.partial(jax.jit, static_argnums=0)
 def _bounds_and_slopes(question: _Question, constants: tuple[Any, ...], numbers: tuple[Any, ...]):
-    """Bounds, and the derivative of the value in each traced number, broadcast to the shape of the bounds."""
+    """Bounds, and the derivative of the value in each traced number, broadcast to the shape of the bounds.
+
+    0 where the answer is exactly 0, NaN where no derivative is known.
+    """
     batch, high, lower, upper = _enclosed(question, question.leaves(constants, numbers))
     high = high.reshape(batch.sides, -1)
     at = high.max(0)
@@ -110,15 +114,15 @@ def _bounds_and_slopes(question: _Question, constants: tuple[Any, ...], numbers:
         at = batch.query[2].reshape(batch.sides, -1)[0]
     inside = jnp.isfinite(at) & ((at > 0) | (question.kind == "delta"))
     at = jnp.where(inside, at, 1.0)
-    first_worst = jnp.cumsum(high >= high.max(0), 0) == 1
-    worst = (high >= high.max(0)) & first_worst
+    worst = jnp.arange(batch.sides)[:, None] == jax.vmap(first_least, 1)(-high)
 
-    def total(numbers: tuple[Any, ...], at: Array) -> Array:
+    def total(numbers: tuple[Any, ...], at: Array) -> tuple[Array, Array]:
         mechanism, target, steps = jax.tree.unflatten(question.tree, question.leaves(constants, numbers))
         inner = Batch.of(mechanism, target, steps, question.relation, jnp)
         pairs, counts, _ = inner.query
-        values = engine.smooth_deltas(pairs, counts, jnp.tile(at, inner.sides), inner.most)
-        return jnp.where(worst, values.reshape(worst.shape), 0.0).sum()
+        values, trusted = engine.smooth_deltas(pairs, counts, jnp.tile(at, inner.sides), inner.most)
+        trusted = jnp.where(worst, trusted.reshape(worst.shape), True).all(0)
+        return jnp.where(worst, values.reshape(worst.shape), 0.0).sum(), trusted
 
     for number in numbers:
         if np.broadcast_shapes(np.shape(number), batch.shape) != batch.shape:
@@ -126,8 +130,8 @@ def _bounds_and_slopes(question: _Question, constants: tuple[Any, ...], numbers:
                 "derivatives in the entries of a table do not exist; in single parameters they do"
             )
     spread = tuple(jnp.broadcast_to(jnp.asarray(x, jnp.float64), batch.shape) for x in numbers)
-    slopes, per_epsilon = jax.grad(total, (0, 1))(spread, at)
-    per_epsilon = per_epsilon.reshape(batch.shape)
+    (slopes, per_epsilon), trusted = jax.grad(total, (0, 1), has_aux=True)(spread, at)
+    per_epsilon, trusted = per_epsilon.reshape(batch.shape), trusted.reshape(batch.shape)
     inside = inside.reshape(batch.shape)
     places = np.flatnonzero(question.traced)
     found = []
@@ -137,7 +141,8 @@ def _bounds_and_slopes(question: _Question, constants: tuple[Any, ...], numbers:
         else:
             per = jnp.where(per_epsilon < 0, per_epsilon, jnp.nan)
             value = ((1.0 if place == question.target else 0.0) - slope) / per
-        found.append(jnp.where(inside & jnp.isfinite(value), value, 0.0))
+        value = jnp.where(inside & trusted & jnp.isfinite(value), value, jnp.nan)
+        found.append(jnp.where(upper == 0.0, 0.0, value))
     bounds = Bounds(lower, upper) if question.wide else Bounds(*_outwards(lower, upper))
     return bounds, found
 

@@ -25,6 +25,7 @@ def sampled():
 
 
 @pytest.mark.parametrize("name", ["gaussian", "sampled"])
+@pytest.mark.slow
 def test_the_schedule_that_is_returned_meets_the_target_when_it_is_asked_again(name, request):
     plan = request.getfixturevalue(name)
     again = jaxacct.delta(plan.mechanism, 1.0)

@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.filters import _ledger
 from jaxacct.filters._guarantees import GDPGuarantee
 from jaxacct.filters._ledger import LedgerState
@@ -161,7 +162,7 @@ def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerSt
     fits = fits & (cost <= budget)
     rest = _ledger.left(state) * budget * (1 - 2.0**-50)
     q, m = jnp.where(rate > 0, rate, 1.0), jnp.where(mu > 0, mu, 1.0)
-    affordable = jnp.sqrt(jnp.log1p(2 * rest / (q * q))) if regime == "small" else jnp.sqrt(2 * rest) / q
+    affordable = jnp.sqrt(log1p(2 * rest / (q * q))) if regime == "small" else jnp.sqrt(2 * rest) / q
     clipped = jnp.minimum(affordable / m * (1 - 2.0**-50), 1.0)
     scale = jnp.where((cost >= 0) & (budget > 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
     return _ledger.outward(scale, dtype, up=False)

@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.losses import profile as profiles
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.families import bound_of, excess_of_segments
@@ -55,7 +56,7 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
     _validate.probability(prior=prior)
     with jax.enable_x64(True):
         prior = jnp.asarray(prior, jnp.float64)
-        epsilon = jnp.log1p(-prior) - jnp.log(prior)
+        epsilon = log1p(-prior) - jnp.log(prior)
         sign = 1.0 if bound_of(curve) == "upper" else -1.0
         # The order is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
         slack = sign * 16.0 * _UNIT * (1.0 + jnp.abs(epsilon))

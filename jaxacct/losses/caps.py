@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._log1p import log1p
 from jaxacct.losses.gdp_curve import log_delta_bounds, log_inverse
 from jaxacct.losses.single import single_delta
 
@@ -76,7 +77,7 @@ def _any(probabilities: list[Array], counts: Array) -> Array:
     """1 - prod (1 - p_k)^T_k; parts first."""
     joined = jnp.clip(jnp.concatenate(probabilities), 0.0, 1.0)
     counts = counts.reshape((-1,) + (1,) * (joined.ndim - 1))
-    return -jnp.expm1((counts * jnp.log1p(-joined)).sum(0))
+    return -jnp.expm1((counts * log1p(-joined)).sum(0))
 
 
 def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:

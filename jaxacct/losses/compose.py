@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._log1p import log1p
 from jaxacct.losses.chord import coarsen_above, coarsen_below
 from jaxacct.losses.discretize import lattice_origin, step_masses
 from jaxacct.losses.fourier import powers
@@ -143,7 +144,7 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
 
     log_terms = steps * outline.log_normalisers
     log_infinite = jnp.stack([single.infinite_above, single.infinite_below])
-    infinite = -jnp.expm1((steps * jnp.log1p(-jnp.minimum(log_infinite, 1.0))).sum(-1))
+    infinite = -jnp.expm1((steps * log1p(-jnp.minimum(log_infinite, 1.0))).sum(-1))
     shifts = steps * origin  # their sum is off by a unit for every addition
     return Composition(
         measures.rest,
@@ -196,7 +197,7 @@ def _total(measures: _Measures) -> tuple[Array, Array]:
 def _compounded(totals: Array, missing: Array, exponents: Array) -> tuple[Array, Array]:
     """log of (total + missing)^exponent, and the relative share of it that is missing, before summing."""
     ratio = missing / jnp.maximum(totals, 1e-300)
-    return _powered(exponents, jnp.log(totals + missing + 1e-300)), _powered(exponents, jnp.log1p(ratio))
+    return _powered(exponents, jnp.log(totals + missing + 1e-300)), _powered(exponents, log1p(ratio))
 
 
 def _wrapped(log_sum: Array, exponent: Array) -> Array:

@@ -27,7 +27,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.losses.contour_read import Integrand, read_delta, read_epsilon
+from jaxacct._least import first_least
+from jaxacct._log1p import log1p
+from jaxacct.losses.contour_read import Integrand, aliases, read_delta, read_epsilon
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_quadrature import Quadrature, decay, log_moment, quadrature, rough_cumulants
 from jaxacct.mechanisms._pair import UNIT
@@ -40,6 +42,7 @@ _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
 _SHIFTS = (0.5, 1.0, 2.0, 4.0, 6.0)
 _STRETCHES = (0.02, 0.06, 0.15, 0.4, 0.8)
+_TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 
 
 class Size(NamedTuple):
@@ -99,15 +102,29 @@ def _transformed(size: Size, prepared: Prepared) -> Transform:
     return transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
 
 
-def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Array) -> Array:
-    """delta(epsilon) without bounds, to be differentiated in pairs, counts and epsilon; ``plan`` is held fixed."""
+def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Array) -> tuple[Array, Array]:
+    """delta(epsilon) without bounds, to be differentiated in pairs, counts and epsilon; ``plan`` is held fixed.
+
+    Returns:
+        The value, and whether its derivatives are to be trusted. That is judged by the last terms and not proven:
+        rare losses of a few steps have transforms that hardly decay, and then a derivative may have no right digit.
+    """
     prepared = _prepared(jax.lax.stop_gradient(plan), size, pairs, counts)
-    return read_delta(_integrand(prepared, counts, _transformed(size, prepared)), epsilon)[2]
+    i = _integrand(prepared, counts, _transformed(size, prepared))
+    _, _, value, slope = read_delta(i, epsilon)
+    index = jnp.arange(size.nodes)
+    kept = jnp.sum(jnp.where(i.terms != 0, 1.0, 0.0))
+    last = jnp.max(jnp.where(index >= 0.85 * kept - 1.0, jnp.abs(i.terms), 0.0))
+    # A derivative multiplies a term by its frequency, and by no more than about theta in what is aliased.
+    cut_off = jnp.exp(i.log_total - i.theta * epsilon) * last * kept * (i.theta + kept * i.spacing)
+    wrong = cut_off + aliases(i, epsilon) * i.theta
+    trusted = (wrong <= _TRUSTED * jnp.abs(slope)) & (i.log_error < _TRUSTED) & (kept > 8)
+    return value, jax.lax.stop_gradient(trusted)
 
 
 def _saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-    return k0 - t * epsilon - jnp.log(t) - jnp.log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
+    return k0 - t * epsilon - jnp.log(t) - log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
 
 
 def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
@@ -123,7 +140,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         return [(jnp.where(counts > 0, counts * one, 0.0)).sum() for one in each]
 
     def judged(t: Array) -> Array:
-        bound = cumulants(t)[0] - jnp.log1p(t) - t * jnp.log1p(1.0 / t)
+        bound = cumulants(t)[0] - log1p(t) - t * log1p(1.0 / t)
         value = bound - t * goal if kind == "delta" else (bound - jnp.log(goal)) / t
         return jnp.where(jnp.isnan(value), jnp.inf, value)
 
@@ -131,7 +148,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     for count in (_COARSE, _FINE):
         grid = jnp.linspace(low, high, count)
         value = jax.vmap(judged)(jnp.exp(grid))
-        at = jnp.min(jnp.where(value <= value.min(), grid, high))
+        at = grid[first_least(value)]
         low, high = at - (grid[1] - grid[0]), at + (grid[1] - grid[0])
     theta = jnp.exp(at)
     k0, _, k2 = cumulants(theta)
@@ -159,11 +176,11 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     tilts = jnp.concatenate([theta + shift, jnp.maximum(theta - shift, 0.0)])
     moments = jax.vmap(lambda pair: jax.vmap(lambda t: log_moment(pair, t, size.points // 2, digits))(tilts))(pairs)
     moments = jnp.where(used[:, None], counts[:, None] * moments, 0.0).sum(0)
-    log_moments = jnp.where(tilts > 0, moments + 8.0 * UNIT * jnp.abs(moments), 0.0)
+    log_moments = jnp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[0]) * jnp.abs(moments), 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
-    excess = log_moments - tilts * chosen.epsilon - jnp.log1p(tilts) - chosen.log_delta + _DIGITS
+    excess = log_moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
     gap = jnp.abs(tilts - theta)
     needed = jnp.where(gap > 0, jnp.maximum(excess, 1.0) / gap, jnp.inf)
     period = jnp.maximum(needed[:n].min(), needed[n:].min()) * 1.05
@@ -175,17 +192,18 @@ def _log_modulus(real: Array, imag: Array) -> Array:
     square = 2.0 * real + real**2 + imag**2
     near = square > -0.5
     direct = jnp.log(jnp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
-    return 0.5 * jnp.where(near, jnp.log1p(jnp.where(near, square, 0.0)), direct)
+    return 0.5 * jnp.where(near, log1p(jnp.where(near, square, 0.0)), direct)
 
 
 def _integrand(prepared: Prepared, counts: Array, transform: Transform) -> Integrand:
     """The powers of the transform, every error, and where to cut off."""
     chosen, parts, spacing = prepared.plan, prepared.parts, prepared.spacing
     theta, nodes = chosen.theta, transform.real.shape[-1]
+    unit = UNIT * (8.0 + counts.shape[0])  # sums over the parts round once a part
     used = counts > 0
     terms = jnp.where(used, counts * parts.log_total, 0.0)
     error_at_0 = jax.vmap(lambda part: part.error(jnp.zeros(())))(parts)
-    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + 8.0 * UNIT * (jnp.abs(terms).sum() + 1.0)
+    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + unit * (jnp.abs(terms).sum() + 1.0)
     log_error = jnp.where((jnp.where(used, error_at_0, 0.0) < 0.5).all(), log_error, jnp.inf)
     means = jnp.where(used, counts * parts.mean, 0.0)
     index = jnp.arange(nodes)
@@ -196,9 +214,10 @@ def _integrand(prepared: Prepared, counts: Array, transform: Transform) -> Integ
     log_moduli = _log_modulus(transform.real, transform.imag)
     log_modulus = powered(log_moduli).sum(0)
     angles = powered(jnp.arctan2(transform.imag, 1.0 + transform.real))
-    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself.
-    growth = powered(jnp.log1p(eta * jnp.exp(-log_moduli))).sum(0)
-    rounding = UNIT * 8.0 * (2.0 + jnp.abs(log_modulus) + jnp.abs(angles).sum(0))
+    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself. As neither |a| nor |b| exceeds 1 by more
+    # than rounding, the difference of powers is also at most 2 and at most T eta: growth may be cut at 1.
+    growth = powered(log1p(eta * jnp.exp(-log_moduli))).sum(0)
+    rounding = unit * 2.0 * (2.0 + jnp.abs(log_modulus) + jnp.abs(angles).sum(0))
     power = jnp.exp(log_modulus)
     off = jnp.exp(jnp.minimum(log_modulus + growth, 1.0)) * -jnp.expm1(-growth) + power * rounding
     size_of = jnp.hypot(theta, frequencies) * jnp.hypot(theta + 1.0, frequencies)
@@ -207,17 +226,17 @@ def _integrand(prepared: Prepared, counts: Array, transform: Transform) -> Integ
 
     # Cut off where errors of further terms would outweigh what the decay bounds.
     fallen = jax.vmap(lambda part: decay(part.layer_masses, part.layer_lengths, frequencies))(parts)
-    left = powered(jnp.log1p(-jnp.minimum(fallen, 1.0 - 1e-16))).sum(0)
+    left = powered(log1p(-jnp.minimum(fallen, 1.0 - 1e-16))).sum(0)
     beyond = jnp.exp(left) / jnp.pi / jnp.maximum(frequencies - spacing, 1e-300)
     beyond = jnp.where(index >= 2, beyond, jnp.inf)
     total = jnp.cumsum(weight * off)[:-1] + beyond[1:]  # if terms 0 to j are kept
-    best = jnp.min(total)
-    kept = jnp.concatenate([jnp.ones(1, bool), jnp.cumsum(total[:-1] <= best) < 1, jnp.zeros(1, bool)])
+    last = first_least(total)
+    best, kept = total[last], index <= last
     amplitude = jnp.where(kept, weight * power, 0.0)
     return Integrand(
         theta,
         means.sum(),
-        8.0 * UNIT * jnp.abs(means).sum(),
+        unit * jnp.abs(means).sum(),
         terms.sum(),
         log_error,
         spacing,

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT
 
-__all__ = ["Integrand", "read_delta", "read_epsilon"]
+__all__ = ["Integrand", "aliases", "read_delta", "read_epsilon"]
 
 
 class Integrand(NamedTuple):
@@ -41,14 +42,16 @@ class Integrand(NamedTuple):
     log_moments: Array
 
 
-def _aliases(integrand: Integrand, epsilon: Array) -> Array:
+def aliases(integrand: Integrand, epsilon: Array) -> Array:
     """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c)."""
     n = integrand.tilts.shape[0] // 2
     period = 2.0 * jnp.pi / integrand.spacing
     gap = jnp.abs(integrand.tilts - integrand.theta) * period
-    log_first = integrand.log_moments - integrand.tilts * epsilon - jnp.log1p(integrand.tilts) - gap
+    linear = integrand.tilts * epsilon
+    log_first = integrand.log_moments - linear - log1p(integrand.tilts) - gap
+    log_first += 4.0 * UNIT * (jnp.abs(integrand.log_moments) + jnp.abs(linear) + gap)
     # A geometric series; D <= 1 with tilt 0.
-    each = jnp.where(gap > 0.1, jnp.exp(jnp.minimum(log_first, 700.0)) / -jnp.expm1(-gap), jnp.inf)
+    each = jnp.where(gap > 0.1, jnp.exp(log_first) / -jnp.expm1(-gap), jnp.inf)
     each = jnp.where(jnp.isnan(each), jnp.inf, each)
     return (each[:n].min() + each[n:].min()) * (1.0 + 1e-9)
 
@@ -66,11 +69,12 @@ def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Arra
     scale = jnp.exp(log_scale)
     moved = i.mean_error + 4.0 * UNIT * (jnp.abs(epsilon) + jnp.abs(i.mean))
     error = i.error + i.phase_error * (moved + 4.0 * UNIT * jnp.abs(offset))
-    error += (jnp.abs(real) + jnp.abs(imag)).sum() * 16.0 * UNIT
+    # Each term, and a sum in any order.
+    error += (jnp.abs(real) + jnp.abs(imag)).sum() * (16.0 + real.shape[0]) * UNIT
     log_error = i.log_error + 4.0 * UNIT * (1.0 + jnp.abs(i.log_total) + jnp.abs(i.theta * epsilon))
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
     upper = scale * (total + error) * jnp.exp(log_error)
-    lower = scale * (total - error) * jnp.exp(-log_error) - _aliases(i, epsilon)
+    lower = scale * (total - error) * jnp.exp(-log_error) - aliases(i, epsilon)
     upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
     # Underflow is no upper bound.
     upper = jnp.maximum(upper, 1e-300)

@@ -182,18 +182,22 @@ def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...
     return jax.lax.cond(_tight(kind, lower, upper).all(), lambda: (lower, upper), both)
 
 
-def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float | None) -> Any:
+def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float | None) -> tuple[Any, Any]:
     """delta(epsilon) of a flat batch without bounds, to be differentiated in everything.
 
     The contour integral converges spectrally, and so do its derivatives; the contour, its points and frequencies
     may be held fixed, because the integral does not depend on them.
+
+    Returns:
+        The values, and whether their derivatives are to be trusted.
 
     Raises:
         NotImplementedError: a composition of other pairs than Gaussian ones.
     """
     (group, *others), stacked = grouped(pairs, counts, jnp)
     if most == 1.0 and len(pairs) == 1:
-        return jax.vmap(lambda pair, at: single_value(jax.tree.map(lambda x: x[0], pair), at))(group, epsilon)
+        value = jax.vmap(lambda pair, at: single_value(jax.tree.map(lambda x: x[0], pair), at))(group, epsilon)
+        return value, jnp.ones(value.shape, bool)
     if others or not isinstance(pairs[0], GaussianPair):
         raise NotImplementedError(
             "compositions have derivatives for Gaussian and PoissonSampled(Gaussian) mechanisms only; "
@@ -201,6 +205,6 @@ def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float
         )
 
     def one(pairs: Any, counts: Any, at: Any) -> Any:
-        return smooth_delta(plan("delta", pairs, counts, at), _SMOOTH, pairs, counts, at)
+        return smooth_delta(plan("delta", *jax.lax.stop_gradient((pairs, counts, at))), _SMOOTH, pairs, counts, at)
 
     return jax.vmap(one)(group, stacked, epsilon)

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.losses.conversions import concrete
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
@@ -141,10 +142,10 @@ def _one(noise: Array, rate: Array) -> Moments:
         p_density = (1.0 - rate) * q_density + rate * jnp.exp(-0.5 * (z - mu) ** 2) / (2.0 * np.pi) ** 0.5
         y = z * mu - 0.5 * mu**2
         x = rate * jnp.expm1(jnp.minimum(y, _LARGEST))
-        far = jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + y)
+        far = jnp.logaddexp(log1p(-rate), jnp.log(rate) + y)
         # log1p keeps small losses, the sum of exponentials those where 1 + x has lost its digits.
         lost = (y > 30.0) | (x < -0.5)
-        return p_density, q_density, x, jnp.where(lost, far, jnp.log1p(jnp.where(lost, 0.0, x)))
+        return p_density, q_density, x, jnp.where(lost, far, log1p(jnp.where(lost, 0.0, x)))
 
     z, weights = nodes(0.5 * mu)
     p, q, x, loss = densities(z)
@@ -159,7 +160,7 @@ def _one(noise: Array, rate: Array) -> Moments:
         # Where the loss is its mean; near its floor log(1 - rate) from e^mean - (1 - rate) itself.
         ratio = jnp.expm1(mean) / rate
         deep = jnp.log(jnp.maximum(jnp.exp(mean) - (1.0 - rate), 1e-300)) - jnp.log(rate)
-        kink = jnp.where(ratio > -0.5, jnp.log1p(jnp.maximum(ratio, -0.5)), deep)
+        kink = jnp.where(ratio > -0.5, log1p(jnp.maximum(ratio, -0.5)), deep)
         split = (kink + 0.5 * mu**2) / mu
         z, weights = nodes(split)
         p, q, _, loss = densities(z)

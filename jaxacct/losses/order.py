@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.losses import conversions, families
 from jaxacct.losses.families import Enclosed
 from jaxacct.losses.grid import LossGrid
@@ -258,7 +259,7 @@ def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
     middle = 0.5 * (a.point + a.upper) - 0.5 * (b.point + b.upper)
     d0, d1 = middle[start], middle[found]
     along = jnp.where(d0 != d1, d0 / jnp.where(d0 != d1, d0 - d1, 1.0), 0.5)
-    between = jnp.logaddexp(left + jnp.log1p(-along), right + jnp.log(along))
+    between = jnp.logaddexp(left + log1p(-along), right + jnp.log(along))
     estimate = jnp.where(found == start + 1, jnp.clip(between, left, right), 0.5 * (left + right))
     blank = lambda x: jnp.where(none, jnp.nan, x)  # noqa: E731
     return Crossings(blank(left), blank(right), blank(estimate), change.sum())

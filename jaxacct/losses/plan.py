@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._log1p import log1p
+
 __all__ = [
     "CENTRE",
     "COARSENING",
@@ -185,7 +187,7 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, periods:
 def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-    return k0 - t * epsilon - jnp.log(t) - jnp.log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
+    return k0 - t * epsilon - jnp.log(t) - log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
 
 
 def _cutoff(losses: Array, log_masses: Array, steps: Array, log_delta: Array) -> Array:

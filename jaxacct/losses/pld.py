@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.losses import pld_curves
 from jaxacct.losses.discretize import CEILING, step_masses
 from jaxacct.losses.fourier import powers
@@ -263,7 +264,7 @@ def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
     _, _, sums, error = jax.vmap(lambda d, r: powers(d[None], r, zero, count))(first, rest)
     sums, error = sums.reshape(*batch, size), error.reshape(*batch, 1)
     # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).
-    finite = steps * jnp.log1p(-pld.infinity_mass) + (jnp.log1p(-other.infinity_mass) if other is not None else 0.0)
+    finite = steps * log1p(-pld.infinity_mass) + (log1p(-other.infinity_mass) if other is not None else 0.0)
     infinite = jnp.clip(-jnp.expm1(finite) * (1.0 + (1e-12 if upper else -1e-12)), 0.0, 1.0)
     used = jnp.arange(size) <= spread
     # An entry that is exactly 0 (beyond the longest sum) stays 0; every other one takes its rounding error.

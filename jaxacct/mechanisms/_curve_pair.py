@@ -22,6 +22,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
@@ -131,7 +132,7 @@ class ConcentratedPair(CurvePair):
         """With a - 1 = b = sqrt(y / rho)."""
         rho = jnp.asarray(self.rho)
         b = jnp.sqrt(y / rho)
-        return rho * (1.0 + 2.0 * b) - jnp.log1p(1.0 / b), rho * (1.0 + b) ** 2
+        return rho * (1.0 + 2.0 * b) - log1p(1.0 / b), rho * (1.0 + b) ** 2
 
     def _locate(self, losses: Array, start: Array) -> Array:
         """Newton's method from the left on rho (1 + 2 b) - log(1 + 1 / b), which is increasing and concave in b."""
@@ -139,14 +140,14 @@ class ConcentratedPair(CurvePair):
         floor = jnp.sqrt(start / rho)
 
         def residual(b: Array) -> Array:
-            return rho * (1.0 + 2.0 * b) - jnp.log1p(1.0 / b) - losses
+            return rho * (1.0 + 2.0 * b) - log1p(1.0 / b) - losses
 
         def newton(b: Array, _: None):
             slope = 2.0 * rho + 1.0 / (b * (1.0 + b))
             return jnp.maximum(b - residual(b) / slope, floor), None
 
         b, _ = jax.lax.scan(newton, jnp.maximum((losses - rho) / (2.0 * rho), floor), None, length=_NEWTON)
-        size = rho * (1.0 + 2.0 * b) + jnp.log1p(1.0 / b)
+        size = rho * (1.0 + 2.0 * b) + log1p(1.0 / b)
         solved = (jnp.abs(residual(b)) <= 32.0 * UNIT * (size + losses)) | (b <= floor)
         return jnp.where(solved, rho * b**2, jnp.nan)
 
@@ -179,13 +180,13 @@ class RenyiPair(CurvePair):
     divergence: Any
 
     def _at(self, y: Array) -> tuple[Array, Array]:
-        a, shift = jnp.asarray(self.order), jnp.log1p(-1.0 / jnp.asarray(self.order))
+        a, shift = jnp.asarray(self.order), log1p(-1.0 / jnp.asarray(self.order))
         loss = jnp.asarray(self.divergence) + shift + y / (a - 1.0)
         return loss, y + loss - shift
 
     def _locate(self, losses: Array, start: Array) -> Array:
         a = jnp.asarray(self.order)
-        return (a - 1.0) * (losses - jnp.asarray(self.divergence) - jnp.log1p(-1.0 / a))
+        return (a - 1.0) * (losses - jnp.asarray(self.divergence) - log1p(-1.0 / a))
 
     def _divergence(self) -> Array:
         return jnp.asarray(self.divergence) + 0.0 * self._parameters()
@@ -195,7 +196,7 @@ class RenyiPair(CurvePair):
 
     def _exponent_error(self, losses: Array) -> Array:
         a = jnp.asarray(self.order)
-        size = losses + jnp.asarray(self.divergence) - jnp.log1p(-1.0 / a)
+        size = losses + jnp.asarray(self.divergence) - log1p(-1.0 / a)
         return 8.0 * UNIT * a * size
 
     def loss_error(self) -> Array:

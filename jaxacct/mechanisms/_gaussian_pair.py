@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import erfc
 
+from jaxacct._log1p import log1p
 from jaxacct.losses.gdp_curve import log_delta_bounds
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
@@ -67,7 +68,7 @@ class GaussianPair:
         log_weight = -0.5 * z**2 - jax.nn.logsumexp(-0.5 * z**2)
         add = self.reverse > 0.5
         outcomes = jnp.concatenate([z * self.noise, 1.0 + z * self.noise])
-        mixture = jnp.concatenate([jnp.log1p(-self.rate) + log_weight, jnp.log(self.rate) + log_weight])
+        mixture = jnp.concatenate([log1p(-self.rate) + log_weight, jnp.log(self.rate) + log_weight])
         base = jnp.concatenate([log_weight, jnp.full_like(log_weight, -jnp.inf)])
         loss = self._loss(outcomes)
         return Survey(jnp.where(add, -loss, loss), jnp.where(add, base, mixture))
@@ -78,7 +79,7 @@ class GaussianPair:
 
     def max_loss(self) -> Array:
         """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
-        return jnp.where(self.reverse > 0.5, -jnp.log1p(-self.rate), jnp.inf)
+        return jnp.where(self.reverse > 0.5, -log1p(-self.rate), jnp.inf)
 
     def gaussian_mu(self) -> Array:
         """mu-GDP dominates the pair at every order: a hockey stick is convex in the pair, and Q against Q has none."""
@@ -98,13 +99,13 @@ class GaussianPair:
         units = 16.0 * UNIT
         mu, add, q = 1.0 / self.noise, self.reverse > 0.5, self.rate
         ratio = jnp.expm1(jnp.minimum(epsilon, 30.0)) / q
-        beyond = epsilon - jnp.log(q) + jnp.log1p(-(1.0 - q) * jnp.exp(-jnp.maximum(epsilon, 30.0)))
-        inner = jnp.where(epsilon > 30.0, beyond, jnp.log1p(ratio))
+        beyond = epsilon - jnp.log(q) + log1p(-(1.0 - q) * jnp.exp(-jnp.maximum(epsilon, 30.0)))
+        inner = jnp.where(epsilon > 30.0, beyond, log1p(ratio))
         x = (1.0 - q) * jnp.expm1(jnp.minimum(epsilon, 700.0)) / q
 
         def side(sign: float) -> Array:
             moved = x * (1.0 + sign * units)
-            left = jnp.log1p(-jnp.minimum(moved, 1.0 - UNIT))
+            left = log1p(-jnp.minimum(moved, 1.0 - UNIT))
             at = jnp.where(add, epsilon - left, inner) * (1.0 + sign * units)
             curve = log_delta_bounds(mu, at)[0 if sign > 0 else 1]
             value = curve + jnp.log(q) + jnp.where(add, left, 0.0)

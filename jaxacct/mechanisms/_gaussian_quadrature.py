@@ -27,6 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._least import first_least
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Quadrature", "decay", "log_moment", "quadrature", "rough_cumulants"]
@@ -76,9 +78,10 @@ def _log_ratio(q: Array, u: Array) -> tuple[Array, Array]:
     small = q * jnp.expm1(jnp.minimum(u, 40.0))
     near = jnp.abs(small) < 0.5
     sampled = q < 1.0  # a rate of 1 is kept away from log(0), whose derivative is none
-    log_rest, log_shifted = jnp.log1p(-jnp.where(sampled, q, 0.5)), jnp.log(q) + u
-    far = jnp.maximum(log_rest, log_shifted) + jnp.log1p(jnp.exp(-jnp.abs(log_rest - log_shifted)))
-    value = jnp.where(near, jnp.log1p(jnp.where(near, small, 0.0)), jnp.where(sampled, far, u))
+    log_rest, log_shifted = log1p(-jnp.where(sampled, q, 0.5)), jnp.log(q) + u
+    far = jnp.maximum(log_rest, log_shifted) + log1p(jnp.exp(-jnp.abs(log_rest - log_shifted)))
+    whole = u - (q - 1.0) * jnp.expm1(jnp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
+    value = jnp.where(near, log1p(jnp.where(near, small, 0.0)), jnp.where(sampled, far, whole))
     return value, jnp.where(sampled, jax.nn.sigmoid(log_shifted - log_rest), 1.0)
 
 
@@ -217,7 +220,7 @@ def _layers(t: Array, step: Array, mu: Array, power: Array, slope: Array, log_to
     lengths = step * mu * jnp.sqrt(slope[1:] * slope[:-1]) * (1.0 - 1e-9)
     density = jnp.where(lengths > 1e-280, least - jnp.log(mu * slope[1:]) - 1e-9, -jnp.inf)
     hill = _hill(density)
-    rest = density + jnp.log1p(-jnp.exp(hill - density))
+    rest = density + log1p(-jnp.exp(hill - density))
     rest = jnp.where(jnp.isfinite(density) & (rest > -700.0), rest, -jnp.inf)
     # A tilted law often has two modes; what the hill around the higher one leaves is a second hill.
     first, second = _cake(hill, lengths), _cake(_hill(rest), lengths)
@@ -227,8 +230,7 @@ def _layers(t: Array, step: Array, mu: Array, power: Array, slope: Array, log_to
 def _hill(density: Array) -> Array:
     """The largest unimodal step function below ``density`` with its peak where that one has it, in logarithms."""
     index = jnp.arange(density.shape[0], dtype=jnp.int32)
-    # The first cell of greatest density, without an argmax of 64-bit indices.
-    at = jnp.min(jnp.where(density >= density.max(), index, density.shape[0] - 1))
+    at = first_least(-density)
     left = jax.lax.cummin(jnp.where(index <= at, density, jnp.inf), reverse=True)
     right = jax.lax.cummin(jnp.where(index >= at, density, jnp.inf))
     return jnp.where(index <= at, left, right)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms._gaussian_pair import normal_tails
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
@@ -100,7 +101,7 @@ class MixturePair:
         log_weight = -0.5 * z**2 - jax.nn.logsumexp(-0.5 * z**2)
         outcomes = [z * self.noise, *(s[i] + z * self.noise for i in range(s.shape[0]))]
         nothing = jnp.full_like(log_weight, -jnp.inf)
-        mixture = [jnp.log1p(-rate) + log_weight, *(jnp.log(rate * v[i]) + log_weight for i in range(s.shape[0]))]
+        mixture = [log1p(-rate) + log_weight, *(jnp.log(rate * v[i]) + log_weight for i in range(s.shape[0]))]
         base = [log_weight, *(nothing for _ in range(s.shape[0]))]
         loss = self._loss(jnp.concatenate(outcomes))
         log_masses = jnp.where(add, jnp.concatenate(base), jnp.concatenate(mixture))
@@ -109,7 +110,7 @@ class MixturePair:
     def max_loss(self) -> Array:
         """-log of the weight of sensitivity 0 in the direction `add`, where P is the base; none in the other."""
         rate = self._components()[2]
-        return jnp.where(jnp.asarray(self.reverse) > 0.5, -jnp.log1p(-rate), jnp.inf)
+        return jnp.where(jnp.asarray(self.reverse) > 0.5, -log1p(-rate), jnp.inf)
 
     def loss_error(self) -> Array:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
@@ -131,7 +132,7 @@ def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array
     y = jnp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
     logs = jnp.where(v > 0, y + jnp.log(jnp.where(v > 0, v, 1.0)), -jnp.inf)
     far = jax.nn.logsumexp(logs, axis=-1)
-    near = jnp.log1p((v * jnp.expm1(jnp.clip(y, -0.6, 0.6))).sum(-1))
+    near = log1p((v * jnp.expm1(jnp.clip(y, -0.6, 0.6))).sum(-1))
     slope = (jnp.exp(logs - far[..., None]) * s).sum(-1) / noise**2
     return jnp.where(jnp.max(jnp.abs(y), -1) < 0.5, near, far), slope
 

@@ -11,6 +11,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._log1p import log1p
+
 __all__ = ["inner_loss", "mixed_loss"]
 
 _HIGH = 30.0  # above, e^-loss is negligible beside 1 or the expression is the exact one in logarithms
@@ -19,8 +21,8 @@ _LOW = -0.6  # below, q > 0.45, so that 1 - q is exact and e^loss - (1 - q) is a
 
 def mixed_loss(loss: Array, rate: Any) -> Array:
     """log(1 - rate + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, any shape."""
-    near = jnp.log1p(rate * jnp.expm1(jnp.clip(loss, _LOW, _HIGH)))
-    far = jnp.logaddexp(jnp.log1p(-rate), jnp.log(rate) + loss)
+    near = log1p(rate * jnp.expm1(jnp.clip(loss, _LOW, _HIGH)))
+    far = jnp.logaddexp(log1p(-rate), jnp.log(rate) + loss)
     return jnp.where((loss > _HIGH) | (loss < _LOW), far, near)
 
 
@@ -33,8 +35,8 @@ def inner_loss(loss: Array, rate: Any) -> Array:
     does not cancel where 1 + expm1(loss) / rate does.
     """
     ratio = jnp.expm1(jnp.minimum(loss, _HIGH)) / rate
-    near = jnp.where(ratio > -1.0, jnp.log1p(jnp.maximum(ratio, -1.0)), -jnp.inf)
-    high = loss - jnp.log(rate) + jnp.log1p(-(1.0 - rate) * jnp.exp(-jnp.maximum(loss, _HIGH)))
+    near = jnp.where(ratio > -1.0, log1p(jnp.maximum(ratio, -1.0)), -jnp.inf)
+    high = loss - jnp.log(rate) + log1p(-(1.0 - rate) * jnp.exp(-jnp.maximum(loss, _HIGH)))
     rest = jnp.exp(jnp.minimum(loss, 0.0)) - (1.0 - rate)
     low = jnp.where(rest > 0, jnp.log(jnp.where(rest > 0, rest, 1.0) / rate), -jnp.inf)
     found = jnp.where(loss > _HIGH, high, jnp.where(loss < _LOW, low, near))

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT, Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
@@ -64,11 +65,11 @@ class SampledPair:
         # Q has exp(-L) times the mass of P; what the survey of P does not see of Q lies at the lowest loss.
         log_q = inner.log_masses - inner.losses
         unseen = jnp.maximum(1.0 - jnp.exp(jnp.minimum(log_q, 0.0)).sum(), 0.0)
-        log_rest = jnp.log1p(-q)
+        log_rest = log1p(-q)
         masses = jnp.where(
             add,
             inner.log_masses,
-            inner.log_masses + jnp.log(q) + jnp.log1p((1 - q) / q * jnp.exp(jnp.minimum(-inner.losses, 600.0))),
+            inner.log_masses + jnp.log(q) + log1p((1 - q) / q * jnp.exp(jnp.minimum(-inner.losses, 600.0))),
         )
         lowest = jnp.where(add | (q == 1.0), losses.min(), log_rest)
         return Survey(

@@ -66,7 +66,7 @@ def test_the_quadrature_errs_by_less_than_it_says(law, size):
                 for p, x in zip(part.weights, part.losses, strict=True)
             )
             assert abs(ours - truth) <= float(part.error(np.asarray(w)))
-            if size == 256 and w * deviation < 1:
+            if size == 256 and w * deviation < 1 and w < 100 * noise:
                 assert float(part.error(np.asarray(w))) < 1e-11
         assert abs(mpmath.log(total) - float(part.log_total)) <= 1.5 * float(part.error(np.asarray(0.0)))
     assert mpmath.log(total) <= upper[law]

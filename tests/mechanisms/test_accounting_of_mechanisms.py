@@ -134,6 +134,7 @@ def test_a_mixture_of_one_component_is_the_gaussian():
     np.testing.assert_allclose(bounds.upper, truth, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_mechanisms_of_different_kinds_compose_and_order_does_not_matter():
     parts = [Laplace(2.0), PoissonSampled(Gaussian(1.0), 0.1), Exponential(0.3), PoissonSampled(Laplace(1.0), 0.2)]
     one = jaxacct.delta(Composed(parts, [1, 2, 1, 3]), 0.7)

@@ -87,6 +87,7 @@ def test_one_point_is_approximate_dp_and_none_at_infinity_is_pure():
     np.testing.assert_allclose(composed.upper, jaxacct.delta(ApproximateDP(0.3, 1e-4), 0.5, steps=5).upper, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_many_points_of_a_gaussian_come_close_to_it_also_composed():
     epsilons = np.linspace(0.0, 6.0, 301)
     gaussian = Gaussian(1.5)
@@ -178,6 +179,7 @@ def test_tails_of_stated_guarantees_are_those_of_a_pair(pair):
     assert weights.sum() == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_guarantees_add_up_over_runs_and_dominate_members_in_company():
     single = jaxacct.delta(ZeroConcentratedDP(0.2), 1.0).upper
     for mechanism, steps in (

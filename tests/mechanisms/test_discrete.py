@@ -98,6 +98,7 @@ def test_one_response_is_exact_at_every_epsilon(categories):
 
 
 @pytest.mark.parametrize("relation", ["remove", "add", "add_or_remove"])
+@pytest.mark.slow
 def test_tables_enclose_the_sum_over_outputs_in_each_direction(relation):
     epsilons = np.array([-1.0, -0.2, 0.0, 0.3, 0.9, 1.3, 3.0])
     straight, backwards = hockey_stick(P, Q, epsilons), hockey_stick(Q, P, epsilons)

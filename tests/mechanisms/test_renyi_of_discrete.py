@@ -98,6 +98,7 @@ def test_stated_guarantees_have_the_curve_they_state():
         renyi(FromTables(P, Q), 2.0, relation="replace")
 
 
+@pytest.mark.slow
 def test_samples_have_the_curve_of_the_mixture():
     rate = 0.1
     for mechanism, (p, q) in ((RandomizedResponse(1.3, 4), response(1.3, 4)), (FromTables(P, Q), (P, Q))):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
 
@@ -31,7 +32,7 @@ def _log_rest(x: Array) -> Array:
     near = 2.0 * jnp.log(jnp.where(small, jnp.maximum(jnp.abs(x), 1e-150), 1.0)) - jnp.log(2.0) + jnp.log(series)
     y = jnp.where(small, 1.0, x)
     rest = jnp.log(jnp.expm1(jnp.minimum(y, 30.0)) - jnp.minimum(y, 30.0))
-    far = jnp.where(y > 30.0, y + jnp.log1p(-(1.0 + y) * jnp.exp(-jnp.maximum(y, 30.0))), rest)
+    far = jnp.where(y > 30.0, y + log1p(-(1.0 + y) * jnp.exp(-jnp.maximum(y, 30.0))), rest)
     return jnp.where(small, near, far)
 
 
@@ -89,7 +90,7 @@ def pure_curve(mechanism: PermuteAndFlip, order: ArrayLike, relation: str) -> Ar
 def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
     a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
     # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
-    log_t = jnp.log1p(-1.0 / a) + eps + jnp.log(-jnp.expm1(-a * eps)) - jnp.log(-jnp.expm1(-(a - 1.0) * eps))
+    log_t = log1p(-1.0 / a) + eps + jnp.log(-jnp.expm1(-a * eps)) - jnp.log(-jnp.expm1(-(a - 1.0) * eps))
     t = jnp.clip(log_t, 0.0, eps)
     # p e^((a-1) t) + (1-p) e^(-(a-1) (eps-t)) with p e^-t + (1-p) e^(eps-t) = 1, as a mean of f(x) = x^a - 1 - a (x-1)
     # over Q: only positive terms. Q = (p e^-t, 1 - p e^-t), x = e^t and e^(t - eps).
@@ -109,7 +110,7 @@ def _log_power_rest(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
     big = _log_rest(jnp.where(loss == 0, 1.0, a * loss))
     small = jnp.log(a) + _log_rest(jnp.where(loss == 0, 1.0, loss))
-    value = big + jnp.log1p(-jnp.exp(jnp.minimum(small - big, -1e-15)))
+    value = big + log1p(-jnp.exp(jnp.minimum(small - big, -1e-15)))
     return jnp.where(loss == 0, -jnp.inf, value)
 
 

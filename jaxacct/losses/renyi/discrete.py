@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._log1p import log1p
 from jaxacct.losses.renyi.closed import pure_divergence
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.tails import log_power_excess
@@ -100,7 +101,7 @@ def _discrete_laplace(scale: Array, gap: Array, a: Array) -> Array:
     ratio = (2.0 * a - 1.0) * c
     middle = -a * gap * c + ratio * (gap - 1.0)
     middle = middle + jnp.log(-jnp.expm1(-ratio * (gap - 1.0))) - jnp.log(-jnp.expm1(-ratio))
-    log_moment = jax.nn.logsumexp(jnp.stack([low, middle, high]), axis=0) + rest - jnp.log1p(jnp.exp(-c))
+    log_moment = jax.nn.logsumexp(jnp.stack([low, middle, high]), axis=0) + rest - log1p(jnp.exp(-c))
     margin = 2.0**-48 * (a * gap * c + jnp.abs(rest) + 4.0)
     return jnp.where(good, (jnp.maximum(log_moment, 0.0) + margin) / (a - 1.0) * (1.0 + _ROUNDING), jnp.inf)
 

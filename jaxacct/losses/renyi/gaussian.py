@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._log1p import log1p
 from jaxacct.mechanisms.gaussian import Gaussian
 
 __all__ = ["gaussian_curve", "log_remainder", "mu_of", "sampled_gaussian_curve"]
@@ -30,7 +31,7 @@ _SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
 def _log_expm1(c: Array) -> Array:
     """log(exp(c) - 1) for c > 0, without overflow."""
     small = jnp.minimum(c, 30.0)
-    return jnp.where(c > 30, c + jnp.log1p(-jnp.exp(-jnp.maximum(c, 30.0))), jnp.log(jnp.expm1(small)))
+    return jnp.where(c > 30, c + log1p(-jnp.exp(-jnp.maximum(c, 30.0))), jnp.log(jnp.expm1(small)))
 
 
 def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
@@ -42,7 +43,7 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     k = jnp.arange(log_binomial.shape[-1], dtype=jnp.float64)
     mu, rate, order = mu[..., None], rate[..., None], order[..., None]
     gain = _log_expm1(jnp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
-    kept, dropped = k * jnp.log(rate), (order - k) * jnp.log1p(-rate)
+    kept, dropped = k * jnp.log(rate), (order - k) * log1p(-rate)
     terms = log_binomial + kept + dropped + gain
     # Each term is inflated by what its own rounding can have cost, relative to the size of its parts.
     size = jnp.where(jnp.isfinite(log_binomial), log_binomial, 0.0) + jnp.abs(kept) + jnp.abs(dropped) + jnp.abs(gain)
@@ -65,10 +66,10 @@ def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
     power = jnp.where(near, 1.0, b * u)
     plain = 1 + b * jnp.minimum(w, 1e100)
     below = plain < 0  # each branch sees harmless numbers where the other one is taken: gradients stay finite
-    by_power = power + jnp.log1p(-jnp.minimum(jnp.where(below, 0.0, plain * jnp.exp(-power)), 1 - _EPS))
+    by_power = power + log1p(-jnp.minimum(jnp.where(below, 0.0, plain * jnp.exp(-power)), 1 - _EPS))
     linear = jnp.where(w > 1e100, jnp.log(-jnp.minimum(b, -_TINY)) + x, jnp.log(jnp.maximum(-plain, _TINY)))
     linear = jnp.where(below, linear, power)
-    linear = linear + jnp.log1p(jnp.exp(power - linear))
+    linear = linear + log1p(jnp.exp(power - linear))
     # (1 + w)^b >= 1 + b w always; for negative `plain` both terms count.
     direct = jnp.where(below, linear, by_power)
     return jnp.where(near, series, direct)
@@ -92,7 +93,7 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     moderate = jnp.minimum(loss, 600.0)
     w = rate * jnp.expm1(moderate)
     x = jnp.log(rate) + loss
-    u = jnp.where(loss < 600, jnp.log1p(w), x)
+    u = jnp.where(loss < 600, log1p(w), x)
     w = jnp.where(loss < 600, w, 1e300)
     logs = log_remainder(w, u, x, b) - t * t / 2
     value = jax.nn.logsumexp(logs, axis=-1) + jnp.log(step[..., 0]) - 0.5 * math.log(2 * math.pi)
@@ -123,7 +124,7 @@ def _sampled(
     # x^a is convex, so A <= (1 - q) + q exp(a (a - 1) mu^2 / 2): never better than the exact value, always
     # there.
     c = a * (a - 1) * m * m / 2
-    value = jnp.where(c < 600, jnp.log1p(q * jnp.expm1(jnp.minimum(c, 600.0))), jnp.log(q) + c) * (1 + 1e-14)
+    value = jnp.where(c < 600, log1p(q * jnp.expm1(jnp.minimum(c, 600.0))), jnp.log(q) + c) * (1 + 1e-14)
     value = jnp.where((c >= 600) & (q < 1e-200), c, value)
     if whole:
         exact = jnp.logaddexp(0.0, _whole(m, q, a, jnp.asarray(log_binomial)))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._log1p import log1p
 from jaxacct.losses.renyi.gaussian import log_remainder
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 
@@ -56,7 +57,7 @@ def _divergence(noise: Array, shifts: Array, weights: Array, a: Array, reverse: 
     u = jax.nn.logsumexp(logs, axis=-1)
     excess = (w * jnp.expm1(jnp.minimum(y, 600.0))).sum(-1)
     near = jnp.abs(excess) < 0.5
-    u = jnp.where(near, jnp.log1p(jnp.where(near, excess, 0.0)), u)
+    u = jnp.where(near, log1p(jnp.where(near, excess, 0.0)), u)
     excess = jnp.where(u < 600.0, excess, 1e300)
     parts = log_remainder(excess, u, u, b) - 0.5 * x**2
     value = jax.nn.logsumexp(parts) + jnp.log(step) - 0.5 * math.log(2.0 * math.pi)
@@ -77,7 +78,7 @@ def _divergence(noise: Array, shifts: Array, weights: Array, a: Array, reverse: 
     c = 0.5 * a * (a - 1.0) * s**2
     mean = (w * jnp.expm1(jnp.minimum(c, 600.0))).sum()
     overall = jax.nn.logsumexp(jnp.where(w > 0, c + jnp.log(jnp.where(w > 0, w, 1.0)), -jnp.inf))
-    convex = jnp.where(c.max() < 600.0, jnp.log1p(mean), overall) * (1.0 + 1e-12)
+    convex = jnp.where(c.max() < 600.0, log1p(mean), overall) * (1.0 + 1e-12)
     value = jnp.minimum(jnp.where(jnp.isnan(numeric), jnp.inf, numeric), convex) / (a - 1.0) * (1.0 + 4.0 * _EPS)
     good = (noise > 0) & (noise < jnp.inf) & (a > 1) & (a < jnp.inf) & jnp.all((weights >= 0) & (shifts >= 0))
     good &= (jnp.abs(weights.sum() - 1.0) < 1e-8) & (largest < jnp.inf)

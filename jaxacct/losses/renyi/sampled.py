@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._log1p import log1p
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
@@ -80,7 +81,7 @@ def without_replacement_curve(
 
         def log_moment(at: Array) -> Array:
             excess = (at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove")
-            small = jnp.log1p(2.0 * jnp.expm1(jnp.minimum(excess, 1.0)))
+            small = log1p(2.0 * jnp.expm1(jnp.minimum(excess, 1.0)))
             return jnp.where(excess > 1.0, excess + math.log(2.0), small) * (1.0 + 1e-12)
 
         return _from_pair(pair, order, log_moment)
@@ -97,7 +98,7 @@ def _convex(inner: Curve, rate: Any, order: Array) -> Array:
     """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
     c = (order - 1.0) * inner(order)
     rate = jnp.asarray(rate, jnp.float64)
-    small = jnp.log1p(rate * jnp.expm1(jnp.minimum(c, 30.0)))
+    small = log1p(rate * jnp.expm1(jnp.minimum(c, 30.0)))
     value = jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(rate) + c), small) * (1.0 + 1e-12)
     return jnp.where(rate == 0.0, 0.0, value)
 

@@ -1,0 +1,87 @@
+"""What a hostile reading of the contour found: rounding of log1p, derivatives at a rate of 1 and of a few runs."""
+
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import jaxacct
+from jaxacct._log1p import log1p
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.mechanisms._gaussian_quadrature import log_moment, quadrature
+
+
+def test_log1p_is_accurate_where_that_of_xla_is_not():
+    x = np.concatenate([-np.linspace(1e-12, 0.9999, 200_001), np.geomspace(1e-300, 1e300, 1001)])
+    with jax.enable_x64(True):
+        value = np.asarray(jax.jit(log1p)(jnp.asarray(x)))
+    truth = np.log1p(x)
+    assert np.max(np.abs(value - truth) / np.abs(truth)) < 8 * 2.0**-53
+
+
+@pytest.mark.parametrize(("noise", "rate", "theta"), [(5.0, 0.45, 965.4217711669659), (100.0, 0.6, 36443.825373911335)])
+def test_quadrature_keeps_its_promise_where_the_tilted_law_sits_on_a_bad_log1p(noise, rate, theta):
+    with jax.enable_x64(True), mp.workdps(40):
+        pair = GaussianPair(*map(jnp.asarray, (noise, rate, 1.0)))
+        found = jax.jit(quadrature, static_argnums=2)(pair, jnp.asarray(theta), 512, jnp.asarray(40.0))
+        moment = jax.jit(log_moment, static_argnums=2)(pair, jnp.asarray(theta), 512, jnp.asarray(40.0))
+        mu, q = 1 / mp.mpf(noise), mp.mpf(rate)
+        # The integrand is a bump of about one standard deviation around the mode.
+        t = np.linspace(-400.0, 20.0, 420_001)
+        mode = t[np.argmax(-(t**2) / 2 - theta * np.log1p(rate * np.expm1(t / noise - noise**-2 / 2)))]
+        points = [mp.mpf(mode) + mp.mpf(k) / 16 for k in range(-320, 321)]
+        total = mp.fsum(
+            mp.exp(-t * t / 2 - mp.mpf(theta) * mp.log1p(q * mp.expm1(mu * t - mu * mu / 2))) for t in points
+        )
+        truth = mp.log(total / 16 / mp.sqrt(2 * mp.pi))
+        slack = 8 * 2.0**-53 * (1 + abs(truth))
+        assert abs(truth - mp.mpf(float(found.log_total))) <= 1.5 * float(found.error(jnp.zeros(()))) + slack
+        assert truth <= mp.mpf(float(moment)) + slack
+
+
+def test_derivative_in_the_rate_at_a_rate_of_1_is_its_limit():
+    sigma, epsilon = 2.0, 3.0
+
+    def delta(rate):
+        return jaxacct.delta(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate), epsilon, steps=10, relation="add")
+
+    with jax.enable_x64(True):
+        at, near = jax.vmap(jax.grad(lambda rate: delta(rate).upper))(jnp.array([1.0, 1.0 - 1e-9]))
+    np.testing.assert_allclose(at, near, rtol=1e-6)
+    assert float(at) > 0.1
+
+
+def _two_runs(sigma, rate, epsilon):
+    """delta of two runs, `remove`: the mean over one output of the other's hockey stick in closed form."""
+    mu = 1 / sigma
+    t, step = np.linspace(-9.5, 9.5 + mu, 4001, retstep=True)
+    ratio = 1 - rate + rate * np.exp(mu * t - mu * mu / 2)
+    left = epsilon - np.log(ratio)
+    inside = np.expm1(left) / rate
+    cut = (np.log1p(np.maximum(inside, -1 + 1e-16)) + mu * mu / 2) / mu
+    stick = (1 - rate) * ndtr(-cut) + rate * ndtr(mu - cut) - np.exp(left) * ndtr(-cut)
+    stick = np.where(inside > -1, stick, -np.expm1(left))
+    return np.sum(ratio * np.exp(-t * t / 2) * stick) * step / np.sqrt(2 * np.pi)
+
+
+def test_derivatives_of_a_few_runs_are_right_or_nan():
+    sigma, rate, epsilon = (
+        np.array(x) for x in ([5.0, 1.0, 2.0, 0.6, 0.8], [0.5, 0.3, 0.01, 0.02, 1e-4], [0.2, 1.0, 0.1, 0.05, 2.0])
+    )
+
+    def delta(s, q, e):
+        return jaxacct.delta(jaxacct.PoissonSampled(jaxacct.Gaussian(s), q), e, steps=2, relation="remove").upper.sum()
+
+    with jax.enable_x64(True):
+        slopes = np.array(jax.jit(jax.grad(delta, (0, 1, 2)))(sigma, rate, epsilon))
+    numbers = np.stack([sigma, rate, epsilon])
+    for place in range(3):
+        for i in range(numbers.shape[1]):
+            h = 1e-4 * numbers[place, i] * np.eye(3)[place]
+            at = [_two_runs(*(numbers[:, i] + k * h)) for k in (-2, -1, 1, 2)]
+            truth = (at[0] - 8 * at[1] + 8 * at[2] - at[3]) / (12 * h[place])
+            assert np.isnan(slopes[place, i]) or slopes[place, i] == pytest.approx(truth, rel=1e-6)
+    assert np.isfinite(slopes[:, 0]).all()  # a transform that decays
+    assert np.isnan(slopes[:, 2:]).all()  # transforms that do not
