@@ -123,7 +123,8 @@ def _merged(one: Experiment) -> Experiment:
     losses, p, q = (x[keep][order] for x in (one.losses, one.p, one.q))
     wide = _SAME + 2.0 * one.blur
     with np.errstate(invalid="ignore"):
-        near = (np.diff(losses) <= wide * (1.0 + np.abs(losses[1:]))) | (losses[1:] == losses[:-1])
+        close = np.diff(losses) <= wide * (1.0 + np.abs(losses[1:]))
+    near = (close & np.isfinite(losses[1:]) & np.isfinite(losses[:-1])) | (losses[1:] == losses[:-1])
     start = np.concatenate([[True], ~near])
     group = np.cumsum(start) - 1
     total = int(group[-1]) + 1

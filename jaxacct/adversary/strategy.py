@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,7 +74,4 @@ class Strategy:
         row = self.choices[played][self.game.states[played].index(state)][::-1]
         losses = self.epsilon - self.grid.losses[::-1]
         cuts = np.concatenate([[0], np.nonzero(np.diff(row))[0] + 1, [row.size]])
-        return [
-            Interval(float(losses[a]), float(losses[b - 1]), int(row[a]))
-            for a, b in zip(cuts[:-1], cuts[1:], strict=True)
-        ]
+        return [Interval(float(losses[a]), float(losses[b - 1]), int(row[a])) for a, b in itertools.pairwise(cuts)]
