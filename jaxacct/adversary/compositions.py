@@ -15,7 +15,7 @@ from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
-__all__ = ["Compositions", "Nodes", "gaussian_mu", "multisets_up_to"]
+__all__ = ["Compositions", "Nodes", "composed", "gaussian_mu", "multisets_up_to"]
 
 _MOST_OUTCOMES = 200_000
 
@@ -141,8 +141,8 @@ class Compositions:
                 before = self.nodes(_less(counts, last), side)
                 upper, lower = self.laws()[side][last]
                 self._nodes[key] = Nodes(
-                    _composed(lower, before.lower, self.grid, "lower"),
-                    _composed(upper, before.upper, self.grid, "upper"),
+                    composed(lower, before.lower, self.grid, "lower"),
+                    composed(upper, before.upper, self.grid, "upper"),
                 )
         return self._nodes[key]
 
@@ -151,7 +151,7 @@ def _less(counts: tuple[int, ...], index: int) -> tuple[int, ...]:
     return tuple(n - (i == index) for i, n in enumerate(counts))
 
 
-def _composed(law: Law, before: np.ndarray, grid: LossGrid, side: str) -> np.ndarray:
+def composed(law: Law, before: np.ndarray, grid: LossGrid, side: str) -> np.ndarray:
     """E_1(gamma) + sum over losses of P(l) E_before(gamma e^-l), a sum of positive terms."""
     least, most = int(law.offsets.min()), int(law.offsets.max())
     kernel = np.zeros(most - least + 1)

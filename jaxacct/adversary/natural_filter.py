@@ -52,29 +52,47 @@ class NaturalFilterCost:
         if self.table is not None:
             return self.table.hockey_stick(epsilon)
         at = np.asarray(epsilon, np.float64)
-        lower, upper = (self._excess(at.reshape(-1), bound).reshape(at.shape) for bound in ("lower", "upper"))
+        sides = [self.excess(at.reshape(-1), side) for side in range(len(self.trees))]
+        lower, upper = (np.maximum.reduce(x).reshape(at.shape) for x in zip(*sides, strict=True))
         identity = -np.expm1(np.minimum(at, 0.0))
         slack = np.where(at < 0, 2.0**-50, 0.0)
         lower, upper = np.clip(lower + identity - slack, 0.0, 1.0), np.clip(upper + identity + slack, 0.0, 1.0)
         return Bounds(lower[()], upper[()])
 
-    def _excess(self, epsilon: np.ndarray, bound: str) -> np.ndarray:
+    def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at orders (n,); on a lattice at its own.
+
+        Raises:
+            ValueError: an order that is no point of the lattice, where there is one.
+        """
+        if self.table is not None:
+            tables, grid = self.table.directions[min(side, len(self.table.directions) - 1)], self.table.grid
+            index = np.rint(epsilon / grid.spacing).astype(np.int64) - grid.lowest
+            inside = (index >= 0) & (index < grid.size)
+            index = np.clip(index, 0, grid.size - 1)
+            off = ~inside | (np.abs(epsilon - grid.losses[index]) > 1e-9 * grid.spacing)
+            if off.any():
+                raise ValueError(f"epsilon must be lattice points, got {epsilon[off][0]:g}")
+            return tables.lower[index], tables.upper[index]
         experiments = self.compositions.experiments
         assert experiments is not None
-        found = []
-        for tree, queries in zip(self.trees, experiments, strict=True):
-            most = max(s.size for s in tree.states)
-            chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS))) if epsilon.size else []
+        side = min(side, len(self.trees) - 1)
+        tree, queries = self.trees[side], experiments[side]
+        most = max(s.size for s in tree.states)
+        chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS))) if epsilon.size else []
+        sides = []
+        for bound in ("lower", "upper"):
             parts = [off_lattice.values(self.game, queries, tree, part, bound)[0] for part in chunks]
-            found.append(np.concatenate([*parts, np.zeros(0)]))
-        return np.maximum.reduce(found)
+            sides.append(np.concatenate([*parts, np.zeros(0)]))
+        return sides[0], sides[1]
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The upper bound as a curve: the guarantee that the filter really gives."""
         if self.table is not None:
             return self.table.profile if grid is None else self.table.profile.on(grid)
         grid = self.compositions.grid if grid is None else grid
-        return PrivacyProfile(self._excess(grid.losses, "upper"), grid, "upper")
+        found = [self.excess(grid.losses, side)[1] for side in range(len(self.trees))]
+        return PrivacyProfile(np.maximum.reduce(found), grid, "upper")
 
 
 def natural_rule(budget: Budget) -> Rule:
