@@ -19,7 +19,16 @@ from jaxacct.losses.tradeoff import TradeOff
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._table_pair import Tabulated
 
-__all__ = ["MOST_OUTCOMES", "Experiment", "excess", "experiments_of", "identity", "product", "to_trade_off"]
+__all__ = [
+    "MOST_OUTCOMES",
+    "Experiment",
+    "excess",
+    "experiment",
+    "experiments_of",
+    "identity",
+    "product",
+    "to_trade_off",
+]
 
 UNIT = 2.0**-52
 MOST_OUTCOMES = 64
@@ -109,11 +118,17 @@ def _of_masses(p: np.ndarray, q: np.ndarray) -> Experiment | None:
     used = (p > 0) | (q > 0)
     if used.sum() > MOST_OUTCOMES:
         return None
-    p, q = p[used], q[used]
+    return experiment(p, q, 4 * UNIT)
+
+
+def experiment(p: np.ndarray, q: np.ndarray, error: float) -> Experiment:
+    """The experiment with these outcomes, whose probabilities are off by a relative ``error`` at most."""
     with np.errstate(divide="ignore"):
-        losses = np.log(p) - np.log(q)
-    largest = np.abs(np.log(p[p > 0])).max() + np.abs(np.log(q[q > 0])).max()
-    return _merged(Experiment(losses, p, q, 4 * UNIT, 4 * UNIT * (1.0 + float(largest))))
+        log_p, log_q = np.log(p), np.log(q)
+    used = (p > 0) | (q > 0)
+    log_p, log_q, p, q = log_p[used], log_q[used], p[used], q[used]
+    largest = max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (log_p, log_q))
+    return _merged(Experiment(log_p - log_q, p, q, error, 2 * error + 4 * UNIT * (1.0 + largest)))
 
 
 def _merged(one: Experiment) -> Experiment:

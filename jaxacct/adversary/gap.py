@@ -8,6 +8,7 @@ Theorem B.1 of the paper on f-DP filters).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from jaxacct.adversary.experiment import UNIT, Experiment, excess, product
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.losses.grid import LossGrid
 
-__all__ = ["Gap", "commutes", "finite_gap", "lattice_gap"]
+__all__ = ["Gap", "adaptive_excess_of", "commutes", "finite_gap", "lattice_gap"]
 
 _BLOCK = 2_000_000
 
@@ -46,22 +47,23 @@ def commutes(query: Experiment, one: Experiment, other: Experiment) -> bool:
 def finite_gap(query: Experiment, one: Experiment, other: Experiment) -> Gap:
     """The gap of finite experiments, searched where it can be largest: all curves are lines between those orders."""
     points = _candidates(query, one, other)
-    adaptive = adaptive_excess(query, one, other, points)
+    adaptive = adaptive_excess_of(query, [one, other], points)
     singles = [excess(product(query, x), points) for x in (one, other)]
     fixed = tuple(np.maximum(a, b) for a, b in zip(*singles, strict=True))
     return _largest(points, adaptive, fixed)
 
 
-def adaptive_excess(
-    query: Experiment, one: Experiment, other: Experiment, points: np.ndarray
+def adaptive_excess_of(
+    query: Experiment, plans: Sequence[Experiment], points: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """``(lower, upper)`` of the excess of L * sup{A, C} at ``points`` (n,)."""
+    """``(lower, upper)`` of the excess of L * sup of all ``plans`` at ``points`` (n,)."""
     lower, upper = excess(query, points)
     kept = np.isfinite(query.losses)
     for loss, p in zip(query.losses[kept], query.p[kept], strict=True):
-        low, high = at_most_off(one, points - loss, query.blur + 4 * UNIT * (abs(loss) + np.abs(points)))
-        low2, high2 = at_most_off(other, points - loss, query.blur + 4 * UNIT * (abs(loss) + np.abs(points)))
-        lower, upper = lower + p * np.maximum(low, low2), upper + p * np.maximum(high, high2)
+        shift = query.blur + 4 * UNIT * (abs(loss) + np.abs(points))
+        ends = [at_most_off(plan, points - loss, shift) for plan in plans]
+        lower = lower + p * np.maximum.reduce([e[0] for e in ends])
+        upper = upper + p * np.maximum.reduce([e[1] for e in ends])
     units = query.error + (query.p.size + 8) * UNIT
     return lower * (1.0 - units), upper * (1.0 + units)
 
