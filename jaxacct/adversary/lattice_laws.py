@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxacct.adversary.experiment import UNIT, Experiment, experiments_of
 from jaxacct.losses import conversions, families, validity
+from jaxacct.losses.extremes import infimum
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
@@ -137,11 +138,19 @@ def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     for name in names:
         pld = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
         upper = _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
-        # The law of the lower profile itself, whose lines are checked one by one.
-        profile = PrivacyProfile.from_mechanism(query, "lower", relation=name, grid=grid)
-        pld = profile.to_pld()
-        found.append((upper, _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)))
+        found.append((upper, _below(query, grid, name)))
     return found
+
+
+def _below(query: Any, grid: LossGrid, relation: str) -> Law:
+    """A dominated law: that of the largest convex curve below the supporting lines that the lattice can hold.
+
+    The lines' values at lattice points bend the wrong way where an atom lies between points, and where the lattice ends
+    before the loss does; as masses such bends would be debts that cost more than the hull does.
+    """
+    lines = PrivacyProfile.from_mechanism(query, "lower", relation=relation, grid=grid)
+    pld = infimum([lines]).to_pld()
+    return _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
 
 
 def _of_pld(pld: PLD, excess: np.ndarray, grid: LossGrid) -> Law:
