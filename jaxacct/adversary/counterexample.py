@@ -19,6 +19,7 @@ from jaxacct.adversary.freeness import closure_of
 from jaxacct.adversary.gap import Gap, finite_gap, lattice_gap
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.natural_filter import TOLERANCE
+from jaxacct.losses.conversions import concrete
 from jaxacct.losses.extremes import supremum
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.order import YES
@@ -85,7 +86,7 @@ class Counterexample:
     def _values(self, branch: tuple[int, ...], orders: np.ndarray) -> np.ndarray:
         compositions = self._compositions
         if compositions.finite:
-            return sum(excess(compositions.exact(branch, self.side), orders)) / 2
+            return 0.5 * np.add(*excess(compositions.exact(branch, self.side), orders))
         grid, nodes = compositions.grid, compositions.nodes(branch, self.side)
         return np.interp(orders, grid.losses, 0.5 * (nodes.lower + nodes.upper))
 
@@ -95,7 +96,7 @@ class Counterexample:
         plans = [tuple(n + (i == self.first) for i, n in enumerate(b)) for b in self.branches]
         if compositions.finite:
             return supremum([to_trade_off(compositions.exact(n, self.side), "lower") for n in plans])
-        curves = [PrivacyProfile(compositions.nodes(n, self.side).upper, compositions.grid) for n in plans]
+        curves = [PrivacyProfile(concrete(compositions.nodes(n, self.side).upper), compositions.grid) for n in plans]
         return supremum(curves)
 
     def profile(self, epsilon: ArrayLike) -> Bounds:

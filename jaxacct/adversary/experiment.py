@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct.losses import tradeoff
+from jaxacct.losses.conversions import concrete
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff
@@ -188,7 +189,8 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return np.maximum(value - error, 0.0), np.minimum(np.maximum(value, 0.0) + error, np.minimum(gamma, 1.0))
 
 
+@jax.enable_x64(True)
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
     factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * UNIT)
-    return TradeOff(one.p * factor, one.q * factor, bound)
+    return concrete(TradeOff(jnp.asarray(one.p * factor), jnp.asarray(one.q * factor), bound))

@@ -40,6 +40,11 @@ class Closure(NamedTuple):
     reason: str
     slack: float
 
+    @property
+    def word(self) -> str:
+        """ "yes", "no" or "undecided"."""
+        return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[self.verdict]
+
     def __bool__(self) -> bool:
         return self.verdict == YES
 
@@ -60,6 +65,11 @@ class Freeness(NamedTuple):
     excess: float
     epsilon: float
     slack: float
+
+    @property
+    def word(self) -> str:
+        """ "yes", "no" or "undecided"."""
+        return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[self.verdict]
 
     def __bool__(self) -> bool:
         return self.verdict == YES
@@ -158,7 +168,7 @@ def _ranks(every: list[tuple[int, ...]], compositions: Compositions) -> list[tup
     if compositions.finite:
         reach = max(float(np.abs(compositions.exact(n, 0).finite).max(initial=0.0)) for n in every) + 1.0
         points = np.linspace(-reach, reach, 257)
-        keys = [sum(excess(compositions.exact(n, 0), points)).sum() for n in every]
+        keys = [np.sum(excess(compositions.exact(n, 0), points)) for n in every]
     else:
         keys = [(compositions.nodes(n, 0).lower + compositions.nodes(n, 0).upper).sum() for n in every]
     return [every[i] for i in np.argsort(np.asarray(keys), kind="stable")]

@@ -87,7 +87,7 @@ def _candidates(query: Experiment, one: Experiment, other: Experiment) -> np.nda
 
 def _crossings(points: np.ndarray, one: Experiment, other: Experiment) -> np.ndarray:
     """Where two lines between neighbouring points cross, about."""
-    difference = sum(excess(one, points)) - sum(excess(other, points))
+    difference = np.add(*excess(one, points)) - np.add(*excess(other, points))
     i = np.nonzero(difference[:-1] * difference[1:] < 0)[0]
     share = difference[i] / (difference[i] - difference[i + 1])
     return points[i] + np.log1p(share * np.expm1(points[i + 1] - points[i]))

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import UNIT
+from jaxacct.adversary.experiment import UNIT, experiment
 from jaxacct.losses import families
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
@@ -62,7 +63,9 @@ class GeneralizedResponse:
         factor = 1.0 + (8.0 if self.bound == "upper" else -8.0) * UNIT
         widths = np.concatenate([lie[order], truth[order][::-1]]) * factor
         drops = np.concatenate([truth[order], lie[order][::-1]]) * factor
-        return TradeOff(widths, drops, "lower" if self.bound == "upper" else "upper")
+        with jax.enable_x64(True):
+            side = "lower" if self.bound == "upper" else "upper"
+            return concrete(TradeOff(jnp.asarray(widths), jnp.asarray(drops), side))
 
     def pld(self, grid: LossGrid) -> PLD:
         """The law on ``grid``, rounded to the side of ``bound``."""
@@ -111,14 +114,10 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
             # Symmetric laws have Q(-inf) = P(inf), which is no P-mass.
             _check_symmetric(losses, p)
         else:
-            widths, drops = np.asarray(query.widths), np.asarray(query.drops)
-            used = widths + drops > 0
-            widths, drops = widths[used], drops[used]
-            if widths.shape != drops.shape or np.abs(widths - drops[::-1]).max() > 1e-9:
+            one = experiment(np.asarray(query.widths, np.float64), np.asarray(query.drops, np.float64), UNIT)
+            if np.abs(one.p - one.q[::-1]).max() > 1e-9:
                 raise ValueError("query must have a symmetric loss, got a curve that differs from its reflection")
-            with np.errstate(divide="ignore"):
-                losses, p = np.log(widths) - np.log(drops), widths
-            losses, p = losses[p > 0], p[p > 0]
+            losses, p = one.losses[one.p > 0], one.p[one.p > 0]
         tails = np.array([p[np.abs(losses) > e].sum() for e in ends])
         near = np.array([p[np.abs(np.abs(losses) - e) <= 1e-13 * (1.0 + e)].sum() for e in ends])
         units = (p.size + 8) * UNIT
@@ -128,12 +127,12 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
         raise ValueError(f"query must be one run with a symmetric loss, got {type(query).__name__}")
     pair, _ = sides[0][0]
     with jax.enable_x64(True):
-        scalars = jax.tree.map(lambda x: jax.numpy.asarray(x, jax.numpy.float64), pair)
+        scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
         off = float(scalars.loss_error()) + 1e-14 * (1.0 + float(ends.max()))
         found = []
         for shift, sign in ((off, -1.0), (-off, 1.0)):
             at = np.concatenate([-(ends + shift)[::-1], ends + shift])
-            tails = concrete(scalars.tails(jax.numpy.asarray(at)))
+            tails = concrete(scalars.tails(jnp.asarray(at)))
             n = ends.size
             units = 1.0 + sign * (np.max(tails.error) + 8 * UNIT)
             found.append((tails.p_above[n:] + tails.p_below[:n][::-1]) * units)

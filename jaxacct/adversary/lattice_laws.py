@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxacct.adversary.experiment import UNIT, Experiment, experiments_of
@@ -20,6 +21,7 @@ from jaxacct.losses.extremes import infimum
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.losses.tradeoff import TradeOff
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms._dominating import directions
 
@@ -48,7 +50,7 @@ def lattice_for(queries: Sequence[Any], rounds: int, relation: str, size: int = 
 
     It holds every finite loss of finite queries where those are multiples of one number, and then all sums of them.
     """
-    curves = [m for m in queries if families.is_curve(m) and not isinstance(m, families.TradeOff)]
+    curves = [m for m in queries if families.is_curve(m) and not isinstance(m, TradeOff)]
     finite = [e for m in queries for e in experiments_of(m, relation) or [None]]
     half = size // 2
     spacing = None
@@ -119,16 +121,15 @@ def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     if finite is not None:
         return [(_split(e, grid), _garbled(e, grid)) for e in finite]
     if families.is_curve(query):
-        profile = query if isinstance(query, PrivacyProfile) else None
-        if isinstance(query, families.TradeOff):
+        if isinstance(query, TradeOff):
             sides = [dataclasses.replace(query, bound=b).profile(grid) for b in ("lower", "upper")]
-        elif profile is not None:
-            sides = [dataclasses.replace(profile, bound=b).on(grid) for b in ("upper", "lower")]
+        elif isinstance(query, PrivacyProfile):
+            sides = [dataclasses.replace(query, bound=b).on(grid) for b in ("upper", "lower")]
         else:
-            sides = [
-                PrivacyProfile(np.asarray(conversions.pld_excess(query, grid, literal=b)), grid, b)
-                for b in ("upper", "lower")
-            ]
+            pld: PLD = query
+            sides = [PrivacyProfile(conversions.pld_excess(pld, grid, literal=b), grid, b) for b in ("upper", "lower")]
+        # A curve from below need not be convex where it was cut or rounded; its hull is.
+        sides[1] = infimum([sides[1]])
         upper, lower = (_of_pld(side.to_pld(), np.asarray(side.excess), grid) for side in sides)
         return [(upper, lower)]
     names = [relation]
@@ -183,7 +184,7 @@ def _split(one: Experiment, grid: LossGrid) -> Law:
     beyond = offsets > grid.highest
     infinite = one.infinite * up + masses[beyond].sum() * (1.0 + 16 * UNIT)
     offsets, masses = _grouped(offsets[~beyond], masses[~beyond])
-    law = PLD(_dense(offsets, masses, grid), np.asarray(min(infinite, 1.0)), grid, "upper")
+    law = _pld(offsets, masses, min(infinite, 1.0), grid, "upper")
     return Law(offsets, masses, min(infinite, 1.0), np.asarray(conversions.pld_excess(law, grid)))
 
 
@@ -195,15 +196,16 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
     first-order loss of that is nothing where losses lie on the lattice.
     """
     h = grid.spacing
-    slack = one.blur + 8 * UNIT * (np.abs(one.losses) + h)
-    nearest = np.rint(one.losses / h)
-    on = np.abs(one.losses - nearest * h) <= slack
+    inner = np.isfinite(one.losses)
+    losses = np.where(inner, one.losses, 0.0)
+    slack = one.blur + 8 * UNIT * (np.abs(losses) + h)
+    nearest = np.rint(losses / h)
+    on = np.abs(losses - nearest * h) <= slack
     p, q = one.p.copy(), one.q.copy()
-    with np.errstate(invalid="ignore"):
-        cell = np.where(on, nearest, np.trunc(one.losses / h))
-    cell = np.clip(cell, grid.lowest, grid.highest)  # losses beyond the lattice are brought to its ends
-    cell[one.losses == np.inf] = np.inf
-    off = ~on & (one.p + one.q > 0) & (one.losses != np.inf)
+    exact = np.where(on, nearest, np.trunc(losses / h))
+    cell = np.clip(exact, grid.lowest, grid.highest)  # losses beyond the lattice are brought to its ends
+    off = inner & (~on | (cell != exact)) & (one.p + one.q > 0)
+    cell[~inner] = one.losses[~inner]
     lowest, highest = np.argsort(one.losses), np.argsort(-one.losses)
     for rising, partners in ((False, lowest), (True, highest)):
         for i in np.nonzero(off & ((one.losses < 0) == rising))[0]:
@@ -228,8 +230,8 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
     masses = masses * (1.0 - 16 * UNIT * (masses.size + one.p.size) - 2 * one.error)
     infinite = one.infinite * (1.0 - 2 * one.error - 8 * UNIT)
     # What rounding may have moved: each mass by a few units, each loss by the slack.
-    missed = 1e-12 * float(off.any()) + 8.0 * (one.error + float(slack[np.isfinite(slack)].max(initial=0.0)))
-    law = PLD(_dense(offsets, masses, grid), np.asarray(infinite), grid, "lower")
+    missed = 1e-12 * float(off.any()) + 8.0 * (one.error + float(slack.max()))
+    law = _pld(offsets, masses, infinite, grid, "lower")
     excess = np.asarray(conversions.pld_excess(law, grid))
     return Law(offsets, masses, infinite, excess - missed * np.minimum(np.exp(grid.losses), 1.0))
 
@@ -240,7 +242,7 @@ def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nd
     return unique[summed > 0], summed[summed > 0]
 
 
-def _dense(offsets: np.ndarray, masses: np.ndarray, grid: LossGrid) -> np.ndarray:
+def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGrid, bound: str) -> PLD:
     dense = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
-    return dense
+    return PLD(jnp.asarray(dense), jnp.asarray(infinite), grid, bound)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.scipy.special import ndtri
 
-from jaxacct.adversary.compositions import Compositions, gaussian_mu
+from jaxacct.adversary.compositions import Compositions, Nodes, gaussian_mu
 from jaxacct.adversary.experiment import UNIT, Experiment, excess, experiments_of
 from jaxacct.losses import families
 
@@ -88,10 +88,15 @@ class Budget:
                 low, high = mu_needed(one)
                 room = self.mu * (1.0 + self.tolerance)
                 return Verdict(high <= room, low <= room)
+        nodes = self.compositions.nodes(counts, of)
+        if self.experiments is not None:
+            low, high, room_low, room_high = self._between(nodes, side)
+            return Verdict(
+                bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
+            )
         self._lattice()
         assert self._enclosed is not None
         budget = self._enclosed[min(side, len(self._enclosed) - 1)]
-        nodes = self.compositions.nodes(counts, of)
         return Verdict(
             bool(np.all(nodes.upper <= np.asarray(budget.line) + self.tolerance)),
             bool(np.all(nodes.lower <= np.asarray(budget.upper) + self.tolerance)),
@@ -101,6 +106,17 @@ class Budget:
         assert self.experiments is not None
         budget = self.experiments[min(side, len(self.experiments) - 1)]
         return (*excess(one, budget.finite), *excess(budget, budget.finite))
+
+    def _between(self, nodes: Nodes, side: int) -> tuple[np.ndarray, ...]:
+        """The composition at the budget's losses: both bounds are lines between lattice points, 0 being one."""
+        assert self.experiments is not None
+        budget = self.experiments[min(side, len(self.experiments) - 1)]
+        points, losses = budget.finite, self.compositions.grid.losses
+        gamma, nodes_gamma = np.exp(points), np.exp(losses)
+        margin = 1e-12 * np.minimum(gamma, 1.0)
+        low = np.interp(gamma, nodes_gamma, nodes.lower, 0.0, 0.0) - margin
+        high = np.interp(gamma, nodes_gamma, nodes.upper) + margin
+        return (low, high, *excess(budget, points))
 
     def _lattice(self) -> int:
         if self._enclosed is None:

@@ -34,6 +34,7 @@ _UNIT = 2.0**-52
 _TINY = 1e-290  # more than all products that may have underflowed
 _FEW = 24  # atoms up to which shifting is faster than multiplying by a matrix
 _BLOCK = 256
+_NEGLIGIBLE = 1e-22  # mass of a tail that is not summed
 _CHUNK = 8  # rounds between reports of progress
 
 
@@ -69,7 +70,7 @@ def solve(
         progress: called as ``progress(rounds done, rounds)``.
     """
     with jax.enable_x64(True):
-        upper, lower = (_stacked([pair[side] for pair in laws], grid) for side in (0, 1))
+        upper, lower = (_stacked([_trimmed(pair[side], grid, side == 0) for pair in laws], grid) for side in (0, 1))
         sizes = [max(a.shape[0], len(s)) for a, s in zip(game.after, game.states[1:], strict=True)]
         value = jnp.zeros((2, sizes[-1] if sizes else 1, grid.size))
         infinite = jnp.zeros(value.shape[1])
@@ -116,6 +117,23 @@ class _Laws(NamedTuple):
     edge: Array  # (above,): gamma at lattice points before the first, over gamma there
     tail: Array  # (below,): zeros
     limit: Array  # (size,): E cannot exceed it
+
+
+def _trimmed(law: Law, grid: LossGrid, upper: bool) -> Law:
+    """The law without tails of 1e-22: fewer points to sum over. What they could add is added to an upper bound's E.
+
+    A mass p with Q-mass r adds p E(gamma e^-l) <= min(p, gamma r), because E <= min(gamma, 1).
+    """
+    if law.offsets.size <= _FEW:
+        return law
+    ends = np.minimum(np.cumsum(law.masses), np.cumsum(law.masses[::-1])[::-1])
+    kept = ends > _NEGLIGIBLE
+    if not upper:
+        return law._replace(offsets=law.offsets[kept], masses=law.masses[kept])
+    cut = law.masses[~kept]
+    other = (cut * np.exp(-grid.spacing * law.offsets[~kept])).sum() * (1.0 + 1e-9)
+    more = np.minimum(cut.sum() * (1.0 + 1e-9), np.exp(grid.losses) * other)
+    return law._replace(offsets=law.offsets[kept], masses=law.masses[kept], excess=law.excess + more)
 
 
 def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:

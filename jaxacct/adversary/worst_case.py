@@ -121,6 +121,7 @@ def _lower_at(lower: np.ndarray, upper: np.ndarray, grid: LossGrid, epsilon: np.
     flat = np.where(cell >= zero, lower[cell + 1], lower[cell])
 
     def extended(near: np.ndarray, far: np.ndarray) -> np.ndarray:
+        far = np.where(far == near, np.maximum(near - 1, 0) + 2 * (near == 0), far)  # masked below; never itself
         steps = (gamma - nodes[near]) / (nodes[near] - nodes[far])
         value = lower[near] + steps * (lower[near] - upper[far])
         return value - 32 * _UNIT * (1.0 + np.abs(epsilon)) / grid.spacing * (lower[near] + upper[far])
