@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
-    from jaxacct import filters, losses, mechanisms, training
+    from jaxacct import adversary, filters, losses, mechanisms, training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.calibration import Calibration, calibrate
     from jaxacct.losses.extremes import supremum
@@ -74,7 +74,7 @@ _HOME = {
     "plan_noise": "jaxacct.planning",
     "supremum": "jaxacct.losses.extremes",
 }
-_ROOMS = ("filters", "losses", "mechanisms", "training")
+_ROOMS = ("adversary", "filters", "losses", "mechanisms", "training")
 
 __all__ = [
     "GDP",
@@ -103,6 +103,7 @@ __all__ = [
     "TradeOff",
     "ZeroConcentratedDP",
     "__version__",
+    "adversary",
     "calibrate",
     "delta",
     "dominates",

@@ -1,0 +1,34 @@
+"""Worst cases: rules, the analyst that does most under them, what filters really cost, and counterexamples."""
+
+from jaxacct.adversary.counterexample import Counterexample, Simulation, adaptive_choice, counterexample
+from jaxacct.adversary.freeness import Closure, Freeness, is_free, totally_ordered_closure
+from jaxacct.adversary.generalized_response import GeneralizedResponse, rounded
+from jaxacct.adversary.natural_filter import NaturalFilterCost, natural_filter_cost
+from jaxacct.adversary.residue import residue, residue_condition
+from jaxacct.adversary.rules import Rule, any_order, multisets, units
+from jaxacct.adversary.strategy import Strategy
+from jaxacct.adversary.worst_case import WorstCase, worst_case
+
+__all__ = [
+    "Closure",
+    "Counterexample",
+    "Freeness",
+    "GeneralizedResponse",
+    "NaturalFilterCost",
+    "Rule",
+    "Simulation",
+    "Strategy",
+    "WorstCase",
+    "adaptive_choice",
+    "any_order",
+    "counterexample",
+    "is_free",
+    "multisets",
+    "natural_filter_cost",
+    "residue",
+    "residue_condition",
+    "rounded",
+    "totally_ordered_closure",
+    "units",
+    "worst_case",
+]

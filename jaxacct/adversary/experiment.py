@@ -1,0 +1,196 @@
+"""Finite experiments: pairs (P, Q) with few outcomes, multiplied and read without a lattice.
+
+Host-side NumPy: these are the small exact objects on which legality, freeness and counterexamples are decided, and an
+independent check of the lattice tables. Sums are of non-negative terms, so n of them cost n units.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct.losses import tradeoff
+from jaxacct.losses.conversions import concrete
+from jaxacct.losses.pld import PLD
+from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.losses.tradeoff import TradeOff
+from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._table_pair import Tabulated
+
+__all__ = [
+    "MOST_OUTCOMES",
+    "Experiment",
+    "excess",
+    "experiment",
+    "experiments_of",
+    "identity",
+    "product",
+    "to_trade_off",
+]
+
+UNIT = 2.0**-52
+MOST_OUTCOMES = 64
+"""Outcomes of a query up to which it counts as a finite experiment."""
+_SAME = 64 * UNIT  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `blur`
+
+
+class Experiment(NamedTuple):
+    """Outcomes sorted by loss log(p / q), -inf and inf included; arrays of shape ``(outcomes,)``.
+
+    Attributes:
+        losses: float64.
+        p: probabilities under P.
+        q: probabilities under Q.
+        error: relative error of each probability.
+        blur: absolute error of each finite loss.
+    """
+
+    losses: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    error: float
+    blur: float
+
+    @property
+    def infinite(self) -> float:
+        """P(L = inf)."""
+        return float(self.p[self.losses == np.inf].sum())
+
+    @property
+    def singular(self) -> float:
+        """Q(L = -inf)."""
+        return float(self.q[self.losses == -np.inf].sum())
+
+    @property
+    def finite(self) -> np.ndarray:
+        """The finite losses."""
+        return self.losses[np.isfinite(self.losses)]
+
+
+def identity() -> Experiment:
+    """Perfect privacy: one outcome."""
+    one = np.ones(1)
+    return Experiment(np.zeros(1), one, one, 0.0, 0.0)
+
+
+def experiments_of(member: Any, relation: str) -> list[Experiment] | None:
+    """One experiment a direction of ``member`` (two where add and remove differ), or None if it is not finite.
+
+    Curves are taken at their word and have one direction.
+    """
+    with jax.enable_x64(True):
+        if isinstance(member, TradeOff):
+            widths, drops = (np.asarray(x) for x in tradeoff.arrays(member))
+            return [made] if widths.ndim == 1 and (made := _of_masses(widths, drops)) is not None else None
+        if isinstance(member, PrivacyProfile):
+            member = member.to_pld()
+        if isinstance(member, PLD):
+            masses = np.asarray(member.masses, np.float64)
+            if masses.ndim != 1:
+                raise ValueError(f"curves of a family must have no batch axes here, got masses of shape {masses.shape}")
+            infinite = float(np.asarray(member.infinity_mass))
+            q = masses * np.exp(-member.grid.losses)
+            singular = max(1.0 - float(q.sum()), 0.0)
+            made = _of_masses(np.array([0.0, *masses, infinite]), np.array([singular, *q, 0.0]))
+            return None if made is None else [made]
+        found = []
+        for parts in directions(member, relation):
+            one = identity()
+            for pair, count in parts:
+                if not isinstance(pair, Tabulated) or np.size(count) != 1 or float(count) > 64:
+                    return None
+                scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
+                atoms = jax.tree.map(np.asarray, scalars.atoms())
+                if atoms.p.ndim != 1:
+                    raise ValueError(f"queries must have scalar parameters, got a batch of shape {atoms.p.shape[:-1]}")
+                single = Experiment(atoms.losses, atoms.p, atoms.q, float(atoms.error), float(atoms.loss_error))
+                for _ in range(int(count)):
+                    one = product(one, _merged(single))
+                    if one.p.shape[0] > MOST_OUTCOMES:
+                        return None
+            found.append(one)
+        return found
+
+
+def _of_masses(p: np.ndarray, q: np.ndarray) -> Experiment | None:
+    used = (p > 0) | (q > 0)
+    if used.sum() > MOST_OUTCOMES:
+        return None
+    return experiment(p, q, 4 * UNIT)
+
+
+def experiment(p: np.ndarray, q: np.ndarray, error: float) -> Experiment:
+    """The experiment with these outcomes, whose probabilities are off by a relative ``error`` at most."""
+    with np.errstate(divide="ignore"):
+        log_p, log_q = np.log(p), np.log(q)
+    used = (p > 0) | (q > 0)
+    log_p, log_q, p, q = log_p[used], log_q[used], p[used], q[used]
+    largest = max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (log_p, log_q))
+    return _merged(Experiment(log_p - log_q, p, q, error, 2 * error + 4 * UNIT * (1.0 + largest)))
+
+
+def _merged(one: Experiment) -> Experiment:
+    """Sorted, with outcomes of one loss merged: what an observer learns from either is the same up to ``blur``."""
+    keep = (one.p > 0) | (one.q > 0)
+    order = np.argsort(one.losses[keep], kind="stable")
+    losses, p, q = (x[keep][order] for x in (one.losses, one.p, one.q))
+    wide = _SAME + 2.0 * one.blur
+    with np.errstate(invalid="ignore"):
+        close = np.diff(losses) <= wide * (1.0 + np.abs(losses[1:]))
+    near = (close & np.isfinite(losses[1:]) & np.isfinite(losses[:-1])) | (losses[1:] == losses[:-1])
+    start = np.concatenate([[True], ~near])
+    group = np.cumsum(start) - 1
+    total = int(group[-1]) + 1
+    summed = lambda x: np.bincount(group, x, total)  # noqa: E731
+    # A chain of near losses may be longer than one step: the blur is the widest group's.
+    finite = np.isfinite(losses)
+    spans = np.zeros(total)
+    np.maximum.at(spans, group[finite], losses[finite] - losses[start][group[finite]])
+    most = int(np.bincount(group).max())
+    blur = float(one.blur + spans.max(initial=0.0))
+    return Experiment(losses[start], summed(p), summed(q), one.error + (most - 1) * UNIT, blur)
+
+
+def product(one: Experiment, other: Experiment) -> Experiment:
+    """Both experiments run: masses multiply, losses add up (Proposition 12)."""
+    p, q = ((x[:, None] * y[None]).reshape(-1) for x, y in ((one.p, other.p), (one.q, other.q)))
+    with np.errstate(invalid="ignore"):
+        losses = (one.losses[:, None] + other.losses[None]).reshape(-1)
+    largest = np.abs(one.finite).max(initial=0.0) + np.abs(other.finite).max(initial=0.0)
+    blur = one.blur + other.blur + 2 * UNIT * float(largest)
+    # inf - inf: an outcome that neither side has.
+    losses = np.where(np.isnan(losses), 0.0, losses)
+    return _merged(Experiment(losses, p, q, one.error + other.error + UNIT, blur))
+
+
+def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``(lower, upper)`` of H(e^x) - (1 - e^x)_+ at finite orders ``points`` of any shape.
+
+    For x >= 0 it is P(L > x) - e^x Q(L > x), below 0 it is e^x Q(L <= x) - P(L <= x). An event that misses outcomes
+    within ``blur`` of x misses at most that share of their mass.
+    """
+    x = np.asarray(points, np.float64)
+    slack = 2.0 * one.blur + 4 * UNIT * (1.0 + np.abs(x))
+    above = lambda m, at: np.append(np.cumsum(m[::-1])[::-1], 0.0)[np.searchsorted(one.losses, at, "right")]  # noqa: E731
+    below = lambda m, at: np.append(0.0, np.cumsum(m))[np.searchsorted(one.losses, at, "right")]  # noqa: E731
+    gamma = np.exp(x)
+    relative = one.error + UNIT * (one.p.shape[0] + 8.0 + np.abs(x))
+    high, low = above(one.p, x) - gamma * above(one.q, x), gamma * below(one.q, x) - below(one.p, x)
+    high_size = above(one.p, x - slack) + gamma * above(one.q, x - slack)
+    low_size = below(one.p, x + slack) + gamma * below(one.q, x + slack)
+    near_high = above(one.p, x - slack) - above(one.p, x + slack)
+    near_low = gamma * (below(one.q, x + slack) - below(one.q, x - slack))
+    right = x >= 0
+    value = np.where(right, high, low)
+    error = np.where(right, relative * high_size + 2 * slack * near_high, relative * low_size + 2 * slack * near_low)
+    return np.maximum(value - error, 0.0), np.minimum(np.maximum(value, 0.0) + error, np.minimum(gamma, 1.0))
+
+
+@jax.enable_x64(True)
+def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
+    """The trade-off curve, masses rounded to the side of ``bound``."""
+    factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * UNIT)
+    return concrete(TradeOff(jnp.asarray(one.p * factor), jnp.asarray(one.q * factor), bound))

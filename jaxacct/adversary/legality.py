@@ -1,0 +1,166 @@
+"""Whether a composition is within a budget: certainly, possibly, or certainly not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.scipy.special import ndtri
+
+from jaxacct.adversary.compositions import Compositions, Nodes, gaussian_mu
+from jaxacct.adversary.experiment import UNIT, Experiment, excess, experiments_of
+from jaxacct.losses import families
+
+__all__ = ["Budget", "Verdict", "mu_needed"]
+
+_QUANTILE = 1e-14  # as in jaxacct.losses.gaussian_order
+
+
+class Verdict(NamedTuple):
+    """What is known of one composition; ``certain`` implies ``possible``."""
+
+    certain: bool
+    possible: bool
+
+
+class Budget:
+    """Tests compositions of a family against a budget, in every direction, up to ``tolerance``.
+
+    Budgets that some composition meets exactly are the interesting ones, and no floating-point test decides equality.
+    So a composition is *within* the budget if H <= H_budget + tolerance (for Gaussian budgets and compositions, if the
+    composition needs mu <= mu_budget (1 + tolerance)), and what is tested is whether that is certain.
+
+    *Finite budget*: between its losses its curve is a line or constant, and the composition's is convex and falls, so
+    its losses are the only points to look at. *Gaussian budget, finite composition*: the difference of trade-off curves
+    is concave on each of the composition's segments, so its vertices are. *Otherwise*: bounds on the lattice.
+
+    Args:
+        budget: a mechanism, PLD or curve.
+        compositions: of the family.
+        tolerance: >= 0.
+    """
+
+    def __init__(self, budget: Any, compositions: Compositions, tolerance: float) -> None:
+        self.compositions, self.tolerance = compositions, tolerance
+        relation = compositions.relation
+        self.experiments = experiments_of(budget, relation)
+        self.mu = gaussian_mu(budget, relation)
+        self._budget = budget
+        self._enclosed: list[families.Enclosed] | None = None
+        self._known: dict[tuple[int, ...], Verdict] = {}
+
+    def test(self, counts: tuple[int, ...]) -> Verdict:
+        """Whether the product with these counts is within the budget."""
+        if counts not in self._known:
+            if not any(counts):
+                self._known[counts] = Verdict(True, True)
+            else:
+                self._known[counts] = self._test(counts)
+        return self._known[counts]
+
+    def _test(self, counts: tuple[int, ...]) -> Verdict:
+        mu = self.compositions.mu(counts)
+        if mu is not None and self.mu is not None:
+            room = self.mu * (1.0 + self.tolerance)
+            return Verdict(mu * (1.0 + 8 * UNIT) <= room, mu * (1.0 - 8 * UNIT) <= room)
+        if not self.compositions.finite:
+            self.compositions.laws()
+        found = [self._side(counts, side) for side in range(self.sides)]
+        return Verdict(all(v.certain for v in found), all(v.possible for v in found))
+
+    @property
+    def sides(self) -> int:
+        """Directions to test."""
+        own = len(self.experiments) if self.experiments is not None else 1 if self.mu is not None else self._lattice()
+        return max(own, self.compositions.sides)
+
+    def _side(self, counts: tuple[int, ...], side: int) -> Verdict:
+        of = min(side, self.compositions.sides - 1)
+        if self.compositions.finite:
+            one = self.compositions.exact(counts, of)
+            if self.experiments is not None:
+                low, high, room_low, room_high = self._at_losses(one, side)
+                return Verdict(
+                    bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
+                )
+            if self.mu is not None:
+                low, high = mu_needed(one)
+                room = self.mu * (1.0 + self.tolerance)
+                return Verdict(high <= room, low <= room)
+        nodes = self.compositions.nodes(counts, of)
+        if self.experiments is not None:
+            low, high, room_low, room_high = self._between(nodes, side)
+            return Verdict(
+                bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
+            )
+        self._lattice()
+        assert self._enclosed is not None
+        budget = self._enclosed[min(side, len(self._enclosed) - 1)]
+        return Verdict(
+            bool(np.all(nodes.upper <= np.asarray(budget.line) + self.tolerance)),
+            bool(np.all(nodes.lower <= np.asarray(budget.upper) + self.tolerance)),
+        )
+
+    def _at_losses(self, one: Experiment, side: int) -> tuple[np.ndarray, ...]:
+        assert self.experiments is not None
+        budget = self.experiments[min(side, len(self.experiments) - 1)]
+        return (*excess(one, budget.finite), *excess(budget, budget.finite))
+
+    def _between(self, nodes: Nodes, side: int) -> tuple[np.ndarray, ...]:
+        """The composition at the budget's losses: both bounds are lines between lattice points, 0 being one."""
+        assert self.experiments is not None
+        budget = self.experiments[min(side, len(self.experiments) - 1)]
+        points, losses = budget.finite, self.compositions.grid.losses
+        gamma, nodes_gamma = np.exp(points), np.exp(losses)
+        margin = 1e-12 * np.minimum(gamma, 1.0)
+        low = np.interp(gamma, nodes_gamma, nodes.lower, 0.0, 0.0) - margin
+        high = np.interp(gamma, nodes_gamma, nodes.upper) + margin
+        return (low, high, *excess(budget, points))
+
+    def _lattice(self) -> int:
+        if self._enclosed is None:
+            relation, grid = self.compositions.relation, self.compositions.grid
+            names = [relation]
+            with jax.enable_x64(True):
+                if relation == "add_or_remove" and not families.is_curve(self._budget):
+                    names = ["remove"] if self.mu is not None or self._budget._symmetric else ["remove", "add"]
+                self._enclosed = [families.enclose(self._budget, grid, name) for name in names]
+        return len(self._enclosed)
+
+    def bounds(self, points: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the budget's excess at orders: any for a finite budget, else lattice points."""
+        if self.experiments is not None:
+            return excess(self.experiments[min(side, len(self.experiments) - 1)], points)
+        self._lattice()
+        assert self._enclosed is not None
+        budget = self._enclosed[min(side, len(self._enclosed) - 1)]
+        index = np.rint(points / self.compositions.grid.spacing).astype(int) - self.compositions.grid.lowest
+        return np.asarray(budget.point)[index], np.asarray(budget.upper)[index]
+
+
+def mu_needed(one: Experiment) -> tuple[float, float]:
+    """``(lower, upper)`` of the least mu whose Gaussian curve dominates a finite experiment; inf if none does.
+
+    max over vertices (alpha, beta) of its trade-off curve of Phi^-1(1 - alpha) - Phi^-1(beta), with each tail summed
+    from its own end.
+    """
+    if one.infinite > 0 or one.singular > 0:
+        return np.inf, np.inf
+    alpha, beta = np.cumsum(one.p)[:-1], np.cumsum(one.q[::-1])[::-1][1:]
+    rest_p, rest_q = np.cumsum(one.p[::-1])[::-1][1:], np.cumsum(one.q)[:-1]
+    if not alpha.size:
+        return 0.0, 0.0
+    units = one.error + (one.p.size + 4) * UNIT
+
+    def quantile(tail: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Phi^-1(tail) from whichever of a probability and its complement is smaller."""
+        small = np.minimum(tail, rest)
+        with jax.enable_x64(True):
+            ends = [np.asarray(ndtri(small * (1.0 + s * units))) for s in (-1.0, 1.0)]
+        low, high = ends[0] - _QUANTILE * (1.0 + np.abs(ends[0])), ends[1] + _QUANTILE * (1.0 + np.abs(ends[1]))
+        flip = rest < tail
+        return np.where(flip, -high, low), np.where(flip, -low, high)
+
+    first, second = quantile(rest_p, alpha), quantile(beta, rest_q)
+    return max(float(np.max(first[0] - second[1])), 0.0), max(float(np.max(first[1] - second[0])), 0.0)

@@ -1,0 +1,103 @@
+"""Residues: what of a budget is left after a query, and the residue condition (Theorems 1 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct.adversary.compositions import Compositions, multisets_up_to
+from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
+from jaxacct.adversary.gap import adaptive_excess_of
+from jaxacct.adversary.legality import Budget
+from jaxacct.adversary.natural_filter import TOLERANCE
+from jaxacct.losses.extremes import supremum
+from jaxacct.losses.order import NO, UNDECIDED, YES
+from jaxacct.losses.tradeoff import TradeOff
+
+__all__ = ["ResidueCondition", "residue", "residue_condition"]
+
+
+class ResidueCondition(NamedTuple):
+    """Whether U(B, L) * L <= B, for the U of Theorem 7.
+
+    Attributes:
+        verdict: 1 yes, 0 undecided, -1 no; certified, a yes up to 1e-9.
+        excess: H of U(B, L) * L certainly exceeds H of B by this much (0 unless the verdict is -1).
+        epsilon: where.
+    """
+
+    verdict: int
+    excess: float
+    epsilon: float
+
+    def __bool__(self) -> bool:
+        return self.verdict == YES
+
+
+def residue(
+    budget: Any, query: int, family: Sequence[Any], rounds: int, *, relation: str = "add_or_remove"
+) -> TradeOff | None:
+    """U(B, L) = sup{L' : L * L' <= B, L' a product of at most rounds - 1 members}; None where L itself exceeds B.
+
+    The update of Theorem 7: the natural filter is free for every budget exactly if U(B, L) * L <= B always.
+
+    Args:
+        budget: B, a mechanism, PLD or curve.
+        query: the index of L in ``family``.
+        family: finite members: mechanisms, PLDs or curves with few outcomes.
+        rounds: T.
+        relation: for mechanisms that have one direction for it.
+
+    Raises:
+        ValueError: members that are not finite, or with two directions.
+    """
+    compositions, plans = _plans(budget, query, family, rounds, relation)
+    if not plans:
+        return None
+    return supremum([to_trade_off(compositions.exact(n, 0), "lower") for n in plans])
+
+
+def residue_condition(
+    budget: Any, query: int, family: Sequence[Any], rounds: int, *, relation: str = "add_or_remove"
+) -> ResidueCondition:
+    """Whether U(B, L) * L <= B for a finite budget, see :func:`residue` (condition (iii) of Theorem 7).
+
+    Raises:
+        ValueError: see :func:`residue`, or a budget that is not finite.
+    """
+    found = experiments_of(budget, relation)
+    if found is None or len(found) != 1:
+        raise ValueError("budget must be finite, with one direction")
+    compositions, plans = _plans(budget, query, family, rounds, relation)
+    assert compositions.experiments is not None
+    points = found[0].finite
+    if not plans or not points.size:
+        return ResidueCondition(YES, 0.0, float("nan"))
+    members = [compositions.exact(n, 0) for n in plans]
+    low, high = adaptive_excess_of(compositions.experiments[0][query], members, points)
+    room_low, room_high = excess(found[0], points)
+    best = int(np.argmax(low - room_high))
+    certain = float((low - room_high)[best])
+    if certain > 1e-9:
+        return ResidueCondition(NO, certain, float(points[best]))
+    return ResidueCondition(YES if np.all(high <= room_low + 1e-9) else UNDECIDED, 0.0, float("nan"))
+
+
+def _plans(
+    budget: Any, query: int, family: Sequence[Any], rounds: int, relation: str
+) -> tuple[Compositions, list[tuple[int, ...]]]:
+    _validate.count(rounds=rounds)
+    compositions = Compositions(family, int(rounds), relation)
+    if not compositions.finite or compositions.sides != 1:
+        raise ValueError("family must have finite members with one direction each")
+    if not 0 <= query < len(compositions.family):
+        raise ValueError(f"query must be an index below {len(compositions.family)}, got {query!r}")
+    tests = Budget(budget, compositions, TOLERANCE)
+    plans = []
+    for counts in multisets_up_to(len(compositions.family), int(rounds) - 1):
+        if tests.test(tuple(n + (i == query) for i, n in enumerate(counts))).certain:
+            plans.append(counts)
+    return compositions, plans

@@ -1,0 +1,136 @@
+"""Rules: which queries an adaptive analyst may play next, as a finite state; and their unrolled game graph.
+
+A rule of Definition 10 of the residue paper maps what was played to the set of allowed queries; here it may depend on
+that only through a state that it updates itself. Releasing nothing is always allowed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+
+__all__ = ["Game", "Rule", "any_order", "multisets", "units", "unroll"]
+
+_MOST_STATES = 200_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Queries, a first state, and the state after each allowed query.
+
+    Attributes:
+        queries: mechanisms, PLDs or curves, each with one setting.
+        start: the first state; any hashable value.
+        step: ``step(state, query, left)`` with the index of a query and the rounds left before it, at least 1: the
+            next state, or None where the query is refused.
+        certain: ``certain(state, query, left)``: whether an allowed query is certainly allowed. Upper bounds count
+            every allowed query, lower bounds and strategies those that certainly are.
+        timed: whether ``step`` depends on ``left``, so that waiting may open up queries.
+    """
+
+    queries: Sequence[Any]
+    start: Hashable
+    step: Callable[[Any, int, int], Hashable | None]
+    certain: Callable[[Any, int, int], bool] = lambda state, query, left: True
+    timed: bool = False
+
+
+def any_order(queries: Sequence[Any]) -> Rule:
+    """Every query is allowed at every time."""
+    return Rule(tuple(queries), (), lambda state, query, left: ())
+
+
+def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
+    """Query i costs ``costs[i]`` whole units and is allowed while they last.
+
+    Raises:
+        ValueError: as many costs as queries are needed, whole and at least 1.
+    """
+    if len(costs) != len(queries):
+        raise ValueError(f"costs must be as many as queries, {len(queries)}, got {len(costs)}")
+    _validate.count(costs=list(costs))
+    return Rule(
+        tuple(queries), int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None
+    )
+
+
+def multisets(
+    queries: Sequence[Any],
+    allowed: Callable[[tuple[int, ...]], bool],
+    certain: Callable[[tuple[int, ...]], bool] | None = None,
+) -> Rule:
+    """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
+
+    def after(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
+        return tuple(n + (i == query) for i, n in enumerate(counts))
+
+    def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
+        return after(counts, query) if allowed(after(counts, query)) else None
+
+    sure = (lambda counts, query, left: True) if certain is None else lambda n, q, _: certain(after(n, q))
+    return Rule(tuple(queries), (0,) * len(queries), step, sure)
+
+
+@dataclasses.dataclass(frozen=True)
+class Game:
+    """The rule, unrolled: states that can occur before each round, and where the moves lead.
+
+    Attributes:
+        states: of rounds 0 to ``rounds``, lists.
+        after: per round, shape ``(states, moves)``: index of the next round's state, -1 where not allowed. With a
+            timed rule the last move is to wait.
+        certain: per round, same shape: allowed for certain.
+        queries: how many; moves beyond are to wait.
+    """
+
+    states: list[list[Any]]
+    after: list[np.ndarray]
+    certain: list[np.ndarray]
+    queries: int
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the game."""
+        return len(self.after)
+
+
+def unroll(rule: Rule, rounds: int) -> Game:
+    """All states that an analyst can reach within ``rounds``.
+
+    Raises:
+        ValueError: no query, no round, or more than 200,000 states in one round.
+    """
+    _validate.count(rounds=rounds)
+    count = len(rule.queries)
+    if not count:
+        raise ValueError("queries must have at least one member, got none")
+    states, after, certain = [[rule.start]], [], []
+    for played in range(int(rounds)):
+        left = int(rounds) - played
+        index: dict[Any, int] = {}
+        moves = np.full((len(states[-1]), count + rule.timed), -1, np.int32)
+        sure = np.zeros(moves.shape, bool)
+        for row, state in enumerate(states[-1]):
+            for query in range(count):
+                following = rule.step(state, query, left)
+                if following is not None:
+                    moves[row, query] = index.setdefault(following, len(index))
+                    sure[row, query] = rule.certain(state, query, left)
+            if rule.timed:
+                moves[row, count], sure[row, count] = index.setdefault(state, len(index)), True
+        if len(index) > _MOST_STATES:
+            raise ValueError(
+                f"rule must have at most {_MOST_STATES} states a round, got {len(index)} in round {played}"
+            )
+        after.append(moves)
+        certain.append(sure)
+        states.append(list(index))
+        if not index:
+            # Nothing is allowed any more: the game is over.
+            break
+    return Game(states, after, certain, count)

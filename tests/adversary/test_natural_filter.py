@@ -1,0 +1,218 @@
+"""The natural filter's exact cost, freeness and counterexamples: certificates of the two filter papers."""
+
+import math
+from fractions import Fraction as F
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import GDP, PLD, ApproximateDP, Gaussian, LossGrid, PoissonSampled, RandomizedResponse
+from jaxacct.adversary import (
+    adaptive_choice,
+    counterexample,
+    is_free,
+    natural_filter_cost,
+    residue,
+    residue_condition,
+    totally_ordered_closure,
+)
+from tests import finite
+
+LOG2 = math.log(2)
+
+
+def response(ratio):
+    return RandomizedResponse(math.log(ratio))
+
+
+def zero(delta):
+    return ApproximateDP(0.0, delta)
+
+
+def laddered(a, steps, delta):
+    return [RandomizedResponse(a * j) for j in steps] + [zero(delta / 4)]
+
+
+CERTIFICATES = [
+    ("corollary 1 and 3", ApproximateDP(LOG2, 2 / 9), [response(2), zero(2 / 9)], 2, LOG2, 8 / 27),
+    ("with a tenth", ApproximateDP(LOG2, 2 / 9), [response(2), zero(0.1)], 2, LOG2, 23 / 90),
+    ("corollary 2", ApproximateDP(math.log(1.5), 3 / 8), [response(2), response(3)], 3, math.log(1.5), 89 / 216),
+    ("two rounds", ApproximateDP(math.log(1.5), 3 / 8), [response(2), response(3)], 2, math.log(1.5), 3 / 8),
+    (
+        "four rounds",
+        ApproximateDP(2 * math.log(1.2), 0.06),
+        [response(1.2), response(1.44), zero(0.02)],
+        4,
+        2 * math.log(1.2),
+        0.090200358,
+    ),
+    ("20 rounds", ApproximateDP(1.0, 1e-2), laddered(0.1, [1], 1e-2), 20, 1.0, 1.161915e-2),
+    ("12 rounds", ApproximateDP(1.0, 1e-3), laddered(0.1, [1, 2, 4], 1e-3), 12, 1.0, 2.231665e-3),
+    ("half epsilon", ApproximateDP(0.5, 1e-3), laddered(0.05, [1, 2, 4], 1e-3), 15, 0.5, 2.578476e-3),
+]
+
+
+@pytest.mark.parametrize(
+    ("budget", "family", "rounds", "epsilon", "truth"), [c[1:] for c in CERTIFICATES], ids=[c[0] for c in CERTIFICATES]
+)
+def test_costs_are_those_of_the_certificates(budget, family, rounds, epsilon, truth):
+    found = natural_filter_cost(budget, family, rounds).hockey_stick(epsilon)
+    assert found.upper - found.lower < 1e-12
+    assert found.lower == pytest.approx(truth, rel=5e-7)
+    exact = [8 / 27, 23 / 90, 89 / 216, 3 / 8]
+    if truth in exact:
+        assert found.lower <= truth <= found.upper
+
+
+def test_random_games_agree_with_brute_force():
+    rng = np.random.default_rng(5)
+    for _ in range(8):
+        ratios = [F(int(rng.integers(11, 40)), 10) for _ in range(2)]
+        pairs = [finite.randomized_response(r) for r in ratios]
+        pairs.append(finite.failing(F(int(rng.integers(1, 20)), 100)))
+        order, delta = F(int(rng.integers(11, 30)), 10), F(int(rng.integers(10, 60)), 100)
+        budget = finite.compose(finite.randomized_response(order), finite.failing(delta))
+        gamma = F(int(rng.integers(5, 30)), 10)
+
+        def cost(played, left, gamma, pairs=pairs, budget=budget):
+            found = max(1 - gamma, F(0))
+            for pair in pairs if left else []:
+                after = finite.compose(played, pair)
+                if finite.at_most(after, budget):
+                    value = sum(p * cost(after, left - 1, gamma * q / p) if q else p for p, q in pair if p)
+                    found = max(found, value)
+            return found
+
+        truth = float(cost([(F(1), F(1))], 3, gamma))
+        family = [response(r) for r in ratios] + [zero(float(pairs[2][0][1]))]
+        found = natural_filter_cost(ApproximateDP(math.log(order), float(delta)), family, 3)
+        bounds = found.hockey_stick(math.log(gamma))
+        assert bounds.lower - 1e-15 <= truth <= bounds.upper + 1e-15
+        assert bounds.upper - bounds.lower < 1e-12
+        assert found.undecided == 0
+
+
+def test_a_gaussian_budget_is_broken_by_randomized_response():
+    family = [response(1.5), response(2), response(2.4)]
+    free = is_free(GDP(1.1132672423), family, 3)
+    assert free.word == "no"
+    assert free.excess == pytest.approx(0.0165, abs=1e-4)
+    assert math.exp(free.epsilon) == pytest.approx(1.464, abs=2e-3)
+    # Without the three-round plan in the budget it is refused, and with more than the cost it is free.
+    assert is_free(GDP(1.1557794), family, 3).word == "yes"
+    from jaxacct.adversary.compositions import Compositions
+    from jaxacct.adversary.legality import mu_needed
+
+    of = Compositions(family, 3, "replace")
+    for counts, mu in (((1, 2, 0), 1.113267242), ((1, 0, 1), 1.082790170)):
+        low, high = mu_needed(of.exact(counts, 0))
+        assert low <= high <= low + 1e-11
+        assert low == pytest.approx(mu, abs=1e-9)
+
+
+def test_free_families():
+    assert is_free(ApproximateDP(1.0, 0.01), [GDP(0.5), Gaussian(3.0), GDP(0.1)], 50)
+    assert is_free(response(2), [zero(0.1), zero(0.03)], 9)
+    assert is_free(GDP(1.0), [response(2)], 4)
+    two = is_free(ApproximateDP(math.log(1.5), 3 / 8), [response(2), response(3)], 2)
+    three = is_free(ApproximateDP(math.log(1.5), 3 / 8), [response(2), response(3)], 3)
+    assert two
+    assert not three
+    assert three.word == "no"
+    assert three.excess == pytest.approx(89 / 216 - 3 / 8, abs=1e-12)
+    assert not is_free(ApproximateDP(LOG2, 2 / 9), [response(2), zero(2 / 9)], 2)
+    # A budget that no plan of three queries fits, but not a chain: the cost itself decides.
+    assert is_free(ApproximateDP(math.log(3), 0.01), [response(2), response(3)], 3)
+
+
+def test_closures():
+    assert totally_ordered_closure([response(2), response(3)], 2)
+    no = totally_ordered_closure([response(2), response(3)], 3)
+    assert no.word == "no"
+    assert set(no.pair) == {(2, 0), (0, 1)}
+    a, b = (finite.compose(*[finite.randomized_response(2)] * 2), finite.randomized_response(3))
+    signs = {finite.hockey_stick(a, F(math.exp(x))) > finite.hockey_stick(b, F(math.exp(x))) for x in no.epsilon}
+    assert signs == {True, False}
+    assert not totally_ordered_closure([response(2), zero(0.1)], 2)
+
+
+def test_counterexamples_are_found_evaluated_and_simulated():
+    assert counterexample([response(2), response(3)], 2) is None
+    assert counterexample([GDP(1.0), GDP(0.5)], 4) is None
+    for family, rounds, cost, allowed in (
+        ([response(2), zero(0.1)], 2, 23 / 90, 2 / 9),
+        ([response(2), response(3)], 3, 89 / 216, 3 / 8),
+    ):
+        found = counterexample(family, rounds)
+        assert found.rounds == rounds
+        assert found.cost.lower <= cost <= found.cost.upper
+        assert found.allowed.lower <= allowed <= found.allowed.upper
+        assert found.excess == pytest.approx(cost - allowed, abs=1e-12)
+        simulated = found.simulate(100_000, seed=3)
+        assert abs(simulated.estimate - cost) < 5 * simulated.error
+        assert simulated.estimate - allowed > 5 * simulated.error
+        # The filter with this very budget is fooled by at least as much.
+        fooled = is_free(found.budget(), family, rounds)
+        assert fooled.word == "no"
+        assert fooled.excess >= found.excess - 1e-9
+
+
+def test_residues():
+    family = [response(2), response(3)]
+    budget = ApproximateDP(math.log(1.5), 3 / 8)
+    broken = residue_condition(budget, 0, family, 3)
+    assert broken.verdict == -1
+    assert broken.excess == pytest.approx(89 / 216 - 3 / 8, abs=1e-12)
+    assert residue_condition(budget, 0, family, 2)
+    left = residue(budget, 0, family, 3)
+    # sup{R_2 * R_2, R_3}: at alpha = 0.1 the smaller of the two trade-off curves, or the hull below both.
+    both = [finite.compose(*[finite.randomized_response(2)] * 2), finite.randomized_response(3)]
+    assert float(left.trade_off(0.1)) <= float(min(finite.trade_off(x, F(1, 10)) for x in both)) + 1e-12
+    assert residue(response(1.1), 0, family, 3) is None
+
+
+def test_sampled_gaussians_break_the_filter_as_in_example_3_3():
+    member = lambda mu: PoissonSampled(Gaussian(1 / mu), 0.5)  # noqa: E731
+    grid = LossGrid(LOG2 / 160, -2700, 5401)
+    found = adaptive_choice(member(1.3), [member(2.25)] * 2, [member(0.1), member(10.0)], relation="remove", grid=grid)
+    assert math.exp(found.epsilon) == pytest.approx(1.36333, abs=0.02)
+    assert found.cost.lower <= 0.560630 + 1e-5
+    assert 0.559 < found.cost.lower <= found.cost.upper < 0.562
+    assert 0.022 < found.excess <= 0.02327
+    # The corrected branches: (2.25, 2.25) after a first output above 0.65, whose loss is above 0.
+    assert found.choice(1.0) == 0
+    assert found.choice(-0.5) == 1
+
+
+def test_members_and_budgets_may_be_plds():
+    family = [
+        PLD.from_mechanism(m, relation="replace", grid=LossGrid(LOG2 / 8, -40, 81)) for m in (response(2), zero(0.1))
+    ]
+    cost = natural_filter_cost(ApproximateDP(LOG2, 2 / 9), family, 2, tolerance=1e-9).hockey_stick(LOG2)
+    assert cost.lower == pytest.approx(23 / 90, abs=1e-9)
+    assert not is_free(ApproximateDP(LOG2, 2 / 9), family, 2, tolerance=1e-9)
+    budget = PLD.from_mechanism(ApproximateDP(LOG2, 2 / 9), relation="replace", grid=LossGrid(LOG2 / 8, -40, 81))
+    again = natural_filter_cost(budget, family, 2, tolerance=1e-9).hockey_stick(LOG2)
+    assert again.lower == pytest.approx(23 / 90, abs=1e-9)
+
+
+def test_continuous_members_go_over_the_lattice_and_say_what_is_undecided():
+    family = [jaxacct.Laplace(4.0), response(1.3)]
+    cost = natural_filter_cost(ApproximateDP(0.5, 0.05), family, 3)
+    bounds = cost.hockey_stick([0.0, 0.5])
+    assert np.all(bounds.lower <= bounds.upper)
+    # Three of the leakier member are one plan among others.
+    assert bounds.upper[0] >= jaxacct.delta(response(1.3), 0.0, steps=1).lower
+    assert cost.undecided <= 2
+    profile = cost.profile()
+    assert np.all(profile.hockey_stick([0.0, 0.5]) >= bounds.lower)
+
+
+def test_bad_arguments():
+    with pytest.raises(ValueError, match="family must have at least one member"):
+        natural_filter_cost(GDP(1.0), [], 2)
+    with pytest.raises(ValueError, match=r"tolerance must be .* got -1"):
+        natural_filter_cost(GDP(1.0), [GDP(0.5)], 2, tolerance=-1)
+    with pytest.raises(ValueError, match="query must be an index"):
+        residue(GDP(1.0), 2, [response(2)], 2)

@@ -1,0 +1,138 @@
+"""Tables of Lemma 1 against brute force over all adaptive analysts in rational arithmetic."""
+
+import itertools
+import math
+from fractions import Fraction as F
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import ApproximateDP, LossGrid, RandomizedResponse
+from jaxacct.adversary import Rule, any_order, multisets, units, worst_case
+from tests import finite
+
+LOG2 = math.log(2)
+GRID = LossGrid(LOG2 / 64, -640, 1281)
+ORDERS = np.log([0.3, 0.5, 1.0, 1.3, 1.5, 2.0, 3.0, 4.0, 6.5])
+TWO, FOUR, FAILING = RandomizedResponse(LOG2), RandomizedResponse(2 * LOG2), ApproximateDP(0.0, 0.125)
+PAIRS = [finite.randomized_response(2), finite.randomized_response(4), finite.failing(F(1, 8))]
+
+
+def best(state, allowed, left, gamma):
+    """sup over analysts of H(gamma), by trying everything (Proposition 6 and Lemma 1)."""
+    found = max(1 - gamma, F(0))
+    if not left:
+        return found
+    for query, following in allowed(state, left):
+        value = F(0)
+        for p, q in PAIRS[query]:
+            if p and q:
+                value += p * best(following, allowed, left - 1, gamma * q / p)
+            elif p:
+                value += p
+        found = max(found, value)
+    return max(found, *(best(state, allowed, left - 1, gamma),))
+
+
+def enclosed(bounds, truth, width):
+    truth = np.array([float(t) for t in truth])
+    assert np.all(bounds.lower <= truth + 1e-15)
+    assert np.all(bounds.upper >= truth - 1e-15)
+    np.testing.assert_allclose(bounds.upper - bounds.lower, 0.0, atol=width)
+
+
+def truths(start, allowed, rounds, orders=ORDERS):
+    return [best(start, allowed, rounds, F(math.exp(x)).limit_denominator(10**9)) for x in orders]
+
+
+def test_on_the_lattice_bounds_meet_at_the_brute_force_value():
+    rule = multisets([TWO, FOUR, FAILING], lambda n: n[0] <= 2 and n[1] + n[2] <= 1)
+
+    def allowed(n, left):
+        grown = [tuple(m + (i == q) for i, m in enumerate(n)) for q in range(3)]
+        return [(q, g) for q, g in enumerate(grown) if g[0] <= 2 and g[1] + g[2] <= 1]
+
+    found = worst_case(rule, 3, grid=GRID)
+    on = np.log([0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
+    enclosed(found.hockey_stick(on), truths((0, 0, 0), allowed, 3, on), 1e-9)
+    between = found.hockey_stick(ORDERS)
+    enclosed(between, truths((0, 0, 0), allowed, 3), 3e-3)
+
+
+def test_units_and_timed_rules():
+    by_units = units([TWO, FOUR], [1, 2], 3)
+    step = lambda left, _: [(q, left - c) for q, c in enumerate((1, 2)) if c <= left]  # noqa: E731
+    on = np.log([0.5, 1.0, 2.0, 4.0])
+    enclosed(worst_case(by_units, 3, grid=GRID).hockey_stick(on), truths(3, step, 3, on), 1e-9)
+
+    # The leaky query opens in the last round only, and once: waiting for it is worth it.
+    def late(used, query, left):
+        return None if used or (query == 1) != (left == 1) else used + (query == 1)
+
+    rule = Rule([TWO, FOUR], 0, late, timed=True)
+    allowed = lambda used, left: [(q, s) for q in (0, 1) if (s := late(used, q, left)) is not None]  # noqa: E731
+    enclosed(worst_case(rule, 3, grid=GRID).hockey_stick(on), truths(0, allowed, 3, on), 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, LOG2, -LOG2])
+def test_the_strategy_attains_the_lower_bound(epsilon):
+    found = worst_case(multisets([TWO, FOUR], lambda n: n[0] <= 2 and n[1] <= 1 and sum(n) < 3), 2, grid=GRID)
+    strategy = found.strategy(epsilon)
+
+    def play(played, state, loss, p, q):
+        query = strategy.query(played, state, loss)
+        if query < 0:
+            yield p, q
+            return
+        after = tuple(n + (i == query) for i, n in enumerate(state))
+        for a, b in PAIRS[query]:
+            yield from play(played + 1, after, loss + math.log(a / b), p * a, q * b)
+
+    gamma = F(math.exp(strategy.epsilon)).limit_denominator(10**9)
+    attained = sum(max(p - gamma * q, 0) for p, q in play(0, (0, 0), 0.0, F(1), F(1)))
+    assert float(attained) >= found.hockey_stick(strategy.epsilon).lower - 1e-12
+    rows = strategy.intervals(0, (0, 0))
+    assert all(a.high < b.low for a, b in itertools.pairwise(rows))
+    assert strategy.query(0, (0, 0), 0.0) in {r.query for r in rows if r.low <= 1e-12 and r.high >= -1e-12}
+
+
+def test_continuous_queries_are_enclosed_by_their_composition():
+    grid = LossGrid(1 / 32, -400, 801)
+    rule = any_order([jaxacct.Gaussian(2.0), jaxacct.Laplace(3.0)])
+    found = worst_case(rule, 2, grid=grid, record=False)
+    # Gaussians dominate here, so that the worst analyst plays two of them.
+    orders = np.array([-0.5, 0.0, 0.3, 1.0, 2.0])
+    truth = jaxacct.delta(jaxacct.Gaussian(2.0), orders, steps=2)
+    bounds = found.hockey_stick(orders)
+    assert np.all(bounds.upper >= truth.lower)
+    assert np.all(bounds.lower <= truth.upper)
+    np.testing.assert_allclose(bounds.upper, truth.upper, rtol=0.02)
+    np.testing.assert_allclose(bounds.lower, truth.lower, rtol=0.02)
+    with pytest.raises(ValueError, match="recorded"):
+        found.strategy(0.0)
+
+
+def test_losses_off_the_lattice_and_beyond_it_stay_enclosed():
+    queries = [RandomizedResponse(math.log(3)), RandomizedResponse(0.36), ApproximateDP(0.7, 0.01)]
+    grid = LossGrid(0.1, -12, 25)
+    rule = any_order(queries)
+    exact = jaxacct.adversary.natural_filter_cost(ApproximateDP(0.0, 1.0), queries, 3)
+    fine = exact.hockey_stick(ORDERS)
+    coarse = worst_case(rule, 3, grid=grid).hockey_stick(ORDERS)
+    assert np.all(coarse.lower <= fine.upper)
+    assert np.all(coarse.upper >= fine.lower)
+    np.testing.assert_allclose(fine.upper, fine.lower, atol=1e-12)
+
+
+def test_progress_and_errors():
+    seen = []
+    worst_case(any_order([TWO]), 12, grid=GRID, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (12, 12)
+    assert seen == sorted(seen)
+    with pytest.raises(ValueError, match="queries must have at least one member"):
+        worst_case(any_order([]), 2)
+    with pytest.raises(ValueError, match=r"rounds must be a whole number .* got 0"):
+        worst_case(any_order([TWO]), 0)
+    with pytest.raises(ValueError, match="costs must be as many"):
+        units([TWO], [1, 2], 3)
