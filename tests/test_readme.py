@@ -21,13 +21,15 @@ def test_ci_runs_the_readmes_test_line():
 
 def test_every_python_block_of_the_readme_runs_as_printed(capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     # One after another in one namespace, as a reader would paste them.
     namespace: dict = {"__name__": "readme"}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), namespace)
     assert 1.80 < namespace["lower"] <= namespace["upper"] < 1.85
     assert namespace["number"] > 100
+    assert (namespace["found"].delta.upper <= 1e-5).all()
+    assert abs(namespace["slope"] + 3.82261) < 1e-4
     assert not namespace["admitted"]
     printed = capsys.readouterr().out
     assert "epsilon is between" in printed

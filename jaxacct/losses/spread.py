@@ -20,6 +20,8 @@ class Spread:
     """
 
     def __init__(self, devices: Sequence[Any] | None = None) -> None:
+        if devices is not None and len(devices) == 0:
+            raise ValueError("devices must hold at least one device, got none")
         self.shares = 1 if devices is None else len(devices)
         self._sharding = None
         if devices is not None:
