@@ -14,8 +14,9 @@ from jaxacct.losses import families
 from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.mechanisms._response_pair import ResponsePair
 
-__all__ = ["Compositions", "Nodes", "composed", "gaussian_mu", "multisets_up_to"]
+__all__ = ["Compositions", "Nodes", "approximate_mu", "composed", "gaussian_mu", "multisets_up_to"]
 
 _MOST_OUTCOMES = 200_000
 
@@ -46,6 +47,23 @@ def gaussian_mu(member: Any, relation: str) -> float | None:
     if np.ndim(pair.noise) or not (np.all(np.asarray(pair.rate) == 1) and np.all(np.asarray(count) == 1)):
         return None
     return 1.0 / float(pair.noise)
+
+
+def approximate_mu(member: Any, relation: str) -> tuple[float, float] | None:
+    """(mu, delta) of a mechanism that is one Gaussian and one (0, delta)-DP query, or the former alone; else None."""
+    mu = gaussian_mu(member, relation)
+    if mu is not None or families.is_curve(member):
+        return None if mu is None else (mu, 0.0)
+    sides = directions(member, relation)
+    if len(sides) != 1 or len(sides[0]) != 2 or any(np.any(np.asarray(count) != 1) for _, count in sides[0]):
+        return None
+    gaussian, delta = None, None
+    for pair, _ in sides[0]:
+        if isinstance(pair, GaussianPair) and np.ndim(pair.noise) == 0 and np.all(np.asarray(pair.rate) == 1):
+            gaussian = 1.0 / float(pair.noise)
+        elif isinstance(pair, ResponsePair) and np.ndim(pair.delta) == 0 and float(pair.epsilon) == 0.0:
+            delta = float(pair.delta)
+    return None if gaussian is None or delta is None else (gaussian, delta)
 
 
 class Compositions:

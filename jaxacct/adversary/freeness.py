@@ -237,6 +237,9 @@ def is_free(
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):
             worst, epsilon = float(certain.max()), float(points[np.argmax(certain)])
+        if tests.experiments is None:
+            # Between lattice points only lines that lie below the budget say anything.
+            room_low = np.asarray(tests.enclosed(side).line)
         slack = max(slack, float(np.max(high - room_low, initial=0.0)))
     if worst > 0:
         return Freeness(NO, "the exact cost exceeds the budget", worst, epsilon, 0.0)

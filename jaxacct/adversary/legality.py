@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
-from jaxacct.adversary.compositions import Compositions, Nodes, gaussian_mu
+from jaxacct.adversary.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
 from jaxacct.adversary.experiment import UNIT, Experiment, excess, experiments_of
 from jaxacct.losses import families
+from jaxacct.losses.gdp_curve import log_delta_bounds
 
 __all__ = ["Budget", "Verdict", "mu_needed"]
 
@@ -46,6 +48,7 @@ class Budget:
         relation = compositions.relation
         self.experiments = experiments_of(budget, relation)
         self.mu = gaussian_mu(budget, relation)
+        self.approximate = approximate_mu(budget, relation)
         self._budget = budget
         self._enclosed: list[families.Enclosed] | None = None
         self._known: dict[tuple[int, ...], Verdict] = {}
@@ -84,9 +87,10 @@ class Budget:
                 return Verdict(
                     bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
                 )
-            if self.mu is not None:
-                low, high = mu_needed(one)
-                room = self.mu * (1.0 + self.tolerance)
+            if self.approximate is not None:
+                mu, delta = self.approximate
+                low, high = mu_needed(one, delta, self.tolerance)
+                room = mu * (1.0 + self.tolerance)
                 return Verdict(high <= room, low <= room)
         nodes = self.compositions.nodes(counts, of)
         if self.experiments is not None:
@@ -94,9 +98,7 @@ class Budget:
             return Verdict(
                 bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
             )
-        self._lattice()
-        assert self._enclosed is not None
-        budget = self._enclosed[min(side, len(self._enclosed) - 1)]
+        budget = self.enclosed(side)
         return Verdict(
             bool(np.all(nodes.upper <= np.asarray(budget.line) + self.tolerance)),
             bool(np.all(nodes.lower <= np.asarray(budget.upper) + self.tolerance)),
@@ -128,37 +130,66 @@ class Budget:
                 self._enclosed = [families.enclose(self._budget, grid, name) for name in names]
         return len(self._enclosed)
 
-    def bounds(self, points: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(lower, upper)`` of the budget's excess at orders: any for a finite budget, else lattice points."""
-        if self.experiments is not None:
-            return excess(self.experiments[min(side, len(self.experiments) - 1)], points)
+    def enclosed(self, side: int) -> families.Enclosed:
+        """The budget on the lattice: ``line`` is a curve below it everywhere, ``upper`` one above."""
         self._lattice()
         assert self._enclosed is not None
-        budget = self._enclosed[min(side, len(self._enclosed) - 1)]
+        return self._enclosed[min(side, len(self._enclosed) - 1)]
+
+    def bounds(self, points: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the budget's excess at orders; at lattice points if it is not finite or Gaussian."""
+        if self.experiments is not None:
+            return excess(self.experiments[min(side, len(self.experiments) - 1)], points)
+        if self.approximate is not None:
+            return _gaussian_excess(*self.approximate, points)
+        budget = self.enclosed(side)
         index = np.rint(points / self.compositions.grid.spacing).astype(int) - self.compositions.grid.lowest
         return np.asarray(budget.point)[index], np.asarray(budget.upper)[index]
 
 
-def mu_needed(one: Experiment) -> tuple[float, float]:
-    """``(lower, upper)`` of the least mu whose Gaussian curve dominates a finite experiment; inf if none does.
+def _gaussian_excess(mu: float, delta: float, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """delta + (1 - delta) H_mu at orders of at least 1 (gamma); below, gamma times that of 1 / gamma."""
+    with jax.enable_x64(True):
+        at = jnp.abs(jnp.asarray(points))
+        low, high = (np.exp(np.asarray(x)) for x in log_delta_bounds(jnp.full_like(at, mu), at))
+    gamma, units = np.exp(np.minimum(points, 0.0)), UNIT * (16.0 + 2.0 * np.abs(points))
+    each = [(delta + (1.0 - delta) * x) * gamma for x in (low, high)]
+    return each[0] * (1.0 - units), each[1] * (1.0 + units) + 1e-300
 
-    max over vertices (alpha, beta) of its trade-off curve of Phi^-1(1 - alpha) - Phi^-1(beta), with each tail summed
-    from its own end.
+
+def mu_needed(one: Experiment, delta: float = 0.0, tolerance: float = 0.0) -> tuple[float, float]:
+    """``(lower, upper)`` of the least mu whose Gaussian curve, with a (0, delta) query, dominates a finite experiment.
+
+    max over vertices (alpha, beta) of its trade-off curve, those with alpha and beta below 1 - delta, of
+    Phi^-1(1 - alpha / (1 - delta)) - Phi^-1(beta / (1 - delta)), with each tail summed from its own end; inf if there
+    is none. What is left beside delta up to ``tolerance`` counts as nothing.
     """
-    if one.infinite > 0 or one.singular > 0:
-        return np.inf, np.inf
+    if delta >= 1.0:
+        return 0.0, 0.0
     alpha, beta = np.cumsum(one.p)[:-1], np.cumsum(one.q[::-1])[::-1][1:]
     rest_p, rest_q = np.cumsum(one.p[::-1])[::-1][1:], np.cumsum(one.q)[:-1]
     if not alpha.size:
         return 0.0, 0.0
     units = one.error + (one.p.size + 4) * UNIT
 
+    kept = (rest_p > delta + tolerance) & (rest_q > delta + tolerance)
+    if not kept.any():
+        return 0.0, 0.0
+    alpha, beta, rest_p, rest_q = (x[kept] for x in (alpha, beta, rest_p, rest_q))
+    # 1 - alpha / (1 - delta) = (rest_p - delta) / (1 - delta), a difference only where delta is not 0.
+    lost = units + (2 * UNIT + units * delta / np.minimum(rest_p - delta, rest_q - delta)).max() * float(delta > 0)
+    alpha, beta = alpha / (1.0 - delta), beta / (1.0 - delta)
+    rest_p, rest_q = (rest_p - delta) / (1.0 - delta), (rest_q - delta) / (1.0 - delta)
+    units = 2 * lost + 4 * UNIT
+
     def quantile(tail: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Phi^-1(tail) from whichever of a probability and its complement is smaller."""
         small = np.minimum(tail, rest)
         with jax.enable_x64(True):
             ends = [np.asarray(ndtri(small * (1.0 + s * units))) for s in (-1.0, 1.0)]
-        low, high = ends[0] - _QUANTILE * (1.0 + np.abs(ends[0])), ends[1] + _QUANTILE * (1.0 + np.abs(ends[1]))
+        # A tail of 0 is exactly that: its quantile is infinite.
+        margins = [_QUANTILE * (1.0 + np.where(np.isfinite(e), np.abs(e), 0.0)) for e in ends]
+        low, high = ends[0] - margins[0], ends[1] + margins[1]
         flip = rest < tail
         return np.where(flip, -high, low), np.where(flip, -low, high)
 
