@@ -106,6 +106,7 @@ def test_whole_numbers_may_be_exact_far_beyond_the_tolerance():
     assert most * (1 - 2e-3) <= loose.parameter <= most
 
 
+@pytest.mark.slow
 def test_the_largest_rate_is_certified_and_tight():
     step = lambda rate: PoissonSampled(Gaussian(1.0), rate)  # noqa: E731
     epsilon = np.array([0.5, 2.0])

@@ -19,6 +19,8 @@ import jaxacct
 from jaxacct import PLD, Composed, Gaussian, LossGrid, PoissonSampled
 from jaxacct.losses.renyi import renyi
 
+pytestmark = pytest.mark.slow  # every law meets new shapes, hence compilations
+
 BATCH = 4
 SLACK = 1e-11  # of the arithmetic in a test that combines bounds
 
@@ -133,7 +135,6 @@ def test_add_is_the_reflection_of_remove(name, data, epsilon, steps):
 @pytest.mark.parametrize(("name", "relation"), CASES)
 @few
 @given(data=st.data(), delta=DELTAS, steps=STEPS)
-@pytest.mark.slow
 def test_steps_in_two_groups_are_steps_in_one(name, relation, data, delta, steps):
     make, noise, rate = _drawn(data, name)
     step, first = make(noise, rate), np.ceil(steps / 3)
@@ -145,7 +146,6 @@ def test_steps_in_two_groups_are_steps_in_one(name, relation, data, delta, steps
 @pytest.mark.parametrize(("name", "relation"), CASES)
 @few
 @given(data=st.data(), epsilon=EPSILONS)
-@pytest.mark.slow
 def test_the_order_and_the_nesting_of_a_composition_do_not_matter(name, relation, data, epsilon):
     make, noise, rate = _drawn(data, name)
     a, b, c = make(noise, rate), make(1.5 * noise, rate), Gaussian(4.0 * noise)
@@ -161,7 +161,6 @@ GRID = LossGrid(2.0**-6, -1024, 2048)
 @pytest.mark.parametrize(("name", "relation"), CASES)
 @few
 @given(data=st.data(), epsilon=EPSILONS)
-@pytest.mark.slow
 def test_plds_compose_in_any_order_to_what_delta_says(name, relation, data, epsilon):
     relation = "remove" if relation == "add_or_remove" else relation
     make, noise, rate = _drawn(data, name)

@@ -216,23 +216,49 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
     lowest = jnp.asarray(float(grid.lowest))
     step = _step_masses(scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size)
+    # Tails were evaluated within half of eta of their losses, which moves hockey sticks no more than a loss moved by
+    # eta does (jaxacct.losses.compose says why).
+    largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
+    eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
     if bound == "upper":
-        # Tails were evaluated within half of eta of their losses, which moves hockey sticks no more than a loss moved
-        # by eta does (jaxacct.losses.compose says why). L + eta is laid on the lattice by connecting the dots: a
-        # share of every mass moves up by one point.
-        largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
-        eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
+        # L + eta is laid on the lattice by connecting the dots: a share of every mass moves up by one point.
         share = jnp.expm1(-eta) / jnp.expm1(-grid.spacing) * (1.0 + 1e-9)
         moved = step.above * jnp.minimum(share, 1.0)
         masses = (step.above - moved) * (1.0 + 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
         infinite = jnp.minimum(step.infinite_above + step.lost + moved[-1] * (1.0 + 1e-12), 1.0)
         hopeless = ~(share <= 1.0)
         return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
-    # Mass without a right to be there may sit anywhere; taking as much from the top lowers every hockey stick.
-    above = jnp.cumsum(step.below[::-1])[::-1]
-    spurious = step.spurious + step.clipped
-    kept = jnp.clip(above - spurious, 0.0, step.below)
-    return PLD(jnp.where(spurious > 0, kept, step.below), step.infinite_below, grid, bound)
+    # What has no right to be there, and L - eta, lower a hockey stick by at most this, at every order.
+    excess = step.spurious + step.clipped - jnp.expm1(-eta) * (1.0 + 1e-9)
+    infinite = jnp.maximum(step.infinite_below - excess, 0.0)
+    rest = jnp.maximum(excess - step.infinite_below, 0.0) * (1.0 + 1e-9)
+    return PLD(_lowered(step.below, grid.spacing, rest), infinite, grid, bound)
+
+
+def _lowered(masses: Array, spacing: float, by: Array) -> Array:
+    """Masses of a law whose hockey stick is at most max(H - by, 0), H being that of ``masses``.
+
+    Up to the last lattice point where H is at least ``by``, its curve is H minus its value there: what lies above that
+    point becomes an atom there with the same Q-mass.
+    """
+    above = jnp.flip(jnp.cumsum(jnp.flip(masses)))
+    above = jnp.concatenate([above[1:], jnp.zeros(1)])  # strictly above each point
+
+    def link(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
+        return earlier[0] * later[0], earlier[0] * later[1] + earlier[1]
+
+    def backwards(terms: Array) -> Array:
+        factors = jnp.full_like(terms, jnp.exp(-spacing))
+        return jnp.flip(jax.lax.associative_scan(link, (factors, jnp.flip(terms)))[1])
+
+    curve = backwards(-jnp.expm1(-spacing) * above) * (1.0 - 1e-9)
+    # Q-mass above each point, times exp of its loss: sum of m_i exp(l_k - l_i).
+    weighed = backwards(jnp.exp(-spacing) * jnp.concatenate([masses[1:], jnp.zeros(1)])) * (1.0 - 1e-9)
+    good = curve >= by
+    # The curve falls: the good points are the first ones. Where none is, nothing is left.
+    index = jnp.arange(masses.shape[0])
+    last = good.sum() - 1
+    return jnp.where(index < last, masses, jnp.where(index == last, masses + weighed, 0.0))
 
 
 _step_masses = functools.partial(

@@ -98,6 +98,7 @@ def test_the_largest_dominated_mu_is_the_largest():
     assert min(height(g) - hockey_stick(float(found.dominated), g) for g in gammas) >= -1e-12
 
 
+@pytest.mark.slow
 def test_attacks_have_their_closed_forms():
     mu, prior, alpha = 1.0, np.array([0.1, 0.5, 0.7]), np.array([1e-6, 0.01, 0.5])
     truth = 2 * norm.cdf(mu / 2) - 1

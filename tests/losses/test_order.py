@@ -48,6 +48,7 @@ def test_random_experiments_are_ordered_as_in_rational_arithmetic():
     assert not all(seen)
 
 
+@pytest.mark.slow
 def test_mechanisms_are_ordered_with_certificates_and_the_gap_is_where_it_says():
     small = jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.1)
     big = jaxacct.Gaussian(0.9)

@@ -43,6 +43,7 @@ def test_composition_is_bracketed(laws):
     np.testing.assert_allclose(twice.hockey_stick(EPSILON), above.hockey_stick(EPSILON), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_composed_mechanism_composes_its_parts():
     parts = jaxacct.Composed([_sampled(), jaxacct.Gaussian(4.0)], [3, 2])
     truth = jaxacct.delta(parts, EPSILON, relation="remove")
@@ -143,3 +144,18 @@ def test_a_grid_hashes_and_holds_zero():
     assert hash(grid) == hash(LossGrid(0.5, -3, 7))
     assert 0.0 in grid.losses
     assert grid.highest == 3
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "grid"),
+    [(0.36, LossGrid(0.1, -60, 121)), (0.39, LossGrid(0.1, -60, 121)), (1.1, LossGrid(0.0135, -90, 180))],
+)
+def test_atoms_between_lattice_points_are_not_rounded_up_in_a_lower_law(epsilon, grid):
+    at = np.linspace(-0.5, 1.5, 21)
+    p = np.exp(epsilon) / (1 + np.exp(epsilon))
+    truth = np.maximum(p - np.exp(at) * (1 - p), 0) + np.maximum(1 - p - np.exp(at) * p, 0)
+    lower = PLD.from_mechanism(jaxacct.RandomizedResponse(epsilon), "lower", grid=grid).hockey_stick(at)
+    upper = PLD.from_mechanism(jaxacct.RandomizedResponse(epsilon), "upper", grid=grid).hockey_stick(at)
+    assert np.all(lower <= truth)
+    assert np.all(truth <= upper)
+    assert lower[5] > 0.4 * truth[5]  # at epsilon 0

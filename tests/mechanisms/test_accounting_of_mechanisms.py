@@ -63,6 +63,7 @@ def _atoms(mechanism, relation, cells):
     ],
     ids=["laplace", "sampled laplace", "sampled laplace added", "mixture", "mixture added", "exponential", "wor"],
 )
+@pytest.mark.slow
 def test_three_runs_against_a_plain_convolution(mechanism, relation):
     epsilon = np.array([0.1, 0.8])
     bounds = jaxacct.delta(mechanism, epsilon, steps=3, relation=relation)

@@ -76,6 +76,7 @@ def test_the_hull_of_a_pairs_own_points_dominates_both_directions(rows, epsilons
     np.testing.assert_allclose(curve_of_atoms(losses, mass_p, mass_q, -at), mirrored, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_one_point_is_approximate_dp_and_none_at_infinity_is_pure():
     at = np.linspace(-1.0, 2.0, 13)
     for epsilon, delta in ((0.7, 1e-3), (0.0, 0.2), (1.0, 0.0)):
