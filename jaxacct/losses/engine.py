@@ -25,12 +25,12 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["Options", "bounds", "smooth_deltas"]
 
-_SIZES = (Size(128, 64), Size(512, 1024))  # of the contour, tried in turn
+_SIZES = (Size(256, 256), Size(512, 1024))  # of the contour, tried in turn
 _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
-_TIGHT = {"delta": 2e-4, "epsilon": 2e-5}  # relative width that asks for no second engine
+_TIGHT = {"delta": 5e-4, "epsilon": 2e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):
