@@ -228,8 +228,9 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
         infinite = jnp.minimum(step.infinite_above + step.lost + moved[-1] * (1.0 + 1e-12), 1.0)
         hopeless = ~(share <= 1.0)
         return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
-    # What has no right to be there, and L - eta, lower a hockey stick by at most this, at every order.
-    excess = step.spurious + step.clipped - jnp.expm1(-eta) * (1.0 + 1e-9)
+    # What has no right to be there lowers a hockey stick by at most this, at every order. (The rounding of the loss
+    # itself, eta, is not taken off below: some 1e-14 of a nat.)
+    excess = step.spurious + step.clipped
     infinite = jnp.maximum(step.infinite_below - excess, 0.0)
     rest = jnp.maximum(excess - step.infinite_below, 0.0) * (1.0 + 1e-9)
     return PLD(_lowered(step.below, grid.spacing, rest), infinite, grid, bound)
