@@ -19,8 +19,6 @@ import jaxacct
 from jaxacct import PLD, Composed, Gaussian, LossGrid, PoissonSampled
 from jaxacct.losses.renyi import renyi
 
-pytestmark = pytest.mark.slow  # every law meets new shapes, hence compilations
-
 BATCH = 4
 SLACK = 1e-11  # of the arithmetic in a test that combines bounds
 
@@ -194,13 +192,15 @@ def test_lattice_laws_bracket_the_renyi_curve(name, relation, data, order):
     make, noise, rate = _drawn(data, name)
     noise, rate = np.maximum(noise[:2], 1.0), rate[:2]
     # A grid that holds all that matters: what lies beyond it counts as an infinite loss, of infinite divergence.
+    fine = LossGrid(2.0**-8, -4096, 8192)  # a rare record's spike is 0.01 wide
     curve = np.asarray(renyi(make(noise, rate), order, relation=relation))
     for s, q, truth in zip(noise, rate, curve, strict=True):
         upper, lower = (
-            PLD.from_mechanism(make(float(s), float(q)), bound, relation=relation, grid=GRID)
+            PLD.from_mechanism(make(float(s), float(q)), bound, relation=relation, grid=fine)
             for bound in ("upper", "lower")
         )
         assert upper.infinity_mass < 1e-15
         assert _renyi_of(lower, order) <= truth * (1 + 1e-6) + 1e-12
         assert truth * (1 - 1e-9) - 1e-9 <= _renyi_of(upper, order)
-        assert _renyi_of(upper, order) - _renyi_of(lower, order) < 1e-3
+        # A spike inside a cell costs a lower law up to that cell (and one more for the rounding of an end at 0).
+        assert _renyi_of(upper, order) - _renyi_of(lower, order) < 1e-3 + 2 * fine.spacing

@@ -37,7 +37,7 @@ from jax import Array
 
 from jaxacct.mechanisms._pair import UNIT
 
-__all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "masses_below"]
+__all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "line_errors", "masses_below", "signed_below"]
 
 ROUNDING = 64.0 * UNIT
 """Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
@@ -106,7 +106,8 @@ def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> t
         (cells * left_half).sum(-1),
         (cells * (1.0 - left_half)).sum(-1),
     )
-    return masses_below(chords, sums, jnp.full(cells.shape[0], width), theta)
+    widths = jnp.full(cells.shape[0], width)
+    return masses_below(chords, sums, widths, theta)
 
 
 class CellSums(NamedTuple):
@@ -124,18 +125,14 @@ class CellSums(NamedTuple):
     right_mass: Array
 
 
-def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
-    """Masses of the curve h of the module's docstring.
+def line_errors(sums: CellSums, widths: Array, theta: Array, from_right: Array | bool = False) -> tuple[Array, Array]:
+    """x- and x+ of the module's docstring at the k + 1 lattice points, rounded up: how the cells' lines are chosen.
 
     Args:
-        chords: tilted masses of the chords of H, shape ``(k + 1,)``.
         sums: see :class:`CellSums`.
         widths: widths of the k cells.
         theta: the tilt.
-
-    Returns:
-        ``(masses, spurious)``: non-negative masses of shape ``(k + 1,)``, and a bound on tilted mass in them
-        that has no right to be there (0 unless h is not convex somewhere): callers charge it as an error.
+        from_right: cells whose line is to touch at the right end, whatever speaks against it.
     """
     density = (sums.left_mass + sums.right_mass) / widths
     # The last cell's line touches at its right end, so that nothing is claimed beyond the lattice.
@@ -149,13 +146,32 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     outer = jnp.pad(sums.right_mass, (0, 1)) + jnp.pad(sums.left_mass, (1, 0))
     spike = inner > _JUMP * outer
     spike = (spike[1:] | spike[:-1]).at[-1].set(False)
-    touch_right = (empty_right | (near_right & ~near_left)) & ~spike
+    touch_right = ((empty_right | (near_right & ~near_left)) & ~spike) | from_right
     touch_left = near_left & ~touch_right & ~spike
     right = jnp.where(touch_right, sums.right_whole, jnp.where(touch_left, 0.0, sums.right_half))
     left = jnp.where(touch_right, 0.0, jnp.where(touch_left, sums.left_whole, sums.left_half))
-    margin = _margin(theta * widths)
-    at_points = jnp.maximum(jnp.pad(margin, (0, 1)), jnp.pad(margin, (1, 0)))
-    error = jnp.maximum(jnp.pad(right, (0, 1)), jnp.pad(left, (1, 0))) * (1.0 + at_points)
+    rounding = 1.0 + _at_points(theta * widths)
+    return jnp.pad(left, (1, 0)) * rounding, jnp.pad(right, (0, 1)) * rounding
+
+
+def _at_points(exponent: Array) -> Array:
+    """The larger margin of the two cells next to each point."""
+    margin = _margin(exponent)
+    return jnp.maximum(jnp.pad(margin, (0, 1)), jnp.pad(margin, (1, 0)))
+
+
+def signed_below(chords: Array, error: Array, widths: Array, theta: Array) -> Array:
+    """Masses of the curve h of the module's docstring.
+
+    Args:
+        chords: tilted masses of the chords of H, shape ``(k + 1,)``.
+        error: e, tilted like masses at their points, shape ``(k + 1,)``.
+        widths: widths of the k cells.
+        theta: the tilt.
+
+    Returns:
+        Masses of shape ``(k + 1,)``, rounded down; negative where h is not convex.
+    """
     grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
     rise = (error[1:] * shrink - error[:-1]) / jnp.expm1(widths)
     fall = (error[1:] - error[:-1] * grow) / -jnp.expm1(-widths)
@@ -164,12 +180,29 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     size_rise = (error[1:] * shrink + error[:-1]) / jnp.expm1(widths)
     size_fall = (error[1:] + error[:-1] * grow) / -jnp.expm1(-widths)
     size = chords + jnp.pad(size_fall, (1, 0)).at[0].set(error[0]) + jnp.pad(size_rise, (0, 1))
-    masses = chords + change - at_points * size
+    return chords + change - _at_points(theta * widths) * size
 
+
+def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
+    """Non-negative masses of the curve h of the module's docstring.
+
+    Args:
+        chords: tilted masses of the chords of H, shape ``(k + 1,)``.
+        sums: see :class:`CellSums`.
+        widths: widths of the k cells.
+        theta: the tilt.
+
+    Returns:
+        ``(masses, spurious)``: non-negative masses of shape ``(k + 1,)``, and a bound on tilted mass in them
+        that has no right to be there: callers charge it as an error.
+    """
     # Where h is not convex a mass is negative. Lowering h there to the chord of its neighbours sets the mass to 0
     # and moves the debt to both neighbours; moving all of it to the upper neighbour lowers h more. Every move
     # lowers the curve, so all may be made at once: a few rounds of the first, which is tight, then of the
     # second, which carries a debt out of an empty region. What is left is charged as an error instead.
+    masses = signed_below(chords, jnp.maximum(*line_errors(sums, widths, theta)), widths, theta)
+    margin = _margin(theta * widths)
+    grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
     pair = widths[:-1] + widths[1:]
     up = jnp.expm1(-widths[:-1]) / jnp.expm1(-pair) * (1.0 + ROUNDING)
     down = jnp.expm1(widths[1:]) / jnp.expm1(pair) * (1.0 + ROUNDING)

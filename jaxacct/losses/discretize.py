@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -89,6 +90,7 @@ def step_masses(
     near: int,
     cutoff: Array | float = math.inf,
     lift: bool = False,
+    below: Callable[[Array, CellSums, Array, Array], tuple[Array, Array]] = masses_below,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``origin + (lowest + i) * spacing``, i < size.
 
@@ -104,6 +106,8 @@ def step_masses(
         near: half width of the part of the lattice that is evaluated at every point, static.
         lift: whether mass below the lattice is moved up to its lowest point, or counted in ``lost`` like what lies
             above. A large tilt must not lift: a bulk of mass 1 far below would be multiplied by exp(theta * lift).
+        below: what makes the masses from below, static; takes and returns what
+            :func:`jaxacct.losses.chord.masses_below` does.
         cutoff: loss above which mass is called infinite (above) or dropped (below) instead of being placed.
 
     Returns:
@@ -186,8 +190,8 @@ def step_masses(
         p_half[:, 1] * low_weight,
     )
     sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
-    below, spurious = masses_below(chords * weight * (1.0 - weight_error), sums, widths, theta)
-    placed = jnp.zeros(size).at[index].set(below)
+    held, spurious = below(chords * weight * (1.0 - weight_error), sums, widths, theta)
+    placed = jnp.zeros(size).at[index].set(held)
     clipped = jnp.where(kept, jnp.maximum(gamma[:-1] * q_cell - p_cell, 0.0) / -jnp.expm1(-widths), 0.0)
     return Step(above, placed, lost, spurious, infinite, infinity, clipped.sum() * (1.0 + 1e-9))
 

@@ -15,7 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["infimum_excess", "lower_hull"]
+from jaxacct.losses.chord import CellSums, line_errors, signed_below
+from jaxacct.losses.pld_curves import at_lattice_points, discounted
+
+__all__ = ["convex_below", "infimum_excess", "lower_hull", "lowered"]
 
 _UNIT = 2.0**-52
 
@@ -91,3 +94,83 @@ def lower_hull(x: Array, y: Array, kinks: Array | None = None) -> Array:
     stack, top, _ = jax.lax.fori_loop(0, 2 * n, step, (jnp.zeros(n, jnp.int32), zero, zero))
     kept = jnp.where(jnp.arange(n) < top, stack, n)
     return jnp.zeros(n, bool).at[kept].set(True, mode="drop")
+
+
+def convex_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
+    """Masses below a curve, none of them spurious, for equal widths and no tilt.
+
+    What :func:`jaxacct.losses.chord.masses_below` does with local moves, at the cost of a loop over all points where
+    there is a negative mass: the convex envelope of the signed masses' curve, checked at every point.
+
+    Args:
+        chords: see :func:`jaxacct.losses.chord.masses_below`, as are the others; ``theta`` is 0.
+
+    Returns:
+        ``(masses, 0)``, shape ``(k + 1,)``.
+    """
+    spacing = widths[0]
+    masses = signed_below(chords, jnp.maximum(*line_errors(sums, widths, theta)), widths, theta)
+
+    def mended() -> Array:
+        # A spike inside a cell: the line that passes under it goes through H = 0 near the cell's right end, and the
+        # envelope would lose all that is above. From the right end it loses a part of the cell's width instead.
+        _, curve = at_lattice_points(chords, spacing)
+        curve = curve * (1.0 - _error(chords.shape[0]))
+        deep = sums.left_half > _DEEP * curve[1:]
+        left, right = line_errors(sums, widths, theta, deep)
+        # A line that has come down to 0 may as well stay there.
+        below = jnp.minimum(curve - left, jnp.maximum(curve - right, 0.0))
+        made = _pooled(signed_below(chords, curve - below, widths, theta), spacing) * (1.0 - _SHARE)
+        # Where rounding chose the wrong vertices the curve may be above the one that was meant. It is lowered by that.
+        gap = at_lattice_points(made, spacing)[1] * (1.0 + _error(chords.shape[0])) - below
+        return lowered(made, spacing, jnp.maximum(gap.max(), 0.0))
+
+    return jax.lax.cond(jnp.any(masses < 0), mended, lambda: masses), jnp.zeros(())
+
+
+_DEEP = 0.25
+_SHARE = 1e-9  # a hundred times the rounding of 10,000 points, so that the check mostly finds nothing
+
+
+def _error(size: int) -> float:
+    """Relative, of a curve at lattice points, with room for the few operations that follow."""
+    return _UNIT * (8.0 * size + 32.0)
+
+
+def _pooled(masses: Array, spacing: Array) -> Array:
+    """Non-negative masses whose curve is the lower convex envelope of the one of signed ``masses``, up to rounding."""
+    n = masses.shape[0]
+    index = jnp.arange(n + 1)
+    # gamma in units of the first lattice point's; an origin with gamma 0 stands before it. Where exp overflows no
+    # point is dropped.
+    gamma = jnp.concatenate([jnp.zeros(1), jnp.exp(jnp.arange(n) * spacing)])
+    curve = jnp.concatenate([masses.sum()[None], at_lattice_points(masses, spacing)[1]])
+    kept = lower_hull(gamma, curve) | ~jnp.isfinite(gamma)
+    before = jax.lax.cummax(jnp.where(kept, index, 0))
+    after = jax.lax.cummin(jnp.where(kept, index, n), reverse=True)
+    # A point between two vertices gives its mass to both, P- and Q-mass kept. Next to the origin all goes up.
+    inside = (before < index) & (index < after)
+    back = jnp.where(inside, (index - before) * spacing, 0.0)
+    whole = jnp.where(inside, (after - before) * spacing, 1.0)
+    up = jnp.where(before == 0, 1.0, jnp.expm1(-back) / jnp.expm1(-whole))
+    every = jnp.concatenate([jnp.zeros(1), masses])
+    made = jnp.where(inside, 0.0, every)
+    made = made.at[before].add(jnp.where(inside, every * (1.0 - up), 0.0))
+    made = made.at[after].add(jnp.where(inside, every * up, 0.0))
+    return jnp.maximum(made[1:], 0.0)
+
+
+def lowered(masses: Array, spacing: Array | float, by: Array) -> Array:
+    """Masses of a law whose hockey stick is at most max(H - by, 0), H being that of ``masses``, shape ``(n,)``.
+
+    Up to the last lattice point where H is at least ``by``, its curve is H minus its value there: what lies above that
+    point becomes an atom there with the same Q-mass.
+    """
+    _, curve = at_lattice_points(masses, spacing)
+    # Q-mass above each point, times exp of its loss: sum of m_i exp(l_k - l_i).
+    weighed = discounted(jnp.exp(-spacing) * jnp.concatenate([masses[1:], jnp.zeros(1)]), spacing)
+    good = curve * (1.0 - 1e-9) >= by
+    # The curve falls: the good points are the first ones. Where none is, nothing is left.
+    index = jnp.arange(masses.shape[0])
+    last = good.sum() - 1
+    return jnp.where(index < last, masses, jnp.where(index == last, masses + weighed * (1.0 - 1e-9), 0.0))

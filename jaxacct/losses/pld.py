@@ -15,7 +15,9 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._log1p import log1p
 from jaxacct.losses import pld_curves
+from jaxacct.losses.chord import masses_below
 from jaxacct.losses.discretize import CEILING, step_masses
+from jaxacct.losses.envelope import convex_below, lowered
 from jaxacct.losses.fourier import powers
 from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._dominating import directions
@@ -215,7 +217,8 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     zero = jnp.zeros(())
     scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
     lowest = jnp.asarray(float(grid.lowest))
-    step = _step_masses(scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size)
+    below = convex_below if bound == "lower" else masses_below
+    step = _step_masses(scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size, below=below)
     # Tails were evaluated within half of eta of their losses, which moves hockey sticks no more than a loss moved by
     # eta does (jaxacct.losses.compose says why).
     largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
@@ -233,37 +236,20 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     excess = step.spurious + step.clipped
     infinite = jnp.maximum(step.infinite_below - excess, 0.0)
     rest = jnp.maximum(excess - step.infinite_below, 0.0) * (1.0 + 1e-9)
-    return PLD(_lowered(step.below, grid.spacing, rest), infinite, grid, bound)
-
-
-def _lowered(masses: Array, spacing: float, by: Array) -> Array:
-    """Masses of a law whose hockey stick is at most max(H - by, 0), H being that of ``masses``.
-
-    Up to the last lattice point where H is at least ``by``, its curve is H minus its value there: what lies above that
-    point becomes an atom there with the same Q-mass.
-    """
-    above = jnp.flip(jnp.cumsum(jnp.flip(masses)))
-    above = jnp.concatenate([above[1:], jnp.zeros(1)])  # strictly above each point
-
-    def link(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
-        return earlier[0] * later[0], earlier[0] * later[1] + earlier[1]
-
-    def backwards(terms: Array) -> Array:
-        factors = jnp.full_like(terms, jnp.exp(-spacing))
-        return jnp.flip(jax.lax.associative_scan(link, (factors, jnp.flip(terms)))[1])
-
-    curve = backwards(-jnp.expm1(-spacing) * above) * (1.0 - 1e-9)
-    # Q-mass above each point, times exp of its loss: sum of m_i exp(l_k - l_i).
-    weighed = backwards(jnp.exp(-spacing) * jnp.concatenate([masses[1:], jnp.zeros(1)])) * (1.0 - 1e-9)
-    good = curve >= by
-    # The curve falls: the good points are the first ones. Where none is, nothing is left.
-    index = jnp.arange(masses.shape[0])
-    last = good.sum() - 1
-    return jnp.where(index < last, masses, jnp.where(index == last, masses + weighed, 0.0))
+    masses = lowered(step.below, grid.spacing, rest)
+    if 0 <= -grid.lowest < grid.size:
+        # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
+        nothing = jnp.zeros(grid.size).at[-grid.lowest].set(1.0)
+        (_, known), (_, found) = (pld_curves.at_lattice_points(m, grid.spacing) for m in (nothing, masses))
+        masses = jnp.where((infinite == 0) & jnp.all(known >= found) & (masses.sum() <= 1.0), nothing, masses)
+    return PLD(masses, infinite, grid, bound)
 
 
 _step_masses = functools.partial(
-    jax.jit(step_masses, static_argnames=("size", "centre", "near", "lift")), centre=_SIZE // 2, near=2**20, lift=True
+    jax.jit(step_masses, static_argnames=("size", "centre", "near", "lift", "below")),
+    centre=_SIZE // 2,
+    near=2**20,
+    lift=True,
 )
 
 

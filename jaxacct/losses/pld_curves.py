@@ -16,7 +16,7 @@ from jax import Array
 
 from jaxacct.losses.grid import LossGrid
 
-__all__ = ["at_lattice_points", "hockey_stick", "log_moment", "tilted", "trade_off"]
+__all__ = ["at_lattice_points", "discounted", "hockey_stick", "log_moment", "tilted", "trade_off"]
 
 _UNIT = 2.0**-52
 _LARGEST = 700.0  # log of the largest gamma
@@ -27,19 +27,22 @@ def _relative_error(n: int) -> float:
     return _UNIT * (4.0 * n + 16.0)
 
 
-def at_lattice_points(masses: Array, spacing: float) -> tuple[Array, Array]:
+def at_lattice_points(masses: Array, spacing: Array | float) -> tuple[Array, Array]:
     """``(above, curve)``: the mass above each lattice point, and the finite losses' hockey stick there."""
-    # With A_k the mass above l_k: H(l_k) = (1 - e^-h) A_k + e^-h H(l_k+1), a recurrence of positive terms.
     above = jnp.flip(jnp.cumsum(jnp.flip(masses, -1), -1), -1)
     above = jnp.concatenate([above[..., 1:], jnp.zeros_like(above[..., :1])], -1)
-    terms = -jnp.expm1(-spacing) * above
-    factor = jnp.full_like(terms, jnp.exp(-spacing))
+    # With A_k the mass above l_k: H(l_k) = (1 - e^-h) A_k + e^-h H(l_k+1), a recurrence of positive terms.
+    return above, discounted(-jnp.expm1(-spacing) * above, spacing)
 
-    def link(later, earlier):
+
+def discounted(terms: Array, spacing: Array | float) -> Array:
+    """Sums of ``terms[i] * exp(-(i - k) * spacing)`` over i >= k, for every k; over the last axis."""
+
+    def link(later: tuple[Array, Array], earlier: tuple[Array, Array]) -> tuple[Array, Array]:
         return earlier[0] * later[0], earlier[0] * later[1] + earlier[1]
 
-    _, flipped = jax.lax.associative_scan(link, (factor, jnp.flip(terms, -1)), axis=-1)
-    return above, jnp.flip(flipped, -1)
+    factor = jnp.full_like(terms, jnp.exp(-spacing))
+    return jnp.flip(jax.lax.associative_scan(link, (factor, jnp.flip(terms, -1)), axis=-1)[1], -1)
 
 
 @functools.partial(jax.jit, static_argnums=(2, 4))

@@ -159,3 +159,23 @@ def test_atoms_between_lattice_points_are_not_rounded_up_in_a_lower_law(epsilon,
     assert np.all(lower <= truth)
     assert np.all(truth <= upper)
     assert lower[5] > 0.4 * truth[5]  # at epsilon 0
+
+
+def test_a_lower_law_keeps_the_tail_above_a_spike_inside_a_cell():
+    # Nearly all of a rarely sampled record's loss is at log(1 - rate) = -0.01, between two points of this grid.
+    grid = LossGrid(1 / 64, -1024, 2048)
+    rare = jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.01)
+    at = np.array([0.0, 0.1, 0.5, 1.0, 2.0, 3.0])
+    truth = jaxacct.delta(rare, at, relation="remove")
+    found = PLD.from_mechanism(rare, "lower", relation="remove", grid=grid).hockey_stick(at)
+    assert np.all(found <= truth.upper)
+    np.testing.assert_array_less(0.9 * truth.lower[1:], found[1:])
+    assert found[0] >= 0.6 * truth.lower[0]
+
+
+def test_a_lower_law_is_never_less_than_no_loss_at_all():
+    # Under `add` the loss is at most 0.01, less than a cell: what is left of it on this grid is nothing.
+    rare = jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.01)
+    law = PLD.from_mechanism(rare, "lower", relation="add", grid=LossGrid(1 / 64, -1024, 2048))
+    at = np.array([-1.0, -0.1, 0.0, 0.1])
+    np.testing.assert_allclose(law.hockey_stick(at), np.maximum(-np.expm1(at), 0.0), rtol=1e-12)
