@@ -14,7 +14,7 @@ from jaxacct.adversary.experiment import excess
 from jaxacct.adversary.legality import Budget
 from jaxacct.adversary.natural_filter import TOLERANCE, natural_filter_cost
 from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.order import NO, UNDECIDED, YES
+from jaxacct.losses.order import NO, UNDECIDED, WORDS, YES
 
 __all__ = ["Closure", "Freeness", "is_free", "totally_ordered_closure"]
 
@@ -43,7 +43,7 @@ class Closure(NamedTuple):
     @property
     def word(self) -> str:
         """ "yes", "no" or "undecided"."""
-        return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[self.verdict]
+        return WORDS[self.verdict]
 
     def __bool__(self) -> bool:
         return self.verdict == YES
@@ -69,7 +69,7 @@ class Freeness(NamedTuple):
     @property
     def word(self) -> str:
         """ "yes", "no" or "undecided"."""
-        return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[self.verdict]
+        return WORDS[self.verdict]
 
     def __bool__(self) -> bool:
         return self.verdict == YES

@@ -30,6 +30,7 @@ from jax import Array
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct.losses.contour_read import Integrand, aliases, read_delta, read_epsilon
+from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_quadrature import Quadrature, decay, log_moment, quadrature, rough_cumulants
 from jaxacct.mechanisms._pair import UNIT
@@ -122,11 +123,6 @@ def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Arr
     return value, jax.lax.stop_gradient(trusted)
 
 
-def _saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
-    spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-    return k0 - t * epsilon - jnp.log(t) - log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
-
-
 def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     """A tilt near the saddle point: an error there costs digits only in proportion to its square.
 
@@ -153,9 +149,9 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     theta = jnp.exp(at)
     k0, _, k2 = cumulants(theta)
     if kind == "delta":
-        log_delta = jnp.minimum(_saddle_log_delta(theta, k0, k2, goal), 0.0)
+        log_delta = jnp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
         return Plan(theta, goal, log_delta, jnp.sqrt(k2))
-    epsilon = (_saddle_log_delta(theta, k0, k2, jnp.zeros(())) - jnp.log(goal)) / theta
+    epsilon = (saddle_log_delta(theta, k0, k2, jnp.zeros(())) - jnp.log(goal)) / theta
     return Plan(theta, jnp.clip(epsilon, 0.0, jnp.maximum(judged(theta), 0.0)), jnp.log(goal), jnp.sqrt(k2))
 
 

@@ -29,9 +29,10 @@ from jaxacct.losses.tradeoff import TradeOff, padded
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
-__all__ = ["NO", "UNDECIDED", "YES", "Chain", "Crossings", "Order", "crossings", "dominates", "is_chain"]
+__all__ = ["NO", "UNDECIDED", "WORDS", "YES", "Chain", "Crossings", "Order", "crossings", "dominates", "is_chain"]
 
 YES, UNDECIDED, NO = 1, 0, -1
+WORDS = {YES: "yes", NO: "no", UNDECIDED: "undecided"}
 TOLERANCE = 1e-12
 """What mechanisms may differ by at any order in a "yes": where both curves have all but vanished, a grid ends."""
 
@@ -54,7 +55,7 @@ class Order(NamedTuple):
     @property
     def word(self) -> str:
         """ "yes", "no" or "undecided", for a single verdict."""
-        return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[int(self.verdict)]
+        return WORDS[int(self.verdict)]
 
 
 class Crossings(NamedTuple):
@@ -89,7 +90,7 @@ class Chain(NamedTuple):
     @property
     def word(self) -> str:
         """ "yes", "no" or "undecided"."""
-        return {YES: "yes", NO: "no", UNDECIDED: "undecided"}[int(self.verdict)]
+        return WORDS[int(self.verdict)]
 
 
 def dominates(

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "levels_for",
     "outline_for_delta",
     "outline_for_epsilon",
+    "saddle_log_delta",
 ]
 
 CENTRE = 0.25
@@ -154,7 +156,7 @@ def outline_for_delta(losses: Array, log_masses: Array, steps: Array, periods: A
     def estimate(log_masses):
         theta = _saddle(losses, log_masses, steps, far_enough)
         k0, _, k2 = ((steps * value).sum() for value in _cumulants(losses, log_masses, theta))
-        return theta, jnp.minimum(_log_delta(theta, k0, k2, epsilon), 0.0)
+        return theta, jnp.minimum(saddle_log_delta(theta, k0, k2, epsilon), 0.0)
 
     # Once to know how much mass may be ignored, once more without it.
     cutoff = _cutoff(losses, log_masses, steps, estimate(log_masses)[1])
@@ -172,7 +174,7 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, periods:
     log_masses = jnp.where(losses > cutoff, -jnp.inf, log_masses)
 
     def far_enough(t, k0, k1, k2):
-        value = _log_delta(t, k0, k2, k1 - 1.0 / t - 1.0 / (t + 1.0))
+        value = saddle_log_delta(t, k0, k2, k1 - 1.0 / t - 1.0 / (t + 1.0))
         return (value < log_delta) | jnp.isnan(value)
 
     theta = _saddle(losses, log_masses, steps, far_enough)
@@ -184,7 +186,7 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, periods:
     return _outline(losses, log_masses, steps, periods, theta, epsilon, cutoff, tolerance)
 
 
-def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
+def saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
     return k0 - t * epsilon - jnp.log(t) - log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
@@ -227,7 +229,7 @@ def _outline(
     fits = (periods > 0) & (jnp.abs(multiple - jnp.round(multiple)) <= 1e-9 * multiple)
     # A law may have atoms at a distance and a density besides (Laplace): only what is all atoms costs no gap.
     weights = jnp.exp(theta * losses + log_masses - jnp.max(theta * losses + log_masses, -1, keepdims=True))
-    heaviest = jnp.max(jnp.where(weights >= 1.0, losses, -jnp.inf), -1, keepdims=True)
+    heaviest = _at_least(-weights, losses)[:, None]
     away = jnp.where(weights > 1e-12, (losses - heaviest) / jnp.where(periods > 0, periods, 1.0)[:, None], 0.0)
     fits &= jnp.all(jnp.abs(away - jnp.round(away)) < 1e-6, -1)
     loose = jnp.where(fits, 0.0, steps).sum()
@@ -277,8 +279,8 @@ def _outline(
 
 
 def _at_least(widths: Array, shifts: Array) -> Array:
-    """The shift that attains the least width of each row (argmin without indices of 64 bits)."""
-    return jnp.max(jnp.where(widths <= jnp.min(widths, -1, keepdims=True), shifts, 0.0), -1)
+    """The shift that attains the least width of each row."""
+    return jax.vmap(lambda row, among: among[first_least(row)])(widths, jnp.broadcast_to(shifts, widths.shape))
 
 
 def layouts(finest: int) -> list[Layout]:

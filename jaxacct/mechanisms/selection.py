@@ -9,8 +9,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.mechanisms._bounded_range_pair import BoundedRangePair
 from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._pure_pair import PurePair
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._response_pair import ResponsePair
 from jaxacct.mechanisms._values import positive
 
 __all__ = ["Exponential", "PermuteAndFlip"]
@@ -77,4 +77,4 @@ class PermuteAndFlip(Mechanism):
         return True
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(PurePair(positive(self.epsilon)), 1.0)]
+        return [(ResponsePair(positive(self.epsilon), 2.0, 0.0), 1.0)]

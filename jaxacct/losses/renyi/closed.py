@@ -13,9 +13,9 @@ from jax.typing import ArrayLike
 
 from jaxacct._log1p import log1p
 from jaxacct.mechanisms.laplace import Laplace
-from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
+from jaxacct.mechanisms.selection import Exponential
 
-__all__ = ["bounded_range_curve", "laplace_curve", "pure_curve", "pure_divergence"]
+__all__ = ["bounded_range_curve", "laplace_curve", "pure_divergence"]
 
 _ROUNDING = 1e-12
 _SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
@@ -79,11 +79,6 @@ def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike 
     )
     value = _from_excess(log_excess, a, a * eps)
     return _guarded(jnp.minimum(value, eps), eps, a)
-
-
-def pure_curve(mechanism: PermuteAndFlip, order: ArrayLike, relation: str) -> Array:
-    """That of every ``epsilon``-DP mechanism; see :func:`pure_divergence`."""
-    return pure_divergence(mechanism.epsilon, order)
 
 
 @jax.jit

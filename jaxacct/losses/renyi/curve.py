@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve, pure_curve
+from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
 from jaxacct.losses.renyi.discrete import (
     approximate_curve,
     concentrated_curve,
@@ -46,11 +46,11 @@ from jaxacct.mechanisms import (
     SampledWithoutReplacement,
     ZeroConcentratedDP,
 )
+from jaxacct.mechanisms._dominating import RELATIONS
 
 __all__ = ["renyi"]
 
 _EPS = 2.0**-52
-_RELATIONS = ("add_or_remove", "add", "remove", "replace")
 
 # One entry a family; each takes (mechanism, order, relation) and runs in float64.
 _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
@@ -58,7 +58,7 @@ _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     Laplace: laplace_curve,
     MixtureOfGaussians: mixture_curve,
     Exponential: bounded_range_curve,
-    PermuteAndFlip: pure_curve,
+    PermuteAndFlip: response_curve,
     RandomizedResponse: response_curve,
     PureDP: response_curve,
     ApproximateDP: approximate_curve,
@@ -103,7 +103,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
         ValueError: an unknown mechanism or relation, a relation without an analysis, a concrete order that is not
             a finite number above 1.
     """
-    _validate.one_of(_RELATIONS, relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     if not _validate.is_traced(order):
         values = np.asarray(order, np.float64)
         if not np.all(np.isfinite(values) & (values > 1)):

@@ -25,6 +25,7 @@ from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
+from jaxacct.mechanisms.selection import PermuteAndFlip
 from jaxacct.mechanisms.tables import FromTables
 
 __all__ = [
@@ -42,8 +43,11 @@ _ROUNDING = 1e-12
 _UP = 1.0 + 2.0**-49
 
 
-def response_curve(mechanism: RandomizedResponse | PureDP, order: ArrayLike, relation: str) -> Array:
-    """log(1 + e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (e^eps + k - 1)) / (a - 1), from the three atoms."""
+def response_curve(mechanism: RandomizedResponse | PureDP | PermuteAndFlip, order: ArrayLike, relation: str) -> Array:
+    """log(1 + e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (e^eps + k - 1)) / (a - 1), from the three atoms.
+
+    For k = 2 it bounds every eps-DP mechanism, permute-and-flip among them.
+    """
     categories = mechanism.categories if isinstance(mechanism, RandomizedResponse) else 2.0
     return _nothing_at_zero(pure_divergence(mechanism.epsilon, order, categories), mechanism.epsilon, order)
 
