@@ -121,10 +121,12 @@ def _tight(kind: str, lower: Any, upper: Any) -> Any:
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    chunk = max([size for size in _BATCHES if size * each <= _WORK], default=_BATCHES[0]) * spread.shares
-    for begin in range(0, members.size, chunk):
-        some = members[begin : begin + chunk]
-        size = next((size for size in _BATCHES if size >= some.size), chunk)
+    sizes = [size * spread.shares for size in _BATCHES if size == _BATCHES[0] or size * each <= _WORK]
+    while members.size:
+        # A batch that is filled to three quarters, or else the largest that the members fill.
+        filled = [size for size in sizes if size <= members.size]
+        size = next((size for size in sizes if 0.75 * size <= members.size <= size), max(filled, default=sizes[0]))
+        some, members = members[:size], members[size:]
         index = spread.padded(some, size)
         low, high = run(*spread.place(jax.tree.map(lambda x: x[index], query)))  # noqa: B023
         yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]

@@ -239,8 +239,11 @@ def _hill(density: Array) -> Array:
 def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
     """Layers of a unimodal step function: masses and lengths."""
     peak = hill.max()
-    rungs = peak - _RUNG * jnp.arange(_LADDER)
-    inside = jnp.where(hill >= rungs[:, None], lengths, 0.0).sum(-1) * (1.0 - 1e-9)
+    rungs = peak - _RUNG * jnp.arange(_LADDER) - 1e-9  # which makes good for the rounding of `drop`
+    # The first rung that a step reaches; what is too low goes to a place that is dropped.
+    drop = jnp.where(jnp.isfinite(hill), (peak - hill) / _RUNG, _LADDER)
+    first = jnp.ceil(jnp.clip(drop, 0.0, _LADDER)).astype(jnp.int32)
+    inside = jnp.cumsum(jnp.zeros(_LADDER + 1).at[first].add(lengths)[:-1]) * (1.0 - 1e-9)
     masses = jnp.exp(rungs) * (1.0 - jnp.exp(-_RUNG)) * inside * (1.0 - 1e-9)
     good = jnp.isfinite(peak)
     return jnp.where(good, masses, 0.0), jnp.where(good, inside, 0.0)
