@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -199,35 +200,44 @@ class AnyOrderGuarantee:
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0: the sum over the orders of the tight conversion's, rounded up; float64."""
         _validate.nonnegative(epsilon=epsilon)
-        each = delta_from_renyi(self.rho, jnp.asarray(self.orders), jnp.asarray(epsilon, jnp.float64)[..., None])
-        return jnp.minimum(jnp.sum(each, axis=-1) * (1 + len(self.orders) * _EPS), 1.0)
+        return _any_delta(self.rho, self.orders, jnp.asarray(epsilon, jnp.float64))
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
         _validate.probability(delta=delta)
-        delta = jnp.asarray(delta, jnp.float64)
-        shares = (delta / len(self.orders) * (1 - 2 * _EPS))[..., None]
-        # Enough for each order's share is enough for the sum: the safe end of a bracket.
-        high = jnp.max(epsilon_from_renyi(self.rho, jnp.asarray(self.orders), shares), axis=-1)
-        start = jnp.where(jnp.isfinite(high), high, 0.0)
-
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-            low, top = ends
-            middle = (low + top) / 2
-            enough = self.delta(middle) <= delta
-            return jnp.where(enough, low, middle), jnp.where(enough, middle, top)
-
-        _, value = jax.lax.fori_loop(0, 60, halve, (jnp.zeros_like(start), start))
-        return jnp.where(jnp.isfinite(high) & (delta > 0) & (delta < 1), value, jnp.where(delta >= 1, 0.0, jnp.inf))
+        return _any_epsilon(self.rho, self.orders, jnp.asarray(delta, jnp.float64))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The largest curve that keeps the points (epsilon, delta(epsilon)) of 400 epsilons; one for each budget.
+        """The largest curve through 800 points of delta(epsilon), at deltas from 1 to 1e-20; one for each budget.
 
         Raises:
             ValueError: a traced budget.
         """
-        reach = np.asarray(self.epsilon(1e-15)) * 1.05
-        points = np.expand_dims(np.minimum(reach, 600.0), -1) * (np.arange(400) / 399) ** 1.5
-        deltas = np.stack([np.asarray(self.delta(points[..., i])) for i in range(points.shape[-1])], axis=-1)
+        targets = np.exp(-np.linspace(1e-3, 46.0, 800)).reshape(-1, *np.ones(self.rho.ndim - 1, int))
+        epsilons = self.epsilon(targets)
+        points, deltas = (np.moveaxis(np.asarray(v), 0, -1) for v in (epsilons, self.delta(epsilons)))
         return PrivacyProfile.from_mechanism(FromProfile(points, deltas), grid=grid)
+
+
+@functools.partial(jax.jit, static_argnames="orders")
+def _any_delta(rho: Array, orders: tuple[float, ...], epsilon: Array) -> Array:
+    each = delta_from_renyi(rho, jnp.asarray(orders), epsilon[..., None])
+    return jnp.minimum(jnp.sum(each, axis=-1) * (1 + len(orders) * _EPS), 1.0)
+
+
+@functools.partial(jax.jit, static_argnames="orders")
+def _any_epsilon(rho: Array, orders: tuple[float, ...], delta: Array) -> Array:
+    shares = (delta / len(orders) * (1 - 2 * _EPS))[..., None]
+    # Enough for each order's share is enough for the sum: the safe end of a bracket.
+    high = jnp.max(epsilon_from_renyi(rho, jnp.asarray(orders), shares), axis=-1)
+    start = jnp.where(jnp.isfinite(high), high, 0.0)
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, top = ends
+        middle = (low + top) / 2
+        enough = _any_delta(rho, orders, middle) <= delta
+        return jnp.where(enough, low, middle), jnp.where(enough, middle, top)
+
+    _, value = jax.lax.fori_loop(0, 60, halve, (jnp.zeros_like(start), start))
+    return jnp.where(jnp.isfinite(high) & (delta > 0) & (delta < 1), value, jnp.where(delta >= 1, 0.0, jnp.inf))

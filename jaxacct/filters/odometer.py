@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,6 +157,7 @@ def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
 
 
 @jax.enable_x64(True)
+@functools.partial(jax.jit, static_argnames=("how", "dtype"))
 def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dtype: str) -> Array:
     delta = jnp.asarray(delta, jnp.float64)
     if how == "levels":

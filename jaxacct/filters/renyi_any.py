@@ -141,7 +141,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     Without the division this is false, and by the whole factor: after a first query whose cost is small at order a
     but large at order b > a, a loss that turned out low is continued at order a, one that turned out high at order b,
     and either continuation gets its order's delta in full (a two-round example with two orders, in the tests, reaches
-    1.9 delta).
+    1.97 delta).
 
     It pays when it is not known which order will be the best one, and costs log(k) / (order - 1) in epsilon; where
     the schedule is roughly known, `renyi` at the order of `plan_order` does better.
