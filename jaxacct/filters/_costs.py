@@ -158,7 +158,7 @@ def concentrated_cost(query: Any) -> Array:
     if isinstance(query, RandomizedResponse):
         return _of_response(_array(nonnegative(query.epsilon)), _array(whole_number(query.categories, 2.0)))
     if isinstance(query, Exponential):
-        # Bounded range: Cesar, Rogers 2021, Lemma 3.2 by way of Dong, Durfee, Rogers 2020.
+        # Bounded range: Cesar, Rogers 2021.
         epsilon = pure_cost(query)
         return jnp.minimum(epsilon * epsilon / 8, _of_pure(epsilon))
     if isinstance(query, _PURE):
@@ -189,7 +189,7 @@ def approximate_cost(query: Any) -> tuple[Array, Array]:
     if isinstance(query, ApproximateDP):
         return _of_pure(_array(nonnegative(query.epsilon))), _array(nonnegative(query.delta, 1.0))
     if isinstance(query, PoissonSampled) and isinstance(query.mechanism, ApproximateDP):
-        # (log(1 + q (e^eps - 1)), q delta)-DP: Li, Qardaji, Su 2012, Theorem 1.
+        # (log(1 + q (e^eps - 1)), q delta)-DP: Li, Qardaji, Su 2012; Balle, Barthe, Gaboardi 2018.
         inner, rate = query.mechanism, _rate(query)
         epsilon = _amplified(_array(nonnegative(inner.epsilon)), rate)
         return _of_pure(epsilon), _array(nonnegative(inner.delta, 1.0)) * rate * (1 + 2.0**-51)

@@ -158,8 +158,8 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     """The filter of Whitehouse et al. 2023 for (epsilon_i, delta_i)-DP queries under an (epsilon, delta) budget.
 
     ``share`` of delta is there for the queries' deltas to add up in; the rest goes into advanced composition, by the
-    largest rho that :func:`jaxacct.losses.zcdp_curve.zcdp_epsilon` turns into ``epsilon`` there (their Theorem 1
-    has the simpler conversion rho + 2 sqrt(rho log(1 / delta'))). It is `approximate_zcdp` with these two budgets.
+    largest rho that :func:`jaxacct.losses.zcdp_curve.zcdp_epsilon` turns into ``epsilon`` there (they
+    have the simpler conversion rho + 2 sqrt(rho log(1 / delta'))). It is `approximate_zcdp` with these two budgets.
 
     Args:
         epsilon: > 0; an array makes one pair of ledgers for each entry.
@@ -173,7 +173,8 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     _validate.probability(delta=delta, share=share)
     epsilon, delta, share = (jnp.asarray(v, jnp.float64) for v in (epsilon, delta, share))
     ours = delta * share
-    rest = (delta - ours * (1 + 2 * _ledger.SLACK)) * (1 - 2.0**-50)
+    # delta = ours + (1 - ours) rest: below what the guarantee finds left beside its own slack.
+    rest = (delta - ours * (1 + 2 * _ledger.SLACK)) / (1 - ours) * (1 - 2.0**-48)
     rho = zcdp_from_epsilon(epsilon, rest) / (1 + 2 * _ledger.SLACK)
     if not _validate.is_traced(rho) and not np.all(np.asarray(rho) >= 1e-18):
         raise ValueError(f"epsilon must be larger to leave any budget, got {np.min(np.asarray(epsilon)):g}")

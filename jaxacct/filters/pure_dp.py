@@ -19,7 +19,7 @@ __all__ = ["PureDPFilter", "pure_dp"]
 _STATEMENT = (
     "The whole interaction is epsilon-DP, if each query is epsilon_i-DP given all earlier outputs and every refusal "
     "was obeyed: on every path the privacy loss is at most the sum of the admitted epsilon_i (basic composition holds "
-    "with adaptively chosen parameters: Rogers, Roth, Ullman, Vadhan 2016, Theorem 3.6). The epsilon quoted counts "
+    "with adaptively chosen parameters: Rogers, Roth, Ullman, Vadhan 2016). The epsilon quoted counts "
     "the filter's rounding slack, a relative 2^-40; sampled queries count for add-or-remove neighbours."
 )
 

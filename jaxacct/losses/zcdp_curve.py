@@ -91,7 +91,7 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
     """The delta at which rho-zCDP implies (epsilon, delta)-DP, rounded up.
 
     The infimum over all orders a of exp((a - 1) (a rho - epsilon + log(1 - 1/a))) / a (Canonne, Kamath, Steinke
-    2020, Proposition 12 and Corollary 13), or total variation where that is less. A bound for the whole class; its
+    2020, Proposition 12), or total variation where that is less. A bound for the whole class; its
     best possible conversion is not known (the Gaussian mechanism's own curve is lower).
 
     Args:
