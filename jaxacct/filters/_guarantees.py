@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
+from jaxacct._log1p import log1p
+from jaxacct.losses import conversions
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
+from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon
+from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 
-__all__ = ["GDPGuarantee", "RenyiGuarantee"]
+__all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee"]
+
+_EPS = 2.0**-52
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,6 +47,14 @@ class GDPGuarantee:
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta of mu-GDP at ``epsilon`` >= 0, rounded up; float64. A bound only if ``is_bound``."""
         return gdp_delta(self.mu, epsilon)
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve of mu-GDP from above, one for each budget; a bound of the interaction's only if ``is_bound``.
+
+        Args:
+            grid: as in :meth:`jaxacct.PrivacyProfile.from_mechanism`; needed where the budget is traced.
+        """
+        return PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,3 +80,164 @@ class RenyiGuarantee:
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0 by the tight conversion at this order, rounded up; float64."""
         return delta_from_renyi(self.rho, self.order, epsilon)
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve that the divergence implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
+        return PrivacyProfile.from_mechanism(RenyiDP(self.order, self.rho), grid=grid)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PureDPGuarantee:
+    """epsilon-DP of the whole interaction; ``pure`` is that epsilon.
+
+    Attributes:
+        pure: float64, the budget's shape.
+        statement: the theorem and its assumptions.
+        is_bound: always True.
+    """
+
+    pure: Array
+    statement: str
+    is_bound: bool = True
+
+    @jax.enable_x64(True)
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The epsilon at ``delta`` in [0, 1), rounded up; float64. At delta 0 it is ``pure`` itself."""
+        if not _validate.is_traced(delta) and np.any(np.asarray(delta, np.float64) != 0):
+            _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
+        pure, delta = jnp.broadcast_arrays(self.pure, jnp.asarray(delta, jnp.float64))
+        # The inverse of `delta`: pure + log(1 - delta (1 + e^-pure)).
+        part = delta * (1 - 4 * _EPS) * (1 + jnp.exp(-pure))
+        value = pure + log1p(-jnp.minimum(part, 1 - _EPS)) * (1 - 8 * _EPS) + 8 * _EPS * pure
+        value = jnp.where(part >= 1, 0.0, jnp.clip(value, 0.0, pure))
+        return jnp.where((delta > 0) & (delta < 1), value, jnp.where(delta >= 1, 0.0, pure))
+
+    @jax.enable_x64(True)
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta at ``epsilon`` >= 0, rounded up; float64. 0 from ``pure`` on.
+
+        (e^pure - e^epsilon) / (1 + e^pure), the exact worst case: randomized response dominates (Kairouz, Oh,
+        Viswanath 2015).
+        """
+        _validate.nonnegative(epsilon=epsilon)
+        pure, epsilon = jnp.broadcast_arrays(self.pure, jnp.asarray(epsilon, jnp.float64))
+        gap = epsilon - pure
+        value = -jnp.expm1(jnp.minimum(gap, 0.0)) / (1 + jnp.exp(-pure)) * (1 + 16 * _EPS) + 4 * _EPS * pure
+        value = jnp.where(gap >= 0, 0.0, jnp.minimum(value, 1.0))
+        return jnp.where((epsilon >= 0) & (pure >= 0), value, 1.0)
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The worst curve of pure privacy, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
+        return PrivacyProfile.from_mechanism(PureDP(self.pure), grid=grid)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ZCDPGuarantee:
+    """rho-zCDP of the whole interaction, but for a probability ``fails`` (``fails``-approximate rho-zCDP).
+
+    Attributes:
+        rho: float64, the budget's shape.
+        statement: the theorem and its assumptions.
+        fails: the delta of approximate zCDP, float64, the budget's shape; 0 for plain zCDP.
+        is_bound: always True.
+    """
+
+    rho: Array
+    statement: str
+    fails: ArrayLike = 0.0
+    is_bound: bool = True
+
+    @jax.enable_x64(True)
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
+        _validate.probability(delta=delta)
+        fails = jnp.asarray(self.fails, jnp.float64)
+        delta = jnp.asarray(delta, jnp.float64)
+        rest = jnp.where(fails > 0, (delta * (1 - _EPS) - fails) / (1 - fails) * (1 - 4 * _EPS), delta)
+        good = rest > 0
+        value = zcdp_epsilon(self.rho, jnp.where(good, rest, 0.5))
+        return jnp.where(good, value, jnp.inf)
+
+    @jax.enable_x64(True)
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of rho-zCDP, rounded up; float64."""
+        fails = jnp.asarray(self.fails, jnp.float64)
+        value = zcdp_delta(self.rho, epsilon)
+        return jnp.minimum(jnp.where(fails > 0, (fails + (1 - fails) * value) * (1 + 4 * _EPS), value), 1.0)
+
+    @jax.enable_x64(True)
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve that the guarantee implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`.
+
+        A mixture's hockey stick is at most the mixture of hockey sticks, and of anything it is at most 1.
+        """
+        found = PrivacyProfile.from_mechanism(ZeroConcentratedDP(self.rho), grid=grid)
+        if not _validate.is_traced(self.fails) and np.all(np.asarray(self.fails) == 0):
+            return found
+        fails = jnp.asarray(self.fails, jnp.float64)[..., None]
+        all_of_it = jnp.minimum(jnp.exp(jnp.asarray(found.grid.losses)), 1.0)
+        excess = ((1 - fails) * jnp.asarray(found.excess, jnp.float64) + fails * all_of_it) * (1 + 8 * _EPS)
+        return PrivacyProfile(conversions.concrete(excess), found.grid, "upper")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AnyOrderGuarantee:
+    """Of several orders, each with a divergence budget, at least one kept its own; which one may depend on outputs.
+
+    Attributes:
+        rho: divergences in nats, shape (budgets..., orders), float64.
+        orders: the orders, all fixed before the first query.
+        statement: the theorem and its assumptions.
+        is_bound: always True.
+    """
+
+    rho: Array
+    orders: tuple[float, ...]
+    statement: str
+    is_bound: bool = True
+
+    @jax.enable_x64(True)
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta at ``epsilon`` >= 0: the sum over the orders of the tight conversion's, rounded up; float64."""
+        _validate.nonnegative(epsilon=epsilon)
+        return _any_delta(self.rho, self.orders, jnp.asarray(epsilon, jnp.float64))
+
+    @jax.enable_x64(True)
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
+        _validate.probability(delta=delta)
+        return _any_epsilon(self.rho, self.orders, jnp.asarray(delta, jnp.float64))
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The largest curve through 800 points of delta(epsilon), at deltas from 1 to 1e-20; one for each budget.
+
+        Raises:
+            ValueError: a traced budget.
+        """
+        targets = np.exp(-np.linspace(1e-3, 46.0, 800)).reshape(-1, *np.ones(self.rho.ndim - 1, int))
+        epsilons = self.epsilon(targets)
+        points, deltas = (np.moveaxis(np.asarray(v), 0, -1) for v in (epsilons, self.delta(epsilons)))
+        return PrivacyProfile.from_mechanism(FromProfile(points, deltas), grid=grid)
+
+
+@functools.partial(jax.jit, static_argnames="orders")
+def _any_delta(rho: Array, orders: tuple[float, ...], epsilon: Array) -> Array:
+    each = delta_from_renyi(rho, jnp.asarray(orders), epsilon[..., None])
+    return jnp.minimum(jnp.sum(each, axis=-1) * (1 + len(orders) * _EPS), 1.0)
+
+
+@functools.partial(jax.jit, static_argnames="orders")
+def _any_epsilon(rho: Array, orders: tuple[float, ...], delta: Array) -> Array:
+    shares = (delta / len(orders) * (1 - 2 * _EPS))[..., None]
+    # Enough for each order's share is enough for the sum: the safe end of a bracket.
+    high = jnp.max(epsilon_from_renyi(rho, jnp.asarray(orders), shares), axis=-1)
+    start = jnp.where(jnp.isfinite(high), high, 0.0)
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, top = ends
+        middle = (low + top) / 2
+        enough = _any_delta(rho, orders, middle) <= delta
+        return jnp.where(enough, low, middle), jnp.where(enough, middle, top)
+
+    _, value = jax.lax.fori_loop(0, 60, halve, (jnp.zeros_like(start), start))
+    return jnp.where(jnp.isfinite(high) & (delta > 0) & (delta < 1), value, jnp.where(delta >= 1, 0.0, jnp.inf))

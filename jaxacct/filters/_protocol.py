@@ -11,6 +11,8 @@ from jax.typing import ArrayLike
 
 from jaxacct.filters import _ledger
 from jaxacct.filters._ledger import LedgerState
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.profile import PrivacyProfile
 
 __all__ = ["Filter", "Guarantee", "LedgerFilter", "is_scalar_query"]
 
@@ -33,6 +35,10 @@ class Guarantee(Protocol):
 
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta of the whole interaction at ``epsilon`` >= 0, rounded up; a float64 array."""
+        ...
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The whole privacy curve of the interaction, from above; a budget with a shape gives a batch of curves."""
         ...
 
 

@@ -15,7 +15,7 @@ from jaxacct.filters import _ledger
 from jaxacct.filters._guarantees import GDPGuarantee
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["GDPFilter", "gdp"]
@@ -50,7 +50,7 @@ class GDPFilter(LedgerFilter):
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
-            query: a `Gaussian`, a `PoissonSampled` one whose rate is concretely 1, a `Composed` of them (all
+            query: a `Gaussian`, a `GDP`, a `PoissonSampled` one whose rate is concretely 1, a `Composed` of them (all
                 or nothing), or a number mu for any mechanism that is mu-GDP given all earlier outputs.
             state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
 
@@ -79,6 +79,8 @@ def _parameters(query: Any) -> list[tuple[Any, Any, Any]]:
         return [(query, 1.0, 1.0)]
     if isinstance(query, Gaussian):
         return [(query.sensitivity, query.sigma, 1.0)]
+    if isinstance(query, GDP):
+        return [(query.mu, 1.0, 1.0)]
     if isinstance(query, PoissonSampled):
         if _validate.is_traced(query.rate) or np.any(np.asarray(query.rate) != 1):
             raise ValueError(
@@ -118,9 +120,8 @@ def _in_mu(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
 def gdp(mu: ArrayLike) -> GDPFilter:
     """A filter that admits GDP queries while the sum of mu_i^2 is at most mu^2.
 
-    Tight: the interaction is mu-GDP exactly as if the mu_i had been fixed in advance (Koskela et al. 2023;
-        Theorem 2.11
-    in the statement of the f-DP filter paper). Holds for the relation whose sensitivities the queries use.
+    Tight: the interaction is mu-GDP exactly as if the mu_i had been fixed in advance (Koskela et al. 2023; Theorem
+    2.11 of the f-DP filter paper). Holds for the relation whose sensitivities the queries use.
 
     The ledger admits up to (1 + 2^-40) mu^2, so that n queries of mu / sqrt(n) fit n times in spite of
     rounding (of float64 rounding: mu_i that were rounded to float32 can sum to 6e-8 more than mu^2, which is

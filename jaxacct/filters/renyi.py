@@ -6,16 +6,15 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import _ledger
+from jaxacct.filters._additive import AdditiveFilter
 from jaxacct.filters._guarantees import RenyiGuarantee
-from jaxacct.filters._ledger import LedgerState
-from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
+from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.losses import renyi as _curve
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -32,8 +31,10 @@ _STATEMENT = (
 
 
 @_register
-class RenyiFilter(LedgerFilter):
+class RenyiFilter(AdditiveFilter):
     """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.
+
+    A query is any mechanism of :func:`jaxacct.losses.renyi.renyi`, or a number: its divergence at this order.
 
     Attributes:
         pieces: the budget rho in exact float32 pieces.
@@ -56,48 +57,8 @@ class RenyiFilter(LedgerFilter):
         rho = _ledger.join(self.pieces) * (1 + _ledger.SLACK + 2.0**-51)
         return RenyiGuarantee(rho, self.order, _STATEMENT)
 
-    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
-        """Whether ``query`` may run (a bool array) and the state after it.
-
-        Args:
-            query: a `Gaussian`, a `PoissonSampled` one, a `Composed` of them (all or nothing), or a number:
-                the query's own Rényi divergence rho at this filter's order, given all earlier outputs.
-            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
-
-        Returns:
-            ``(admitted, state)``. NaN, negative and infinite costs are refused; a refused query leaves the
-            state.
-
-        Raises:
-            ValueError: a query of another type, or of a shape that the state does not cover.
-        """
-        cost = query if is_scalar_query(query) else _curve.renyi(query, self.order)
-        return _update(self.pieces, cost, state)
-
-    def spent(self, state: LedgerState) -> Array:
-        """The sum of the admitted divergences, rounded up, in the caller's float type."""
-        return _in_rho(self.pieces, state, "spent", _ledger.caller_dtype())
-
-    def remaining(self, state: LedgerState) -> Array:
-        """The largest divergence that still fits, rounded down, in the caller's float type."""
-        return _in_rho(self.pieces, state, "remaining", _ledger.caller_dtype())
-
-
-@jax.enable_x64(True)
-@jax.jit
-def _update(pieces: Array, cost: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
-    cost = jnp.asarray(cost, jnp.float64)
-    fits, charged = _ledger.charge(state, cost, _ledger.join(pieces), _ledger.WITH_SLACK)
-    return fits, LedgerState(jnp.where(fits[..., None], charged.words, state.words))
-
-
-@jax.enable_x64(True)
-def _in_rho(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
-    rho = _ledger.join(pieces)
-    if which == "spent":
-        return _ledger.outward(rho * _ledger.used(state) * (1 + 2.0**-51), dtype, up=True)
-    # Rounding here is far inside the slack: a query of exactly this much is admitted.
-    return _ledger.outward(rho * _ledger.left(state), dtype, up=False)
+    def _cost(self, query: Any) -> ArrayLike:
+        return query if is_scalar_query(query) else _curve.renyi(query, self.order)
 
 
 @jax.enable_x64(True)

@@ -30,6 +30,7 @@ from jaxacct.losses.discretize import CEILING
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._row import flattened, settings_shapes
 
 __all__ = [
     "concrete",
@@ -74,7 +75,7 @@ def grid_for(mechanisms: Sequence[Any], relation: str) -> LossGrid:
 def _reach(parts: list[tuple[Any, Any]]) -> float:
     mean = variance = largest = 0.0
     for pair, count in parts:
-        (flat,), _ = _flattened(pair)
+        flat, _ = _flattened(pair)
         ends = jnp.concatenate([-jnp.asarray(_CANDIDATES)[::-1], jnp.asarray(_CANDIDATES)])
         tails = jax.tree.map(np.asarray, jax.vmap(lambda one: one.tails(ends))(flat))  # noqa: B023
         n = len(_CANDIDATES)
@@ -93,12 +94,10 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
     return largest + mean + 9.0 * variance**0.5
 
 
-def _flattened(*trees: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """Every leaf broadcast to one flat batch axis, and the batch's shape."""
-    leaves = jax.tree.leaves(trees)
-    shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in leaves))
-    flat = lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape).reshape(-1)  # noqa: E731
-    return [jax.tree.map(flat, tree) for tree in trees], shape
+def _flattened(pair: Any) -> tuple[Any, tuple[int, ...]]:
+    """Every leaf broadcast to one flat batch axis (rows keep their own), and the batch's shape."""
+    shape = np.broadcast_shapes(*settings_shapes(pair))
+    return flattened(pair, shape, jnp), shape
 
 
 def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Array:
@@ -113,7 +112,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
     found = []
     for name, parts in zip(names, sides, strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
-            (flat,), shape = _flattened(parts[0][0])
+            flat, shape = _flattened(parts[0][0])
             found.append(_pair_excess(flat, jnp.asarray(grid.losses), bound).reshape(*shape, grid.size))
         else:
             composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)

@@ -58,8 +58,11 @@ def test_the_ledger_never_under_counts_and_hardly_over_counts(budget, shares):
             assert units(after) == units(state)
 
 
-def test_a_billion_additions_of_a_billionth_arrive(ledger):
-    ledger = ledger(1.0)
+@pytest.mark.parametrize(
+    "make", [lambda ledger: ledger(1.0), lambda _: filters.pure_dp(1.0), lambda _: filters.zcdp(1.0)]
+)
+def test_a_billion_additions_of_a_billionth_arrive(ledger, make):
+    ledger = make(ledger)
     with jax.enable_x64(True):
         cost = jnp.float64(1e-9)
     _, once = ledger.update(cost, ledger.init())

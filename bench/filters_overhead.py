@@ -1,0 +1,105 @@
+"""What adaptivity costs: steps that each filter admits, and steps that an exact account fixed in advance admits.
+
+python bench/filters_overhead.py                 # prints steps and their share of the exact account's
+python bench/filters_overhead.py --json FILE     # keeps them (bench/results/filters_overhead.json)
+
+Every filter keeps the same (epsilon, delta), with whatever it must choose in advance chosen for the workload. A dash
+means that the filter has no budget for the workload's queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from machine import about
+
+import jaxacct
+from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, filters
+from jaxacct.losses.gdp_curve import gdp_delta
+from jaxacct.losses.renyi import renyi, renyi_from_epsilon
+from jaxacct.losses.zcdp_curve import zcdp_from_epsilon
+
+EPSILON, DELTA = 1.0, 1e-5
+ORDERS = tuple(float(order) for order in (*range(13, 33), *range(34, 65, 2), *range(68, 129, 4)))
+WORKLOADS = {
+    "pure: randomized response 0.02": RandomizedResponse(0.02),
+    "Gaussians: noise multiplier 50": Gaussian(50.0),
+    "DP-SGD: sigma 1.5, rate 0.01": PoissonSampled(Gaussian(1.5), 0.01),
+}
+
+
+def gdp_budget() -> float:
+    low, high = 1e-6, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(gdp_delta(middle * (1 + 1e-11), EPSILON)) <= DELTA else (low, middle)
+    return low
+
+
+def best_order(query: Any) -> float:
+    budgets = np.asarray(renyi_from_epsilon(EPSILON, DELTA, np.array(ORDERS)))
+    return ORDERS[int(np.argmax(budgets / np.array([float(renyi(query, order)) for order in ORDERS])))]
+
+
+def several(query: Any) -> tuple[float, ...]:
+    """Half, once and twice the best order."""
+    order = best_order(query)
+    return tuple(sorted({max(16.0, round(order / 2)), order, 2 * order}))
+
+
+MAKE: dict[str, Callable[[Any], Any]] = {
+    "pure_dp": lambda _: filters.pure_dp(EPSILON),
+    "zcdp": lambda _: filters.zcdp(float(zcdp_from_epsilon(EPSILON, DELTA)) * (1 - 1e-11)),
+    "approximate_dp (share 0.01)": lambda _: filters.approximate_dp(EPSILON, DELTA, share=0.01),
+    "renyi, best order": lambda query: filters.renyi(EPSILON, DELTA, order=best_order(query)),
+    "renyi_any, 3 orders": lambda query: filters.renyi_any(EPSILON, DELTA, several(query)),
+    "gdp": lambda _: filters.gdp(gdp_budget()),
+}
+
+
+def admitted(ledger: Any, query: Any) -> int | None:
+    run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
+    try:
+        return int(run(ledger))
+    except ValueError:
+        return None
+
+
+def in_advance(query: Any) -> int:
+    """The most steps that the certified upper bound of the exact composition keeps within the budget."""
+    low, high = 1, 32
+    fits = lambda n: float(jaxacct.epsilon(query, delta=DELTA, steps=n).upper) <= EPSILON  # noqa: E731
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > max(1, low // 2000):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", default="")
+    arguments = parser.parse_args()
+    table: dict[str, Any] = {"machine": about(), "epsilon": EPSILON, "delta": DELTA}
+    for title, query in WORKLOADS.items():
+        exact = in_advance(query)
+        print(f"{title}: {exact} steps fixed in advance")
+        table[title] = {"fixed in advance": exact}
+        for name, make in MAKE.items():
+            count = admitted(make(query), query)
+            table[title][name] = count
+            print(f"    {name:30}" + ("         -" if count is None else f"{count:10d} {100 * count / exact:6.1f} %"))
+    if arguments.json:
+        with open(arguments.json, "w") as file:
+            json.dump(table, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

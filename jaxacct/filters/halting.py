@@ -1,0 +1,101 @@
+"""Run a step until the filter refuses, in one compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+
+__all__ = ["Halted", "halting_scan"]
+
+_MOST = 2**31 - 2
+
+
+class Halted(NamedTuple):
+    """What came of a loop.
+
+    Attributes:
+        carry: after the last admitted step.
+        state: the filter's state after it.
+        steps: how many steps ran, int32.
+        refused: True if the filter ended the loop, False if ``length`` did.
+    """
+
+    carry: Any
+    state: Any
+    steps: Array
+    refused: Array
+
+
+def halting_scan(
+    step: Callable[[Any, Any], tuple[Any, Callable[[], Any]]],
+    filter: Any,
+    carry: Any,
+    *,
+    state: Any = None,
+    length: Any = None,
+) -> Halted:
+    """Proposes, asks, runs; again and again, until a proposal is refused or ``length`` steps have run.
+
+    ``step(carry, state)`` looks at what has been released so far and returns ``(query, run)``: the query that it wants
+    to make, and a function of no arguments that makes it and returns the next carry. ``run`` is called only where
+    ``filter.update`` has admitted that very query; it may close over anything that ``step`` computed. A DP-SGD step:
+
+        def step(carry, state):
+            params, key, n = carry
+            sigma = schedule(params, filter.remaining(state))
+            def run():
+                return sgd(params, sigma, jax.random.fold_in(key, n)), key, n + 1
+            return PoissonSampled(Gaussian(sigma), rate), run
+
+        end = jax.jit(lambda filter, carry: halting_scan(step, filter, carry))(filters.renyi(...), carry)
+
+    Nothing that ``step`` itself does is under the filter: whatever touches private data belongs into ``run``. (XLA may
+    execute a ``run`` that was not admitted, under `vmap` for one; its result is discarded.)
+
+    The loop is one ``jax.lax.while_loop``: budgets, states and ``length`` may be traced, ``vmap`` maps over many
+    interactions (each stops by itself), and a float32 program stays float32.
+
+    Args:
+        step: as above; the carry that ``run`` returns has the structure, shapes and dtypes of ``carry``.
+        filter: any filter or odometer for one interaction.
+        carry: a pytree of arrays.
+        state: the filter's state to go on from; by default ``filter.init()``.
+        length: most steps to run, a whole number >= 0, traced or not; by default 2^31 - 2.
+
+    Returns:
+        `Halted`; a ``length`` of 0 runs nothing and asks nothing.
+
+    Raises:
+        ValueError: a filter with a batch of budgets (use ``jax.vmap``), a negative ``length``, a ``step`` that does
+            not return a pair.
+    """
+    if length is not None:
+        _validate.nonnegative(length=length)
+    most = jnp.minimum(jnp.asarray(_MOST if length is None else length), _MOST).astype(jnp.int32)
+    start = filter.init() if state is None else state
+    carry = jax.tree.map(jnp.asarray, carry)
+
+    def more(loop: Halted) -> Array:
+        return (loop.steps < most) & ~loop.refused
+
+    def body(loop: Halted) -> Halted:
+        proposal = step(loop.carry, loop.state)
+        if not (isinstance(proposal, tuple) and len(proposal) == 2 and callable(proposal[1])):
+            raise ValueError(f"step must return (query, run), got {type(proposal).__name__}")
+        query, run = proposal
+        admitted, after = filter.update(query, loop.state)
+        if np.shape(admitted) != ():
+            raise ValueError(
+                f"filter must have one budget, got a batch of shape {np.shape(admitted)}; map over it with jax.vmap"
+            )
+        moved = jax.lax.cond(admitted, run, lambda: loop.carry)
+        return Halted(moved, after, loop.steps + admitted.astype(jnp.int32), ~admitted)
+
+    return jax.lax.while_loop(more, body, Halted(carry, start, jnp.int32(0), jnp.array(False)))

@@ -1,0 +1,227 @@
+"""Odometers: what has been spent so far, and what that number proves although it depends on the outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters import _ledger
+from jaxacct.filters._expost import approximate_reading, probable_reading
+from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters.gdp import GDPFilter
+from jaxacct.filters.pure_dp import PureDPFilter
+from jaxacct.filters.renyi import RenyiFilter
+from jaxacct.filters.zcdp import ZCDPFilter
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = ["Odometer", "odometer"]
+
+_FAMILIES = (PureDPFilter, ZCDPFilter, RenyiFilter, GDPFilter)
+_MOST_LEVELS = 32
+_ORDERS = tuple(1 + 2.0**k for k in range(-1, 10))
+_EX_POST = (
+    "Ex-post, not ex-ante: the number depends on the outputs, so it is no (epsilon, delta)-DP of the interaction (an "
+    "interaction that publishes everything half of the time and nothing otherwise reads 0 half of the time; paper on "
+    "accuracy-first Rényi privacy, Appendix A). "
+)
+_CLAIM = (
+    "For a delta fixed before the first query and any stopping rule, P(S) <= E_Q[exp(epsilon) on S] + delta for "
+    "every event S, with epsilon the reading when the analyst stops (approximate ex-post privacy: Ghazi et al. 2025)"
+)
+_STATEMENTS = {
+    "pure": _EX_POST + "The privacy loss is at most the reading, on every path and at all times: pure ex-post privacy "
+    "(Ligett et al. 2017) without any delta, because basic composition bounds the loss path by path (Rogers, Roth, "
+    "Ullman, Vadhan 2016).",
+    "one order": _EX_POST + "The running sum at the one order fixed in advance is ex-post Rényi privacy, without "
+    "discretisation (paper on accuracy-first Rényi privacy, Section 4: composition with adaptive bounds). "
+    + _CLAIM
+    + ", by the conversion of Canonne, Kamath, Steinke 2020 applied to it. loss_bound is the weaker conversion by "
+    "Markov's inequality, which holds at all times at once (Ville).",
+    "mixture": _EX_POST + "At each of the orders fixed in advance the running sum is ex-post Rényi privacy (paper on "
+    "accuracy-first Rényi privacy, Section 4), and so is the equal mixture of the orders' supermartingales, which is "
+    "read here (the method of mixtures, as in the odometers of Whitehouse, Ramdas, Rogers, Wu 2023, over a finite set "
+    "of orders). " + _CLAIM + ". The sum converted as if it had been fixed in advance would be smaller, and is not "
+    "proven at a stopping time: it can be exceeded.",
+    "levels": _EX_POST + "A family of n filters whose budgets double, each at delta / n; the reading is the guarantee "
+    "of the smallest that still stands (Feldman, Zrnic 2021; Lécuyer 2021, Algorithm 2; Koskela, Tobaben, Honkela 2023 "
+    "for GDP). " + _CLAIM + ": on the outcomes at which filter i is the smallest, the interaction is its own. "
+    "Lécuyer's Theorem 2 as an ex-ante claim for the interaction is not proven, and not made here.",
+}
+
+
+@_register
+class Odometer:
+    """The running cost of a `pure_dp`, `zcdp`, `renyi` or `gdp` interaction; see `odometer`.
+
+    It is a filter too: `init`, `update`, `spent`, `remaining`, `fraction` and `guarantee` are those of ``filter``,
+    the largest amount that it counts to. `epsilon` and `loss_bound` read it.
+
+    Attributes:
+        filter: the filter of the largest budget.
+        orders: orders of the mixture, static; empty where ``filter`` has an order of its own or none.
+        levels: how many filters the discretised family has, static; 0 for none.
+    """
+
+    filter: Any
+    orders: tuple[float, ...] = dataclasses.field(metadata={"static": True})
+    levels: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def statement(self) -> str:
+        """What a reading means, by which theorem, and what it does not mean."""
+        if self.levels:
+            return _STATEMENTS["levels"]
+        if isinstance(self.filter, PureDPFilter):
+            return _STATEMENTS["pure"]
+        return _STATEMENTS["one order" if isinstance(self.filter, RenyiFilter) else "mixture"]
+
+    @property
+    def guarantee(self) -> Any:
+        """The ex-ante guarantee of the largest budget, which holds however little has been spent."""
+        return self.filter.guarantee
+
+    def init(self) -> LedgerState:
+        """The state with nothing spent."""
+        return self.filter.init()
+
+    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
+        """Whether ``query`` was counted, and the state after it; arguments and errors as the filter's own.
+
+        False (NaN, negative, infinite, or beyond the largest budget): it was not counted and must not run.
+        """
+        return self.filter.update(query, state)
+
+    def spent(self, state: LedgerState) -> Array:
+        """The running cost in the filter's own parameter, rounded up, in the caller's float type."""
+        return self.filter.spent(state)
+
+    def remaining(self, state: LedgerState) -> Array:
+        """What can still be counted, in the filter's own parameter, rounded down, in the caller's float type."""
+        return self.filter.remaining(state)
+
+    def fraction(self, state: LedgerState) -> Array:
+        """The share of the largest budget that is spent, rounded up, in the caller's float type."""
+        return self.filter.fraction(state)
+
+    def epsilon(self, state: LedgerState, delta: ArrayLike) -> Array:
+        """The ex-post epsilon at ``delta``, rounded up, in the caller's float type; `statement` says what it means.
+
+        Args:
+            state: after the last query.
+            delta: strictly between 0 and 1 (a `pure_dp` odometer ignores it), fixed before the first query;
+                broadcasts with the state's shape.
+
+        Raises:
+            ValueError: a concrete ``delta`` outside (0, 1).
+        """
+        _validate.probability(delta=delta)
+        if isinstance(self.filter, PureDPFilter):
+            return self.filter.spent(state)
+        return _read(self, state, delta, "levels" if self.levels else "approximate", _ledger.caller_dtype())
+
+    def loss_bound(self, state: LedgerState, delta: ArrayLike) -> Array:
+        """A bound that the loss exceeds *at any time* with probability at most ``delta`` (Rogers et al. 2016).
+
+        Probabilistic ex-post privacy, uniform in time, by Ville's inequality; rounded up, in the caller's float type.
+        It is larger than `epsilon`, and unlike ex-post Rényi privacy not immune to post-processing.
+
+        Raises:
+            ValueError: a concrete ``delta`` outside (0, 1), or an odometer of discrete levels.
+        """
+        _validate.probability(delta=delta)
+        if self.levels:
+            raise ValueError(f"levels must be None for loss_bound, got {self.levels}")
+        if isinstance(self.filter, PureDPFilter):
+            return self.filter.spent(state)
+        return _read(self, state, delta, "probable", _ledger.caller_dtype())
+
+
+def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
+    """The orders, shape (k,), and the running divergences at them, rounded up, shape (..., k)."""
+    budget = _ledger.join(counter.filter.pieces)
+    share = _ledger.used(state)
+    if isinstance(counter.filter, RenyiFilter):
+        return jnp.asarray([counter.filter.order]), (budget * share * (1 + 2.0**-50))[..., None]
+    rho = budget * share if isinstance(counter.filter, ZCDPFilter) else budget * budget * share / 2
+    orders = jnp.asarray(counter.orders)
+    return orders, orders * (rho * (1 + 2.0**-50))[..., None]
+
+
+@jax.enable_x64(True)
+@functools.partial(jax.jit, static_argnames=("how", "dtype"))
+def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dtype: str) -> Array:
+    delta = jnp.asarray(delta, jnp.float64)
+    if how == "levels":
+        value = _of_levels(counter, state, delta)
+    else:
+        orders, sums = _sums(counter, state)
+        shape = np.broadcast_shapes(sums.shape[:-1], delta.shape)
+        read = approximate_reading if how == "approximate" else probable_reading
+        value = read(orders, jnp.broadcast_to(sums, (*shape, sums.shape[-1])), jnp.broadcast_to(delta, shape))
+        # Nothing spent is nothing released.
+        value = jnp.where(jnp.all(state.words == 0, axis=-1), 0.0, value)
+    return _ledger.outward(value, dtype, up=True)
+
+
+def _of_levels(counter: Odometer, state: LedgerState, delta: Array) -> Array:
+    """The guarantee at delta / n of the smallest filter whose budget, 2^-i of the largest, is not overdrawn."""
+    shares = 2.0 ** -np.arange(counter.levels, dtype=np.float64)
+    scales = np.sqrt(shares) * (1 + 2.0**-50) if isinstance(counter.filter, GDPFilter) else shares
+    budgets = _ledger.join(counter.filter.pieces)[..., None] * scales
+    family = dataclasses.replace(counter.filter, pieces=_ledger.split(budgets))
+    each = family.guarantee.epsilon((delta / counter.levels * (1 - 2.0**-51))[..., None])
+    # The largest filter stands as long as the ledger does, its slack included.
+    standing = (_ledger.used(state)[..., None] <= shares) | (shares == 1)
+    return jnp.min(jnp.where(standing, each, jnp.inf), axis=-1)
+
+
+def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] | None = None) -> Odometer:
+    """An odometer for the queries of ``filter``, whose budget is the largest amount that it counts to.
+
+    What it reads and by which theorem, by the kind of ``filter`` (P, Q: outputs on either of two neighbours):
+
+    - `pure_dp`: the sum of epsilons. The loss never exceeds it: exact, no delta.
+    - `renyi`: the running divergence R at its one order, which is ex-post Rényi privacy as it stands. `epsilon`
+      converts it as if R had been fixed; no discretisation, no union bound.
+    - `zcdp`, `gdp`: the running rho or mu. Read as if it had been fixed in advance it proves nothing: an analyst who
+      stops when the loss is high spends delta at every possible stopping point anew. `epsilon` mixes Rényi divergences
+      of ``orders``; that costs at most log(number of orders) on top of log(1 / delta).
+    - any but `pure_dp` with ``levels``: the classical odometer, n filters of budgets B, B/2, B/4, ... (in divergence,
+      rho or mu^2) at delta / n. It reads high by up to a factor 2 in the cost, but keeps the tight curve of GDP.
+
+    None of these numbers is a DP guarantee of the interaction: that is `guarantee`, of the largest budget.
+
+    Args:
+        filter: from `pure_dp`, `zcdp`, `renyi` or `gdp`; a batch of budgets counts a batch of interactions.
+        levels: a concrete number from 1 to 32, for the discretised family.
+        orders: concrete numbers above 1, fixed in advance, for `zcdp` and `gdp`; by default 1 + 2^k, k from -1 to 9.
+
+    Raises:
+        ValueError: another filter; levels or orders where they make no sense.
+    """
+    if not isinstance(filter, _FAMILIES):
+        raise ValueError(f"filter must be a pure_dp, zcdp, renyi or gdp filter, got {type(filter).__name__}")
+    mixes = isinstance(filter, ZCDPFilter | GDPFilter) and levels is None
+    if orders is not None and not mixes:
+        raise ValueError("orders must be None but for zcdp and gdp without levels, got a sequence")
+    if levels is not None:
+        _validate.count(levels=levels)
+        if levels > _MOST_LEVELS:
+            raise ValueError(f"levels must be at most {_MOST_LEVELS}, got {levels}")
+        if isinstance(filter, PureDPFilter):
+            raise ValueError(f"levels must be None for pure_dp, which reads exactly without them, got {levels}")
+    if orders is not None:
+        _validate.greater(1.0, orders=orders)
+        if _validate.is_traced(orders) or not len(orders):
+            raise ValueError("orders must be one or more concrete numbers, got none")
+    chosen = tuple(float(order) for order in (_ORDERS if orders is None else orders)) if mixes else ()
+    return Odometer(filter, chosen, int(levels or 0))

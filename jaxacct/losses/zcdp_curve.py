@@ -1,0 +1,146 @@
+"""The privacy curve that rho-zCDP implies, rounded so that it stays a guarantee."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._log1p import log1p
+
+__all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_from_epsilon"]
+
+_EPS = 2.0**-52
+_HALVINGS = 70
+
+
+def _variation(rho: Array) -> Array:
+    """A bound on total variation: Pinsker, or Bretagnolle and Huber 1979; the KL divergence is at most rho."""
+    return jnp.sqrt(jnp.minimum(rho / 2, -jnp.expm1(-rho))) * (1 + 8 * _EPS)
+
+
+def _halved(low: Array, high: Array, is_low: object) -> Array:
+    """A point near where ``is_low`` turns False between ``low`` and ``high``, both above 0."""
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = bracket
+        middle = jnp.sqrt(left) * jnp.sqrt(right)
+        below = is_low(middle)  # pyright: ignore[reportCallIssue]
+        return jnp.where(below, middle, left), jnp.where(below, right, middle)
+
+    return jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[0]
+
+
+def _log_delta(rho: Array, epsilon: Array) -> Array:
+    """An upper bound of log delta(epsilon), whatever order the halving ends at: every order's conversion is one."""
+    low, high = jnp.full_like(rho, 1e-16), (epsilon + 1) / rho + 2
+    b = _halved(low, high, lambda b: rho * (1 + 2 * b) - log1p(1 / b) < epsilon)
+    value = b * (rho * (1 + b) - epsilon - log1p(1 / b)) - log1p(b)
+    size = b * (rho * (1 + b) + epsilon + log1p(1 / b)) + log1p(b)
+    return jnp.minimum(value + 16 * _EPS * (1 + size), jnp.log(_variation(rho)) + 4 * _EPS)
+
+
+def _log_conversion(rho: Array, log_delta: Array) -> Array:
+    """An epsilon at ``log_delta``, rounded up, at the order near the best."""
+    low, high = jnp.full_like(rho, 1e-16), jnp.sqrt(-log_delta / rho) + 1e-12
+    b = _halved(low, high, lambda b: rho * b * b + log1p(b) < -log_delta)
+    value = rho * (1 + b) - log1p(1 / b) + (-log_delta - log1p(b)) / b
+    size = rho * (1 + b) + log1p(1 / b) + (-log_delta + log1p(b)) / b
+    value = jnp.maximum(value + 16 * _EPS * size, 0.0)
+    return jnp.where(jnp.log(_variation(rho)) + 8 * _EPS <= log_delta, 0.0, value)
+
+
+@jax.jit
+def _delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
+    rho, epsilon = jnp.broadcast_arrays(jnp.asarray(rho, jnp.float64), jnp.asarray(epsilon, jnp.float64))
+    good = (rho > 0) & (rho < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
+    value = jnp.exp(_log_delta(jnp.where(good, rho, 1.0), jnp.where(good, epsilon, 1.0))) * (1 + 4 * _EPS)
+    # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
+    value = jnp.clip(value, jnp.finfo(jnp.float64).tiny, 1.0)
+    perfect = ((rho == 0) & (epsilon >= 0)) | ((epsilon == jnp.inf) & (rho >= 0) & (rho < jnp.inf))
+    return jnp.where(good, value, jnp.where(perfect, 0.0, 1.0))
+
+
+def _epsilon_of(rho: Array, delta: Array) -> Array:
+    good = (rho > 0) & (rho < jnp.inf) & (delta > 0) & (delta < 1)
+    target = jnp.log(jnp.where(good, delta, 0.5)) * (1 + 2 * _EPS) - 2 * _EPS
+    value = _log_conversion(jnp.where(good, rho, 1.0), target)
+    perfect = ((rho == 0) & (delta >= 0)) | ((rho >= 0) & (delta >= 1))
+    return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
+
+
+@jax.jit
+def _epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
+    rho, delta = jnp.broadcast_arrays(jnp.asarray(rho, jnp.float64), jnp.asarray(delta, jnp.float64))
+    return _epsilon_of(rho, delta)
+
+
+@jax.jit
+def _from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
+    epsilon, delta = jnp.broadcast_arrays(jnp.asarray(epsilon, jnp.float64), jnp.asarray(delta, jnp.float64))
+    low = jnp.full_like(epsilon, 1e-18)
+    rho = _halved(low, jnp.full_like(epsilon, 1e30), lambda rho: _epsilon_of(rho, delta) <= epsilon)
+    good = (epsilon >= 0) & (epsilon < jnp.inf) & (delta > 0) & (delta < 1) & (_epsilon_of(rho, delta) <= epsilon)
+    return jnp.where(good, rho, jnp.nan)
+
+
+@jax.enable_x64(True)
+def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
+    """The delta at which rho-zCDP implies (epsilon, delta)-DP, rounded up.
+
+    The infimum over all orders a of exp((a - 1) (a rho - epsilon + log(1 - 1/a))) / a (Canonne, Kamath, Steinke
+    2020, Proposition 12), or total variation where that is less. A bound for the whole class; its
+    best possible conversion is not known (the Gaussian mechanism's own curve is lower).
+
+    Args:
+        rho: >= 0; any shape.
+        epsilon: >= 0; broadcasts with ``rho``.
+
+    Returns:
+        A float64 array of the broadcast shape. Traced values that make no sense give 1.
+
+    Raises:
+        ValueError: a concrete ``rho`` or ``epsilon`` that is negative or not finite.
+    """
+    _validate.nonnegative(rho=rho, epsilon=epsilon)
+    return _delta(rho, epsilon)
+
+
+@jax.enable_x64(True)
+def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
+    """The epsilon at which rho-zCDP implies (epsilon, delta)-DP, the inverse of `zcdp_delta`, rounded up.
+
+    Args:
+        rho: >= 0; any shape.
+        delta: strictly between 0 and 1; broadcasts with ``rho``.
+
+    Returns:
+        A float64 array of the broadcast shape. Traced values that make no sense give infinity.
+
+    Raises:
+        ValueError: a concrete ``rho`` that is negative or not finite, a ``delta`` outside (0, 1).
+    """
+    _validate.nonnegative(rho=rho)
+    _validate.probability(delta=delta)
+    return _epsilon(rho, delta)
+
+
+@jax.enable_x64(True)
+def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
+    """A rho that `zcdp_epsilon` turns into at most ``epsilon`` at ``delta``: the largest, to a few units.
+
+    Args:
+        epsilon: >= 0; any shape.
+        delta: strictly between 0 and 1; broadcasts with ``epsilon``.
+
+    Returns:
+        A float64 array of the broadcast shape; NaN for values that make no sense.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
+    """
+    _validate.nonnegative(epsilon=epsilon)
+    _validate.probability(delta=delta)
+    return _from_epsilon(epsilon, delta)

@@ -1,0 +1,124 @@
+"""The guarantees of the scalar filters: closed forms, inverses, and what they refuse."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from jaxacct import Gaussian, filters
+from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon
+
+
+@pytest.mark.parametrize("pure", [1e-9, 0.3, 1.0, 8.0, 50.0])
+def test_a_pure_guarantee_is_randomized_response(pure):
+    guarantee = filters.pure_dp(pure).guarantee
+    assert float(guarantee.epsilon(0.0)) == float(guarantee.pure)
+    with mpmath.workdps(40):
+        p = mpmath.mpf(float(guarantee.pure))
+        for part in (0.0, 0.3, 0.99):
+            truth = (mpmath.exp(p) - mpmath.exp(part * p)) / (1 + mpmath.exp(p))
+            value = float(guarantee.delta(part * float(p)))
+            assert truth * (1 - mpmath.mpf(2) ** -50) <= value <= truth * (1 + 1e-12) + 1e-14 * pure
+            if value < 1:
+                assert part * pure * (1 - 1e-6) - 1e-15 <= float(guarantee.epsilon(value)) <= pure * (1 + 1e-9)
+                assert float(guarantee.delta(float(guarantee.epsilon(value)))) <= value * (1 + 1e-9)
+    assert float(guarantee.delta(pure * (1 + 1e-9))) == 0.0
+
+
+def test_an_approximate_guarantee_promises_nothing_at_deltas_it_may_fail_with():
+    guarantee = filters.approximate_zcdp(0.5, 1e-6).guarantee
+    assert np.asarray(guarantee.epsilon(np.array([1e-7, 1e-6]))).tolist() == [np.inf, np.inf]
+    assert float(guarantee.epsilon(2e-6)) == pytest.approx(float(zcdp_epsilon(0.5, 1e-6)), rel=1e-5)
+    assert float(guarantee.delta(5.0)) == pytest.approx(1e-6 + float(zcdp_delta(0.5, 5.0)), rel=1e-5)
+    assert guarantee.profile().hockey_stick(600.0) >= 1e-6
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_an_epsilon_delta_budget_is_kept_and_hardly_wasted(share):
+    for epsilon, delta in ((0.1, 1e-9), (1.0, 1e-5), (8.0, 1e-2)):
+        ledger = filters.approximate_dp(epsilon, delta, share=share)
+        found = float(ledger.guarantee.epsilon(delta))
+        assert epsilon * (1 - 1e-4) <= found <= epsilon
+        assert float(ledger.delta) == pytest.approx(share * delta)
+        # The conversion rho + 2 sqrt(rho log(1 / delta')) would leave less.
+        log = np.log(1 / ((1 - share) * delta))
+        assert float(ledger.rho) > (np.sqrt(log + epsilon) - np.sqrt(log)) ** 2
+
+
+def test_of_many_equal_queries_under_an_epsilon_delta_budget_both_sums_count():
+    ledger = filters.approximate_dp(1.0, 1e-5)
+    few = [ledger.update((0.001, 2e-6), ledger.init())]
+    while few[-1][0]:
+        few.append(ledger.update((0.001, 2e-6), few[-1][1]))
+    assert len(few) - 1 == 2, "delta runs out"
+    rho, delta = ledger.remaining(few[-1][1])
+    assert float(delta) == pytest.approx(1e-6, rel=1e-5)
+    assert ledger.update((float(rho) * 0.999, 1e-7), few[-1][1])[0]
+    assert not ledger.update((float(rho) * 1.001, 1e-7), few[-1][1])[0]
+
+
+def test_any_of_several_orders_keeps_delta_over_k_and_a_dead_order_stays_dead():
+    ledger = filters.renyi_any(3.0, 1e-5, (6, 8, 16))
+    assert float(ledger.guarantee.epsilon(1e-5)) <= 3.0
+    assert float(ledger.guarantee.delta(3.0)) <= 1e-5 * (1 + 1e-9)
+    for order, rho in zip((6, 8, 16), np.asarray(ledger.rho), strict=True):
+        assert rho == pytest.approx(float(filters.renyi(3.0, 1e-5 / 3, order=order).rho), rel=1e-9)
+    state = ledger.init()
+    for bad in ([np.nan, 0.1, 0.1], [0.1, -0.1, np.inf], [np.inf] * 3):
+        admitted, after = ledger.update(np.array(bad), state)
+        assert not admitted
+        assert np.array_equal(after.words, state.words)
+    admitted, state = ledger.update(np.array([0.1, np.inf, 0.1]), state)
+    assert admitted
+    assert float(ledger.remaining(state)[1]) == 0.0
+    admitted, state = ledger.update(np.array([np.inf, 0.0, 0.1]), state)
+    assert admitted
+    assert np.flatnonzero(np.asarray(ledger.remaining(state))).tolist() == [2]
+    assert not ledger.update(np.array([0.0, 0.0, 9.0]), state)[0]
+    admitted, state = ledger.update(np.array([0.0, 0.0, 1.5]), state)
+    assert admitted
+    assert float(ledger.fraction(state)) == pytest.approx(1.7 / float(ledger.rho[2]), rel=1e-6)
+
+
+def test_any_of_several_orders_admits_what_its_best_order_alone_would_at_delta_over_k():
+    ledger = filters.renyi_any(3.0, 1e-5, (6, 8, 16))
+    alone = [filters.renyi(3.0, 1e-5 / 3, order=order) for order in (6, 8, 16)]
+
+    def count(ledger, query):
+        state, n = ledger.init(), 0
+        admitted, state = ledger.update(query, state)
+        while admitted:
+            n += 1
+            admitted, state = ledger.update(query, state)
+        return n
+
+    for sigma in (8.0, 12.0):
+        assert count(ledger, Gaussian(sigma)) == max(count(one, Gaussian(sigma)) for one in alone)
+
+
+def test_concrete_arguments_that_make_no_sense_raise_and_are_named():
+    for bad in (0.0, -1.0, np.nan, np.inf, 1e31):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            filters.pure_dp(bad)
+        with pytest.raises(ValueError, match="rho must be"):
+            filters.zcdp(bad)
+        with pytest.raises(ValueError, match="rho must be"):
+            filters.approximate_zcdp(bad, 1e-5)
+    for bad in (0.0, 1.0, -1e-5, np.nan, 1e-20):
+        with pytest.raises(ValueError, match="delta must be"):
+            filters.approximate_zcdp(1.0, bad)
+    with pytest.raises(ValueError, match="share must be"):
+        filters.approximate_dp(1.0, 1e-5, share=1.0)
+    for orders, message in (
+        ((), "one or more"),
+        ((8, 8), "distinct"),
+        ((1.0, 8), "above 1"),
+        ((2, 64), r"epsilon must be above .* at order 2 with 2 orders"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            filters.renyi_any(3.0, 1e-5, orders)
+    ledger = filters.renyi_any(3.0, 1e-5, (8, 16))
+    for query in (0.1, np.array([0.1, 0.1, 0.1])):
+        with pytest.raises(ValueError, match="the divergences at the 2 orders"):
+            ledger.update(query, ledger.init())

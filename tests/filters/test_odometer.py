@@ -1,0 +1,144 @@
+"""What odometers read, and what they refuse to claim."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import Gaussian, PureDP, filters
+from jaxacct.filters._expost import approximate_reading, probable_reading
+from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct.losses.renyi import epsilon_from_renyi
+from jaxacct.losses.zcdp_curve import zcdp_epsilon
+
+ODOMETERS = {
+    "pure": lambda: filters.odometer(filters.pure_dp(10.0)),
+    "renyi": lambda: filters.odometer(filters.renyi(6.0, 1e-5, order=8)),
+    "zcdp": lambda: filters.odometer(filters.zcdp(3.0)),
+    "gdp": lambda: filters.odometer(filters.gdp(2.5)),
+    "zcdp, two orders": lambda: filters.odometer(filters.zcdp(3.0), orders=(4, 9)),
+    "renyi, levels": lambda: filters.odometer(filters.renyi(6.0, 1e-5, order=8), levels=5),
+    "zcdp, levels": lambda: filters.odometer(filters.zcdp(3.0), levels=8),
+    "gdp, levels": lambda: filters.odometer(filters.gdp(2.5), levels=8),
+}
+every_odometer = pytest.mark.parametrize("name", ODOMETERS)
+
+
+def query(name):
+    return PureDP(0.2) if name == "pure" else Gaussian(3.0)
+
+
+@every_odometer
+def test_readings_start_at_nothing_or_its_smallest_level_and_rise_with_what_is_spent(name):
+    counter = ODOMETERS[name]()
+    state, last = counter.init(), -1.0
+    if not counter.levels:
+        assert float(counter.epsilon(state, 1e-5)) == 0.0
+    for _ in range(8):
+        reading = float(counter.epsilon(state, 1e-5))
+        assert reading >= last if counter.levels else reading > last
+        last = reading
+        admitted, state = counter.update(query(name), state)
+        assert admitted
+    if not counter.levels:
+        assert float(counter.loss_bound(state, 1e-5)) >= float(counter.epsilon(state, 1e-5))
+    assert "Ex-post, not ex-ante" in counter.statement
+    assert "20" in counter.statement
+
+
+@every_odometer
+def test_what_cannot_be_counted_must_not_run_and_changes_nothing(name):
+    counter = ODOMETERS[name]()
+    _, state = counter.update(query(name), counter.init())
+    for bad in (np.nan, -1.0, np.inf, 1e9):
+        admitted, after = counter.update(bad, state)
+        assert not admitted
+        assert np.array_equal(after.words, state.words)
+
+
+@pytest.mark.parametrize("name", ["renyi", "zcdp", "gdp", "gdp, levels"])
+def test_readings_are_the_same_jitted_and_in_a_batch_in_float32(name):
+    counter = ODOMETERS[name]()
+    _, state = counter.update(Gaussian(3.0), counter.init())
+    eager = counter.epsilon(state, 1e-5)
+    jitted = jax.jit(lambda c, s, d: c.epsilon(s, d))(counter, state, 1e-5)
+    assert jitted.dtype == jnp.float32
+    np.testing.assert_allclose(eager, jitted, rtol=1e-5)
+    states = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
+    np.testing.assert_allclose(jax.vmap(lambda s: counter.epsilon(s, 1e-5))(states), [eager, eager], rtol=1e-6)
+
+
+def test_the_pure_reading_is_the_sum_itself():
+    counter = ODOMETERS["pure"]()
+    state = counter.init()
+    for _ in range(7):
+        _, state = counter.update(PureDP(0.2), state)
+    assert float(counter.epsilon(state, 1e-9)) == pytest.approx(1.4, rel=1e-6)
+    assert float(counter.loss_bound(state, 1e-9)) == float(counter.epsilon(state, 1e-9))
+
+
+def test_the_renyi_reading_is_the_conversion_of_the_running_sum():
+    counter = ODOMETERS["renyi"]()
+    _, state = counter.update(1.5, counter.init())
+    with jax.enable_x64(True):
+        found, sure = float(counter.epsilon(state, 1e-5)), float(counter.loss_bound(state, 1e-5))
+    truth = float(epsilon_from_renyi(1.5, 8.0, 1e-5))
+    assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-10)
+    assert sure == pytest.approx(1.5 + np.log(1e5) / 7, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["zcdp", "gdp"])
+def test_the_mixture_reads_little_more_than_a_sum_fixed_in_advance_would(name):
+    counter = ODOMETERS[name]()
+    _, state = counter.update(Gaussian(1.0), counter.init())
+    reading, fixed = float(counter.epsilon(state, 1e-6)), float(zcdp_epsilon(0.5, 1e-6))
+    assert fixed < reading < 1.15 * fixed
+
+
+def test_levels_read_the_guarantee_of_the_smallest_filter_that_still_stands():
+    counter = ODOMETERS["gdp, levels"]()
+    state = counter.init()
+    for square, level in ((0.001, 7), (2.5**2 / 16 - 0.002, 4), (0.01, 3)):
+        admitted, state = counter.update(np.sqrt(square), state)
+        assert admitted
+        with jax.enable_x64(True):
+            reading = float(counter.epsilon(state, 1e-5))
+        assert reading == pytest.approx(float(gdp_epsilon(2.5 * 2 ** (-level / 2), 1e-5 / 8)), rel=1e-9)
+
+
+def test_the_reading_covers_every_loss_it_is_compared_with():
+    """(1 - exp(reading - L))_+ <= delta W(L) for losses on a fine grid, and with equality somewhere."""
+    with jax.enable_x64(True):
+        orders = jnp.array([1.5, 3.0, 9.0, 40.0])
+        for rho, delta in ((1e-3, 1e-5), (0.1, 1e-9), (2.0, 0.05)):
+            reading = float(approximate_reading(orders, orders * rho, jnp.array(delta)))
+            losses = np.linspace(0, reading + 6, 400_001)
+            mixture = np.mean(np.exp((orders[:, None] - 1) * (losses - orders[:, None] * rho)), axis=0)
+            payoff = np.maximum(-np.expm1(reading - losses), 0.0)
+            assert np.all(payoff <= delta * mixture * (1 + 1e-9))
+            assert np.max(payoff / (delta * mixture)) > 1 - 1e-6
+            sure = float(probable_reading(orders, orders * rho, jnp.array(delta)))
+            at = np.mean(np.exp((orders - 1) * (sure - orders * rho)))
+            assert 1 <= at * delta <= 1 + 1e-8
+
+
+def test_arguments_that_make_no_sense_raise():
+    with pytest.raises(ValueError, match="filter must be a pure_dp, zcdp, renyi or gdp filter, got ApproximateGDPF"):
+        filters.odometer(filters.approximate_gdp(1.0))
+    with pytest.raises(ValueError, match="levels must be None for pure_dp"):
+        filters.odometer(filters.pure_dp(1.0), levels=3)
+    with pytest.raises(ValueError, match="levels must be at most 32"):
+        filters.odometer(filters.gdp(1.0), levels=33)
+    with pytest.raises(ValueError, match="orders must be None"):
+        filters.odometer(filters.renyi(6.0, 1e-5, order=8), orders=(2,))
+    with pytest.raises(ValueError, match="orders must be"):
+        filters.odometer(filters.zcdp(1.0), orders=(1.0,))
+    with pytest.raises(ValueError, match="orders must be"):
+        filters.odometer(filters.zcdp(1.0), orders=())
+    counter = filters.odometer(filters.gdp(1.0), levels=3)
+    with pytest.raises(ValueError, match="levels must be None for loss_bound"):
+        counter.loss_bound(counter.init(), 1e-5)
+    with pytest.raises(ValueError, match="delta must be"):
+        counter.epsilon(counter.init(), 0.0)

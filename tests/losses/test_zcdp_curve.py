@@ -1,0 +1,80 @@
+"""What rho-zCDP implies in (epsilon, delta), against the best order found in high precision."""
+
+from __future__ import annotations
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import FromProfile, PrivacyProfile, ZeroConcentratedDP
+from jaxacct.losses.gdp_curve import gdp_delta
+from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon, zcdp_from_epsilon
+
+
+def best_delta(rho, epsilon):
+    """The infimum over orders a = 1 + b, from the root of rho (1 + 2 b) - log(1 + 1 / b) = epsilon."""
+    with mpmath.workdps(40):
+        rho, epsilon = mpmath.mpf(rho), mpmath.mpf(epsilon)
+        f = lambda b: rho * (1 + 2 * b) - mpmath.log1p(1 / b) - epsilon  # noqa: E731
+        low, high = mpmath.mpf(10) ** -30, (epsilon + 1) / rho + 2
+        for _ in range(200):
+            middle = mpmath.sqrt(low * high)
+            low, high = (middle, high) if f(middle) < 0 else (low, middle)
+        return mpmath.exp(-rho * low**2) / (1 + low)
+
+
+@pytest.mark.parametrize("rho", [1e-10, 1e-4, 0.02, 0.5, 4.0, 60.0])
+def test_delta_is_that_of_the_best_order_rounded_up(rho):
+    for epsilon in (0.0, 0.01, 0.7, 3.0, 20.0):
+        value, truth = float(zcdp_delta(rho, epsilon)), best_delta(rho, epsilon)
+        variation = np.sqrt(min(rho / 2, -np.expm1(-rho)))
+        if truth < 1e-300:
+            assert value <= 1e-300
+            continue
+        truth = min(float(truth), variation)
+        assert truth * (1 - 1e-15) <= value <= truth * (1 + 1e-9)
+        # The Gaussian mechanism is one of the class.
+        assert value >= float(gdp_delta(np.sqrt(2 * rho), epsilon)) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("rho", [1e-8, 0.01, 0.5, 10.0])
+def test_epsilon_is_the_inverse_and_so_is_the_budget(rho):
+    for delta in (1e-30, 1e-9, 1e-5, 0.1):
+        epsilon = float(zcdp_epsilon(rho, delta))
+        assert float(zcdp_delta(rho, epsilon)) <= delta * (1 + 1e-9)
+        if epsilon > 0:
+            assert float(zcdp_delta(rho, epsilon * (1 - 1e-7))) > delta * (1 - 1e-6)
+            back = float(zcdp_from_epsilon(epsilon * (1 + 1e-12), delta))
+            assert rho * (1 - 1e-6) <= back
+            assert float(zcdp_epsilon(back, delta)) <= epsilon * (1 + 1e-12)
+
+
+def test_it_agrees_with_the_front_desk():
+    ours = np.asarray(zcdp_delta(0.5, np.array([0.5, 1.0, 4.0])))
+    desk = np.array([jaxacct.delta(ZeroConcentratedDP(0.5), epsilon=e).upper for e in (0.5, 1.0, 4.0)])
+    np.testing.assert_allclose(ours[1:], desk[1:], rtol=1e-9)
+    # Near gamma = 1 the desk also knows that a curve is convex and symmetric.
+    assert desk[0] <= ours[0] <= 1.02 * desk[0]
+
+
+def test_values_that_make_no_sense():
+    for bad in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="rho must be"):
+            zcdp_delta(bad, 1.0)
+        assert float(jax.jit(zcdp_delta)(bad, 1.0)) == 1.0
+        assert float(jax.jit(zcdp_epsilon)(bad, 1e-5)) == np.inf
+        assert np.isnan(float(jax.jit(zcdp_from_epsilon)(bad, 1e-5)))
+    assert float(zcdp_delta(0.0, 1.0)) == 0.0
+    with pytest.raises(ValueError, match="delta must be"):
+        zcdp_epsilon(1.0, 1.0)
+
+
+def test_a_profile_of_a_table_has_one_curve_for_each_table():
+    """Rows of atoms are no batch of settings."""
+    epsilons, deltas = np.array([[0.5, 1.0], [0.5, 2.0]]), np.array([[0.1, 0.01], [0.1, 0.01]])
+    curves = PrivacyProfile.from_mechanism(FromProfile(epsilons, deltas))
+    assert curves.excess.shape == (2, curves.grid.size)
+    np.testing.assert_allclose(curves.hockey_stick(0.5), 0.1, rtol=1e-3)
+    np.testing.assert_allclose(curves.hockey_stick(2.5), 0.01, rtol=1e-3)
