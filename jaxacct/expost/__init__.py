@@ -1,5 +1,6 @@
 """Accuracy-first privacy: release with more and more budget until a result is good enough, and know what it cost."""
 
+from jaxacct.expost.checks import AboveThreshold, Check, PlainGaussian, PublicScore, SparseVector
 from jaxacct.expost.conversions import approximate_epsilon, bayes_factor
 from jaxacct.expost.definitions import (
     ApproximateExPost,
@@ -12,24 +13,38 @@ from jaxacct.expost.definitions import (
     post_process,
 )
 from jaxacct.expost.odometer import Odometer, OdometerState
-from jaxacct.expost.reduction import brownian, laplace_reduction, precision_weighted
+from jaxacct.expost.reduction import brownian, brownian_step, laplace_reduction, precision_weighted
+from jaxacct.expost.release import Released, release_until
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
+from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted, Source
 from jaxacct.expost.tables import excess, excess_of_pair, post_processed_table
 from jaxacct.expost.theorems import compose, convert, ex_ante, from_odometer, stopped_by
 
 __all__ = [
+    "AboveThreshold",
     "ApproximateExPost",
+    "Brownian",
+    "Check",
     "Definition",
+    "Doubling",
     "ImmunityWarning",
+    "LaplaceReduction",
     "Odometer",
     "OdometerState",
+    "PlainGaussian",
+    "PrecisionWeighted",
     "ProbabilisticExPost",
+    "PublicScore",
     "PureExPost",
+    "Released",
     "RenyiExPost",
     "Result",
+    "Source",
+    "SparseVector",
     "approximate_epsilon",
     "bayes_factor",
     "brownian",
+    "brownian_step",
     "compose",
     "convert",
     "ex_ante",
@@ -41,6 +56,7 @@ __all__ = [
     "post_process",
     "post_processed_table",
     "precision_weighted",
+    "release_until",
     "sparse_vector_scales",
     "stopped_by",
 ]

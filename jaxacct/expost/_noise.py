@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["added", "laplace", "leaf_keys", "normal", "uniform"]
+__all__ = ["added", "laplace", "leaf_keys", "normal", "released_dtype", "uniform"]
 
 
 def uniform(key: Array, shape: tuple[int, ...]) -> Array:
@@ -53,9 +53,14 @@ def added(key: Array, value: Any, noise: Callable[[Array, Array], Array], dtype:
     """
 
     def one(leaf_key: Array, leaf: Any) -> Array:
-        leaf = jnp.asarray(leaf)
-        narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype.itemsize <= jnp.dtype(dtype).itemsize
-        wide = leaf.astype(jnp.float64)
-        return (wide + noise(leaf_key, wide)).astype(leaf.dtype if narrow else dtype)
+        wide = jnp.asarray(leaf).astype(jnp.float64)
+        return (wide + noise(leaf_key, wide)).astype(released_dtype(leaf, dtype))
 
     return jax.tree.map(one, leaf_keys(key, value), value)
+
+
+def released_dtype(leaf: Any, dtype: str) -> Any:
+    """The float type of ``leaf``'s release: its own, where that is one no wider than the caller's ``dtype``."""
+    own = jnp.asarray(leaf).dtype
+    narrow = jnp.issubdtype(own, jnp.floating) and own.itemsize <= jnp.dtype(dtype).itemsize
+    return own if narrow else dtype

@@ -15,6 +15,11 @@ def settled(*values: Any) -> list[Any]:
     """``values`` with traced leaves in buffers of the types they claim to have.
 
     ``jax.vmap`` over a NumPy float64 array in a float32 program hands out tracers that say float32 over float64
-    buffers; the first operation outside ``enable_x64`` converts them, the first one inside would fail.
+    buffers; the first operation outside ``enable_x64`` converts them, the first one inside would fail. What says
+    float64 came from inside and stays as it is.
     """
-    return [jax.tree.map(lambda leaf: leaf * 1 if _validate.is_traced(leaf) else leaf, value) for value in values]
+
+    def settle(leaf: Any) -> Any:
+        return leaf * 1 if _validate.is_traced(leaf) and leaf.dtype != "float64" else leaf
+
+    return [jax.tree.map(settle, value) for value in values]

@@ -25,9 +25,9 @@ from jaxacct.expost import _noise
 from jaxacct.expost._settled import settled
 from jaxacct.filters._ledger import caller_dtype
 
-__all__ = ["brownian", "laplace_reduction", "precision_weighted"]
+__all__ = ["UP", "brownian", "brownian_step", "laplace_reduction", "precision_weighted"]
 
-_UP = 1 + 2.0**-48  # covers the roundings of scales and of the sums of increments
+UP = 1 + 2.0**-48  # covers the roundings of scales and of the sums of increments
 
 
 def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
@@ -65,6 +65,74 @@ def precision_weighted(key: Array, value: Any, epsilons: ArrayLike, *, order: Ar
     Arguments, result and errors are those of `brownian`.
     """
     return _released(_precision_weighted, key, value, epsilons, order, sensitivity)
+
+
+def brownian_step(
+    key: Array,
+    value: Any,
+    previous: Any,
+    spent: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
+) -> Any:
+    """The next release of a Brownian mechanism, for budgets that are chosen after looking at the last release.
+
+    With w = (epsilon - spent) / epsilon, the next release is w value + (1 - w) previous plus Gaussian noise of
+    variance w order sensitivity^2 / (2 epsilon): the conditional law of Algorithm 3 (equation 62). Given the
+    previous release it is a Gaussian mechanism of sensitivity w sensitivity, of divergence epsilon - spent, so by
+    adaptive composition all releases so far cost ``epsilon``, whatever rounding did to the previous one.
+
+    Args:
+        key: a PRNG key that nothing else uses.
+        value: array or pytree of arrays.
+        previous: the last release, a pytree like ``value``; before the first one ``value`` or anything of its
+            shapes with ``spent`` 0: it is multiplied by 0.
+        spent: the epsilon of the last release, 0 before the first one; scalar.
+        epsilon: of the next release, at least ``spent`` and above 0; scalar. Equal ones repeat the release.
+        order, sensitivity: as for `brownian`, the same in every step.
+
+    Returns:
+        A pytree like ``value``; NaN where traced parameters make no sense.
+
+    Raises:
+        ValueError: concrete parameters out of range.
+    """
+    _validate.positive(epsilon=epsilon, sensitivity=sensitivity)
+    _validate.greater(1.0, order=order)
+    _validate.nonnegative(spent=spent)
+    if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
+        raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
+    value, previous, spent, epsilon, order, sensitivity = settled(value, previous, spent, epsilon, order, sensitivity)
+    return _stepped(key, value, previous, spent, epsilon, order, sensitivity, caller_dtype())
+
+
+@jax.enable_x64(True)
+def _stepped(
+    key: Array,
+    value: Any,
+    previous: Any,
+    spent: ArrayLike,
+    epsilon: ArrayLike,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
+    dtype: str,
+) -> Any:
+    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (spent, epsilon, order, sensitivity))
+    sane = (spent >= 0) & (spent <= epsilon) & (epsilon > 0) & (epsilon < jnp.inf)
+    sane &= (order > 1) & (order < jnp.inf) & (sensitivity > 0) & (sensitivity < jnp.inf)
+    weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
+    sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
+
+    def mixed(leaf: Any, last: Any) -> Array:
+        last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
+        return jnp.where(weight > 0, weight * jnp.asarray(leaf, jnp.float64), 0.0) + (1 - weight) * last
+
+    # The sum is rounded to the type of the value's leaves, so it is passed on with theirs.
+    mean = jax.tree.map(mixed, value, previous)
+    noisy = _noise.added(key, mean, lambda leaf_key, leaf: sigma * _noise.normal(leaf_key, leaf.shape), "float64")
+    return jax.tree.map(lambda wide, leaf: wide.astype(_noise.released_dtype(leaf, dtype)), noisy, value)
 
 
 def laplace_reduction(key: Array, value: Any, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
@@ -148,7 +216,7 @@ def _brownian(
     times = 0.5 * order / epsilons  # at sensitivity 1: its square could underflow
     # Only the variance of each release matters for privacy; the increments need not be exact, just independent.
     increments = jnp.concatenate([jnp.maximum(times[:-1] - times[1:], 0.0), times[-1:]])
-    steps = _noise.normal(key, shape) * column(sensitivity * jnp.sqrt(increments) * _UP)
+    steps = _noise.normal(key, shape) * column(sensitivity * jnp.sqrt(increments) * UP)
     return jnp.cumsum(steps[::-1], axis=0)[::-1]
 
 
@@ -157,7 +225,7 @@ def _precision_weighted(
 ) -> Array:
     # weight / total weight = (eps_j - eps_(j-1)) / eps_i, and weight * deviation stays finite where weight is 0.
     extra = jnp.diff(epsilons, prepend=0.0)
-    scale = sensitivity * jnp.sqrt(0.5 * order) * _UP
+    scale = sensitivity * jnp.sqrt(0.5 * order) * UP
     weighted = _noise.normal(key, shape) * column(scale * jnp.sqrt(extra))
     return jnp.cumsum(weighted, axis=0) / column(epsilons)
 
@@ -165,7 +233,7 @@ def _precision_weighted(
 def _laplace(
     key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
 ) -> Array:
-    scales = sensitivity / epsilons * _UP + 0.0 * order
+    scales = sensitivity / epsilons * UP + 0.0 * order
     noise_key, coin_key = jax.random.split(key)
     steps = _noise.laplace(noise_key, shape) * column(scales)
     kept = jnp.concatenate([(epsilons[:-1] / epsilons[1:]) ** 2, jnp.zeros(1)])

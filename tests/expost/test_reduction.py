@@ -10,7 +10,7 @@ from scipy import stats
 
 from jaxacct import expost
 
-BUDGETS = np.array([0.1, 0.3, 0.3, 1.0, 4.0])
+BUDGETS = np.array([0.125, 0.25, 0.25, 1.0, 4.0])
 ORDER, SENSITIVITY, RUNS = 8.0, 0.5, 40_000
 TIMES = ORDER * SENSITIVITY**2 / (2 * BUDGETS)
 GAUSSIAN = {"brownian": expost.brownian, "precision_weighted": expost.precision_weighted}
@@ -48,6 +48,30 @@ def test_both_algorithms_have_one_law():
     # Not only linear statistics: the number of sign changes and the extremes along a path.
     for statistic in (np.max, np.min, lambda x, axis: np.abs(np.diff(x, axis=axis)).sum(axis)):
         assert stats.ks_2samp(statistic(one, axis=1), statistic(other, axis=1)).pvalue > 1e-4
+
+
+def stepped(key, epsilon_of):
+    """Releases one by one, the second and third budget chosen from the release before."""
+    first, second, third = jax.random.split(key, 3)
+    one = expost.brownian_step(first, 3.0, 0.0, 0.0, 0.125, order=ORDER, sensitivity=SENSITIVITY)
+    middle = epsilon_of(one)
+    two = expost.brownian_step(second, 3.0, one, 0.125, middle, order=ORDER, sensitivity=SENSITIVITY)
+    return one, two, expost.brownian_step(third, 3.0, two, middle, 4.0, order=ORDER, sensitivity=SENSITIVITY)
+
+
+def test_steps_have_the_law_of_the_path_and_end_alike_whatever_budget_lies_between():
+    keys = jax.random.split(jax.random.key(8), RUNS)
+    fixed = np.stack(jax.jit(jax.vmap(lambda key: stepped(key, lambda _: 0.25)))(keys), 1)
+    path = sample("brownian", 2)[:, [0, 1, 4]]
+    for direction in [*np.eye(3), *np.random.default_rng(1).normal(size=(3, 3))]:
+        assert stats.ks_2samp(fixed @ direction, path @ direction).pvalue > 1e-4
+    chosen = np.stack(jax.jit(jax.vmap(lambda key: stepped(key, lambda y: jnp.where(y > 3, 0.125, 2.0))))(keys), 1)
+    assert stats.kstest(chosen[:, 2], "norm", args=(3.0, np.sqrt(TIMES[4]))).pvalue > 1e-4
+    above = chosen[:, 0] > 3
+    np.testing.assert_allclose(chosen[above, 1], chosen[above, 0], rtol=1e-6)  # an equal budget repeats it
+    with pytest.raises(ValueError, match="at least what is spent"):
+        expost.brownian_step(keys[0], 3.0, 0.0, 0.5, 0.1, order=2, sensitivity=1)
+    assert np.isnan(jax.jit(lambda e: expost.brownian_step(keys[0], 3.0, 0.0, 0.5, e, order=2, sensitivity=1))(0.1))
 
 
 def test_the_two_sample_test_would_notice_six_per_cent_less_noise():
