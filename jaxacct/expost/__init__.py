@@ -14,7 +14,7 @@ from jaxacct.expost.definitions import (
 )
 from jaxacct.expost.odometer import Odometer, OdometerState
 from jaxacct.expost.reduction import brownian, brownian_step, laplace_reduction, precision_weighted
-from jaxacct.expost.release import Released, release_until
+from jaxacct.expost.release import Released, compose_until, release_until
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted, Source
 from jaxacct.expost.tables import excess, excess_of_pair, post_processed_table
@@ -46,6 +46,7 @@ __all__ = [
     "brownian",
     "brownian_step",
     "compose",
+    "compose_until",
     "convert",
     "ex_ante",
     "excess",

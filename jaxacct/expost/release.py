@@ -1,4 +1,4 @@
-"""The loop that a user calls: release with more and more budget until a private score is high enough."""
+"""The loops that a user calls: release with more and more budget until a private score is high enough."""
 
 from __future__ import annotations
 
@@ -12,56 +12,15 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._printing import rounded_up
+from jaxacct.expost._loop import Released, loop
 from jaxacct.expost._settled import settled
 from jaxacct.expost.checks import Check
-from jaxacct.expost.conversions import approximate_epsilon
-from jaxacct.expost.definitions import Result
+from jaxacct.expost.definitions import Definition, Result
+from jaxacct.expost.odometer import Odometer
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by
-from jaxacct.filters._ledger import caller_dtype
-from jaxacct.mechanisms._register import mechanism as _register
 
-__all__ = ["Released", "release_until"]
-
-
-@_register
-class Released:
-    """What `release_until` returns: the accepted release, its cost, and what may be said about the way there.
-
-    Attributes:
-        result: a `Result` whose output is the last release made.
-        steps: how many releases were made.
-        passed: whether the last one passed the check. False means it is the release with the largest budget, and
-            either failed or was not checked.
-        scores: shape (m,): the scores that the check published, NaN where it published none.
-    """
-
-    result: Result
-    steps: Any
-    passed: Any
-    scores: Any
-
-    def report(self, *, delta: float = 1e-5) -> str:
-        """A few lines for people: what happened, the cost, and the cost in (epsilon, delta), rounded up."""
-        result = self.result
-        if np.ndim(self.steps):
-            raise ValueError(f"report is for one run, got a batch of shape {np.shape(self.steps)}")
-        epsilon, how = (
-            float(np.asarray(result.epsilon)),
-            "passed the check" if bool(self.passed) else "did not pass the check",
-        )
-        lines = [f"{int(self.steps)} of {np.shape(self.scores)[0]} releases; the last one {how}"]
-        lines.append(f"ex-post epsilon {rounded_up(epsilon)}: {result.definition}")
-        if result.order is not None:
-            both = [
-                rounded_up(float(approximate_epsilon(epsilon, order=result.order, delta=delta, tight=tight)))
-                for tight in (False, True)
-            ]
-            lines.append(
-                f"ex-post (epsilon, delta) at delta {delta:g}: {both[0]} with probability, {both[1]} approximate"
-            )
-        return "\n".join(lines)
+__all__ = ["Released", "compose_until", "release_until"]
 
 
 def release_until(
@@ -104,65 +63,88 @@ def release_until(
     path_key, check_key = jax.random.split(key)
     count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else 0
     # The definitions must combine before anything is drawn.
-    _cost(mechanism, check, 0.0, 0.0, disjoint, None)
+    _cost(mechanism.definition, check, 0.0, 0.0, disjoint, None)
     path = mechanism.path(path_key, epsilons)
     state = check.start(jax.random.fold_in(check_key, 0))
 
-    def attempt(index: Any) -> tuple[Any, Array, Array]:
+    def attempt(index: Any, carried: None) -> tuple[None, Array, Array]:
         release = jax.tree.map(lambda leaf: leaf[index], path)
         passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, accurate(release), index)
-        return release, passes, score
+        return carried, passes, score
 
-    if _validate.is_traced((key, path, state, epsilons, check)):
-        if progress is not None:
-            raise ValueError("progress must be None inside a trace, got a function")
-        steps, passed, scores = _traced_loop(attempt, count)
-    else:
-        steps, passed, scores = _python_loop(attempt, count, mechanism, epsilons, progress)
+    def so_far(steps: int, _: None) -> Any:
+        return np.asarray(mechanism.spent(epsilons))[steps - 1]
+
+    private = (key, path, state, epsilons, check)
+    steps, passed, scores, _ = loop(attempt, None, count, private, so_far, progress)
     release = jax.tree.map(lambda leaf: leaf[steps - 1], path)
     (row,) = settled(mechanism.spent(epsilons))
     spent = _at(row, steps - 1)
-    return Released(_cost(mechanism, check, spent, check.epsilon, disjoint, release), steps, passed, scores)
+    cost = _cost(mechanism.definition, check, spent, check.epsilon, disjoint, release)
+    return Released(cost, steps, passed, scores)
 
 
-def _cost(mechanism: Source, check: Check, spent: Any, asked: Any, disjoint: bool, output: Any) -> Result:
-    parts = Result(output, spent, mechanism.definition), Result(None, asked, check.definition)
+def compose_until(
+    step: Callable[[Any, Any, Any], tuple[Any, Any]],
+    start: Any,
+    accurate: Callable[[Any], ArrayLike],
+    check: Check,
+    *,
+    order: float,
+    most: int,
+    key: Array,
+    disjoint: bool = False,
+    progress: Callable[[str], Any] | None = None,
+) -> Released:
+    """Algorithm 1 for any Rényi mechanisms: run steps, each with a budget of its own choice, until ``check`` passes.
+
+    Ex-post DP-SGD is the case where a step trains for an epoch. What is claimed: the sequence of all states and
+    answers up to the stop, together, is ex-post Rényi at ``order``, with epsilon the larger one (``disjoint``) or
+    the sum of two numbers: the divergences of the steps that ran, added up, and the check's epsilon (Section 4:
+    composition with fully adaptive bounds, and Algorithm 1). Earlier states are paid for in full; there is no
+    noise reduction between steps.
+
+    Args:
+        step: called as ``step(key, state, number)``; returns ``(state, query)``: what is released now, and the
+            mechanism that it came from (one with a Rényi curve, as ``PoissonSampled(Gaussian(sigma), rate)``), or its
+            Rényi divergence at ``order`` given everything released before. It may choose the query from the state,
+            which is public, and from nothing private.
+        start: the first state, public.
+        accurate: the score of a state; see `release_until`, also for ``check``, ``disjoint`` and ``progress``.
+        order: above 1, concrete.
+        most: how many steps at most.
+        key: a PRNG key that nothing else uses.
+
+    Returns:
+        `Released`, whose output is the last state.
+
+    Raises:
+        ValueError: arguments out of range, definitions that do not combine, ``progress`` inside a trace.
+    """
+    _validate.count(most=most)
+    odometer = Odometer(order)
+    _cost(odometer.definition, check, 0.0, 0.0, disjoint, None)
+    step_key, check_key = jax.random.split(key)
+    secret = check.start(jax.random.fold_in(check_key, 0))
+
+    def attempt(index: Any, carried: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array, Array]:
+        state, query = step(jax.random.fold_in(step_key, index), carried[0], index)
+        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, accurate(state), index)
+        return (state, odometer.update(query, carried[1])), passes, score
+
+    carried = start, odometer.init()
+    private = (key, secret, check)
+    steps, passed, scores, (state, total) = loop(
+        attempt, carried, int(most), private, lambda _, inner: odometer.spent(inner[1]), progress
+    )
+    spent = odometer.spent(total)
+    return Released(_cost(odometer.definition, check, spent, check.epsilon, disjoint, state), steps, passed, scores)
+
+
+def _cost(have: Definition, check: Check, spent: Any, asked: Any, disjoint: bool, output: Any) -> Result:
+    parts = Result(output, spent, have), Result(None, asked, check.definition)
     both = stopped_by(*parts) if disjoint else compose(*parts)
     return Result(output, both.epsilon, both.definition)
-
-
-def _traced_loop(attempt: Callable[[Any], tuple[Any, Array, Array]], count: int) -> tuple[Array, Array, Array]:
-    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
-        steps, passed, _ = carry
-        return (steps < count) & ~passed
-
-    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        steps, _, scores = carry
-        _, passed, score = attempt(steps)
-        return steps + 1, passed, scores.at[steps].set(score)
-
-    start = jnp.int32(0), jnp.array(False), jnp.full(count, jnp.nan, caller_dtype())
-    return jax.lax.while_loop(unfinished, step, start)
-
-
-def _python_loop(
-    attempt: Callable[[Any], tuple[Any, Array, Array]],
-    count: int,
-    mechanism: Source,
-    epsilons: ArrayLike,
-    progress: Callable[[str], Any] | None,
-) -> tuple[int, bool, np.ndarray]:
-    scores, passed, steps = np.full(count, np.nan), False, 0
-    spent = np.asarray(mechanism.spent(epsilons))
-    while steps < count and not passed:
-        _, answer, score = attempt(steps)
-        passed, scores[steps] = bool(answer), float(score)
-        steps += 1
-        if progress is not None:
-            seen = "" if np.isnan(scores[steps - 1]) else f", score {scores[steps - 1]:.4f}"
-            verdict = "passed" if passed else "not passed"
-            progress(f"release {steps} of {count}: epsilon {rounded_up(float(spent[steps - 1]))}{seen}, {verdict}")
-    return steps, passed, scores
 
 
 @jax.enable_x64(True)
