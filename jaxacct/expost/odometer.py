@@ -60,6 +60,8 @@ class Odometer:
     def update(self, query: Any, state: OdometerState) -> OdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
 
+        Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
+
         Raises:
             ValueError: a query of another type.
         """

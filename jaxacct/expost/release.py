@@ -108,7 +108,7 @@ def compose_until(
         step: called as ``step(key, state, number)``; returns ``(state, query)``: what is released now, and the
             mechanism that it came from (one with a Rényi curve, as ``PoissonSampled(Gaussian(sigma), rate)``), or its
             Rényi divergence at ``order`` given everything released before. It may choose the query from the state,
-            which is public, and from nothing private.
+            which is public, and from nothing private. Sampled mechanisms count for add-or-remove neighbours.
         start: the first state, public.
         accurate: the score of a state; see `release_until`, also for ``check``, ``disjoint`` and ``progress``.
         order: above 1, concrete.
