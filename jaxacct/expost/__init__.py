@@ -1,0 +1,63 @@
+"""Accuracy-first privacy: release with more and more budget until a result is good enough, and know what it cost."""
+
+from jaxacct.expost.checks import AboveThreshold, Check, PlainGaussian, PublicScore, SparseVector
+from jaxacct.expost.conversions import approximate_epsilon, bayes_factor
+from jaxacct.expost.definitions import (
+    ApproximateExPost,
+    Definition,
+    ImmunityWarning,
+    ProbabilisticExPost,
+    PureExPost,
+    RenyiExPost,
+    Result,
+    post_process,
+)
+from jaxacct.expost.odometer import Odometer, OdometerState
+from jaxacct.expost.reduction import brownian, brownian_step, laplace_reduction, precision_weighted
+from jaxacct.expost.release import Released, compose_until, release_until
+from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
+from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted, Source
+from jaxacct.expost.tables import excess, excess_of_pair, post_processed_table
+from jaxacct.expost.theorems import compose, convert, ex_ante, from_odometer, stopped_by
+
+__all__ = [
+    "AboveThreshold",
+    "ApproximateExPost",
+    "Brownian",
+    "Check",
+    "Definition",
+    "Doubling",
+    "ImmunityWarning",
+    "LaplaceReduction",
+    "Odometer",
+    "OdometerState",
+    "PlainGaussian",
+    "PrecisionWeighted",
+    "ProbabilisticExPost",
+    "PublicScore",
+    "PureExPost",
+    "Released",
+    "RenyiExPost",
+    "Result",
+    "Source",
+    "SparseVector",
+    "approximate_epsilon",
+    "bayes_factor",
+    "brownian",
+    "brownian_step",
+    "compose",
+    "compose_until",
+    "convert",
+    "ex_ante",
+    "excess",
+    "excess_of_pair",
+    "from_odometer",
+    "laplace_reduction",
+    "plain_gaussian_scale",
+    "post_process",
+    "post_processed_table",
+    "precision_weighted",
+    "release_until",
+    "sparse_vector_scales",
+    "stopped_by",
+]

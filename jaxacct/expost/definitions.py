@@ -1,0 +1,205 @@
+"""What an ex-post epsilon means: four definitions, what each supports (Table 1), and results that carry one.
+
+An ex-post mechanism returns a pair (output, epsilon): epsilon is part of what is released, and may depend on the
+data. P and Q are the laws of that pair on neighbouring data sets X and X', p and q their densities:
+
+=========================== ====================================================== ==================
+definition                  for all neighbours                                     post-processing
+=========================== ====================================================== ==================
+`PureExPost`                p <= e^epsilon q, almost surely                        immune
+`ProbabilisticExPost`       P(p > e^epsilon q) <= delta                            not immune
+`ApproximateExPost`         P(S) <= E_Q[e^epsilon 1_S] + delta, all S              immune (see there)
+`RenyiExPost`               E_Q[e^((1 - order) epsilon) (p / q)^order] <= 1        immune
+=========================== ====================================================== ==================
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = [
+    "ApproximateExPost",
+    "Definition",
+    "ImmunityWarning",
+    "ProbabilisticExPost",
+    "PureExPost",
+    "RenyiExPost",
+    "Result",
+    "post_process",
+]
+
+
+class ImmunityWarning(UserWarning):
+    """A post-processed result keeps less than the definition it had."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """A definition of ex-post privacy; compare with ``==``.
+
+    Attributes:
+        immune: whether every post-processing f of (output, epsilon) that leaves epsilon alone keeps it.
+        brownian: whether the Brownian mechanism satisfies it (`RenyiExPost` directly, others by conversion).
+        source: where it comes from.
+    """
+
+    immune: ClassVar[bool]
+    brownian: ClassVar[bool]
+    source: ClassVar[str]
+
+    @property
+    def after_post_processing(self) -> Definition:
+        """What is true of (f(output, epsilon), epsilon) for every randomised f."""
+        return self
+
+
+@dataclasses.dataclass(frozen=True)
+class PureExPost(Definition):
+    """The privacy loss is at most the returned epsilon, almost surely."""
+
+    immune: ClassVar[bool] = True
+    brownian: ClassVar[bool] = False
+    source: ClassVar[str] = "Ligett et al. 2017, Definition 2.3; immunity: accuracy-first paper, Section 3.2"
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithDelta(Definition):
+    delta: float
+
+    def __post_init__(self) -> None:
+        _concrete(delta=self.delta)
+        _validate.rate(delta=self.delta)
+        object.__setattr__(self, "delta", float(self.delta))
+
+
+@dataclasses.dataclass(frozen=True)
+class ApproximateExPost(_WithDelta):
+    """P(S) is at most E_Q[e^epsilon 1_S] + delta for every set S of outputs and epsilons.
+
+    Immune: with h(y, epsilon) the probability that f lands in S, the claim after f reads
+    integral of h (p - e^epsilon q) <= delta, and the largest integral over all 0 <= h <= 1 is that over the set
+    where p > e^epsilon q, which the definition bounds. It uses that epsilon is kept and h is a function of the
+    pair, so it settles the entry that Table 1 of the paper leaves open, for the paper's own notation.
+    """
+
+    immune: ClassVar[bool] = True
+    brownian: ClassVar[bool] = True
+    source: ClassVar[str] = "Ghazi et al. 2025, Definition 5; immunity: derived in this docstring"
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbabilisticExPost(_WithDelta):
+    """The privacy loss is at most the returned epsilon except with probability delta.
+
+    Not immune: merging two outputs of which one breaks its epsilon can make both break it (Meiser 2018). What
+    survives is `ApproximateExPost` at the same delta: P(S) is at most delta on the bad set, and
+    E_Q[e^epsilon 1_S] off it.
+    """
+
+    immune: ClassVar[bool] = False
+    brownian: ClassVar[bool] = True
+    source: ClassVar[str] = "Whitehouse et al. 2022, Definition 2.2; accuracy-first paper, Section 3"
+
+    @property
+    def after_post_processing(self) -> Definition:
+        """`ApproximateExPost` at the same delta; with delta 0 this is the pure definition, which is immune."""
+        return ApproximateExPost(self.delta) if self.delta > 0 else PureExPost()
+
+
+@dataclasses.dataclass(frozen=True)
+class RenyiExPost(Definition):
+    """E_Q[e^((1 - order) epsilon) (p / q)^order] is at most 1: Rényi privacy with epsilon inside the expectation."""
+
+    order: float
+
+    immune: ClassVar[bool] = True
+    brownian: ClassVar[bool] = True
+    source: ClassVar[str] = "accuracy-first Rényi paper, Section 4 (Definition, immunity, composition)"
+
+    def __post_init__(self) -> None:
+        _concrete(order=self.order)
+        _validate.greater(1.0, order=self.order)
+        object.__setattr__(self, "order", float(self.order))
+
+
+def _concrete(**named: Any) -> None:
+    for name, value in named.items():
+        if _validate.is_traced(value):
+            raise ValueError(f"{name} must be a concrete number fixed in advance, got a traced value")
+
+
+@_register
+class Result:
+    """What an ex-post mechanism returned, and what its epsilon means; a pytree (the definition is static).
+
+    Attributes:
+        output: any pytree.
+        epsilon: >= 0, scalar, or batched like the output.
+        definition: a `Definition`.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` that is NaN or negative, something else than a definition.
+    """
+
+    output: Any
+    epsilon: ArrayLike
+    definition: Definition = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        if not _validate.is_traced(self.epsilon) and not np.all(np.asarray(self.epsilon) >= 0):
+            raise ValueError(f"epsilon must be at least 0, got {self.epsilon}")
+        if not isinstance(self.definition, Definition):
+            raise ValueError(f"definition must be one of jaxacct.expost's, got {self.definition!r}")
+
+    @property
+    def order(self) -> float | None:
+        """The Rényi order of the definition, None where it has none."""
+        return getattr(self.definition, "order", None)
+
+    @property
+    def delta(self) -> float:
+        """The delta of the definition, 0 where it has none."""
+        return getattr(self.definition, "delta", 0.0)
+
+
+def post_process(released: Any, f: Callable[[Any, Any], Any]) -> Any:
+    """``f`` applied to what was released, with its epsilon kept (the paper's circled dot, equations 6 and 7).
+
+    Args:
+        released: a `Result`, or a mechanism: a callable that returns one.
+        f: called as ``f(output, epsilon)``; it may be random (with a key of its own) but must not look at the data.
+
+    Returns:
+        A `Result` with the new output, or a callable that returns one. The definition is what post-processing
+        leaves: `ProbabilisticExPost` drops to `ApproximateExPost`, with an `ImmunityWarning`.
+    """
+    if not isinstance(released, Result):
+        if not callable(released):
+            raise ValueError(
+                f"released must be a Result or a mechanism that returns one, got {type(released).__name__}"
+            )
+
+        @functools.wraps(released, updated=())
+        def mechanism(*args: Any, **kwargs: Any) -> Result:
+            return post_process(released(*args, **kwargs), f)
+
+        return mechanism
+    after = released.definition.after_post_processing
+    if not released.definition.immune and after != PureExPost():
+        warnings.warn(
+            f"delta-probabilistic ex-post privacy is not immune to post-processing; the result is only "
+            f"delta-approximate ex-post private, at the same delta {released.delta:g}",
+            ImmunityWarning,
+            stacklevel=2,
+        )
+    return Result(f(released.output, released.epsilon), released.epsilon, after)

@@ -1,0 +1,107 @@
+"""An odometer: what a fully adaptive interaction has cost so far, at one Rényi order, without a limit.
+
+Composition with fully adaptive bounds (Section 4): every step's epsilon may be chosen from all earlier outputs, and
+the plain sum is the epsilon of an ex-post Rényi result, at whatever step one stops. Odometers made of many filters
+round the sum up to the next filter's budget (Feldman, Zrnic 2021; Lécuyer 2021); this one does not.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jaxacct.expost._settled import settled
+from jaxacct.expost.definitions import RenyiExPost, Result
+from jaxacct.filters._ledger import caller_dtype, outward
+from jaxacct.filters._protocol import is_scalar_query
+from jaxacct.losses.renyi import renyi as _curve
+
+__all__ = ["Odometer", "OdometerState"]
+
+_LEAST, _MOST = 2.0**-60, 2.0**90
+
+
+class OdometerState(NamedTuple):
+    """What a scan carries: the sum of divergences as three float32 numbers whose exact sum it is, float32[..., 3]."""
+
+    pieces: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Odometer:
+    """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
+
+    The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
+    negative makes the sum infinite. The sum is rounded up by at most 2^-51 of itself a step, and is at least 2^-60
+    once anything was spent.
+
+    Attributes:
+        order: above 1, concrete.
+    """
+
+    order: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "order", RenyiExPost(self.order).order)
+
+    @property
+    def definition(self) -> RenyiExPost:
+        """What the returned epsilon means."""
+        return RenyiExPost(self.order)
+
+    def init(self) -> OdometerState:
+        """The state with nothing spent."""
+        return OdometerState(jnp.zeros(3, jnp.float32))
+
+    def update(self, query: Any, state: OdometerState) -> OdometerState:
+        """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
+
+        Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
+
+        Raises:
+            ValueError: a query of another type.
+        """
+        cost = query if is_scalar_query(query) else _curve(query, self.order)
+        (cost,) = settled(cost)
+        return _update(cost, state)
+
+    def spent(self, state: OdometerState) -> Array:
+        """The sum so far, rounded up, in the caller's float type."""
+        return _spent(state, caller_dtype())
+
+    def result(self, output: Any, state: OdometerState) -> Result:
+        """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
+        return Result(output, self.spent(state), self.definition)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _update(cost: Any, state: OdometerState) -> OdometerState:
+    cost = jnp.asarray(cost, jnp.float64)
+    total = (_joined(state) + jnp.where(cost >= 0, cost, jnp.inf)) * (1 + 2.0**-52)
+    total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
+    # Three float32 numbers hold 72 bits of any number between the limits.
+    rest = jnp.where(total <= _MOST, total, 0.0)
+    pieces = []
+    for _ in range(3):
+        piece = rest.astype(jnp.float32)
+        pieces.append(piece)
+        rest = rest - piece.astype(jnp.float64)
+    held = jnp.stack(pieces, axis=-1)
+    return OdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _joined(state: OdometerState) -> Array:
+    parts = state.pieces.astype(jnp.float64)
+    return parts[..., 0] + parts[..., 1] + parts[..., 2]
+
+
+@jax.enable_x64(True)
+def _spent(state: OdometerState, dtype: str) -> Array:
+    return outward(_joined(state), dtype, up=True)

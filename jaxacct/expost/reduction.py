@@ -1,0 +1,241 @@
+"""Noise reduction: releases of one value with less and less noise, of which only the last one costs.
+
+The budgets epsilons_1 <= ... <= epsilons_m are those of ex-post privacy after each release: the releases 1 to i
+together cost epsilons_i. That holds because the noise of release i - 1 is the noise of release i plus something
+independent of the data, so the earlier releases are post-processings of the latest.
+
+Gaussian, ex-post Rényi at one order: the variance of release i is T_i = order sensitivity^2 / (2 epsilons_i).
+Laplace, pure ex-post: the scale of release i is sensitivity / epsilons_i.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.expost import _noise
+from jaxacct.expost._settled import settled
+from jaxacct.filters._ledger import caller_dtype
+
+__all__ = ["UP", "brownian", "brownian_step", "laplace_reduction", "precision_weighted"]
+
+UP = 1 + 2.0**-48  # covers the roundings of scales and of the sums of increments
+
+
+def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
+    """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.
+
+    T_i = order sensitivity^2 / (2 epsilons_i) (Algorithm 3; equation 63 as corrected). The releases 1 to i are
+    ex-post Rényi at ``order`` with epsilon = epsilons_i, also where i was chosen by looking at them (Section 5).
+    The path is drawn from its least time upwards, where increments are independent.
+
+    Args:
+        key: a PRNG key that nothing else uses; not reused by this function.
+        value: array or pytree of arrays, any shapes; the whole tree is one value.
+        epsilons: shape (m,), > 0, nowhere falling.
+        order: > 1, scalar; fixed before anything was released.
+        sensitivity: l2 sensitivity of the whole tree, > 0, scalar. Use ``jax.vmap`` for others.
+
+    Returns:
+        A pytree like ``value`` whose leaves have one more, leading axis of m releases, in the leaves' float
+        types (the caller's for integers; none wider than the caller's). Noise is drawn and added in float64.
+        Where traced parameters make no sense every release is NaN.
+
+    Raises:
+        ValueError: concrete parameters out of range, or not of these shapes.
+    """
+    return _released(_brownian, key, value, epsilons, order, sensitivity)
+
+
+def precision_weighted(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
+    """The sequential precision-weighted Gaussian mechanism (Algorithm 2): the law of `brownian`, from fresh noise.
+
+    Release i is the average of i independent Gaussian releases, of variances
+    order sensitivity^2 / (2 (epsilons_j - epsilons_(j-1))) and weights proportional to their inverses. Equal
+    budgets repeat a release (infinite variance, weight 0).
+
+    Arguments, result and errors are those of `brownian`.
+    """
+    return _released(_precision_weighted, key, value, epsilons, order, sensitivity)
+
+
+def brownian_step(
+    key: Array,
+    value: Any,
+    previous: Any,
+    spent: ArrayLike,
+    epsilon: ArrayLike,
+    *,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
+) -> Any:
+    """The next release of a Brownian mechanism, for budgets that are chosen after looking at the last release.
+
+    With w = (epsilon - spent) / epsilon, the next release is w value + (1 - w) previous plus Gaussian noise of
+    variance w order sensitivity^2 / (2 epsilon): the conditional law of Algorithm 3 (equation 62). Given the
+    previous release it is a Gaussian mechanism of sensitivity w sensitivity, of divergence epsilon - spent, so by
+    adaptive composition all releases so far cost ``epsilon``, whatever rounding did to the previous one.
+
+    Args:
+        key: a PRNG key that nothing else uses.
+        value: array or pytree of arrays.
+        previous: the last release, a pytree like ``value``; before the first one ``value`` or anything of its
+            shapes with ``spent`` 0: it is multiplied by 0.
+        spent: the epsilon of the last release, 0 before the first one; scalar.
+        epsilon: of the next release, at least ``spent`` and above 0; scalar. Equal ones repeat the release.
+        order, sensitivity: as for `brownian`, the same in every step.
+
+    Returns:
+        A pytree like ``value``; NaN where traced parameters make no sense.
+
+    Raises:
+        ValueError: concrete parameters out of range.
+    """
+    _validate.positive(epsilon=epsilon, sensitivity=sensitivity)
+    _validate.greater(1.0, order=order)
+    _validate.nonnegative(spent=spent)
+    if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
+        raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
+    value, previous, spent, epsilon, order, sensitivity = settled(value, previous, spent, epsilon, order, sensitivity)
+    return _stepped(key, value, previous, spent, epsilon, order, sensitivity, caller_dtype())
+
+
+@jax.enable_x64(True)
+def _stepped(
+    key: Array,
+    value: Any,
+    previous: Any,
+    spent: ArrayLike,
+    epsilon: ArrayLike,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
+    dtype: str,
+) -> Any:
+    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (spent, epsilon, order, sensitivity))
+    sane = (spent >= 0) & (spent <= epsilon) & (epsilon > 0) & (epsilon < jnp.inf)
+    sane &= (order > 1) & (order < jnp.inf) & (sensitivity > 0) & (sensitivity < jnp.inf)
+    weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
+    sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
+
+    def mixed(leaf: Any, last: Any) -> Array:
+        last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
+        return jnp.where(weight > 0, weight * jnp.asarray(leaf, jnp.float64), 0.0) + (1 - weight) * last
+
+    # The sum is rounded to the type of the value's leaves, so it is passed on with theirs.
+    mean = jax.tree.map(mixed, value, previous)
+    noisy = _noise.added(key, mean, lambda leaf_key, leaf: sigma * _noise.normal(leaf_key, leaf.shape), "float64")
+    return jax.tree.map(lambda wide, leaf: wide.astype(_noise.released_dtype(leaf, dtype)), noisy, value)
+
+
+def laplace_reduction(key: Array, value: Any, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
+    """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
+
+    The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
+    noise keeps its value with probability (epsilons_(i-1) / epsilons_i)^2 and otherwise gains Laplace noise
+    of the larger scale: (1 + b^2 t^2) / (1 + B^2 t^2) = (b/B)^2 + (1 - (b/B)^2) / (1 + B^2 t^2) are the
+    characteristic functions of the increment's two descriptions.
+
+    ``sensitivity`` is the l1 sensitivity of the whole tree; otherwise as `brownian`.
+    """
+    return _released(_laplace, key, value, epsilons, 2.0, sensitivity)
+
+
+def _released(
+    noise: Callable[..., Array], key: Array, value: Any, epsilons: ArrayLike, order: ArrayLike, sensitivity: ArrayLike
+) -> Any:
+    check_budgets(epsilons)
+    _validate.greater(1.0, order=order)
+    _validate.positive(sensitivity=sensitivity)
+    for name, scalar in (("order", order), ("sensitivity", sensitivity)):
+        if np.ndim(scalar):
+            raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
+    value, epsilons, order, sensitivity = settled(value, epsilons, order, sensitivity)
+    return _add(key, value, epsilons, order, sensitivity, noise, caller_dtype())
+
+
+def check_budgets(epsilons: ArrayLike) -> None:
+    """Raises ValueError unless concrete ``epsilons`` are one row of budgets that rise or stay."""
+    if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
+        raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
+    _validate.positive(epsilons=epsilons)
+    if not _validate.is_traced(epsilons):
+        row = np.asarray(epsilons, np.float64)
+        if np.any(row[1:] < row[:-1]):
+            raise ValueError(f"epsilons must not fall, got {row.tolist()}")
+
+
+@jax.enable_x64(True)
+def _add(
+    key: Array,
+    value: Any,
+    epsilons: ArrayLike,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
+    noise: Callable[..., Array],
+    dtype: str,
+) -> Any:
+    return _added(key, value, epsilons, order, sensitivity, noise=noise, dtype=dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("noise", "dtype"))
+def _added(
+    key: Array,
+    value: Any,
+    epsilons: ArrayLike,
+    order: ArrayLike,
+    sensitivity: ArrayLike,
+    *,
+    noise: Callable[..., Array],
+    dtype: str,
+) -> Any:
+    epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (epsilons, order, sensitivity))
+    rising = jnp.all(epsilons[1:] >= epsilons[:-1]) & (epsilons[0] > 0) & (epsilons[-1] < jnp.inf)
+    sane = rising & (order > 1) & (order < jnp.inf) & (sensitivity > 0) & (sensitivity < jnp.inf)
+    epsilons = jnp.where(sane, epsilons, 1.0)
+    order, sensitivity = jnp.where(sane, order, jnp.nan), jnp.where(sane, sensitivity, jnp.nan)
+    m = epsilons.shape[0]
+
+    def draw(leaf_key: Array, leaf: Array) -> Array:
+        column = lambda row: row.reshape(m, *([1] * leaf.ndim))  # noqa: E731
+        return noise(leaf_key, (m, *leaf.shape), epsilons, order, sensitivity, column)
+
+    return _noise.added(key, value, draw, dtype)
+
+
+def _brownian(
+    key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
+) -> Array:
+    times = 0.5 * order / epsilons  # at sensitivity 1: its square could underflow
+    # Only the variance of each release matters for privacy; the increments need not be exact, just independent.
+    increments = jnp.concatenate([jnp.maximum(times[:-1] - times[1:], 0.0), times[-1:]])
+    steps = _noise.normal(key, shape) * column(sensitivity * jnp.sqrt(increments) * UP)
+    return jnp.cumsum(steps[::-1], axis=0)[::-1]
+
+
+def _precision_weighted(
+    key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
+) -> Array:
+    # weight / total weight = (eps_j - eps_(j-1)) / eps_i, and weight * deviation stays finite where weight is 0.
+    extra = jnp.diff(epsilons, prepend=0.0)
+    scale = sensitivity * jnp.sqrt(0.5 * order) * UP
+    weighted = _noise.normal(key, shape) * column(scale * jnp.sqrt(extra))
+    return jnp.cumsum(weighted, axis=0) / column(epsilons)
+
+
+def _laplace(
+    key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
+) -> Array:
+    scales = sensitivity / epsilons * UP + 0.0 * order
+    noise_key, coin_key = jax.random.split(key)
+    steps = _noise.laplace(noise_key, shape) * column(scales)
+    kept = jnp.concatenate([(epsilons[:-1] / epsilons[1:]) ** 2, jnp.zeros(1)])
+    steps = jnp.where(_noise.uniform(coin_key, shape) <= column(kept), 0.0, steps)
+    return jnp.cumsum(steps[::-1], axis=0)[::-1]

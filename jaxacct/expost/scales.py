@@ -1,0 +1,116 @@
+"""How much noise a private accuracy check needs: plain Gaussian answers, or a sparse vector.
+
+*Sparse vector* (Zhu, Wang 2020, Theorem 8 with equation 3). The threshold carries Gaussian noise z that is
+(order, e1)-Rényi at sensitivity D, each query's answer fresh Laplace noise that is e2-DP at sensitivity 2 D, and
+the answers say "below" until the first "above". Then all answers together are (order, e1 + e2)-Rényi, however
+many there are. The proof, because the theorem is quoted without it: set the threshold's noise under the
+neighbour to z' = z + D. Each "below" is then at least as likely under the neighbour, and the one "above" needs its
+Laplace noise shifted by at most 2 D. So the joint density of (z, answers) is at most exp(e2) p(z) / p(z + D) times
+the neighbour's of (z + D, answers), whose moment is exp((order - 1) (e1 + e2)); the answers are a
+post-processing of these pairs. Queries may be chosen adaptively, from earlier answers and from anything else
+that both data sets share.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.expost._settled import settled
+
+__all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
+
+_UP = 1 + 2.0**-48  # covers the roundings of every formula below
+_NEWTON = 40
+
+
+def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike, checks: ArrayLike) -> Array:
+    """Standard deviation of Gaussian noise for ``checks`` answers that are (order, epsilon)-Rényi together.
+
+    sqrt(order sensitivity^2 checks / (2 epsilon)), Appendix D: releases with m budgets need m - 1 checks, because
+    the last one is returned unchecked. The queries may be chosen adaptively.
+
+    Args:
+        epsilon: Rényi divergence for all checks together, > 0; any shape.
+        order: > 1.
+        sensitivity: of one answer, > 0.
+        checks: whole number >= 1. All shapes broadcast.
+
+    Returns:
+        A float64 array, rounded up; infinity where traced values make no sense.
+
+    Raises:
+        ValueError: concrete values out of range.
+    """
+    _check(epsilon, order, sensitivity)
+    _validate.count(checks=checks)
+    return _plain(*settled(epsilon, order, sensitivity, checks))
+
+
+def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
+    """Noise of a sparse vector that is (order, epsilon)-Rényi up to its first "above": (sigma, scale).
+
+    The split of epsilon between threshold and queries minimises the total variance sigma^2 + 2 scale^2
+    (Appendix D). With e1 for the threshold and e2 for the queries it is order D^2 / (2 e1) + 8 D^2 / e2^2, and
+    least where order e2^3 = 32 e1^2, which in x = log(e2 / e1) is a strictly increasing equation of slope 2 to 3.
+
+    Args:
+        epsilon: Rényi divergence of the whole sequence of answers, > 0; any shape.
+        order: > 1.
+        sensitivity: of one query, > 0. All shapes broadcast.
+
+    Returns:
+        ``(sigma, scale)``, float64 arrays of the broadcast shape, rounded up: the standard deviation of the
+        threshold's Gaussian noise, drawn once, and the scale of each query's Laplace noise (standard deviation
+        sqrt(2) scale). Infinity where traced values make no sense.
+
+    Raises:
+        ValueError: concrete values out of range.
+    """
+    _check(epsilon, order, sensitivity)
+    return _sparse_vector(*settled(epsilon, order, sensitivity))
+
+
+def _check(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike) -> None:
+    _validate.positive(epsilon=epsilon, sensitivity=sensitivity)
+    _validate.greater(1.0, order=order)
+
+
+def _wide(*values: ArrayLike) -> list[Array]:
+    return list(jnp.broadcast_arrays(*(jnp.asarray(v, jnp.float64) for v in values)))
+
+
+def _sane(epsilon: Array, order: Array, sensitivity: Array) -> Array:
+    finite = (epsilon < jnp.inf) & (order < jnp.inf) & (sensitivity < jnp.inf)
+    return (epsilon > 0) & (order > 1) & (sensitivity > 0) & finite
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _plain(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike, checks: ArrayLike) -> Array:
+    epsilon, order, sensitivity, checks = _wide(epsilon, order, sensitivity, checks)
+    sigma = sensitivity * jnp.sqrt(0.5 * order * checks / epsilon) * _UP
+    return jnp.where(_sane(epsilon, order, sensitivity) & (checks >= 1), sigma, jnp.inf)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
+    epsilon, order, sensitivity = _wide(epsilon, order, sensitivity)
+    good = _sane(epsilon, order, sensitivity)
+    constant = jnp.log(jnp.where(good, order, 2.0)) + jnp.log(jnp.where(good, epsilon, 1.0)) - jnp.log(32.0)
+
+    def newton(_: int, x: Array) -> Array:
+        # Slope in [2, 3]: every step leaves at most a third of the error.
+        excess = constant - 3.0 * jax.nn.softplus(-x) + 2.0 * jax.nn.softplus(x)
+        return x - excess / (2.0 + jax.nn.sigmoid(-x))
+
+    x = jax.lax.fori_loop(0, _NEWTON, newton, jnp.zeros_like(constant))
+    # Any split is valid: rounding x costs utility and no privacy.
+    threshold, queries = epsilon * jax.nn.sigmoid(-x), epsilon * jax.nn.sigmoid(x)
+    sigma = sensitivity * jnp.sqrt(0.5 * order / threshold) * _UP
+    scale = 2.0 * sensitivity / queries * _UP
+    return jnp.where(good, sigma, jnp.inf), jnp.where(good, scale, jnp.inf)

@@ -1,0 +1,172 @@
+"""What `release_until` releases: a private value behind a noise-reduction mechanism.
+
+A source has ``definition``, ``path(key, epsilons)`` (all releases, with a leading axis) and ``spent(epsilons)`` (the
+ex-post epsilon of the first i releases, for every i). Anything with these three will do.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.expost import _noise
+from jaxacct.expost._settled import settled
+from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
+from jaxacct.expost.reduction import UP, brownian, laplace_reduction, precision_weighted
+from jaxacct.filters._ledger import caller_dtype
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = ["Brownian", "Doubling", "LaplaceReduction", "PrecisionWeighted", "Source"]
+
+
+class Source(Protocol):
+    """A private value and the law of its successive releases."""
+
+    @property
+    def definition(self) -> Definition:
+        """What the epsilons mean."""
+        ...
+
+    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+        """All releases, a pytree with a leading axis of the budgets; private until released one by one."""
+        ...
+
+    def spent(self, epsilons: ArrayLike) -> ArrayLike:
+        """The ex-post epsilon of releases 1 to i, shape (m,), float64 where the budgets are concrete."""
+        ...
+
+
+class _Reduction:
+    """Sources whose latest release holds all earlier ones: they cost what the latest one does."""
+
+    def spent(self, epsilons: ArrayLike) -> ArrayLike:
+        """The budgets themselves."""
+        return epsilons
+
+
+@_register
+class Brownian(_Reduction):
+    """The Brownian mechanism; see `brownian` for the arguments and the theorem."""
+
+    value: Any
+    sensitivity: ArrayLike
+    order: float = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _check(self.order, self.sensitivity)
+
+    @property
+    def definition(self) -> Definition:
+        """Ex-post Rényi at this order."""
+        return RenyiExPost(self.order)
+
+    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+        """All releases."""
+        return brownian(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
+
+
+@_register
+class PrecisionWeighted(_Reduction):
+    """The sequential precision-weighted Gaussian mechanism; see `precision_weighted`."""
+
+    value: Any
+    sensitivity: ArrayLike
+    order: float = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _check(self.order, self.sensitivity)
+
+    @property
+    def definition(self) -> Definition:
+        """Ex-post Rényi at this order."""
+        return RenyiExPost(self.order)
+
+    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+        """All releases."""
+        return precision_weighted(key, self.value, epsilons, order=self.order, sensitivity=self.sensitivity)
+
+
+@_register
+class LaplaceReduction(_Reduction):
+    """Laplace noise reduction; see `laplace_reduction` (``sensitivity`` is in l1)."""
+
+    value: Any
+    sensitivity: ArrayLike
+
+    def __post_init__(self) -> None:
+        _check(2.0, self.sensitivity)
+
+    @property
+    def definition(self) -> Definition:
+        """Pure ex-post."""
+        return PureExPost()
+
+    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+        """All releases."""
+        return laplace_reduction(key, self.value, epsilons, sensitivity=self.sensitivity)
+
+
+@_register
+class Doubling:
+    """The baseline without noise reduction: a fresh Gaussian release for every budget, whose costs add up.
+
+    Release i is (order, epsilons_i)-Rényi on its own, and the first i cost epsilons_1 + ... + epsilons_i
+    (Section 4). With budgets that double, the sum is less than twice the last: the doubling method of Ligett et
+    al. 2017, Section 1. Budgets may be any positive numbers.
+
+    Attributes:
+        value: array or pytree.
+        sensitivity: l2 sensitivity of the whole tree.
+        order: above 1, concrete.
+    """
+
+    value: Any
+    sensitivity: ArrayLike
+    order: float = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        _check(self.order, self.sensitivity)
+
+    @property
+    def definition(self) -> Definition:
+        """Ex-post Rényi at this order."""
+        return RenyiExPost(self.order)
+
+    def path(self, key: Array, epsilons: ArrayLike) -> Any:
+        """All releases, independent of one another given the value."""
+        if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
+            raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
+        _validate.positive(epsilons=epsilons)
+        value, epsilons, sensitivity = settled(self.value, epsilons, self.sensitivity)
+        return _fresh(key, value, epsilons, float(self.order), sensitivity, caller_dtype())
+
+    @jax.enable_x64(True)
+    def spent(self, epsilons: ArrayLike) -> ArrayLike:
+        """The running sums, rounded up."""
+        row = jnp.asarray(epsilons, jnp.float64)
+        return jnp.cumsum(row) * (1 + 2.0**-50 * row.shape[0])
+
+
+@jax.enable_x64(True)
+def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> Any:
+    row, scale = jnp.asarray(epsilons, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
+    sane = jnp.all((row > 0) & (row < jnp.inf)) & (scale > 0) & (scale < jnp.inf)
+    sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)
+
+    def noise(leaf_key: Array, leaf: Array) -> Array:
+        shape = (row.shape[0], *leaf.shape)
+        return _noise.normal(leaf_key, shape) * sigmas.reshape(-1, *([1] * leaf.ndim))
+
+    return _noise.added(key, value, noise, dtype)
+
+
+def _check(order: float, sensitivity: ArrayLike) -> None:
+    RenyiExPost(order)  # concrete and above 1
+    _validate.positive(sensitivity=sensitivity)

@@ -1,0 +1,179 @@
+"""The theorems of ex-post privacy as operations on results.
+
+Each holds for the definitions that its docstring names; sums are rounded up. Results come back with concrete
+float64 epsilons where everything was concrete, and in the program's float type, rounded up, inside a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.expost._settled import settled
+from jaxacct.expost.conversions import approximate_epsilon
+from jaxacct.expost.definitions import (
+    ApproximateExPost,
+    Definition,
+    ProbabilisticExPost,
+    PureExPost,
+    RenyiExPost,
+    Result,
+)
+from jaxacct.filters._ledger import caller_dtype, outward
+from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
+
+__all__ = ["compose", "convert", "ex_ante", "from_odometer", "stopped_by"]
+
+
+def compose(*results: Result) -> Result:
+    """Adaptive composition: all outputs, and the sum of the epsilons.
+
+    Each mechanism may have been chosen by looking at all earlier outputs and epsilons, if it satisfied its
+    definition for whatever they were. Rényi: Section 4, one order for all. Pure: losses add. Probabilistic and
+    approximate: the deltas add too (a union bound; and min(p, e^epsilon q) multiplied over the steps).
+
+    Args:
+        results: one definition for all, up to delta. `convert` first where they differ; a `PureExPost` result
+            among Rényi ones counts as Rényi.
+
+    Raises:
+        ValueError: no results, or definitions that do not compose.
+    """
+    if not results:
+        raise ValueError("results must hold at least one Result, got none")
+    definitions = [result.definition for result in results]
+    rest = {type(d) if isinstance(d, ApproximateExPost | ProbabilisticExPost) else d for d in definitions}
+    if len(rest) > 1:
+        rest.discard(PureExPost())
+    if len(rest) > 1:
+        names = ", ".join(sorted({str(d) for d in definitions}))
+        raise ValueError(f"results must share one definition and order, got {names}")
+    kind = rest.pop()
+    total = sum(result.delta for result in results)
+    definition = kind if isinstance(kind, Definition) else kind(min(total * (1 + 2.0**-50), 1.0))
+    return Result(tuple(r.output for r in results), _total([r.epsilon for r in results]), definition)
+
+
+def stopped_by(released: Result, check: Result) -> Result:
+    """Algorithm 1: releases that a private check on *disjoint* data stopped; epsilon is the larger one, not the sum.
+
+    Neighbours differ in one record, which is in one of the two parts: the other part's likelihood ratios cancel.
+    So the parts must be made record by record (by a coin or a hash for each), not by positions that one record
+    more would shift. The check's epsilon covers all its answers, whether or not they were all asked. Rényi (Section
+    4, Algorithm 1) and pure, by the same argument.
+
+    Args:
+        released: everything released from the training part, with the epsilon of all of it up to the stop.
+        check: the answers of the stopping rule, from the other part; Rényi or pure.
+
+    Raises:
+        ValueError: definitions that the theorem does not cover, or of different orders.
+    """
+    definitions = {released.definition, check.definition}
+    if any(not isinstance(d, PureExPost | RenyiExPost) for d in definitions):
+        raise ValueError("released and check must be ex-post Rényi or pure, got " + " and ".join(map(str, definitions)))
+    if len(definitions) > 1:
+        definitions.discard(PureExPost())
+    if len(definitions) > 1:
+        raise ValueError(f"released and check must have one order, got {released.order} and {check.order}")
+    output = (released.output, check.output)
+    return Result(output, _total([released.epsilon, check.epsilon], largest=True), definitions.pop())
+
+
+def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
+    """The same output with the epsilon that its definition implies in another one.
+
+    At the same epsilon, pure implies every other, Rényi implies Rényi at a smaller order (Jensen's inequality),
+    probabilistic implies approximate, and a delta implies every larger one. Rényi implies probabilistic and
+    approximate ones with log(1/delta) / (order - 1) more (`approximate_epsilon`, Table 3); for approximate ones
+    ``tight`` takes less.
+
+    Raises:
+        ValueError: a definition that is not implied.
+    """
+    have = result.definition
+    epsilon: Any = None
+    if have == to or isinstance(have, PureExPost):
+        epsilon = result.epsilon
+    elif isinstance(have, RenyiExPost):
+        if isinstance(to, RenyiExPost) and to.order <= have.order:
+            epsilon = result.epsilon
+        elif isinstance(to, ApproximateExPost | ProbabilisticExPost) and 0 < to.delta < 1:
+            best = tight and isinstance(to, ApproximateExPost)
+            epsilon = _narrowed(approximate_epsilon(result.epsilon, order=have.order, delta=to.delta, tight=best))
+    elif isinstance(to, ApproximateExPost) or (isinstance(have, ProbabilisticExPost) and type(to) is type(have)):
+        epsilon = result.epsilon if result.delta <= to.delta else None
+    if epsilon is None:
+        raise ValueError(f"to must be implied by {have}, got {to}")
+    return Result(result.output, epsilon, to)
+
+
+def ex_ante(definition: Definition, cap: ArrayLike) -> Any:
+    """The ordinary guarantee of a mechanism that can never return an epsilon above ``cap``, on any data set.
+
+    Rényi (Section 4): (order, cap)-Rényi. Pure: cap-DP. Approximate and probabilistic: (cap, delta)-DP. Each follows
+    by replacing the returned epsilon with the cap inside the definition. The cap must be a property of the
+    mechanism (the last entry of a public list of budgets, a filter's budget), not the epsilon that came back.
+
+    Returns:
+        A mechanism of `jaxacct.mechanisms` (`RenyiDP`, `PureDP` or `ApproximateDP`), ready for
+        `jaxacct.epsilon` and for the filters.
+
+    Raises:
+        ValueError: a concrete cap that is negative or not finite.
+    """
+    _validate.nonnegative(cap=cap)
+    if isinstance(definition, RenyiExPost):
+        return RenyiDP(definition.order, cap)
+    if isinstance(definition, PureExPost):
+        return PureDP(cap)
+    return ApproximateDP(cap, getattr(definition, "delta", 0.0))
+
+
+def from_odometer(output: Any, spent: Callable[..., ArrayLike], parameters: Sequence[Any], *, delta: float) -> Result:
+    """A probabilistic odometer's reading as a delta-probabilistic ex-post result (Appendix A).
+
+    Args:
+        output: of the whole fully adaptive interaction.
+        spent: the odometer COMP, called as ``spent(*parameters)``; valid in the sense of Rogers et al. 2016 and
+            2023 (Definition 3.1): except with probability ``delta`` the interaction's privacy loss is at most
+            what it returns, at every point where one may stop.
+        parameters: the privacy parameters that the interaction ended up with.
+        delta: the odometer's failure probability, in (0, 1).
+
+    The ex-post Rényi `odometer` needs no such validity from elsewhere: `convert` its result instead.
+    """
+    _validate.probability(delta=delta)
+    return Result(output, spent(*parameters), ProbabilisticExPost(delta))
+
+
+def _total(epsilons: Sequence[Any], *, largest: bool = False) -> Any:
+    return _narrowed(_wide_total(settled(*epsilons), largest))
+
+
+def _narrowed(value: Any) -> Any:
+    """float64 on the host where concrete; the program's float type, rounded up, inside a trace."""
+    if not _validate.is_traced(value):
+        return np.asarray(value, np.float64)[()]
+    return _outward(value, caller_dtype())
+
+
+@jax.enable_x64(True)
+def _outward(value: Any, dtype: str) -> Any:
+    return outward(value, dtype, up=True)
+
+
+@jax.enable_x64(True)
+def _wide_total(epsilons: Sequence[Any], largest: bool) -> Any:
+    total = jnp.zeros(())
+    for epsilon in epsilons:
+        term = jnp.asarray(epsilon, jnp.float64)
+        term = jnp.where(term >= 0, term, jnp.inf)  # a traced NaN or negative number promises nothing
+        total = jnp.maximum(total, term) if largest else (total + term) * (1 + 2.0**-52)
+    return total

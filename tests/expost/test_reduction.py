@@ -1,0 +1,150 @@
+"""Noise reduction: the law of the releases, over pytrees, batches and programs of either precision."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from jaxacct import expost
+
+BUDGETS = np.array([0.125, 0.25, 0.25, 1.0, 4.0])
+ORDER, SENSITIVITY, RUNS = 8.0, 0.5, 40_000
+TIMES = ORDER * SENSITIVITY**2 / (2 * BUDGETS)
+GAUSSIAN = {"brownian": expost.brownian, "precision_weighted": expost.precision_weighted}
+
+
+@functools.cache
+def sample(name, seed):
+    """Releases of the value 3, float64[RUNS, m]."""
+    keys = jax.random.split(jax.random.key(seed), RUNS)
+    if name == "laplace":
+        release = lambda key: expost.laplace_reduction(key, 3.0, BUDGETS, sensitivity=SENSITIVITY)  # noqa: E731
+    else:
+        release = lambda key: GAUSSIAN[name](key, 3.0, BUDGETS, order=ORDER, sensitivity=SENSITIVITY)  # noqa: E731
+    return np.asarray(jax.vmap(release)(keys), np.float64)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_moments_are_those_of_a_brownian_motion_read_backwards(name):
+    noise = sample(name, 1) - 3.0
+    want = np.minimum(TIMES[:, None], TIMES[None])
+    spread = np.sqrt((np.outer(TIMES, TIMES) + want**2) / RUNS)  # of a sample covariance
+    assert np.all(np.abs(noise.T @ noise / RUNS - want) < 4.5 * spread)
+    assert np.all(np.abs(noise.mean(0)) < 4.5 * np.sqrt(TIMES / RUNS))
+    np.testing.assert_allclose(noise[:, 1], noise[:, 2], atol=1e-5)  # an equal budget repeats the release
+    # The fourth moment of one direction that mixes all releases: normal, not only of the right covariance.
+    mixed = noise @ np.array([1.0, -1.0, 0.5, -0.5, 2.0])
+    assert abs(stats.kurtosis(mixed)) < 4.5 * np.sqrt(24 / RUNS)
+
+
+def test_both_algorithms_have_one_law():
+    one, other = sample("brownian", 2) - 3.0, sample("precision_weighted", 3) - 3.0
+    rng = np.random.default_rng(0)
+    for direction in [*np.eye(5), *rng.normal(size=(5, 5))]:
+        assert stats.ks_2samp(one @ direction, other @ direction).pvalue > 1e-4
+    # Not only linear statistics: the number of sign changes and the extremes along a path.
+    for statistic in (np.max, np.min, lambda x, axis: np.abs(np.diff(x, axis=axis)).sum(axis)):
+        assert stats.ks_2samp(statistic(one, axis=1), statistic(other, axis=1)).pvalue > 1e-4
+
+
+def stepped(key, epsilon_of):
+    """Releases one by one, the second and third budget chosen from the release before."""
+    first, second, third = jax.random.split(key, 3)
+    one = expost.brownian_step(first, 3.0, 0.0, 0.0, 0.125, order=ORDER, sensitivity=SENSITIVITY)
+    middle = epsilon_of(one)
+    two = expost.brownian_step(second, 3.0, one, 0.125, middle, order=ORDER, sensitivity=SENSITIVITY)
+    return one, two, expost.brownian_step(third, 3.0, two, middle, 4.0, order=ORDER, sensitivity=SENSITIVITY)
+
+
+def test_steps_have_the_law_of_the_path_and_end_alike_whatever_budget_lies_between():
+    keys = jax.random.split(jax.random.key(8), RUNS)
+    fixed = np.stack(jax.jit(jax.vmap(lambda key: stepped(key, lambda _: 0.25)))(keys), 1)
+    path = sample("brownian", 2)[:, [0, 1, 4]]
+    for direction in [*np.eye(3), *np.random.default_rng(1).normal(size=(3, 3))]:
+        assert stats.ks_2samp(fixed @ direction, path @ direction).pvalue > 1e-4
+    chosen = np.stack(jax.jit(jax.vmap(lambda key: stepped(key, lambda y: jnp.where(y > 3, 0.125, 2.0))))(keys), 1)
+    assert stats.kstest(chosen[:, 2], "norm", args=(3.0, np.sqrt(TIMES[4]))).pvalue > 1e-4
+    above = chosen[:, 0] > 3
+    np.testing.assert_allclose(chosen[above, 1], chosen[above, 0], rtol=1e-6)  # an equal budget repeats it
+    with pytest.raises(ValueError, match="at least what is spent"):
+        expost.brownian_step(keys[0], 3.0, 0.0, 0.5, 0.1, order=2, sensitivity=1)
+    assert np.isnan(jax.jit(lambda e: expost.brownian_step(keys[0], 3.0, 0.0, 0.5, e, order=2, sensitivity=1))(0.1))
+
+
+def test_the_two_sample_test_would_notice_six_per_cent_less_noise():
+    assert stats.ks_2samp(sample("brownian", 2)[:, 0] - 3.0, 0.94 * (sample("brownian", 4)[:, 0] - 3.0)).pvalue < 1e-3
+
+
+def test_laplace_reduction_is_laplace_at_every_budget_and_its_increments_are_independent():
+    noise = sample("laplace", 5) - 3.0
+    for column, budget in zip(noise.T, BUDGETS, strict=True):
+        assert stats.kstest(column, "laplace", args=(0, SENSITIVITY / budget)).pvalue > 1e-4
+    steps = noise[:, :-1] - noise[:, 1:]
+    kept = (np.abs(steps) < 1e-9).mean(0)
+    np.testing.assert_allclose(kept, (BUDGETS[:-1] / BUDGETS[1:]) ** 2, atol=4.5 * 0.5 / np.sqrt(RUNS))
+    assert abs(stats.spearmanr(np.abs(noise[:, -1]), np.abs(steps[:, -1])).statistic) < 4.5 / np.sqrt(RUNS)
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_trees_and_batches_get_independent_noise_of_the_right_size(name):
+    value = {"a": jnp.zeros((3000, 2)), "b": [np.zeros(3000, np.int32)]}
+    found = GAUSSIAN[name](jax.random.key(0), value, BUDGETS, order=ORDER, sensitivity=SENSITIVITY)
+    assert found["a"].shape == (5, 3000, 2)
+    assert found["b"][0].shape == (5, 3000)
+    assert {x.dtype for x in jax.tree.leaves(found)} == {jnp.dtype("float32")}
+    columns = np.stack([found["a"][0, :, 0], found["a"][0, :, 1], found["b"][0][0]])
+    np.testing.assert_allclose(columns.std(1), np.sqrt(TIMES[0]), rtol=0.08)
+    assert np.all(np.abs(np.corrcoef(columns)[~np.eye(3, dtype=bool)]) < 0.09)
+
+
+def test_eager_jit_and_vmap_agree_and_a_float64_program_gets_float64():
+    keys = jax.random.split(jax.random.key(7), 4)
+    values = jnp.arange(4.0)
+    run = lambda key, value, scale: expost.brownian(  # noqa: E731
+        key, value, BUDGETS, order=ORDER, sensitivity=scale * SENSITIVITY
+    )
+    scales = jnp.array([1.0, 2.0, 3.0, 4.0])
+    mapped = jax.jit(jax.vmap(run))(keys, values, scales)
+    np.testing.assert_allclose(jax.vmap(run)(keys, np.arange(4.0), np.arange(1.0, 5.0)), mapped, rtol=2e-5)
+    for i in range(4):
+        np.testing.assert_allclose(mapped[i], run(keys[i], values[i], float(scales[i])), rtol=2e-5)
+    with jax.enable_x64(True):
+        wide = run(keys[0], 0.0, 1.0)
+    assert wide.dtype == jnp.float64
+    np.testing.assert_allclose(wide, mapped[0], rtol=2e-5)
+    assert expost.brownian(keys[0], jnp.zeros(2, jnp.bfloat16), BUDGETS, order=2, sensitivity=1).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("name", GAUSSIAN)
+@pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
+def test_parameters_that_make_no_sense_raise_or_release_nothing(name, bad):
+    key, call = jax.random.key(0), GAUSSIAN[name]
+    with pytest.raises(ValueError, match="sensitivity must be"):
+        call(key, 1.0, BUDGETS, order=ORDER, sensitivity=bad)
+    with pytest.raises(ValueError, match="epsilons must be"):
+        call(key, 1.0, [*BUDGETS[:4], bad], order=ORDER, sensitivity=1)
+    run = jax.jit(lambda e, a, s: call(key, 1.0, e, order=a, sensitivity=s))
+    good = jnp.asarray(BUDGETS)
+    assert np.all(np.isfinite(run(good, ORDER, 1.0)))
+    for arguments in (
+        (good.at[0].set(bad), ORDER, 1.0),
+        (good, bad, 1.0),
+        (good, ORDER, bad),
+        (good[::-1], ORDER, 1.0),
+    ):
+        assert np.all(np.isnan(run(*arguments)))
+
+
+def test_shapes_and_falling_budgets_are_refused():
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match="epsilons must not fall"):
+        expost.brownian(key, 1.0, BUDGETS[::-1], order=2, sensitivity=1)
+    with pytest.raises(ValueError, match=r"epsilons must have shape \(m,\)"):
+        expost.brownian(key, 1.0, 0.1, order=2, sensitivity=1)
+    with pytest.raises(ValueError, match="sensitivity must be a scalar"):
+        expost.laplace_reduction(key, 1.0, BUDGETS, sensitivity=np.ones(3))
+    with pytest.raises(ValueError, match="order must be"):
+        expost.brownian(key, 1.0, BUDGETS, order=1, sensitivity=1)
