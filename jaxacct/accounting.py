@@ -18,6 +18,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
 from jaxacct._differentiable import traced_answer
+from jaxacct._settled import settled
 from jaxacct.losses import engine
 from jaxacct.losses.engine import Options
 from jaxacct.mechanisms._dominating import witness
@@ -99,6 +100,7 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     _validate.one_of(("float64", "float32"), precision=options.precision)
     if options != Options() and _validate.is_traced((mechanism, target, steps)):
         raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
+    mechanism, target, steps = settled(mechanism, target, steps)
     attained = witness(mechanism)
     if attained is mechanism:
         return _enclosure(kind, mechanism, target, steps, relation, options)

@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 
 import jaxacct
+from jaxacct.losses.renyi import renyi
 from tests.truth import contour_delta
 
 
@@ -230,3 +231,11 @@ def test_bad_traced_values_fail_closed(sigma):
 def test_bad_values_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_numpy_array_may_be_mapped_over_in_a_float32_program():
+    # Outside enable_x64, vmap calls its elements float32 while their buffers are still float64.
+    sigmas = np.array([1.0, 2.0])
+    mapped = jax.vmap(lambda sigma: jaxacct.epsilon(jaxacct.Gaussian(sigma), 1e-5, steps=10).upper)(sigmas)
+    np.testing.assert_allclose(mapped, jaxacct.epsilon(jaxacct.Gaussian(sigmas), 1e-5, steps=10).upper, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(lambda sigma: renyi(jaxacct.Gaussian(sigma), 4.0))(sigmas), 2.0 / sigmas**2)

@@ -17,8 +17,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._settled import settled
 from jaxacct.expost import _noise
-from jaxacct.expost._settled import settled
 from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.filters._ledger import caller_dtype

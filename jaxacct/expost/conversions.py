@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
-from jaxacct.expost._settled import settled
+from jaxacct._settled import settled
 
 __all__ = ["approximate_epsilon", "bayes_factor"]
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.expost._settled import settled
+from jaxacct._settled import settled
 from jaxacct.expost.definitions import RenyiExPost, Result
 from jaxacct.filters._ledger import caller_dtype, outward
 from jaxacct.filters._protocol import is_scalar_query

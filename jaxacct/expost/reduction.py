@@ -21,8 +21,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._settled import settled
 from jaxacct.expost import _noise
-from jaxacct.expost._settled import settled
 from jaxacct.filters._ledger import caller_dtype
 
 __all__ = ["UP", "brownian", "brownian_step", "laplace_reduction", "precision_weighted"]

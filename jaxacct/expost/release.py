@@ -12,8 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._settled import settled
 from jaxacct.expost._loop import Released, loop
-from jaxacct.expost._settled import settled
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
 from jaxacct.expost.odometer import Odometer

@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.expost._settled import settled
+from jaxacct._settled import settled
 
 __all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
 

@@ -19,7 +19,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._batch import Bounds
-from jaxacct.expost._settled import settled
+from jaxacct._settled import settled
 from jaxacct.expost.definitions import (
     ApproximateExPost,
     Definition,

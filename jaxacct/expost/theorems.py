@@ -15,7 +15,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.expost._settled import settled
+from jaxacct._settled import settled
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
     ApproximateExPost,

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._settled import in_float64
 
 __all__ = [
     "DUST",
@@ -73,7 +73,7 @@ def check_budget(**named: Any) -> None:
                 raise ValueError(f"{name} must be between 1e-18 and 1e30, got {value}")
 
 
-@jax.enable_x64(True)
+@in_float64
 def split(value: ArrayLike) -> Array:
     """``value`` as float32[..., 3] whose exact sum it is; NaN, which no query fits, where it is no budget."""
     value = jnp.asarray(value, jnp.float64)

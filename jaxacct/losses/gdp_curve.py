@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._settled import in_float64
 
 __all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
 
@@ -90,7 +91,7 @@ def _epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
 
 
-@jax.enable_x64(True)
+@in_float64
 def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
     """The delta at which mu-GDP implies (epsilon, delta)-DP, rounded up (relative excess about 1e-12).
 
@@ -112,7 +113,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
     return _delta(mu, epsilon)
 
 
-@jax.enable_x64(True)
+@in_float64
 def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     """The smallest epsilon at which mu-GDP implies (epsilon, delta)-DP, rounded up (so gdp_delta <= delta).
 

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._settled import in_float64
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_from_epsilon"]
 
@@ -86,7 +87,7 @@ def _from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     return jnp.where(good, rho, jnp.nan)
 
 
-@jax.enable_x64(True)
+@in_float64
 def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
     """The delta at which rho-zCDP implies (epsilon, delta)-DP, rounded up.
 
@@ -108,7 +109,7 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
     return _delta(rho, epsilon)
 
 
-@jax.enable_x64(True)
+@in_float64
 def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
     """The epsilon at which rho-zCDP implies (epsilon, delta)-DP, the inverse of `zcdp_delta`, rounded up.
 
@@ -127,7 +128,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
     return _epsilon(rho, delta)
 
 
-@jax.enable_x64(True)
+@in_float64
 def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     """A rho that `zcdp_epsilon` turns into at most ``epsilon`` at ``delta``: the largest, to a few units.
 

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._settled import in_float64
 
 __all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_from_epsilon"]
 
@@ -59,7 +60,7 @@ def _renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) 
     return jnp.where(good, value, jnp.nan)
 
 
-@jax.enable_x64(True)
+@in_float64
 def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Array:
     """The epsilon at which a Rényi divergence of at most ``rho`` at ``order`` implies (epsilon, delta)-DP.
 
@@ -82,7 +83,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
     return _epsilon_from_renyi(rho, order, delta)
 
 
-@jax.enable_x64(True)
+@in_float64
 def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Array:
     """The delta at which a Rényi divergence of at most ``rho`` at ``order`` implies (epsilon, delta)-DP.
 
@@ -104,7 +105,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
     return _delta_from_renyi(rho, order, epsilon)
 
 
-@jax.enable_x64(True)
+@in_float64
 def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -> Array:
     """The largest rho at ``order`` that `epsilon_from_renyi` turns into at most ``epsilon`` at ``delta``.
 

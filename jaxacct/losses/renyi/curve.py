@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._settled import in_float64
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
 from jaxacct.losses.renyi.discrete import (
     approximate_curve,
@@ -76,7 +76,7 @@ _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
 }
 
 
-@jax.enable_x64(True)
+@in_float64
 def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
     """An upper bound of the Rényi divergence of one run of ``mechanism`` at ``order``, in nats.
 

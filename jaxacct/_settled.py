@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from jaxacct import _validate
 
-__all__ = ["settled"]
+__all__ = ["in_float64", "settled"]
 
 
 def settled(*values: Any) -> list[Any]:
@@ -23,3 +25,15 @@ def settled(*values: Any) -> list[Any]:
         return leaf * 1 if _validate.is_traced(leaf) and leaf.dtype != "float64" else leaf
 
     return [jax.tree.map(settle, value) for value in values]
+
+
+def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` under ``jax.enable_x64``, for public functions that somebody may ``vmap`` from outside."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        *given, named = settled(*args, kwargs)
+        with jax.enable_x64(True):
+            return function(*given, **named)
+
+    return inner
