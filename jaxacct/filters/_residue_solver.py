@@ -69,7 +69,25 @@ def _suffix(cells: Array) -> Array:
     return jnp.pad(sums, [(0, 0)] * (cells.ndim - 1) + [(0, 1)])
 
 
-def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Check:
+def _sum_of_exponentials(constant: Array, rates: Array, at: Array, lift: Array) -> Array:
+    """Sum over i of exp(constant_i + rates_i at - lift), shape of ``at``."""
+    # Kept apart from what makes its arguments, which XLA would repeat for every term; summed over the leading axis, as
+    # only that is vectorised.
+    constant, rates, at, lift = jax.lax.optimization_barrier((constant, rates, at, lift))
+    return jnp.sum(jnp.exp(constant[:, None] + rates[:, None] * at - lift), 0)
+
+
+def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Array:
+    """A loss above which even G_mu * L has at most a 32nd of the room, by Chernoff; inf if there is none."""
+    ends = mu * _ENDS
+    y = (ends - jnp.where(masses > 0, losses, 0.0)[:, None]) / mu - 0.5 * mu
+    beyond = jnp.sum(jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio * (1.0 + 1e-9)
+    return jnp.min(jnp.where(beyond <= room / 32.0, ends, jnp.inf))
+
+
+def certified(
+    mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array, tail: Array
+) -> Check:
     """Whether budget G_m, m^2 = mu^2 - charge, is certainly a residue for one direction of the query.
 
     Args:
@@ -79,6 +97,7 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Arra
         masses: shape ``(atoms,)``, >= 0.
         room: D at infinity, >= 0.
         ratio: rho, >= 1.
+        tail: of `_tail`, for any m at most mu.
     """
     m2 = mu * mu - charge
     m = jnp.sqrt(m2)
@@ -90,40 +109,29 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Arra
     # log R has a slope of at most top / m^2 - 2 kappa s: from s = turn on R falls, so f >= 0 once it is so.
     turn = jnp.maximum(jnp.max(jnp.where(seen, losses, -jnp.inf)), 0.0) / (2.0 * kappa * m2) * (1.0 + 1e-9)
     after = turn + mu * _AFTER
-    heights = jnp.sum(jnp.exp(constant + losses * (after[:, None] / m2) - (kappa * after * after)[:, None]), -1)
-    down = heights * ratio <= 1.0 - 1e-9
-    safe = jnp.where(jnp.any(down), after[jnp.argmax(down)], jnp.inf)
+    heights = _sum_of_exponentials(constant, losses, after / m2, kappa * after * after)
+    safe = jnp.min(jnp.where(heights * ratio <= 1.0 - 1e-9, after, jnp.inf))
     helps = safe + _FURTHER * mu
-    ends = mu * _ENDS
-    y = (ends[:, None] - losses) / mu - 0.5 * mu
-    beyond = jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) @ masses * ratio * (1.0 + 1e-9)
-    enough = beyond <= room / 32.0
-    tail = jnp.where(jnp.any(enough), ends[jnp.argmax(enough)], jnp.inf)
     lost = jnp.where(tail < helps, room / 32.0, 0.0)
     end = jnp.minimum(tail, helps)
 
     t = end * _positions(max(128, min(1024, _EXPONENTIALS // losses.shape[-1])))
     width = jnp.diff(t)
     density = lambda s: jnp.exp(-0.5 * jnp.square(s / mu - 0.5 * mu)) / (mu * _SQRT_2PI)  # noqa: E731
-    exponent = constant + losses * (t[:, None] / m2)
     lift = kappa * t * t
-    r = ratio * jnp.sum(jnp.exp(exponent - lift[:, None]), -1)
+    r = ratio * _sum_of_exponentials(constant, losses, t / m2, lift)
     bend = 0.25 * kappa * width * width
     concave = bend / (1.0 - bend) * jnp.maximum(r[1:], r[:-1])
     rounding = 32.0 * _UNIT * (4.0 + lift[-1] + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu) + 1e-14
     bent = jnp.maximum(jnp.pad(concave, (0, 1)), jnp.pad(concave, (1, 0)))
     f = 1.0 - (r * (1.0 + rounding) + bent) * (1.0 + 1e-14)
 
-    s = t[:-1, None] + width[:, None] * _AT
-    a = density(s) * (0.5 * width)[:, None] * _WEIGHTS
+    s = t[:-1] + width * _AT[:, None]
+    a = density(s) * (0.5 * width) * _WEIGHTS[:, None]
     b = a * jnp.exp(-s)
-    size = jnp.abs(f)
-
-    def parts(weight: Array, values: Array) -> Array:
-        return (weight @ (1.0 - _AT)) * values[:-1] + (weight @ _AT) * values[1:]
-
-    p, q = _suffix(parts(a, f)), _suffix(parts(b, f))
-    p_size, q_size = _suffix(parts(a, size)), _suffix(parts(b, size))
+    weights = [(jnp.sum(x * (1.0 - _AT[:, None]), 0), jnp.sum(x * _AT[:, None], 0)) for x in (a, b)]
+    parts = [start * y[:-1] + stop * y[1:] for start, stop in weights for y in (f, jnp.abs(f))]
+    p, p_size, q, q_size = _suffix(jnp.stack(parts))
     gamma = jnp.exp(t)
     slope, doubt = gamma * q, _QUADRATURE * gamma * q_size
     value = (room - lost) + (p - slope) - (_QUADRATURE * p_size + doubt) - 1e-15 * room
@@ -172,8 +180,10 @@ def largest(
     good = (mu > 0) & (mu < jnp.inf)
     safe = jnp.where(good, mu, 1.0)
 
+    tails = jax.vmap(lambda x, p, r: _tail(safe, x, p, r, ratio))(losses, masses, room)
+
     def look(charge: Array) -> Check:
-        found = jax.vmap(lambda x, p, r: certified(safe, charge, x, p, r, ratio))(losses, masses, room)
+        found = jax.vmap(lambda x, p, r, t: certified(safe, charge, x, p, r, ratio, t))(losses, masses, room, tails)
         return Check(jnp.all(found.holds), jnp.max(found.step))
 
     def go(state: tuple[Array, ...]) -> tuple[Array, ...]:

@@ -24,7 +24,7 @@ from jaxacct.mechanisms._register import mechanism as _register
 __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
 
 _TOLERANCE = 1e-4  # relative, of a charge: how near the largest residue the search ends
-_TRIES = 40
+_TRIES = 24
 _STATEMENT = (
     "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
     "directions and at every epsilon at once, if each query is dominated by the loss it was charged as, given all "
