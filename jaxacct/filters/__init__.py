@@ -5,6 +5,7 @@ filter            accepts                             theorem                   
 ================= =================================== =========================== ===============
 `gdp`             Gaussians, any mu-GDP query         Koskela et al. 2023         bound, lossless
 `renyi`           (sampled) Gaussians, any divergence Feldman, Zrnic 2021         bound
+`gdp_residue`     anything                            residue filters, Theorem 5  bound
 `approximate_gdp` sampled Gaussians, rate <0.2, >0.8  f-DP filter paper, Thm 4.3  asymptotic only
 ================= =================================== =========================== ===============
 
@@ -13,25 +14,33 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 
 from jaxacct.filters._guarantees import GDPGuarantee, RenyiGuarantee
 from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters._prepared import Prepared, prepare
 from jaxacct.filters._protocol import Filter, Guarantee
 from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gdp
 from jaxacct.filters.gdp import GDPFilter, gdp
+from jaxacct.filters.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
 from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
 from jaxacct.filters.renyi import RenyiFilter, renyi
 
 __all__ = [
     "ORDERS",
     "ApproximateGDPFilter",
+    "ApproximateGDPGuarantee",
     "Filter",
     "GDPFilter",
     "GDPGuarantee",
+    "GDPResidueFilter",
     "Guarantee",
     "LedgerState",
+    "Prepared",
     "RenyiFilter",
     "RenyiGuarantee",
+    "ResidueState",
     "approximate_gdp",
     "gdp",
+    "gdp_residue",
     "plan_epsilon",
     "plan_order",
+    "prepare",
     "renyi",
 ]

@@ -58,14 +58,12 @@ class Prepared:
 
 def pieces_up(value: Array) -> Array:
     """Two float32 on a new last axis whose sum is ``value`` >= 0 or a loss, rounded up by 2^-46 of it at most."""
-    high = value.astype(jnp.float32)
+    # Denormal float32 may be flushed to 0, so none is made; 4e-38 stands for what is smaller.
+    high = jnp.where(jnp.abs(value) < 4e-38, 0.0, value).astype(jnp.float32)
     rest = jnp.where(jnp.isfinite(value), value - high.astype(jnp.float64), 0.0)
     low = rest.astype(jnp.float32)
-    above = jnp.nextafter(low, jnp.float32(jnp.inf))
-    low = jnp.where(low.astype(jnp.float64) < rest, above, low)
-    # Denormal numbers may be flushed to 0.
-    tiny = jnp.abs(low) < 2e-38
-    low = jnp.where(tiny & (low > 0), jnp.float32(2e-38), jnp.where(tiny, jnp.float32(0.0), low))
+    low = jnp.where(low.astype(jnp.float64) < rest, jnp.nextafter(low, jnp.float32(jnp.inf)), low)
+    low = jnp.where(jnp.abs(rest) < 4e-38, jnp.where(rest > 0, jnp.float32(4e-38), jnp.float32(0.0)), low)
     return jnp.stack([high, low], axis=-1)
 
 
@@ -99,7 +97,7 @@ def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | Non
 
 def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
     if isinstance(query, PLD):
-        query = _upper(query, PrivacyProfile.from_pld)
+        return _upper(query, _of_pld)
     if isinstance(query, PrivacyProfile):
         return _upper(query, TradeOff.from_profile)
     if isinstance(query, TradeOff):
@@ -114,6 +112,24 @@ def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
         finer = 2 * _HALF // chosen.size
         grid = LossGrid(chosen.spacing / finer, chosen.lowest * finer, chosen.size * finer)
     return TradeOff.from_profile(PrivacyProfile.from_mechanism(query, "upper", relation=one, grid=grid))
+
+
+def _of_pld(pld: PLD) -> TradeOff:
+    """The pair of an upper law, whose masses are good relative to themselves where its curve is to a unit of 1."""
+    p, losses = jnp.asarray(pld.masses, jnp.float64), jnp.asarray(pld.grid.losses)
+    infinity = jnp.asarray(pld.infinity_mass, jnp.float64)[..., None]
+    q = p * jnp.exp(-losses)
+    units = (8.0 + 2.0 * losses.size) * _UNIT
+    # If the masses sum up to 1 + tau, the curve starts at 1 + tau. The true one starts at 1: below the lowest loss it is
+    # under the chord from there, which is steeper by tau over that loss's gamma, and that is mass that only Q has.
+    tau = jnp.maximum(jnp.sum(p, -1, keepdims=True) + infinity - 1.0, 0.0) + units
+    lowest = jnp.min(jnp.where(p > 0, losses, jnp.inf), -1, keepdims=True)
+    total = jnp.sum(q, -1, keepdims=True)
+    singular = jnp.maximum(1.0 - total, 0.0) + units * total + tau * jnp.exp(-lowest)
+    none = jnp.zeros_like(infinity)
+    up = 1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(losses))
+    widths = jnp.concatenate([none, p * up, infinity], -1)
+    return TradeOff(widths, jnp.concatenate([jnp.minimum(singular, 1.0), q * up, none], -1), "lower")
 
 
 def _experiments(query: Any, relation: str) -> list[Experiment] | None:
@@ -146,14 +162,13 @@ def _one(p: Array, q: Array, atoms: int) -> Prepared:
     # composition takes, differs from it by the totals' distance from 1: at most a share of TV that scaling makes good.
     distance = jnp.minimum(jnp.sum(jnp.maximum(p - q, 0.0)), jnp.sum(jnp.maximum(q - p, 0.0))) * (1.0 - 1e-9)
     gap = jnp.sum(q) - jnp.sum(p)
-    sides = []
-    for mine, other, x, sign in ((p, q, loss + off, 1.0), (q, p, -loss + off, -1.0)):
-        share = (jnp.maximum(sign * gap, 0.0) + 8.0 * n * _UNIT) / distance
-        scaled = mine * (1.0 + share * (1.0 + 1e-9) + 8.0 * _UNIT)
-        infinite = jnp.sum(jnp.where(other > 0, 0.0, scaled)) * (1.0 + 2.0 * n * _UNIT)
-        kept = jnp.where(both, scaled, 0.0)
-        sides.append((*_pooled(x, kept, sign, atoms), infinite))
-    losses, masses, infinite = (jnp.stack(x) for x in zip(*sides, strict=True))
+    # Segments are steepest first, so losses rise under P, and under Q from the other end.
+    mine, other = jnp.stack([p, jnp.flip(q)]), jnp.stack([q, jnp.flip(p)])
+    x = jnp.stack([loss + off, jnp.flip(off - loss)])
+    share = (jnp.maximum(jnp.stack([gap, -gap]), 0.0) + 8.0 * n * _UNIT) / distance
+    scaled = mine * (1.0 + share[:, None] * (1.0 + 1e-9) + 8.0 * _UNIT)
+    infinite = jnp.sum(jnp.where(other > 0, 0.0, scaled), -1) * (1.0 + 2.0 * n * _UNIT)
+    losses, masses = jax.vmap(lambda x, m: _pooled(x, m, atoms))(x, jnp.where(other > 0, scaled, 0.0))
     largest = jnp.max(jnp.where(both, jnp.abs(loss) + off, 0.0))
     epsilon = jnp.where(jnp.all(infinite == 0), largest, jnp.inf)
     delta = jnp.minimum(jnp.max(infinite), 1.0)
@@ -161,30 +176,29 @@ def _one(p: Array, q: Array, atoms: int) -> Prepared:
     return Prepared(*(pieces_up(x) for x in (losses, masses, infinite, epsilon, mu)))
 
 
-def _pooled(losses: Array, masses: Array, sign: float, atoms: int) -> tuple[Array, Array]:
-    """At most ``atoms`` atoms that dominate the given ones."""
-    if losses.shape[0] <= atoms:
+def _pooled(losses: Array, masses: Array, atoms: int) -> tuple[Array, Array]:
+    """At most ``atoms`` atoms that dominate the given ones, which rise (but for rounding)."""
+    n = losses.shape[0]
+    if n <= atoms:
         return losses, masses
     seen = masses > 0
-    order = jnp.argsort(jnp.where(seen, losses, jnp.inf))
-    losses, masses, seen = losses[order], masses[order], seen[order]
-    last = jnp.maximum(seen.sum() - 1, 0)
-    losses = jnp.where(seen, losses, losses[last])
+    # A loss that is moved up dominates: so is one that falls, and one without a mass is anywhere.
+    lowest = jnp.min(jnp.where(seen, losses, jnp.inf))
+    losses = jax.lax.cummax(jnp.where(seen, losses, lowest))
     scale = jnp.sqrt(jnp.sum(masses * losses * losses)) * 0.1 + 1e-300
-    stretched = jnp.arcsinh(losses / scale)
-    gaps = jnp.diff(stretched)
+    gaps = jnp.diff(jnp.arcsinh(losses / scale))
     step = jnp.diff(losses)
     # Between neighbours: the density's cube root, for the bulk, and equal ratios of losses, for the tails.
     cube = jnp.cbrt(0.5 * (masses[1:] + masses[:-1]) * step * step)
-    weight = _SHARE * cube / cube.sum() + (1.0 - _SHARE) * gaps / gaps.sum()
-    total = jnp.concatenate([jnp.zeros(1), jnp.cumsum(weight)])
+    weight = _SHARE * cube / jnp.maximum(cube.sum(), 1e-300) + (1.0 - _SHARE) * gaps / jnp.maximum(gaps.sum(), 1e-300)
+    total = jnp.pad(jnp.cumsum(weight), (1, 0))
     wanted = total[-1] * jnp.linspace(0.0, 1.0, atoms)
-    index = jnp.clip(jnp.searchsorted(total, wanted), 0, last).at[0].set(0).at[-1].set(last)
+    index = jnp.clip(jnp.searchsorted(total, wanted), 0, n - 1).at[0].set(0).at[-1].set(n - 1)
     kept = losses[index]
-    cell = jnp.clip(jnp.searchsorted(kept, losses, side="right") - 1, 0, atoms - 2)
+    cell = jnp.clip(jnp.cumsum(jnp.zeros(n, jnp.int32).at[index].add(1)) - 1, 0, atoms - 2)
     low, high = kept[cell], kept[cell + 1]
     wide = high > low
     share = jnp.expm1(low - losses) / jnp.where(wide, jnp.expm1(low - high), 1.0) * (1.0 + 16.0 * _UNIT)
     up = masses * jnp.where(wide, jnp.clip(share, 0.0, 1.0), 1.0)
     sums = jnp.zeros(atoms).at[cell].add((masses - up) * (1.0 + 4.0 * _UNIT)).at[cell + 1].add(up)
-    return kept, sums * (1.0 + 2.0 * losses.shape[0] * _UNIT)
+    return kept, sums * (1.0 + 2.0 * n * _UNIT)

@@ -85,9 +85,7 @@ def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) ->
     return jnp.min(jnp.where(beyond <= room / 32.0, ends, jnp.inf))
 
 
-def certified(
-    mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array, tail: Array
-) -> Check:
+def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array, tail: Array) -> Check:
     """Whether budget G_m, m^2 = mu^2 - charge, is certainly a residue for one direction of the query.
 
     Args:

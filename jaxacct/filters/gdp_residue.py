@@ -23,7 +23,7 @@ from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
 
-_TOLERANCE = 1e-4  # relative, of a charge: how near the largest residue the search ends
+_TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
 _STATEMENT = (
     "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
@@ -307,7 +307,9 @@ def gdp_residue(
     _validate.nonnegative(delta=delta)
     _validate.rate(delta=delta)
     _validate.count(steps=steps)
-    if not _validate.is_traced(delta) and np.any((np.asarray(delta) >= 1) | ((0 < np.asarray(delta)) & (delta < 1e-18))):
+    if not _validate.is_traced(delta) and np.any(
+        (np.asarray(delta) >= 1) | ((0 < np.asarray(delta)) & (delta < 1e-18))
+    ):
         raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
     _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
     with jax.enable_x64(True):
