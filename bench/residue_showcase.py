@@ -32,7 +32,7 @@ def admitted_steps(budget, queries, levels):
 
 
 def least_mu(queries, slack: float) -> float:
-    """The least budget that admits all steps, to 2e-5: two rounds of eight budgets at once."""
+    """The least budget that admits all steps, to 1e-4: three rounds of eight budgets at once."""
     low, high = 0.32, 0.36
     for _ in range(3):
         mus = np.linspace(low, high, 8)
@@ -61,7 +61,7 @@ def main() -> None:
     one = jax.tree.map(lambda x: x[0], queries)
     single, many = gdp_residue(mu, SLACK), gdp_residue(np.linspace(0.2, 1.0, 1000), SLACK)
     found = {
-        "machine": None,
+        "machine": machine.about(),
         "steps": STEPS,
         "delta": DELTA,
         "slack": SLACK,

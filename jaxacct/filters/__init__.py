@@ -16,14 +16,17 @@ from jaxacct.filters._guarantees import GDPGuarantee, RenyiGuarantee
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._prepared import Prepared, prepare
 from jaxacct.filters._protocol import Filter, Guarantee
+from jaxacct.filters.additive_profile import AdditiveProfileFilter, additive_profile
 from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gdp
 from jaxacct.filters.gdp import GDPFilter, gdp
 from jaxacct.filters.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
+from jaxacct.filters.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
 from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
 from jaxacct.filters.renyi import RenyiFilter, renyi
 
 __all__ = [
     "ORDERS",
+    "AdditiveProfileFilter",
     "ApproximateGDPFilter",
     "ApproximateGDPGuarantee",
     "Filter",
@@ -32,13 +35,16 @@ __all__ = [
     "GDPResidueFilter",
     "Guarantee",
     "LedgerState",
+    "NaturalApproximateDPFilter",
     "Prepared",
     "RenyiFilter",
     "RenyiGuarantee",
     "ResidueState",
+    "additive_profile",
     "approximate_gdp",
     "gdp",
     "gdp_residue",
+    "natural_approximate_dp",
     "plan_epsilon",
     "plan_order",
     "prepare",

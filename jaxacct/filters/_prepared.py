@@ -1,6 +1,6 @@
 """A query's privacy loss in the few atoms on which a residue is computed: ``prepare``, once per query.
 
-A curve's pair (P, Q) has the masses of its segments; the law of the loss under P and, reversed, under Q are both needed.
+A curve's pair (P, Q) has the masses of its segments; the law of the loss under P and, reversed, under Q are needed.
 Atoms between two kept losses are moved to them with their P- and Q-mass (connecting the dots), which dominates. Where
 the kept losses are chosen by the mass's cube root, the least error a mean square can have, the error is of second order
 in how many there are.
@@ -120,8 +120,8 @@ def _of_pld(pld: PLD) -> TradeOff:
     infinity = jnp.asarray(pld.infinity_mass, jnp.float64)[..., None]
     q = p * jnp.exp(-losses)
     units = (8.0 + 2.0 * losses.size) * _UNIT
-    # If the masses sum up to 1 + tau, the curve starts at 1 + tau. The true one starts at 1: below the lowest loss it is
-    # under the chord from there, which is steeper by tau over that loss's gamma, and that is mass that only Q has.
+    # If the masses sum up to 1 + tau, the curve starts at 1 + tau. The true one starts at 1: below the lowest loss it
+    # is under the chord from there, which is steeper by tau over that loss's gamma: mass that only Q has.
     tau = jnp.maximum(jnp.sum(p, -1, keepdims=True) + infinity - 1.0, 0.0) + units
     lowest = jnp.min(jnp.where(p > 0, losses, jnp.inf), -1, keepdims=True)
     total = jnp.sum(q, -1, keepdims=True)

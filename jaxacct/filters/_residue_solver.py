@@ -1,25 +1,25 @@
 """The largest m with G_m * L <= G_mu, certified: what is left of a GDP budget after any query.
 
-The budget is G_mu with an atom at infinity, the query a law L with atoms l_i of mass p_i and infinity mass below s. Over
-loss s >= 0 the budget's loss has the density a(s) = N(s; mu^2 / 2, mu^2), and a(s) R(s) is that of G_m * L,
+The budget is G_mu with an atom at infinity, the query a law L with atoms l_i of mass p_i, and maybe one at infinity.
+Over losses s >= 0 the budget's loss has the density a(s) = N(s; mu^2 / 2, mu^2), and a(s) R(s) is that of G_m * L,
 
     R(s) = exp(-kappa s^2) sum_i p_i (mu / m) exp(l_i (s - l_i / 2) / m^2 - l_i / 2 + (mu^2 - m^2) / 8),
     kappa = (1 / m^2 - 1 / mu^2) / 2.
 
-With rho = (1 - d') / (1 - d), the ratio of what the two atoms at infinity leave, and f = 1 - rho R, the residue condition
-at gamma = e^t is D(t) >= 0 for
+With rho = (1 - d') / (1 - d), the ratio of what the two atoms at infinity leave, and f = 1 - rho R, the residue
+condition at gamma = e^t is D(t) >= 0 for
 
     D(t) = room + integral over s > t of (1 - e^(t - s)) a(s) f(s) ds,      d^2 D / d gamma^2 = a f / gamma^2.
 
-For t >= 0 in both directions of the query this is the condition at every gamma, as the budgets are symmetric (Lemma 16).
+For t >= 0 in both directions of the query this is the condition at every gamma: budgets are symmetric (Lemma 16).
 
 *A minorant with finitely many numbers.* The sum in R is log-convex, so R'' >= -2 kappa R, and R lies below its chords
 plus kappa h^2 / 4 times its maximum on a cell of length h. So f lies above a piecewise linear function, whose integral
 against a and a e^-s is had from eight Gauss nodes a cell to 1e-10 (Bernstein ellipse with rho = 16, for cells of
-h x <= 2 mu, x the distance from a's centre in standard deviations). What is beyond the last node T is either bounded by a
-Chernoff bound and charged to the room, or known to help (f >= 0 from T on, by a quadratic bound of log R). Within a cell
-the minorant's second derivative is bounded from below by its corners, so it lies above a parabola from either end, whose
-least value is compared with 0. Rounding is in the same margins.
+h x <= 2 mu, x the distance from a's centre in standard deviations). What is beyond the last node T is either bounded
+by a Chernoff bound and charged to the room, or known to help (f >= 0 from T on, as log R falls there). Within a cell
+the minorant's second derivative is bounded from below by its corners, so it lies above a parabola from either end,
+whose least value is compared with 0. Rounding is in the same margins.
 """
 
 from __future__ import annotations

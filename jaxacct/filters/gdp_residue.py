@@ -159,6 +159,10 @@ class GDPResidueFilter:
         return _in_mu(self.mu_pieces, state.mu, "fraction", _ledger.caller_dtype())
 
 
+def _is_no_slack(delta: np.ndarray) -> bool:
+    return bool(np.any((delta >= 1) | ((delta > 0) & (delta < 1e-18))))
+
+
 def _is_gaussian(query: Any) -> bool:
     if isinstance(query, PoissonSampled):
         concrete = not _validate.is_traced(query.rate)
@@ -307,9 +311,7 @@ def gdp_residue(
     _validate.nonnegative(delta=delta)
     _validate.rate(delta=delta)
     _validate.count(steps=steps)
-    if not _validate.is_traced(delta) and np.any(
-        (np.asarray(delta) >= 1) | ((0 < np.asarray(delta)) & (delta < 1e-18))
-    ):
+    if not _validate.is_traced(delta) and _is_no_slack(np.asarray(delta, np.float64)):
         raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
     _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
     with jax.enable_x64(True):
