@@ -3,8 +3,8 @@
 A symmetric loss L falls into band i with probability p_i = P(e_(i-1) < |L| <= e_i) and is dominated by randomized
 response at a random e_i, drawn with p (generalised randomised response). The ladder is dyadic, e_i = 2^(i-k+2) epsilon
 for i < k and e_k = inf, with k = 3 + ceil(log2 T). A natural (epsilon, delta) filter on T symmetric queries lets
-through at most b_i in band i in sum (Theorem 14), so at most n_i answers of band i but for the Chernoff tails of a sum of
-adaptively chosen Bernoullis (Theorem 16), and the whole is dominated by prod_i RR(e_i)^n_i next to a failure
+through at most b_i in band i in sum (Theorem 14), so at most n_i answers of band i but for the Chernoff tails of a sum
+of adaptively chosen Bernoullis (Theorem 16), and the whole is dominated by prod_i RR(e_i)^n_i next to a failure
 (Theorems 9 and 15 of the residue paper; constants derived for this library, as the paper's printed text lost them).
 """
 

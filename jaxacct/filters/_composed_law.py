@@ -48,8 +48,9 @@ def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
     law = law_of(state, grid).compose(query)
     masses, first = jnp.asarray(law.masses), grid.lowest - law.grid.lowest
     kept = masses[first : first + grid.size]
-    kept = kept.at[0].add(jnp.sum(masses[:first])) * (1.0 + 2.0**-38)
-    infinite = (jnp.asarray(law.infinity_mass) + jnp.sum(masses[first + grid.size :])) * (1.0 + 2.0**-38)
+    rounding = 1.0 + 2.0**-52 * masses.size
+    kept = kept.at[0].add(jnp.sum(masses[:first]) * rounding)
+    infinite = (jnp.asarray(law.infinity_mass) + jnp.sum(masses[first + grid.size :])) * rounding
     return ComposedState(pieces_up(kept), pieces_up(jnp.minimum(infinite, 1.0)), state.rounds + 1)
 
 

@@ -317,5 +317,7 @@ def gdp_residue(
     with jax.enable_x64(True):
         mus, deltas = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
         pieces = jnp.where((deltas == 0)[..., None], jnp.float32(0.0), _ledger.split(deltas))
+        # A traced delta that is none leaves no budget.
+        mus = jnp.where((deltas >= 0) & (deltas < 1), mus, jnp.nan)
         share = (1.0 / jnp.asarray(steps, jnp.float64)).astype(jnp.float32)
         return GDPResidueFilter(_ledger.split(mus), pieces, share, relation)
