@@ -68,6 +68,7 @@ def main() -> None:
         "mu": mu,
         "epsilon": float(guarantee.epsilon(DELTA)),
         "update_ms": 1e3 * seconds(lambda: single.update(one, single.init()), 50),
+        "update_in_scan_ms": seconds(lambda: admitted_steps(single, queries, LEVEL[:1000]), 3),
         "update_1000_s": seconds(lambda: many.update(one, many.init()), 5),
     }
     text = json.dumps(found, indent=2)

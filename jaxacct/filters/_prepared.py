@@ -92,7 +92,7 @@ def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | Non
     _validate.count(atoms=atoms)
     with jax.enable_x64(True):
         widths, drops = (jnp.asarray(x, jnp.float64) for x in arrays(_trade_off(query, relation, grid)))
-        return conversions.concrete(_prepared(widths, drops, int(atoms)))
+        return _prepared(widths, drops, int(atoms))
 
 
 def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:

@@ -102,6 +102,23 @@ def test_sampled_gaussians_cost_what_the_prototype_measured():
     assert np.all(ratio > np.array([1.0085, 1.0265, 1.0625, 1.1495, 1.615]))
 
 
+def test_a_short_showcase_costs_little_more_than_the_central_limit():
+    """The first levels of the DP-SGD showcase in one compiled loop; bench/residue_showcase.py has all 3,650 steps."""
+    sigmas = 1.5 + np.sin(np.pi / 3650 * 150 * np.array([1.0, 8.0, 16.0, 24.0]))
+    queries = prepare(PoissonSampled(Gaussian(sigmas), 0.01), grid=LossGrid(6 / 4096, -4096, 8193))
+    budget = gdp_residue(0.3378, 1e-6, steps=3650)
+
+    def step(state, level):
+        admitted, state = budget.update(jax.tree.map(lambda x: x[level], queries), state)
+        return state, admitted
+
+    state, admitted = jax.jit(lambda s: jax.lax.scan(step, s, np.arange(100) % 4))(budget.init())
+    assert np.all(admitted)
+    charged = exact(budget.init().mu) ** 2 - exact(state.mu) ** 2
+    assert 1.0 < charged / (25e-4 * np.expm1(1 / sigmas**2).sum()) < 1.07
+    assert 0.97 * 100 / 3650 < 1 - exact(state.delta) / 1e-6 < 1.03 * 100 / 3650
+
+
 def test_gaussians_are_exact_and_small_ones_are_never_lost():
     budget = gdp_residue(1.0)
     state = budget.init()

@@ -99,14 +99,14 @@ def test_an_index_that_is_no_members_is_refused(bad):
 
 def test_without_a_family_it_runs_and_promises_nothing():
     grid = LossGrid(0.05, -100, 201)
-    budget = natural(RandomizedResponse(1.0), grid=grid)
+    budget = natural(RandomizedResponse(1.1), grid=grid)
     query = budget.prepare(RandomizedResponse(0.25))
     step = jax.jit(lambda s: budget.update(query, s))
     state, count = budget.init(), 0
     for _ in range(6):
         admitted, state = step(state)
         count += bool(admitted)
-    assert count == 4  # four times 0.25 is within RR(1); a fifth is not
+    assert count == 4  # four times 0.25 is within RR(1.1); a fifth is not
     assert jnp.asarray(state.masses).dtype == jnp.float32
     with pytest.raises(ValueError, match="family must be declared"):
         _ = budget.guarantee
