@@ -82,7 +82,7 @@ def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) ->
     ends = mu * _ENDS
     y = (ends - jnp.where(masses > 0, losses, 0.0)[:, None]) / mu - 0.5 * mu
     beyond = jnp.sum(jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio * (1.0 + 1e-9)
-    return jnp.min(jnp.where(beyond <= room / 32.0, ends, jnp.inf))
+    return jnp.min(jnp.where((beyond <= room / 32.0) & (room > 0), ends, jnp.inf))
 
 
 def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array, tail: Array) -> Check:
@@ -120,7 +120,9 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Arra
     r = ratio * _sum_of_exponentials(constant, losses, t / m2, lift)
     bend = 0.25 * kappa * width * width
     concave = bend / (1.0 - bend) * jnp.maximum(r[1:], r[:-1])
-    rounding = 32.0 * _UNIT * (4.0 + lift[-1] + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu) + 1e-14
+    # Of exponents, logarithms of masses among them, and of mu^2 = m^2 + charge, which holds to a unit of mu^2.
+    sizes = 100.0 + lift[-1] + end * end / m2 + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu
+    rounding = 32.0 * _UNIT * sizes + 1e-14
     bent = jnp.maximum(jnp.pad(concave, (0, 1)), jnp.pad(concave, (1, 0)))
     f = 1.0 - (r * (1.0 + rounding) + bent) * (1.0 + 1e-14)
 
