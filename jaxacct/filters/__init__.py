@@ -1,18 +1,25 @@
 """Budgets for adaptive analysts, one filter a file, behind ``init() -> state`` and ``update(query, state)``.
 
-================== ============================================== ============================== ====================
-filter             accepts (or the number in brackets)            theorem                        guarantee
-================== ============================================== ============================== ====================
-`pure_dp`          pure privacy, sampled too (epsilon)            Rogers et al. 2016             bound, lossless
-`zcdp`             Gaussians, pure privacy, ZeroConcentratedDP    Whitehouse et al. 2023         bound
-                   (rho)
-`approximate_zcdp` the same and ApproximateDP (rho, delta)        Whitehouse et al. 2023         bound
-`approximate_dp`   the same; its budget is an (epsilon, delta)    Whitehouse et al. 2023         bound
-`renyi`            any Rényi curve (divergence at its order)      Feldman, Zrnic 2021            bound
-`renyi_any`        any Rényi curve (divergences at its orders)    the same, and a union bound    bound, delta / k each
-`gdp`              Gaussians (mu)                                 Koskela et al. 2023            bound, lossless
-`approximate_gdp`  sampled Gaussians, rate < 0.2 or > 0.8         f-DP filter paper, Theorem 4.3 asymptotic only
-================== ============================================== ============================== ====================
+======================== ============================================== ============================== ====================
+filter                   accepts (or the number in brackets)            theorem                        guarantee
+======================== ============================================== ============================== ====================
+`pure_dp`                pure privacy, sampled too (epsilon)            Rogers et al. 2016             bound, lossless
+`zcdp`                   Gaussians, pure privacy, ZeroConcentratedDP    Whitehouse et al. 2023         bound
+                         (rho)
+`approximate_zcdp`       the same and ApproximateDP (rho, delta)        Whitehouse et al. 2023         bound
+`approximate_dp`         the same; its budget is an (epsilon, delta)    Whitehouse et al. 2023         bound
+`renyi`                  any Rényi curve (divergence at its order)      Feldman, Zrnic 2021            bound
+`renyi_any`              any Rényi curve (divergences at its orders)    the same, and a union bound    bound, delta / k each
+`gdp`                    Gaussians (mu)                                 Koskela et al. 2023            bound, lossless
+`gdp_residue`            anything                                       residue filters, Theorem 5     bound
+`residue`                anything                                       residue filters, Theorem 1     bound
+`additive_profile`       symmetric losses                               residue filters, Theorem 15    bound
+`natural_approximate_dp` anything, made symmetric                       residue filters, Theorem 9     bound
+`natural`                a declared family                              residue filters, Theorem 6     bound, or none
+`priced_menu`            what a menu entry dominates                    residue filters, Lemma 1       bound, exact worst
+                                                                                                       case of the menu
+`approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8         f-DP filter paper, Theorem 4.3 asymptotic only
+======================== ============================================== ============================== ====================
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
@@ -23,12 +30,16 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 from jaxacct.filters._guarantees import (
     AnyOrderGuarantee,
     GDPGuarantee,
+    MenuGuarantee,
     PureDPGuarantee,
     RenyiGuarantee,
     ZCDPGuarantee,
 )
 from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters._menus import gaussian_menu
+from jaxacct.filters._prepared import Prepared, prepare
 from jaxacct.filters._protocol import Filter, Guarantee
+from jaxacct.filters.additive_profile import AdditiveProfileFilter, additive_profile
 from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gdp
 from jaxacct.filters.approximate_zcdp import (
     ApproximateZCDPFilter,
@@ -37,44 +48,71 @@ from jaxacct.filters.approximate_zcdp import (
     approximate_zcdp,
 )
 from jaxacct.filters.gdp import GDPFilter, gdp
+from jaxacct.filters.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
 from jaxacct.filters.halting import Halted, halting_scan
+from jaxacct.filters.natural import NaturalFilter, UndeclaredNaturalFilter, natural
+from jaxacct.filters.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
 from jaxacct.filters.odometer import Odometer, odometer
 from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
+#from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
 from jaxacct.filters.pure_dp import PureDPFilter, pure_dp
 from jaxacct.filters.renyi import RenyiFilter, renyi
 from jaxacct.filters.renyi_any import AnyOrderFilter, renyi_any
+from jaxacct.filters.residue import ResidueFilter, check_residue, residue
 from jaxacct.filters.zcdp import ZCDPFilter, zcdp
 
 __all__ = [
     "ORDERS",
+    "AdditiveProfileFilter",
     "AnyOrderFilter",
     "AnyOrderGuarantee",
     "ApproximateGDPFilter",
+    "ApproximateGDPGuarantee",
     "ApproximateZCDPFilter",
     "ApproximateZCDPState",
     "Filter",
     "GDPFilter",
     "GDPGuarantee",
+    "GDPResidueFilter",
     "Guarantee",
     "Halted",
     "LedgerState",
+    "MenuGuarantee",
+    "MenuState",
+    "NaturalApproximateDPFilter",
+    "NaturalFilter",
     "Odometer",
+    "Prepared",
+    "PricedMenuFilter",
     "PureDPFilter",
     "PureDPGuarantee",
     "RenyiFilter",
     "RenyiGuarantee",
+    "ResidueFilter",
+    "ResidueState",
+    "UndeclaredNaturalFilter",
     "ZCDPFilter",
     "ZCDPGuarantee",
+    "additive_profile",
     "approximate_dp",
     "approximate_gdp",
     "approximate_zcdp",
+    "check_residue",
+    "constant_schedules",
+    "gaussian_menu",
     "gdp",
+    "gdp_residue",
     "halting_scan",
+    "natural",
+    "natural_approximate_dp",
     "odometer",
     "plan_epsilon",
     "plan_order",
+    "prepare",
+    "priced_menu",
     "pure_dp",
     "renyi",
     "renyi_any",
+    "residue",
     "zcdp",
 ]

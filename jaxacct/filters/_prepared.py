@@ -1,0 +1,204 @@
+"""A query's privacy loss in the few atoms on which a residue is computed: ``prepare``, once per query.
+
+A curve's pair (P, Q) has the masses of its segments; the law of the loss under P and, reversed, under Q are needed.
+Atoms between two kept losses are moved to them with their P- and Q-mass (connecting the dots), which dominates. Where
+the kept losses are chosen by the mass's cube root, the least error a mean square can have, the error is of second order
+in how many there are.
+
+Arrays are pairs of float32 whose sum is the number, rounded up, so that a float32 program carries them unharmed.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
+from jaxacct.losses import conversions
+from jaxacct.losses.gaussian_order import _dominating
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.pld import PLD
+from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.losses.tradeoff import TradeOff, arrays
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = ["Prepared", "prepare"]
+
+_UNIT = 2.0**-52
+_HALF = 2**14  # points of a mechanism's lattice, either side of 0
+_SHARE = 0.6  # of the atoms that follow the mass; the others follow the losses
+
+
+@_register
+class Prepared:
+    """A query made ready by `prepare`; pass it through ``jit``, stack it, map over it and index it as any pytree.
+
+    Two directions each: the loss of P against Q, and of Q against P.
+
+    Attributes:
+        losses: float32[..., 2, atoms, 2], in two pieces.
+        masses: float32[..., 2, atoms, 2].
+        infinity: float32[..., 2, 2], the mass at an infinite loss.
+        epsilon: float32[..., 2], the largest loss where none is infinite, else inf: what pure DP says of the query.
+        mu: float32[..., 2], a mu whose G_mu with an atom at infinity of the larger ``infinity`` dominates it, or inf.
+    """
+
+    losses: Any
+    masses: Any
+    infinity: Any
+    epsilon: Any
+    mu: Any
+
+
+def pieces_up(value: Array) -> Array:
+    """Two float32 on a new last axis whose sum is ``value`` >= 0 or a loss, rounded up by 2^-46 of it at most."""
+    # Denormal float32 may be flushed to 0, so none is made; 4e-38 stands for what is smaller.
+    high = jnp.where(jnp.abs(value) < 4e-38, 0.0, value).astype(jnp.float32)
+    rest = jnp.where(jnp.isfinite(value), value - high.astype(jnp.float64), 0.0)
+    low = rest.astype(jnp.float32)
+    low = jnp.where(low.astype(jnp.float64) < rest, jnp.nextafter(low, jnp.float32(jnp.inf)), low)
+    low = jnp.where(jnp.abs(rest) < 4e-38, jnp.where(rest > 0, jnp.float32(4e-38), jnp.float32(0.0)), low)
+    return jnp.stack([high, low], axis=-1)
+
+
+def joined(pieces: Array) -> Array:
+    """The float64 numbers in ``pieces`` (inside ``enable_x64``)."""
+    return jnp.asarray(pieces[..., 0], jnp.float64) + jnp.asarray(pieces[..., 1], jnp.float64)
+
+
+def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = 128) -> Prepared:
+    """The query in at most ``atoms`` atoms a direction, dominating it: what `gdp_residue` computes with.
+
+    A filter's ``update`` does this by itself; for a query that is asked again and again, do it once.
+
+    Args:
+        query: a mechanism (array parameters make a batch of queries), or an upper `PLD`, `PrivacyProfile` or lower
+            `TradeOff`, of one direction: the reversed one follows from it (Lemma 16).
+        relation: for mechanisms; ``"remove"`` and ``"add"`` are one another's reversals, so any of them covers both.
+        grid: lattice for a mechanism; without it one of 32,768 points that holds all but 1e-16 of the loss, for which
+            the mechanism's parameters must be concrete.
+        atoms: more are tighter and slower.
+
+    Raises:
+        ValueError: a curve that is a bound from the other side, or a relation or grid that does not fit.
+    """
+    _validate.at_least(8.0, atoms=atoms)
+    _validate.count(atoms=atoms)
+    with jax.enable_x64(True):
+        widths, drops = (jnp.asarray(x, jnp.float64) for x in arrays(_trade_off(query, relation, grid)))
+        return _prepared(widths, drops, int(atoms))
+
+
+def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
+    if isinstance(query, PLD):
+        return _upper(query, _of_pld)
+    if isinstance(query, PrivacyProfile):
+        return _upper(query, TradeOff.from_profile)
+    if isinstance(query, TradeOff):
+        if query.bound != "lower":
+            raise ValueError(f"query must be a lower trade-off curve (a guarantee), got bound {query.bound!r}")
+        return query
+    one = "remove" if relation == "add_or_remove" else relation
+    if grid is None:
+        if not _validate.is_traced(query) and (exact := _experiments(query, one)) is not None:
+            return to_trade_off(exact[0])
+        chosen = conversions.grid_for([query], one)
+        finer = 2 * _HALF // chosen.size
+        grid = LossGrid(chosen.spacing / finer, chosen.lowest * finer, chosen.size * finer)
+    return TradeOff.from_profile(PrivacyProfile.from_mechanism(query, "upper", relation=one, grid=grid))
+
+
+def _of_pld(pld: PLD) -> TradeOff:
+    """The pair of an upper law, whose masses are good relative to themselves where its curve is to a unit of 1."""
+    p, losses = jnp.asarray(pld.masses, jnp.float64), jnp.asarray(pld.grid.losses)
+    infinity = jnp.asarray(pld.infinity_mass, jnp.float64)[..., None]
+    q = p * jnp.exp(-losses)
+    units = (8.0 + 2.0 * losses.size) * _UNIT
+    # If the masses sum up to 1 + tau, the curve starts at 1 + tau. The true one starts at 1: below the lowest loss it
+    # is under the chord from there, which is steeper by tau over that loss's gamma: mass that only Q has.
+    tau = jnp.maximum(jnp.sum(p, -1, keepdims=True) + infinity - 1.0, 0.0) + units
+    lowest = jnp.min(jnp.where(p > 0, losses, jnp.inf), -1, keepdims=True)
+    total = jnp.sum(q, -1, keepdims=True)
+    singular = jnp.maximum(1.0 - total, 0.0) + units * total + tau * jnp.exp(-lowest)
+    none = jnp.zeros_like(infinity)
+    up = 1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(losses))
+    widths = jnp.concatenate([none, p * up, infinity], -1)
+    return TradeOff(widths, jnp.concatenate([jnp.minimum(singular, 1.0), q * up, none], -1), "lower")
+
+
+def _experiments(query: Any, relation: str) -> list[Experiment] | None:
+    """The few outcomes of a finite mechanism of scalar parameters; None for any other."""
+    batched = any(np.ndim(leaf) for leaf in jax.tree.leaves(query))
+    return None if batched else experiments_of(query, relation)
+
+
+def _upper(curve: Any, convert: Any) -> Any:
+    if curve.bound != "upper":
+        raise ValueError(f"query must be an upper curve (a guarantee), got bound {curve.bound!r}")
+    return convert(curve)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _prepared(widths: Array, drops: Array, atoms: int) -> Prepared:
+    batch = widths.shape[:-1]
+    flat = [x.reshape(-1, x.shape[-1]) for x in (widths, drops)]
+    made = jax.vmap(lambda w, d: _one(w, d, atoms))(*flat)
+    return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), made)
+
+
+def _one(p: Array, q: Array, atoms: int) -> Prepared:
+    n = p.shape[0]
+    both = (p > 0) & (q > 0)
+    ratio = jnp.where(both, p, 1.0) / jnp.where(both, q, 1.0)
+    loss = jnp.log(ratio)
+    off = 4.0 * _UNIT * (1.0 + jnp.abs(loss))
+    # A curve is meant with the excess of its segments on either side of order 1. The sum over all segments, which
+    # composition takes, differs from it by the totals' distance from 1: at most a share of TV that scaling makes good.
+    distance = jnp.minimum(jnp.sum(jnp.maximum(p - q, 0.0)), jnp.sum(jnp.maximum(q - p, 0.0))) * (1.0 - 1e-9)
+    gap = jnp.sum(q) - jnp.sum(p)
+    # Segments are steepest first, so losses rise under P, and under Q from the other end.
+    mine, other = jnp.stack([p, jnp.flip(q)]), jnp.stack([q, jnp.flip(p)])
+    x = jnp.stack([loss + off, jnp.flip(off - loss)])
+    share = (jnp.maximum(jnp.stack([gap, -gap]), 0.0) + 8.0 * n * _UNIT) / distance
+    scaled = mine * (1.0 + share[:, None] * (1.0 + 1e-9) + 8.0 * _UNIT)
+    infinite = jnp.sum(jnp.where(other > 0, 0.0, scaled), -1) * (1.0 + 2.0 * n * _UNIT)
+    losses, masses = jax.vmap(lambda x, m: _pooled(x, m, atoms))(x, jnp.where(other > 0, scaled, 0.0))
+    largest = jnp.max(jnp.where(both, jnp.abs(loss) + off, 0.0))
+    epsilon = jnp.where(jnp.all(infinite == 0), largest, jnp.inf)
+    delta = jnp.minimum(jnp.max(infinite), 1.0)
+    mu = jnp.where(delta < 1.0, _dominating(p, q, delta), jnp.inf)
+    return Prepared(*(pieces_up(x) for x in (losses, masses, infinite, epsilon, mu)))
+
+
+def _pooled(losses: Array, masses: Array, atoms: int) -> tuple[Array, Array]:
+    """At most ``atoms`` atoms that dominate the given ones, which rise (but for rounding)."""
+    n = losses.shape[0]
+    if n <= atoms:
+        return losses, masses
+    seen = masses > 0
+    # A loss that is moved up dominates: so is one that falls, and one without a mass is anywhere.
+    lowest = jnp.min(jnp.where(seen, losses, jnp.inf))
+    losses = jax.lax.cummax(jnp.where(seen, losses, lowest))
+    scale = jnp.sqrt(jnp.sum(masses * losses * losses)) * 0.1 + 1e-300
+    gaps = jnp.diff(jnp.arcsinh(losses / scale))
+    step = jnp.diff(losses)
+    # Between neighbours: the density's cube root, for the bulk, and equal ratios of losses, for the tails.
+    cube = jnp.cbrt(0.5 * (masses[1:] + masses[:-1]) * step * step)
+    weight = _SHARE * cube / jnp.maximum(cube.sum(), 1e-300) + (1.0 - _SHARE) * gaps / jnp.maximum(gaps.sum(), 1e-300)
+    total = jnp.pad(jnp.cumsum(weight), (1, 0))
+    wanted = total[-1] * jnp.linspace(0.0, 1.0, atoms)
+    index = jnp.clip(jnp.searchsorted(total, wanted), 0, n - 1).at[0].set(0).at[-1].set(n - 1)
+    kept = losses[index]
+    cell = jnp.clip(jnp.cumsum(jnp.zeros(n, jnp.int32).at[index].add(1)) - 1, 0, atoms - 2)
+    low, high = kept[cell], kept[cell + 1]
+    wide = high > low
+    share = jnp.expm1(low - losses) / jnp.where(wide, jnp.expm1(low - high), 1.0) * (1.0 + 16.0 * _UNIT)
+    up = masses * jnp.where(wide, jnp.clip(share, 0.0, 1.0), 1.0)
+    sums = jnp.zeros(atoms).at[cell].add((masses - up) * (1.0 + 4.0 * _UNIT)).at[cell + 1].add(up)
+    return kept, sums * (1.0 + 2.0 * n * _UNIT)

@@ -1,0 +1,59 @@
+"""A guarantee that is a whole curve."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.losses.conversions import concrete
+from jaxacct.losses.profile import PrivacyProfile
+
+__all__ = ["ProfileGuarantee", "raised"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ProfileGuarantee:
+    """The privacy profile of the whole interaction, in every direction its curve is for.
+
+    Attributes:
+        profile: an upper `PrivacyProfile`.
+        statement: the theorem, its assumptions, and what the number is not.
+        is_bound: always True.
+    """
+
+    profile: PrivacyProfile
+    statement: str
+    is_bound: bool = True
+
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta at ``epsilon`` >= 0, rounded up; float64."""
+        _validate.nonnegative(epsilon=epsilon)
+        return self.profile.hockey_stick(epsilon)
+
+    @jax.enable_x64(True)
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
+        _validate.probability(delta=delta)
+        wanted = jnp.asarray(delta, jnp.float64)
+        top = float(self.profile.grid.losses[-1])
+        low, high = jnp.zeros_like(wanted), jnp.full_like(wanted, top)
+        possible = jnp.asarray(self.profile.hockey_stick(high)) <= wanted
+        for _ in range(55):
+            middle = 0.5 * (low + high)
+            enough = jnp.asarray(self.profile.hockey_stick(middle)) <= wanted
+            low, high = jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+        high = jnp.where(jnp.asarray(self.profile.hockey_stick(0.0)) <= wanted, 0.0, high)
+        return jnp.where(possible, high, jnp.inf)
+
+
+def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:
+    """The curve plus ``slack`` at every order (at most that of no privacy)."""
+    limit = np.minimum(np.exp(profile.grid.losses), 1.0)
+    excess = np.minimum(np.asarray(profile.excess, np.float64) + slack * (1.0 + 2.0**-50), limit)
+    return PrivacyProfile(concrete(excess), profile.grid, "upper")

@@ -1,0 +1,323 @@
+"""The GDP residue filter: a GDP budget, with a slack if wanted, that any query at all can be charged to."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters import _ledger
+from jaxacct.filters._prepared import Prepared, joined, prepare
+from jaxacct.filters._protocol import is_scalar_query
+from jaxacct.filters._residue_solver import largest, largest_for_response
+from jaxacct.filters.gdp import _parameters
+from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
+
+_TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
+_TRIES = 24
+_STATEMENT = (
+    "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
+    "directions and at every epsilon at once, if each query is dominated by the loss it was charged as, given all "
+    "earlier outputs, and every refusal was obeyed: after each query the budget is replaced by a residue, a budget "
+    "whose composition with the query's loss is within the budget before it (residue filters, arXiv 2602.15815, "
+    "Theorem 1; GDP budgets: Theorem 5). The mu quoted counts a rounding slack of a relative 2^-41."
+)
+
+
+class ResidueState(NamedTuple):
+    """What is left of the budget, each in three float32 whose exact sum it is.
+
+    Attributes:
+        mu: float32[..., 3].
+        delta: float32[..., 3].
+    """
+
+    mu: Array
+    delta: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ApproximateGDPGuarantee:
+    """H <= delta + (1 - delta) H of mu-GDP for the whole interaction: mu-GDP next to a (0, delta)-DP step.
+
+    Attributes:
+        mu: float64, the budget's shape.
+        slack: the delta of it, float64, the budget's shape.
+        statement: the theorem and its assumptions.
+        is_bound: always True.
+    """
+
+    mu: Array
+    slack: Array
+    statement: str
+    is_bound: bool = True
+
+    @jax.enable_x64(True)
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
+        _validate.probability(delta=delta)
+        delta = jnp.asarray(delta, jnp.float64)
+        left = (delta - self.slack) / (1.0 - self.slack) * (1.0 - 2.0**-50)
+        # The difference is exact to a unit of delta, whatever is left of it.
+        left = left - 2.0**-52 * jnp.where(self.slack > 0, delta, 0.0)
+        possible = left > 0
+        found = gdp_epsilon(self.mu, jnp.where(possible, left, 0.5))
+        return jnp.where(possible, found, jnp.inf)
+
+    @jax.enable_x64(True)
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta at ``epsilon`` >= 0, rounded up; float64."""
+        return jnp.minimum((self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon)) * (1.0 + 2.0**-50), 1.0)
+
+
+@_register
+class GDPResidueFilter:
+    """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
+
+    Attributes:
+        mu_pieces: mu in exact float32 pieces.
+        delta_pieces: delta likewise, zeros for 0.
+        share: of the slack that one query may take.
+        relation: for mechanisms, static.
+    """
+
+    mu_pieces: Any
+    delta_pieces: Any
+    share: Any
+    relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
+
+    @property
+    @jax.enable_x64(True)
+    def mu(self) -> Array:
+        """The budget's mu, as it was given (float64)."""
+        return _ledger.join(self.mu_pieces)
+
+    @property
+    @jax.enable_x64(True)
+    def slack(self) -> Array:
+        """The budget's delta, as it was given (float64)."""
+        return _ledger.join(self.delta_pieces)
+
+    @property
+    @jax.enable_x64(True)
+    def guarantee(self) -> ApproximateGDPGuarantee:
+        """What the whole interaction satisfies, a proven bound."""
+        return ApproximateGDPGuarantee(_whole(self.mu_pieces), _ledger.join(self.delta_pieces), _STATEMENT)
+
+    @jax.enable_x64(True)
+    def init(self) -> ResidueState:
+        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        return ResidueState(_packed(_whole(self.mu_pieces)), jnp.asarray(self.delta_pieces))
+
+    def update(self, query: Any, state: ResidueState) -> tuple[Array, ResidueState]:
+        """Whether ``query`` may run (a bool array) and the state after it.
+
+        Args:
+            query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, or a `Composed` of them; or anything else:
+                a mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
+                result of `prepare`, which is the fast way for a query that is asked again.
+            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+
+        Returns:
+            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain: the query may be
+            leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN, negative
+            and infinite parameters.
+
+        Raises:
+            ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;
+                a mechanism whose parameters are traced (``prepare`` it, or give ``prepare`` a grid).
+        """
+        if _is_gaussian(query):
+            return _update_gaussian(_parameters(query), state)
+        prepared = query if isinstance(query, Prepared) else prepare(query, relation=self.relation)
+        return _update(prepared, self.delta_pieces, self.share, state)
+
+    def spent(self, state: ResidueState) -> Array:
+        """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
+        return _in_mu(self.mu_pieces, state.mu, "spent", _ledger.caller_dtype())
+
+    def remaining(self, state: ResidueState) -> Array:
+        """The mu that is left, rounded down, in the caller's float type: the largest Gaussian that still fits."""
+        return _in_mu(self.mu_pieces, state.mu, "remaining", _ledger.caller_dtype())
+
+    def remaining_slack(self, state: ResidueState) -> Array:
+        """The delta that is left, rounded down, in the caller's float type."""
+        return _slack(state.delta, _ledger.caller_dtype())
+
+    def fraction(self, state: ResidueState) -> Array:
+        """The share of mu^2 that is spent, rounded up, in the caller's float type; 1 is all of it."""
+        return _in_mu(self.mu_pieces, state.mu, "fraction", _ledger.caller_dtype())
+
+
+def _is_no_slack(delta: np.ndarray) -> bool:
+    return bool(np.any((delta >= 1) | ((delta > 0) & (delta < 1e-18))))
+
+
+def _is_gaussian(query: Any) -> bool:
+    if isinstance(query, PoissonSampled):
+        concrete = not _validate.is_traced(query.rate)
+        return concrete and bool(np.all(np.asarray(query.rate) == 1)) and _is_gaussian(query.mechanism)
+    if isinstance(query, Composed):
+        return all(_is_gaussian(part) for part, _ in query.parts())
+    return is_scalar_query(query) or isinstance(query, Gaussian)
+
+
+def _whole(pieces: Any) -> Array:
+    """The budget with its rounding slack: n queries of mu / sqrt(n) fit n times."""
+    return _ledger.join(pieces) * (1.0 + 0.5 * _ledger.SLACK)
+
+
+def _packed(value: Array) -> Array:
+    """`_ledger.split`, with 0 for what is too small for it."""
+    return jnp.where((value < 1e-18)[..., None], jnp.float32(0.0), _ledger.split(value))
+
+
+def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
+    mine = state.mu.shape[:-1]
+    if np.broadcast_shapes(shape, mine) != mine:
+        raise ValueError(
+            f"query must match the ledger: it has shape {shape}, and the state holds ledgers of shape {mine}; run "
+            "queries one by one (jax.lax.scan) or map over both (jax.vmap)"
+        )
+    return mine
+
+
+def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    made = ResidueState(_packed(jnp.where(admitted, mu, 0.0)), _packed(jnp.where(admitted, delta, 0.0)))
+    keep = lambda new, old: jnp.where(admitted[..., None], new, old)  # noqa: E731
+    return admitted, ResidueState(keep(made.mu, state.mu), keep(made.delta, state.delta))
+
+
+def _after_gaussian(mu: Array, cost: Array) -> Array:
+    """sqrt(mu^2 - cost) rounded down, or -1: the residue of a Gaussian is exact (Koskela et al. 2023)."""
+    left = mu * mu - cost
+    root = jnp.sqrt(jnp.maximum(left, 0.0)) * (1.0 - 2.0**-50)
+    return jnp.where((cost >= 0) & (left >= 0) & (mu > 0), jnp.where(cost == 0, mu, root), -1.0)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _update_gaussian(parameters: list[tuple[Any, Any, Any]], state: ResidueState) -> tuple[Array, ResidueState]:
+    cost = jnp.zeros(())
+    for triple in parameters:
+        sensitivity, sigma, steps = (jnp.asarray(v, jnp.float64) for v in triple)
+        mu = sensitivity / sigma
+        good = (sensitivity >= 0) & (sigma > 0) & (sigma < jnp.inf) & (mu < jnp.inf) & (steps >= 1)
+        each = jnp.where(mu > 0, jnp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
+        cost = cost + jnp.where(good, each, jnp.inf) * (1 + (4 + len(parameters)) * 2.0**-52)
+    shape = _covered(cost.shape, state)
+    left, delta = _ledger.join(state.mu), _ledger.join(state.delta)
+    after = jnp.broadcast_to(_after_gaussian(left, cost), shape)
+    return _accepted(after >= 0, after, delta, state)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _update(query: Prepared, slack: Array, share: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    shape = _covered(jnp.shape(query.epsilon)[:-1], state)
+    mu, delta = _ledger.join(state.mu), _ledger.join(state.delta)
+    offer = jnp.broadcast_to(_ledger.join(slack) * jnp.asarray(share, jnp.float64), shape)
+    wide = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape[query.epsilon.ndim - 1 :])), query)
+    one = _residue
+    for _ in shape:
+        one = jax.vmap(one)
+    after, left = one(wide, mu, delta, offer)
+    return _accepted(after >= 0, after, left, state)
+
+
+def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
+    """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
+    infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
+    top = jnp.max(infinity)
+    # Without any slack but for the query's own atom: whatever is best of two closed forms.
+    plain = jnp.maximum(largest_for_response(mu, epsilon), _after_gaussian(mu, dominating**2 * (1.0 + 2.0**-50)))
+    rest, payable = _after_atom(delta, top)
+    plain = jnp.where(payable, plain, -1.0)
+    # With a slack s: rho = 1 / ((1 - s)(1 - top)), and what an atom takes beyond its direction's own is room.
+    s = jnp.maximum(jnp.minimum(offer, (delta - top) / (1.0 - top) * (1.0 - 1e-9)), 0.0)
+    both = top + s - top * s
+    rho = (1.0 + 8.0 * 2.0**-52) / ((1.0 - s) * (1.0 - top))
+    room = (s / (1.0 - s) + (top - infinity) * rho) * (1.0 - 8.0 * 2.0**-52)
+    losses, masses = joined(query.losses), joined(query.masses)
+    guess = jnp.max(jnp.sum(masses * losses * losses, -1))
+    finite = jnp.all(jnp.isfinite(losses)) & jnp.all(masses >= 0) & jnp.all(infinity >= 0) & (top < 1)
+    wanted = jnp.where(finite, mu, jnp.nan)
+    best = largest(wanted, losses, masses, room, rho, guess, _TOLERANCE, _TRIES)
+    less, affordable = _after_atom(delta, both * (1.0 + 4.0 * 2.0**-52))
+    best = jnp.where(affordable & (top < 1), best, -1.0)
+    # Slack is for what it saves: none is paid for a hundredth of the charge.
+    saves = (best > plain) & ((plain < 0) | (s == 0) | (mu * mu - best * best < 0.99 * (mu * mu - plain * plain)))
+    return jnp.where(saves, best, plain), jnp.where(saves, less, rest)
+
+
+def _after_atom(delta: Array, atom: Array) -> tuple[Array, Array]:
+    """delta' with (1 - delta')(1 - atom) = 1 - delta, rounded down, and whether there is one."""
+    left = (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
+    return jnp.where(atom > 0, jnp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
+
+
+@jax.enable_x64(True)
+def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
+    mu, left = _ledger.join(pieces), _ledger.join(left)
+    whole = _whole(pieces)
+    gone = jnp.maximum((whole - left) * (whole + left), 0.0)
+    if which == "spent":
+        return _ledger.outward(jnp.sqrt(gone) * (1 + 2.0**-50), dtype, up=True)
+    if which == "fraction":
+        return _ledger.outward(gone / (mu * mu) * (1 + 2.0**-50), dtype, up=True)
+    # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
+    free = left * left - _ledger.SLACK * mu * mu
+    return _ledger.outward(jnp.minimum(jnp.sqrt(jnp.maximum(free, 0.0)), mu), dtype, up=False)
+
+
+@jax.enable_x64(True)
+def _slack(pieces: Array, dtype: str) -> Array:
+    return _ledger.outward(_ledger.join(pieces), dtype, up=False)
+
+
+def gdp_residue(
+    mu: ArrayLike, delta: ArrayLike = 0.0, *, steps: ArrayLike = 1000, relation: str = "add_or_remove"
+) -> GDPResidueFilter:
+    """A filter that charges any query to a GDP budget: what is left is the largest certified residue.
+
+    After a query with loss L a budget of mu becomes mu' = max{m : G_m * L <= G_mu} (Theorem 5 of the residue paper),
+    always rounded down; that is never worse than charging L as the Gaussian that dominates it, and exact for Gaussians
+    and for randomized response. Queries with heavy tails (sampled Gaussians) need a slack: the budget is then G_mu next
+    to a (0, delta)-DP step, and each query may take a part of delta to pay for its tail,
+
+        (1 - d') H_(G_mu' * L)(gamma) + d'  <=  (1 - d) H_mu(gamma) + d    for all gamma >= 0, in both directions.
+
+    Args:
+        mu: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. Only Gaussians and randomized
+            response can be charged above 20.
+        delta: the slack, in [0, 1); broadcasts with ``mu``.
+        steps: how many queries the slack is spread over evenly. More may be asked: it only steers what each may take.
+        relation: for mechanisms: ``"add_or_remove"`` charges both directions, ``"replace"`` that pair.
+
+    Raises:
+        ValueError: concrete values outside their range.
+    """
+    _ledger.check_budget(mu=mu)
+    _validate.nonnegative(delta=delta)
+    _validate.rate(delta=delta)
+    _validate.count(steps=steps)
+    if not _validate.is_traced(delta) and _is_no_slack(np.asarray(delta, np.float64)):
+        raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
+    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    with jax.enable_x64(True):
+        mus, deltas = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
+        pieces = jnp.where((deltas == 0)[..., None], jnp.float32(0.0), _ledger.split(deltas))
+        # A traced delta that is none leaves no budget.
+        mus = jnp.where((deltas >= 0) & (deltas < 1), mus, jnp.nan)
+        share = (1.0 / jnp.asarray(steps, jnp.float64)).astype(jnp.float32)
+        return GDPResidueFilter(_ledger.split(mus), pieces, share, relation)

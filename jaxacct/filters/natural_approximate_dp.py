@@ -1,0 +1,168 @@
+"""The natural (epsilon, delta) filter: exact composition against one point, and what that is worth (Theorem 9)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct.filters import _ledger
+from jaxacct.filters._additive_ladder import LadderGuarantee, closed_form, guarantee_of
+from jaxacct.filters._composed_law import ComposedState, after, grid_for, law_of, nothing, on_grid
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.pld import PLD
+from jaxacct.mechanisms._register import mechanism as _register
+
+__all__ = ["NaturalApproximateDPFilter", "natural_approximate_dp"]
+
+_STATEMENT = (
+    "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions, NOT (epsilon, delta)-DP: "
+    "composing what was realised along a path is no (epsilon, delta) filter, but fails only by factors polynomial in "
+    "log T and log(1 / delta) (residue filters, arXiv 2602.15815, Theorem 9, with constants derived for this library). "
+    "It holds if each query's loss given all earlier outputs is dominated by the symmetric law it was charged as, and "
+    "every refusal was obeyed."
+)
+
+
+@_register
+class NaturalApproximateDPFilter:
+    """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
+
+    Attributes:
+        parameters: (epsilon, delta, rounds), static.
+        grid: of the composed law, static.
+        relation: for mechanisms, static.
+    """
+
+    parameters: tuple[float, float, int] = dataclasses.field(metadata={"static": True})
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
+
+    @property
+    def guarantee(self) -> LadderGuarantee:
+        """(epsilon', delta') of the whole interaction, a proven bound, larger than the budget; computed on demand."""
+        return guarantee_of(*self.parameters, _STATEMENT, natural=True)
+
+    @jax.enable_x64(True)
+    def init(self) -> ComposedState:
+        """The state with nothing spent."""
+        return nothing(self.grid)
+
+    @jax.enable_x64(True)
+    def prepare(self, query: Any) -> PLD:
+        """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
+
+        Raises:
+            ValueError: a curve that is a bound from below, or of another spacing.
+        """
+        return on_grid(query, self.grid, self.relation, symmetric=True)
+
+    def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
+        """Whether ``query`` may run (a bool) and the state after it.
+
+        Args:
+            query: a mechanism or upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`.
+            state: from `init` or `update`.
+
+        Returns:
+            ``(admitted, state)``. Refused if the composition (rounded up) exceeds delta at epsilon, or after
+            ``rounds`` queries.
+
+        Raises:
+            ValueError: see `prepare`.
+        """
+        ready = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
+        law = query if ready else self.prepare(query)
+        return _update(law, state, self.parameters, self.grid)
+
+    def spent(self, state: ComposedState) -> Array:
+        """delta(epsilon) of what ran, rounded up, in the caller's float type."""
+        return _spent(state, self.grid, self.parameters, _ledger.caller_dtype())
+
+    def remaining(self, state: ComposedState) -> Array:
+        """delta less `spent`, rounded down, at least 0, in the caller's float type."""
+        return _left(state, self.grid, self.parameters, _ledger.caller_dtype())
+
+    def fraction(self, state: ComposedState) -> Array:
+        """`spent` over delta, rounded up, in the caller's float type."""
+        return self.spent(state) / np.float32(self.parameters[1]) * (1 + 2.0**-20)
+
+
+@jax.enable_x64(True)
+def _update(
+    law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
+) -> tuple[Array, ComposedState]:
+    return _step(_widened(law), state, jnp.asarray(parameters[0]), jnp.asarray(parameters[1]), parameters[2], grid)
+
+
+def _widened(law: PLD) -> PLD:
+    """float64 masses, rounded up where a float32 program has rounded them."""
+    masses, infinity = jnp.asarray(law.masses), jnp.asarray(law.infinity_mass)
+    if masses.dtype == jnp.float64 and infinity.dtype == jnp.float64:
+        return law
+    wide = [x.astype(jnp.float64) * (1.0 + 2.0**-23) + 1e-38 for x in (masses, infinity)]
+    return dataclasses.replace(law, masses=wide[0], infinity_mass=wide[1])
+
+
+@functools.partial(jax.jit, static_argnames=("rounds", "grid"))
+def _step(
+    law: PLD, state: ComposedState, epsilon: Array, delta: Array, rounds: int, grid: LossGrid
+) -> tuple[Array, ComposedState]:
+    sane = jnp.all(jnp.asarray(law.masses) >= 0) & (jnp.asarray(law.infinity_mass) >= 0)
+    total = jnp.sum(jnp.asarray(law.masses)) + jnp.asarray(law.infinity_mass)
+    sane &= (total >= 1.0 - 1e-9) & (total <= 1.0 + 1e-3)
+    made = after(state, law, grid)
+    cost = law_of(made, grid).hockey_stick(epsilon)
+    admitted = sane & (cost <= delta) & (state.rounds < rounds)
+    return admitted, ComposedState(*(jnp.where(admitted, new, old) for new, old in zip(made, state, strict=True)))
+
+
+@jax.enable_x64(True)
+def _spent(state: ComposedState, grid: LossGrid, parameters: tuple[float, float, int], dtype: str) -> Array:
+    value = jnp.asarray(law_of(state, grid).hockey_stick(jnp.asarray(parameters[0])))
+    return _ledger.outward(value, dtype, up=True)
+
+
+@jax.enable_x64(True)
+def _left(state: ComposedState, grid: LossGrid, parameters: tuple[float, float, int], dtype: str) -> Array:
+    value = jnp.asarray(law_of(state, grid).hockey_stick(jnp.asarray(parameters[0])))
+    return _ledger.outward(jnp.maximum(parameters[1] - value, 0.0), dtype, up=False)
+
+
+def natural_approximate_dp(
+    epsilon: float,
+    delta: float,
+    *,
+    rounds: int,
+    grid: LossGrid | None = None,
+    relation: str = "add_or_remove",
+) -> NaturalApproximateDPFilter:
+    """A filter that composes what ran, exactly but for a grid, and stops before delta(epsilon) exceeds delta.
+
+    What it admits looks (epsilon, delta)-DP along every path; the adaptive interaction as a whole is not, and the
+    guarantee says what it is. For a number that equals the budget use `gdp_residue` or `renyi`.
+
+    Args:
+        epsilon: > 0.
+        delta: in (0, min(1/2, (e^eps - 1) / (e^eps + e^-eps))).
+        rounds: T, the most queries; the guarantee grows with its logarithm.
+        grid: of the composed loss; without it 4,097 points to twice epsilon plus 1 on either side, with epsilon on one.
+        relation: for mechanisms.
+
+    Raises:
+        ValueError: values out of range, or a grid without loss 0.
+    """
+    closed_form(float(epsilon), float(delta), int(rounds))  # its checks
+    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    if grid is None:
+        whole = max(1, round(2048 * float(epsilon) / (2 * float(epsilon) + 1)))
+        grid = grid_for(2048 * float(epsilon) / whole, 4097)
+    if not grid.lowest < 0 < grid.highest:
+        raise ValueError(f"grid must hold losses on either side of 0, got {grid}")
+    return NaturalApproximateDPFilter((float(epsilon), float(delta), int(rounds)), grid, relation)

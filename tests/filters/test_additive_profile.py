@@ -1,0 +1,116 @@
+"""The additive filter and the natural (epsilon, delta) filter: the note's ladder, Theorem 9, and attacks."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxacct.filters import additive_profile, natural_approximate_dp
+from jaxacct.filters._additive_ladder import closed_form, guarantee_of, ladder
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.pld import PLD
+from jaxacct.mechanisms import RandomizedResponse
+
+
+def test_the_ladder_is_that_of_the_note():
+    found = ladder(1.0, 1e-6, 100)
+    np.testing.assert_array_equal(found.budgets[:-1], [100, 100, 100, 65, 19, 9, 5, 3, 2])
+    assert found.budgets[-1] == pytest.approx(1.796e-6, rel=1e-3)
+    np.testing.assert_array_equal(found.answers, [100, 100, 100, 100, 48, 30, 22, 17, 14])
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rounds", "closed"),
+    [
+        (1, 16, (821, 1.64e-3)),
+        (1, 100, (1337, 2.68e-3)),
+        (1, 1000, (1860, 3.72e-3)),
+        (1, 10000, (2566, 5.13e-3)),
+        (0.1, 1000, (186, 3.74e-3)),
+        (4, 1000, (7440, 3.72e-3)),
+    ],
+)
+def test_the_closed_form_is_theorem_9s(epsilon, rounds, closed):
+    found = closed_form(epsilon, 1e-6, rounds)
+    assert found[0] == pytest.approx(closed[0], rel=1e-9)
+    assert found[1] == pytest.approx(closed[1], rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rounds", "point"), [(1, 16, (50.72, 2.98e-6)), (1, 100, (57.26, 3.05e-6)), (1, 1000, (57.93, 3.17e-6))]
+)
+def test_the_lattice_certificate_is_that_of_the_note(epsilon, rounds, point):
+    guarantee = guarantee_of(epsilon, 1e-6, rounds, "", natural=False)
+    assert float(guarantee.delta(point[0])) == pytest.approx(point[1], rel=0.01)
+    assert guarantee.masses.sum() == pytest.approx(1, abs=1e-12)
+    assert float(guarantee.delta(float(guarantee.epsilon(1e-5)))) <= 1e-5
+    natural = guarantee_of(epsilon, 1e-6, rounds, "", natural=True)
+    assert float(natural.epsilon(1e-3)) <= min(float(guarantee.epsilon(1e-3)), rounds * epsilon * (1 + 1e-9))
+
+
+def test_sums_of_responses_agree_with_the_lattice_law():
+    """Small enough for exact products: three bands."""
+    guarantee = guarantee_of(1.0, 0.01, 2, "", natural=False)
+    bands = ladder(1.0, 0.01, 2)
+    law = {0.0: 1.0}
+    for end, count in zip(bands.epsilons, bands.answers, strict=False):
+        p = 1 / (1 + np.exp(-end))
+        for _ in range(count):
+            new = {}
+            for loss, mass in law.items():
+                for step, share in ((end, p), (-end, 1 - p)):
+                    new[round(loss + step, 9)] = new.get(round(loss + step, 9), 0.0) + mass * share
+            law = new
+    for order in (0.5, 2.0, 4.0):
+        exact = sum(m * max(1 - np.exp(order - x), 0) for x, m in law.items())
+        found = float(guarantee.delta(order)) - guarantee.failure
+        if float(guarantee.delta(order)) < 1:
+            assert exact <= found <= exact * (1 + 1e-8) + 1e-12
+
+
+def test_the_additive_filter_charges_bands_and_refuses_what_does_not_fit():
+    budget = additive_profile(1.0, 1e-6, rounds=100)
+    query = budget.prepare(RandomizedResponse(0.3))
+    assert query.tolist() == pytest.approx([0, 0, 0, 0, 0, 0, 1, 0, 0, 0])
+    state, answers = budget.init(), []
+    for _ in range(6):
+        admitted, state = jax.jit(lambda b, q, s: b.update(q, s))(budget, query, state)
+        answers.append(bool(admitted))
+    # b = 5 for the band (0.25, 0.5], and charges are rounded up: the fifth may fit exactly or not at all.
+    assert answers[:4] == [True] * 4
+    assert answers[5] is False
+    assert float(budget.spent(state)[6]) == pytest.approx(sum(answers), rel=1e-6)
+    for bad in (np.full(10, np.nan), -query, np.zeros(10), np.where(query > 0, np.inf, 0)):
+        admitted, same = budget.update(bad, budget.init())
+        assert not bool(admitted)
+        np.testing.assert_array_equal(same.words, budget.init().words)
+    nothing, state = np.eye(10, dtype=np.float32)[0] * 0.5 + np.eye(10, dtype=np.float32)[1] * 0.5, budget.init()
+    admitted = [False] * 101
+    for i in range(101):
+        admitted[i], state = budget.update(nothing, state)
+    assert sum(bool(a) for a in admitted) == 100  # not one round more than T, whatever the bands have left
+    with pytest.raises(ValueError, match="query must have one mass"):
+        budget.update(np.ones(3), state)
+    with pytest.raises(ValueError, match="delta must be below"):
+        additive_profile(0.01, 0.1, rounds=10)
+
+
+def test_the_natural_filter_stops_at_the_exact_composition_and_promises_more_than_its_budget():
+    budget = natural_approximate_dp(1.0, 0.01, rounds=40, grid=LossGrid(0.05, -200, 401))
+    query = budget.prepare(RandomizedResponse(0.1))
+    step = jax.jit(lambda s: budget.update(query, s))
+    state, count = budget.init(), 0
+    while count < 40:
+        admitted, state = step(state)
+        if not bool(admitted):
+            break
+        count += 1
+    single = PLD.from_mechanism(RandomizedResponse(0.1), relation="replace", grid=LossGrid(0.05, -20, 41))
+    exact = [float(single.self_compose(n).hockey_stick(1.0)) for n in (count, count + 1)]
+    assert exact[0] <= 0.01 < exact[1]
+    assert float(budget.spent(state)) == pytest.approx(exact[0], rel=1e-6)
+    assert float(budget.remaining(state)) == pytest.approx(0.01 - exact[0], rel=1e-5)
+    guarantee = budget.guarantee
+    assert "NOT" in guarantee.statement
+    assert float(guarantee.delta(1.0)) > 0.01
+    bad = PLD(np.full(401, np.nan), query.infinity_mass, query.grid, "upper")
+    assert not bool(budget.update(bad, budget.init())[0])

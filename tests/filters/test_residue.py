@@ -1,0 +1,91 @@
+"""The general residue filter: a certified update runs, an uncertified one is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct.filters import check_residue, residue
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.pld import PLD
+from jaxacct.mechanisms import RandomizedResponse
+
+STEP = 0.125
+GRID = LossGrid(STEP, -64, 129)
+
+
+def response(steps):
+    """Randomized response at ``steps`` lattice steps: the family of pure-DP budgets L_epsilon (Remark 2)."""
+    loss = jnp.asarray(GRID.losses)
+    epsilon = jnp.asarray(steps, jnp.float64) * STEP
+    p = jax.nn.sigmoid(epsilon)
+    # Mass at 0 twice adds up to 1 where epsilon is 0.
+    masses = jnp.where(jnp.abs(loss - epsilon) < STEP / 2, p, 0.0)
+    masses = masses + jnp.where(jnp.abs(loss + epsilon) < STEP / 2, 1.0 - p, 0.0)
+    bad = ~(steps >= 0)
+    return PLD(jnp.where(bad, jnp.nan, masses), jnp.zeros(()), GRID, "upper")
+
+
+def honest(left, query):
+    """epsilon - epsilon' (the query's largest loss)."""
+    used = jnp.max(jnp.where(jnp.asarray(query.masses) > 1e-9, jnp.asarray(query.grid.losses), -jnp.inf))
+    return left - jnp.round(used / STEP)
+
+
+def cheating(left, query):
+    return left - 0.5 * jnp.round(jnp.max(jnp.where(query.masses > 1e-9, query.grid.losses, 0.0)) / STEP)
+
+
+def pure_dp(update=honest, budget=8.0):
+    return residue(response, update, budget, rounds=10, grid=GRID)
+
+
+def test_the_pure_dp_filter_is_an_instance():
+    budget = pure_dp()
+    query = budget.prepare(RandomizedResponse(2 * STEP))
+    step = jax.jit(lambda s: budget.update(query, s))
+    state, answers = budget.init(), []
+    for _ in range(5):
+        admitted, state = step(state)
+        answers.append(bool(admitted))
+    assert answers == [True] * 4 + [False]
+    assert float(budget.remaining(state)) == 0
+    assert float(budget.spent(state)) == 8
+    guarantee = budget.guarantee
+    exact = 1 - np.exp(0.5) / np.exp(1.0)
+    assert float(guarantee.delta(0.5)) == pytest.approx(exact / (1 + np.exp(-1.0)), abs=1e-8)
+    assert float(guarantee.epsilon(1e-6)) <= 1.0 + 1e-6
+
+
+def test_an_update_that_charges_too_little_is_refused():
+    budget = pure_dp(cheating)
+    admitted, state = budget.update(RandomizedResponse(2 * STEP), budget.init())
+    assert not bool(admitted)
+    assert float(state.parameter) == 8.0
+    assert int(state.rounds) == 0
+
+
+def test_a_bad_query_is_refused():
+    budget = pure_dp()
+    good = budget.prepare(RandomizedResponse(STEP))
+    for masses in (np.full(GRID.size, np.nan), -np.asarray(good.masses), np.zeros(GRID.size)):
+        admitted, state = budget.update(PLD(masses, np.zeros(()), GRID, "upper"), budget.init())
+        assert not bool(admitted)
+        assert float(state.parameter) == 8.0
+
+
+def test_the_condition_is_decided_by_the_law_itself():
+    with jax.enable_x64(True):
+        laws = [response(jnp.asarray(float(n))) for n in (8, 6, 2, 3)]
+    before, after, query, larger = laws
+    fits = check_residue(before, after, query)
+    assert bool(fits.holds)
+    assert float(fits.excess) < 2e-11
+    misses = check_residue(before, after, larger)
+    assert not bool(misses.holds)
+    # By the hockey sticks themselves: RR(6) * RR(3) at RR(8)'s own loss.
+    composed = after.compose(larger)
+    gap = float(composed.hockey_stick(8 * STEP)) - float(before.hockey_stick(8 * STEP))
+    assert 0 < gap <= float(misses.excess) + 1e-12
+    with pytest.raises(ValueError, match="family must give a PLD"):
+        residue(lambda p: PLD(jnp.ones(1), jnp.zeros(()), LossGrid(1.0, 0, 1)), honest, 1.0, rounds=1, grid=GRID)
