@@ -23,9 +23,12 @@ c_m = (K_m - 1 + t_m) D, 0 < t_m <= 1, K_m >= 2, i = j + 1 - K_m and X_m,i >= T_
 
     U_(j+1) >= t_m X_m,i + (1 - t_m) X_m,i+1,          U_(j+1) >= U_j + (X_m,i - U_j) / t_m,
 
-one convolution a query and node. So prices are real numbers, of which the nodes' distance need not be a divisor: the
-number of levels is that of the cheapest query's runs, whatever the prices. The interpolation costs budget of the order
-of one node, once: it is upwards in each block by what U bends there.
+one convolution a query and node; nothing is asked where i < 0, because the query does not fit. So prices are real
+numbers, of which the nodes' distance need not be a divisor: the number of levels is that of the cheapest query's runs,
+whatever the prices. Two choices keep what interpolation costs at 0.1 % of the budget (measured; both only raise U):
+before a query's first run U rises like a ramp, or the second inequality would ask for a jump and hand it on for ever;
+and U_(j+1) already makes room for what the second inequality will ask of U_(j+2), by a forecast of U_(j+2) - U_(j+1),
+because it amplifies whatever falls short by 1 / t_m.
 
 *Rounding.* The computed X is raised by a bound on the error of its transforms: in the Euclidean norm each transform of
 n points is off by at most eta = (1 + 8 u)^(log2 n + 1) - 1 relative (Higham 2002, Theorem 24.2, with the constant of
@@ -59,10 +62,9 @@ from jaxacct.filters._menu_laws import MenuLaws
 __all__ = ["Table", "budget_table", "prices_in_nodes"]
 
 _UNIT = 2.0**-53
-import os
-ALPHA=float(os.environ.get("ALPHA",".25"))
 _CHUNK = 256  # levels between looks at the target
 _ETA = 8.0 * _UNIT
+_SMOOTHING = 0.25  # of the rise a node; any number is sound
 
 
 class Table(NamedTuple):
@@ -95,7 +97,7 @@ class _Carry(NamedTuple):
     ring: Array  # (depth, n / 2 + 1): transforms of the last nodes' curves, node j in row j % depth
     norms: Array  # (depth,): their Euclidean norms, padded
     last: Array  # (queries, size): X_m,i of the next level's i
-    pace: Array  # (size,): about how much U rises a node
+    pace: Array  # (2, size): how much U rises a node, smoothed once and twice
 
 
 def prices_in_nodes(prices: np.ndarray, node: int) -> tuple[np.ndarray, np.ndarray]:
@@ -147,10 +149,9 @@ def _budget_table(
         jnp.asarray(share),
     )
     depth = int(nodes.max())
-    zero = jnp.zeros(size)
     carry = _Carry(
         jnp.int32(0),
-        zero,
+        jnp.zeros(size),
         jnp.zeros((depth, n // 2 + 1), jnp.complex128),
         jnp.zeros(depth),
         jnp.full((len(prices), size), -jnp.inf),
@@ -161,15 +162,15 @@ def _budget_table(
     before, count = np.zeros(size), 0
     while True:
         carry, curves = _levels(carry, rows, limit, laws.above, laws.below, n)
-        good = np.array([met(x) for x in np.asarray(curves)[[-1]]])
-        if good.all() and (count + _CHUNK) * node < most:
+        good = met(np.asarray(curves[-1]))
+        if good and (count + _CHUNK) * node < most:
             before, count = np.asarray(curves[-1]), count + _CHUNK
             if progress is not None:
                 progress(count)
             continue
         curves = np.concatenate([before[None], np.asarray(curves)])
         low, high = 0, _CHUNK  # met at low, by the last look
-        if good.all():
+        if good:
             low = _CHUNK
         while high - low > 1:
             middle = (low + high) // 2
@@ -218,11 +219,12 @@ def _levels(carry: _Carry, rows: _Rows, limit: Array, above: int, below: int, n:
         # Where a query does not fit yet nothing is asked; a ramp up to its first run keeps U from having to jump there.
         ramp = rows.excess * jnp.minimum((c.level + 1) / (rows.nodes - 1 + rows.share), 1.0)[:, None]
         trend = c.pace[0] - c.pace[1]
-        ahead = moved - share * (c.pace[0] + trend * (1.0 + 2.0 * ALPHA / (1.0 - ALPHA)))
+        # Brown's double smoothing, two nodes ahead.
+        ahead = moved - share * (c.pace[0] + trend * (1.0 + 2.0 * _SMOOTHING / (1.0 - _SMOOTHING)))
         asked = jnp.maximum(jnp.where(known, jnp.maximum(at_node, inside), ramp), ahead)
         curve = jnp.minimum(jnp.maximum(asked.max(0), 0.0) * (1.0 + 8 * _UNIT), limit)
-        once = c.pace[0] + ALPHA * (curve - c.curve - c.pace[0])
-        pace = jnp.stack([once, c.pace[1] + ALPHA * (once - c.pace[1])])
+        once = c.pace[0] + _SMOOTHING * (curve - c.curve - c.pace[0])
+        pace = jnp.stack([once, c.pace[1] + _SMOOTHING * (once - c.pace[1])])
         return _Carry(c.level + 1, curve, ring, norms, moved, pace), curve
 
     return jax.lax.scan(level, carry, None, length=_CHUNK)

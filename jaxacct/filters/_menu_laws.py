@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxacct.losses import conversions
 from jaxacct.losses.grid import LossGrid
@@ -16,6 +19,7 @@ from jaxacct.losses.pld import PLD
 __all__ = ["MenuLaws", "delta_of", "menu_laws", "runs_alone"]
 
 _COARSE = 4096
+_POINTS = 50.0
 _SPARED = 1e-6  # share of delta that may lie beyond the lattice's ends
 _MOST_RUNS = 2.0**40
 
@@ -38,21 +42,26 @@ class MenuLaws(NamedTuple):
     above: int
 
 
-def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int) -> tuple[MenuLaws, np.ndarray]:
+def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | None) -> tuple[MenuLaws, np.ndarray]:
     """Laws on a lattice of at most ``points`` points with their margins, and each query's number of runs alone.
 
     A coarse lattice shows where the curves of as many runs as the target allows fade; the fine one reaches just so
-    far. Everything here but the laws themselves only steers: it costs tightness at worst.
+    far. Without ``points``, their number goes as the root of the runs. Everything here but the laws themselves only steers: it costs tightness at worst.
 
     Raises:
         ValueError: a query that misses the target at once.
     """
     reach = 4.0 * epsilon + 10.0
     wide = LossGrid(2.0 * reach / _COARSE, -_COARSE // 2, _COARSE)
-    singles = [_law(one, wide) for one in menu]
+    with jax.enable_x64(True):
+        singles = _laws(menu, wide)
     powers = _Powers(singles, _COARSE // 2)
-    runs = _runs(powers, epsilon, delta)
+    runs = _runs(powers, epsilon, delta, 14)
     lost = 1e-5 * delta / runs.max()
+    if (
+        points is None
+    ):  # some points for each deviation of a run: the lattice adds about its spacing squared to variances
+        points = 1 << round(math.log2(min(max(_POINTS * math.sqrt(runs.max()), 1024.0), 32768.0)))
     # The reach of one run, and of all of them; a query's tail counts as soon as it matters within all its runs.
     far = [np.flatnonzero(np.cumsum(law.masses[::-1])[::-1] > lost)[-1] + 1 for law in singles]
     near = [np.flatnonzero(np.cumsum(law.masses) > lost)[0] - 1 for law in singles]
@@ -66,10 +75,9 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int) ->
     lowest = math.floor(low / spacing)
     grid = LossGrid(spacing, lowest, points - below - above)
     step = LossGrid(spacing, -below, below + above + 1)
-    laws = [_law(one, step) for one in menu]
     with jax.enable_x64(True):
-        excess = np.stack([np.asarray(conversions.pld_excess(law, grid)) for law in laws])
-    found = MenuLaws(grid, np.stack([law.masses for law in laws]), excess, below, above)
+        laws = jax.tree.map(lambda *x: np.stack(x), *_laws(menu, step))
+        found = MenuLaws(grid, laws.masses, np.asarray(_excess(laws, grid)), below, above)
     return found, runs_alone(found, epsilon, delta)
 
 
@@ -81,19 +89,43 @@ def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
     """
     step = LossGrid(laws.grid.spacing, -laws.below, laws.below + laws.above + 1)
     singles = [PLD(m, np.zeros(()), step) for m in laws.masses]
-    return _runs(_Powers(singles, max(-laws.grid.lowest, laws.grid.highest)), epsilon, delta)
+    return _runs(_Powers(singles, max(-laws.grid.lowest, laws.grid.highest)), epsilon, delta, 30)
 
 
 def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
-    """The larger delta(epsilon) of both directions, without care for rounding: it steers."""
-    at = (epsilon / grid.spacing - grid.lowest, -epsilon / grid.spacing - grid.lowest)
-    points = np.arange(grid.size)
-    add = math.exp(epsilon) * np.interp(at[1], points, excess)
-    return float(max(np.interp(at[0], points, excess), add))
+    """delta(epsilon) of the worse direction, epsilon >= 0, as the chord of :meth:`PrivacyProfile.symmetrise`.
+
+    The reversed pair's excess is gamma E(1 / gamma). Rounded up by 1e-9 of itself.
+    """
+    cell = math.floor(epsilon / grid.spacing)
+    share = math.expm1(epsilon - cell * grid.spacing) / math.expm1(grid.spacing)
+    low, high = (
+        max(excess[k - grid.lowest], math.exp(k * grid.spacing) * excess[-k - grid.lowest]) for k in (cell, cell + 1)
+    )
+    return float(low * (1.0 - share) + high * share) * (1.0 + 1e-9)
 
 
-def _law(query: Any, grid: LossGrid) -> PLD:
-    return PLD.from_mechanism(query, "upper", relation="remove", grid=grid)
+def _laws(menu: Sequence[Any], grid: LossGrid) -> list[PLD]:
+    """Upper laws for `remove`; queries of one kind in one compiled batch."""
+    kinds: dict[Any, list[int]] = {}
+    for i, query in enumerate(menu):
+        kinds.setdefault(jax.tree.structure(query), []).append(i)
+    found: dict[int, PLD] = {}
+    for members in kinds.values():
+        leaves = jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, np.float64)), *(menu[i] for i in members))
+        batch = jax.tree.map(np.asarray, _batch(leaves, grid))
+        found |= {i: jax.tree.map(lambda x: x[k], batch) for k, i in enumerate(members)}  # noqa: B023
+    return [found[i] for i in range(len(menu))]
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _batch(queries: Any, grid: LossGrid) -> PLD:
+    return jax.lax.map(lambda query: PLD.from_mechanism(query, "upper", relation="remove", grid=grid), queries)
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _excess(laws: PLD, grid: LossGrid) -> Array:
+    return jax.lax.map(lambda law: conversions.pld_excess(law, grid), laws)
 
 
 class _Powers:
@@ -133,7 +165,7 @@ class _Powers:
         return float(self.losses[low]), float(self.losses[high])
 
 
-def _runs(powers: _Powers, epsilon: float, delta: float) -> np.ndarray:
+def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.ndarray:
     count = powers.logs.shape[1]
     low, high = np.zeros(count), np.full(count, math.log(_MOST_RUNS))
     misses = powers.deltas(np.exp(low), epsilon) > delta
@@ -142,7 +174,7 @@ def _runs(powers: _Powers, epsilon: float, delta: float) -> np.ndarray:
             f"menu must hold queries that meet epsilon {epsilon:g} at delta {delta:g} at least once, "
             f"got one at position {int(np.argmax(misses))} that does not"
         )
-    for _ in range(50):
+    for _ in range(halvings):
         middle = 0.5 * (low + high)
         fits = powers.deltas(np.exp(middle), epsilon) <= delta
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
