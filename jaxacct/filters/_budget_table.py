@@ -30,19 +30,24 @@ before a query's first run U rises like a ramp, or the second inequality would a
 and U_(j+1) already makes room for what the second inequality will ask of U_(j+2), by a forecast of U_(j+2) - U_(j+1),
 because it amplifies whatever falls short by 1 / t_m.
 
+*Both directions.* The reversed pair's delta(epsilon) is e^epsilon E(-epsilon), so an absolute error of E would be
+multiplied. The scan keeps E / sqrt(gamma), whose convolution is with the masses P_m(l) exp(-l / 2); so an error is
+multiplied by exp(epsilon / 2) in either direction, and decays on the way.
+
 *Rounding.* The computed X is raised by a bound on the error of its transforms: in the Euclidean norm each transform of
 n points is off by at most eta = (1 + 8 u)^(log2 n + 1) - 1 relative (Higham 2002, Theorem 24.2, with the constant of
-:mod:`jaxacct.losses.fourier`). With the inequality of Cauchy and Schwarz on the product and that of Young on the result,
-a value is off by at most
+:mod:`jaxacct.losses.fourier`). With the inequality of Cauchy and Schwarz on the product and that of Young on the
+result, a value is off by at most
 
     |U| (eta |P_m|_1 + (2 eta + 8 u) |P_m|_2),        |.| Euclidean norms,
 
-which is some 1e-14 a level. Every X is raised by its own bound, so U has (1) with nothing left to add: a law's
-masses sum to at most 1, so that errors add up over the levels of a path and do not grow.
+which is some 1e-14. Every X is raised by its own bound, so U has (1) with nothing left to add; as a law's masses sum
+to 1, what is added grows in proportion to the runs: some 1e-10 of delta after thousands.
 
-*Ends.* Above its last point a curve's excess is at most its last value, and below its first point at most the first
-value, because E is unimodal: both are filled in, over the reach of one run, before the transform. So nothing wraps
-around. A single run's mass beyond ``above`` points is at infinity, within E_m.
+*Ends.* Above its last point (gamma > 1) a curve's excess is at most its last value, because it falls there; below its
+first point it is at most proportional to gamma, because it is convex there and 0 at 0. Both are filled in, over the
+reach of one run, before the transform, so that nothing wraps around. A single run's mass beyond ``above`` points is at
+infinity, within E_m.
 """
 
 from __future__ import annotations
@@ -85,15 +90,17 @@ class _Rows(NamedTuple):
     """What the scan needs of every query."""
 
     spectra: Array  # (queries, n / 2 + 1)
-    excess: Array  # (queries, size)
+    excess: Array  # (queries, size): E_m / sqrt(gamma)
     error: Array  # (queries,): of a value, over the Euclidean norm of the padded curve
     nodes: Array  # (queries,), int32: K_m
     share: Array  # (queries,): t_m
+    left: Array  # (above,): values before the first point, over the first
+    right: Array  # (below,): values after the last point, over the last
 
 
 class _Carry(NamedTuple):
     level: Array  # int32: the last node
-    curve: Array  # (size,): U at the last node
+    curve: Array  # (size,): U / sqrt(gamma) at the last node
     ring: Array  # (depth, n / 2 + 1): transforms of the last nodes' curves, node j in row j % depth
     norms: Array  # (depth,): their Euclidean norms, padded
     last: Array  # (queries, size): X_m,i of the next level's i
@@ -136,18 +143,25 @@ def _budget_table(
     nodes, share = prices_in_nodes(prices, node)
     if nodes.min() < 2:
         raise ValueError(f"prices must be above {node}, the distance of nodes, got {prices.min()}")
+    spacing, losses = laws.grid.spacing, laws.grid.losses
+    up = 1.0 + 16 * _UNIT * (4.0 + np.abs(losses).max())
+    offsets = np.arange(-laws.below, laws.above + 1)
+    masses = laws.masses * np.exp(-0.5 * spacing * offsets) * up
     kernels = np.zeros((len(prices), n))
-    kernels[:, np.arange(-laws.below, laws.above + 1) % n] = laws.masses
+    kernels[:, offsets % n] = masses
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(_ETA))
-    total, euclid = laws.masses.sum(-1), np.sqrt((laws.masses**2).sum(-1))
+    total, euclid = masses.sum(-1), np.sqrt((masses**2).sum(-1))
     error = (eta * total + (2.0 * eta + 8.0 * _UNIT) * euclid) * 1.01
     rows = _Rows(
         jnp.fft.rfft(jnp.asarray(kernels)),
-        jnp.asarray(laws.excess),
+        jnp.asarray(laws.excess * np.exp(-0.5 * losses) * up),
         jnp.asarray(error),
         jnp.asarray(nodes),
         jnp.asarray(share),
+        jnp.asarray(np.exp(-0.5 * spacing * np.arange(laws.above, 0, -1)) * up),
+        jnp.asarray(np.exp(-0.5 * spacing * np.arange(1, laws.below + 1)) * up),
     )
+    root = np.exp(0.5 * losses) * up
     depth = int(nodes.max())
     carry = _Carry(
         jnp.int32(0),
@@ -157,54 +171,52 @@ def _budget_table(
         jnp.full((len(prices), size), -jnp.inf),
         jnp.zeros((2, size)),
     )
-    limit = jnp.minimum(jnp.exp(jnp.asarray(laws.grid.losses)) * (1.0 + 64 * _UNIT), 1.0)
     # The first node is perfect privacy, at every budget below the cheapest price.
     before, count = np.zeros(size), 0
     while True:
-        carry, curves = _levels(carry, rows, limit, laws.above, laws.below, n)
-        good = met(np.asarray(curves[-1]))
-        if good and (count + _CHUNK) * node < most:
-            before, count = np.asarray(curves[-1]), count + _CHUNK
+        carry, found = _levels(carry, rows, n)
+        curves = np.concatenate([before[None], np.asarray(found) * root])
+        if met(curves[-1]) and (count + _CHUNK) * node < most:
+            before, count = curves[-1], count + _CHUNK
             if progress is not None:
                 progress(count)
             continue
-        curves = np.concatenate([before[None], np.asarray(curves)])
-        low, high = 0, _CHUNK  # met at low, by the last look
-        if good:
-            low = _CHUNK
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if met(curves[middle]) else (low, middle)
-        budget, found = (count + low) * node, curves[low]
-        if low < _CHUNK:
-            inside = lambda units: _between(curves[low], curves[low + 1], units / node)  # noqa: E731
-            units, beyond = 0, node
-            while beyond - units > 1:
-                middle = (units + beyond) // 2
-                units, beyond = (middle, beyond) if met(inside(middle)) else (units, middle)
-            budget, found = budget + units, inside(units)
-        if budget > most:
-            budget = most  # a smaller budget's worst case is below that of a larger one
+        last = _CHUNK if met(curves[-1]) else _last(curves.__getitem__, met, _CHUNK)
+        upper = curves[min(last + 1, _CHUNK)]
+        inside = functools.partial(_between, curves[last], upper, node)
+        units = 0 if last == _CHUNK else _last(inside, met, node)
         if progress is not None:
-            progress(count + low)
-        return Table(found, budget, count + low + 1)
+            progress(count + last)
+        # A budget above `most` is cut: a smaller budget's worst case is below that of a larger one.
+        return Table(inside(units), min((count + last) * node + units, most), count + last + 1)
 
 
-def _between(low: np.ndarray, high: np.ndarray, share: float) -> np.ndarray:
+def _last(curve: Callable[[int], np.ndarray], met: Callable[[np.ndarray], bool], end: int) -> int:
+    """A number below ``end`` whose curve meets the target, and the next one's does not; that of 0 does."""
+    low, high = 0, end
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if met(curve(middle)) else (low, middle)
+    return low
+
+
+def _between(low: np.ndarray, high: np.ndarray, node: int, units: int) -> np.ndarray:
+    """The curve at ``units`` after a node, rounded up."""
+    share = units / node
     return (low * (1.0 - share) + high * share) * (1.0 + 8 * _UNIT)
 
 
-@functools.partial(jax.jit, static_argnums=(3, 4, 5), donate_argnums=0)
-def _levels(carry: _Carry, rows: _Rows, limit: Array, above: int, below: int, n: int) -> tuple[_Carry, Array]:
+@functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
+def _levels(carry: _Carry, rows: _Rows, n: int) -> tuple[_Carry, Array]:
     """``_CHUNK`` more nodes and their curves."""
-    size = limit.shape[0]
+    size = carry.curve.shape[0]
     depth = carry.ring.shape[0]
     share = rows.share[:, None]
 
     def level(c: _Carry, _: None) -> tuple[_Carry, Array]:
         # Laid out so that the points of the lattice come first: circular index -above .. size - 1 + below.
-        left, right = jnp.full(above, c.curve[0]), jnp.full(below, c.curve[-1])
-        padded = jnp.concatenate([c.curve, right, jnp.zeros(n - size - below - above), left])
+        gap = jnp.zeros(n - size - rows.left.shape[0] - rows.right.shape[0])
+        padded = jnp.concatenate([c.curve, c.curve[-1] * rows.right, gap, c.curve[0] * rows.left])
         ring = c.ring.at[c.level % depth].set(jnp.fft.rfft(padded))
         norms = c.norms.at[c.level % depth].set(jnp.sqrt(jnp.sum(padded * padded)))
         index = c.level + 2 - rows.nodes
@@ -222,7 +234,8 @@ def _levels(carry: _Carry, rows: _Rows, limit: Array, above: int, below: int, n:
         # Brown's double smoothing, two nodes ahead.
         ahead = moved - share * (c.pace[0] + trend * (1.0 + 2.0 * _SMOOTHING / (1.0 - _SMOOTHING)))
         asked = jnp.maximum(jnp.where(known, jnp.maximum(at_node, inside), ramp), ahead)
-        curve = jnp.minimum(jnp.maximum(asked.max(0), 0.0) * (1.0 + 8 * _UNIT), limit)
+        # No clip at the largest excess there is, min(gamma, 1): that is not affine. It is for the reader of the end.
+        curve = jnp.maximum(asked.max(0), 0.0) * (1.0 + 8 * _UNIT)
         once = c.pace[0] + _SMOOTHING * (curve - c.curve - c.pace[0])
         pace = jnp.stack([once, c.pace[1] + _SMOOTHING * (once - c.pace[1])])
         return _Carry(c.level + 1, curve, ring, norms, moved, pace), curve

@@ -19,7 +19,7 @@ from jaxacct.losses.pld import PLD
 __all__ = ["MenuLaws", "delta_of", "menu_laws", "runs_alone"]
 
 _COARSE = 4096
-_POINTS = 50.0
+_POINTS = 120.0
 _SPARED = 1e-6  # share of delta that may lie beyond the lattice's ends
 _MOST_RUNS = 2.0**40
 
@@ -46,7 +46,8 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
     """Laws on a lattice of at most ``points`` points with their margins, and each query's number of runs alone.
 
     A coarse lattice shows where the curves of as many runs as the target allows fade; the fine one reaches just so
-    far. Without ``points``, their number goes as the root of the runs. Everything here but the laws themselves only steers: it costs tightness at worst.
+    far. Without ``points``, their number goes as the root of the runs. Everything here but the laws themselves only
+    steers: it costs tightness at worst.
 
     Raises:
         ValueError: a query that misses the target at once.
@@ -58,10 +59,9 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
     powers = _Powers(singles, _COARSE // 2)
     runs = _runs(powers, epsilon, delta, 14)
     lost = 1e-5 * delta / runs.max()
-    if (
-        points is None
-    ):  # some points for each deviation of a run: the lattice adds about its spacing squared to variances
-        points = 1 << round(math.log2(min(max(_POINTS * math.sqrt(runs.max()), 1024.0), 32768.0)))
+    # Some points for a deviation of one run: the lattice adds about its spacing squared to a run's variance.
+    if points is None:
+        points = 1 << round(math.log2(min(max(_POINTS * math.sqrt(runs.max()), 2048.0), 32768.0)))
     # The reach of one run, and of all of them; a query's tail counts as soon as it matters within all its runs.
     far = [np.flatnonzero(np.cumsum(law.masses[::-1])[::-1] > lost)[-1] + 1 for law in singles]
     near = [np.flatnonzero(np.cumsum(law.masses) > lost)[0] - 1 for law in singles]
@@ -88,7 +88,8 @@ def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
         ValueError: a query that misses the target at once.
     """
     step = LossGrid(laws.grid.spacing, -laws.below, laws.below + laws.above + 1)
-    singles = [PLD(m, np.zeros(()), step) for m in laws.masses]
+    nothing: Any = np.zeros(())
+    singles = [PLD(m, nothing, step) for m in jax.tree.leaves(list(laws.masses))]
     return _runs(_Powers(singles, max(-laws.grid.lowest, laws.grid.highest)), epsilon, delta, 30)
 
 
@@ -114,7 +115,8 @@ def _laws(menu: Sequence[Any], grid: LossGrid) -> list[PLD]:
     for members in kinds.values():
         leaves = jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, np.float64)), *(menu[i] for i in members))
         batch = jax.tree.map(np.asarray, _batch(leaves, grid))
-        found |= {i: jax.tree.map(lambda x: x[k], batch) for k, i in enumerate(members)}  # noqa: B023
+        for k, i in enumerate(members):
+            found[i] = jax.tree.map(functools.partial(np.take, indices=k, axis=0), batch)
     return [found[i] for i in range(len(menu))]
 
 
@@ -138,7 +140,7 @@ class _Powers:
         self.losses = index[self.order] * laws[0].grid.spacing
         dense = np.zeros((2, len(laws), self.size))
         for i, law in enumerate(laws):
-            masses = np.asarray(law.masses)
+            masses = np.asarray(law.masses).reshape(-1)
             place = np.arange(law.grid.lowest, law.grid.highest + 1) % self.size
             dense[0, i, place], dense[1, i, place] = masses, masses * np.exp(-law.grid.losses)
         spectra = np.fft.rfft(dense)

@@ -43,7 +43,7 @@ def digest(*values: Any) -> str:
 def load(key: str) -> dict[str, np.ndarray] | None:
     """The arrays stored under ``key``; None where there are none, or a file that is not what was written."""
     try:
-        with np.load(directory() / f"{key}.npz", allow_pickle=False) as file:
+        with open(directory() / f"{key}.npz", "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         sealed = str(arrays.pop("digest"))
     except Exception:  # whatever a damaged archive makes zipfile and NumPy raise
@@ -58,7 +58,8 @@ def store(key: str, arrays: dict[str, np.ndarray]) -> None:
         handle, name = tempfile.mkstemp(dir=directory(), suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, digest=np.array(digest(key, arrays)), **arrays)
+                named: dict[str, Any] = {**arrays, "digest": np.array(digest(key, arrays))}
+                np.savez(file, **named)
             os.replace(name, directory() / f"{key}.npz")
         except BaseException:
             pathlib.Path(name).unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from jaxacct.filters import _ledger, _table_cache
 from jaxacct.filters._budget_table import budget_table
 from jaxacct.filters._menu_laws import delta_of, menu_laws
 from jaxacct.filters._menus import as_sampled_gaussian, parts_of, shrunk
+from jaxacct.losses import conversions
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.mechanisms._register import mechanism as _register
@@ -67,7 +68,7 @@ class MenuGuarantee:
         """An epsilon >= 0 at which the profile is at most ``delta``; inf where the table does not reach so far."""
         _validate.probability(delta=delta)
         with jax.enable_x64(True):
-            goal = jnp.asarray(delta, jnp.float64)
+            goal = jnp.asarray(delta, jnp.float64) * (1.0 - 1e-12)  # programs round alike to a few units only
             losses = jnp.asarray(self.profile.grid.losses[-self.profile.grid.lowest :])
             meets = self.profile.hockey_stick(losses) <= goal[..., None]
             first = jnp.argmax(meets, -1)
@@ -80,7 +81,7 @@ class MenuGuarantee:
 
             _, found = jax.lax.fori_loop(0, 50, halve, (low, high))
             found = jnp.where(meets.any(-1), found, jnp.inf)
-            return found if _validate.is_traced((delta, self.profile)) else np.asarray(found)
+            return conversions.concrete(found)
 
 
 @_register
@@ -237,8 +238,8 @@ def priced_menu(
             (sampled) Gaussians are asked for by their position. A release of validation accuracy is an entry of its
             own, for instance `Gaussian(50.0)`.
         epsilon: target, > 0.
-        delta: target, strictly between 0 and 1. Rounding leaves some 1e-10 to the bound, which a much smaller delta
-            would not forgive.
+        delta: target, strictly between 0 and 1. Rounding adds some 1e-10 exp(epsilon / 2) to the bound, which a
+            much smaller delta would not forgive.
         unit: units of the cheapest entry: the resolution of prices; at least 16.
         points: the lattice's points, from 256; without it a power of 2, by the number of runs.
         cache: whether to look for the table on disk, and to leave it there.
@@ -267,18 +268,18 @@ def priced_menu(
         kept = _table(entries, epsilon, delta, unit, points, progress)
         if cache:
             _table_cache.store(key, kept)
-    spacing, lowest = float(kept["spacing"]), int(kept["lowest"])
-    profile = PrivacyProfile(kept["excess"], LossGrid(spacing, lowest, kept["excess"].size), "upper").symmetrise()
+    excess = kept["excess"]
+    grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
+    worst: Any = np.minimum(excess, np.minimum(np.exp(grid.losses) * (1.0 + 2.0**-48), 1.0))
+    profile = PrivacyProfile(worst, grid, "upper").symmetrise()
     reached = float(profile.hockey_stick(epsilon))
     if not reached <= delta:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {epsilon:g}")
     with jax.enable_x64(True):
         found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
-        noise, rate = (np.array([float(x[i]) for x in found]) for i in range(2))
-        pieces = [np.asarray(_ledger.split(x)) for x in (noise, rate)]
-    return PricedMenuFilter(
-        kept["prices"].astype(np.int32), np.int32(kept["budget"]), *pieces, np.asarray(profile.excess), profile.grid
-    )
+        noise, rate = (np.asarray(_ledger.split(np.array([float(x[i]) for x in found]))) for i in range(2))
+    prices, budget = kept["prices"].astype(np.int32), np.int32(kept["budget"])
+    return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid)
 
 
 def _table(

@@ -42,7 +42,7 @@ def curves_of(laws, prices, node, met):
 
     def watched(*arguments):
         carry, curves = original(*arguments)
-        seen.append(np.asarray(curves))
+        seen.append(np.asarray(curves) * np.exp(0.5 * laws.grid.losses))
         return carry, curves
 
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +53,8 @@ def curves_of(laws, prices, node, met):
 
 def played(laws, m, curve):
     """T_m of a curve by a plain sum, with the curve's ends continued."""
-    wide = np.concatenate([np.full(laws.above, curve[0]), curve, np.full(laws.below, curve[-1])])
+    left = curve[0] * np.exp(-laws.grid.spacing * np.arange(laws.above, 0, -1))
+    wide = np.concatenate([left, curve, np.full(laws.below, curve[-1])])
     return laws.excess[m] + np.convolve(wide, laws.masses[m], mode="valid")
 
 
@@ -91,7 +92,7 @@ def randomized_response(offset, size, above):
     ratio = F(2) ** offset
     masses = {offset: ratio / (1 + ratio), -offset: 1 / (1 + ratio)}
     excess = [
-        sum(p * max(1 - F(2) ** (k - l), 0) for l, p in masses.items()) - max(1 - F(2) ** k, 0)
+        sum(p * max(1 - F(2) ** (k - loss), 0) for loss, p in masses.items()) - max(1 - F(2) ** k, 0)
         for k in range(-size, size + 1)
     ]
     return masses, excess
@@ -121,9 +122,8 @@ def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers_and_is_n
             if price <= b:
                 known = exact[b - price]
                 for k in range(-size, size + 1):
-                    best[k + size] = max(
-                        best[k + size], excess[k + size] + sum(p * value(known, k - l) for l, p in one.items())
-                    )
+                    mean = sum(p * value(known, k - loss) for loss, p in one.items())
+                    best[k + size] = max(best[k + size], excess[k + size] + mean)
         # Rounded down to 60 bits: still a lower bound, and small numbers.
         exact.append([F(math.floor(x * 2**60), 2**60) for x in best])
     truth = np.array([float(x) for x in exact[-1]])
@@ -153,7 +153,7 @@ def test_adaptivity_costs_little_more_than_the_dearest_constant_schedule():
     bounds = filters.constant_schedules(ledger, menu, DELTA)
     claimed = float(ledger.guarantee.epsilon(DELTA))
     assert bounds.lower.max() <= claimed <= EPSILON
-    assert claimed <= bounds.lower.max() * 1.03
+    assert claimed <= bounds.lower.max() * 1.07  # some tens of runs, of which only whole ones count
 
 
 def greedy(loss, left):
@@ -338,9 +338,10 @@ def test_rates_and_evaluations_are_entries_like_others():
     assert int(ledger.price(Gaussian(25.0))) == prices[4]
     assert int(ledger.price(5)) == prices[5]
     assert int(ledger.price(PoissonSampled(Gaussian(3.0), 0.04))) == prices.min()
-    bounds = filters.constant_schedules(ledger, menu, DELTA)
-    assert bounds.lower.max() <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
-    assert bounds.upper.min() > 0.8 * EPSILON, "prices make all constant schedules cost about the same"
+    # The whole budget in evaluations is one Gaussian, exactly.
+    runs = int(ledger.budget) // int(prices[4])
+    exact = float(filters.gdp(np.sqrt(runs) / 20.0).guarantee.epsilon(DELTA))
+    assert 0.75 * EPSILON < exact <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
 
 
 def test_progress_is_reported_and_ends():
