@@ -41,8 +41,10 @@ result, a value is off by at most
 
     |U| (eta |P_m|_1 + (2 eta + 8 u) |P_m|_2),        |.| Euclidean norms,
 
-which is some 1e-14. Every X is raised by its own bound, so U has (1) with nothing left to add; as a law's masses sum
-to 1, what is added grows in proportion to the runs: some 1e-10 of delta after thousands.
+which is some 1e-14. Every X is raised by its own bound, so U has (1) with nothing left to add. The masses
+P_m(l) exp(-l / 2) sum to less than 1, so what is added adds up over the runs and does not grow: 1e-10 after thousands.
+A law's own masses are rounded up by some 1e-13 in all, which a thousand runs turn into 1e-10 of E below gamma = 1 and
+so into 1e-10 e^epsilon of the reversed pair's delta; for large epsilon that is the larger part.
 
 *Ends.* Above its last point (gamma > 1) a curve's excess is at most its last value, because it falls there; below its
 first point it is at most proportional to gamma, because it is convex there and 0 at 0. Both are filled in, over the

@@ -238,8 +238,8 @@ def priced_menu(
             (sampled) Gaussians are asked for by their position. A release of validation accuracy is an entry of its
             own, for instance `Gaussian(50.0)`.
         epsilon: target, > 0.
-        delta: target, strictly between 0 and 1. Rounding adds some 1e-10 exp(epsilon / 2) to the bound, which a
-            much smaller delta would not forgive.
+        delta: target, strictly between 0 and 1. Rounding adds some 1e-13 exp(epsilon) a run
+            to the bound (soundly), so a delta below that has no useful table.
         unit: units of the cheapest entry: the resolution of prices; at least 16.
         points: the lattice's points, from 256; without it a power of 2, by the number of runs.
         cache: whether to look for the table on disk, and to leave it there.
