@@ -63,13 +63,16 @@ def _narrow(value: np.ndarray, *, up: bool) -> np.ndarray:
 def as_sampled_gaussian(query: Any) -> tuple[Any, Any] | None:
     """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
 
-    Inside ``enable_x64``.
+    NaN where a parameter makes no sense. Inside ``enable_x64``.
     """
     if isinstance(query, Gaussian):
-        return jnp.asarray(query.sigma, jnp.float64) / jnp.asarray(query.sensitivity, jnp.float64), 1.0
+        sigma, sensitivity = (jnp.asarray(x, jnp.float64) for x in (query.sigma, query.sensitivity))
+        return jnp.where((sigma > 0) & (sensitivity > 0), sigma / sensitivity, jnp.nan), 1.0
     if isinstance(query, PoissonSampled):
         inner = as_sampled_gaussian(query.mechanism)
-        return None if inner is None else (inner[0], inner[1] * jnp.asarray(query.rate, jnp.float64))
+        rate = jnp.asarray(query.rate, jnp.float64)
+        rate = jnp.where((rate >= 0) & (rate <= 1), rate, jnp.nan)
+        return None if inner is None else (inner[0], inner[1] * rate)
     return None
 
 

@@ -233,6 +233,9 @@ def test_queries_snap_to_the_cheapest_entry_that_dominates_them(ledger):
     for s, q in ((math.nan, 0.1), (-2.0, 0.1), (math.inf, 0.1), (2.0, math.nan), (2.0, -0.1)):
         assert int(bad(s, q)) == nowhere
     assert int(bad(2.4, 0.0)) == prices[3]
+    twice = jax.jit(lambda s, q: ledger.price(PoissonSampled(PoissonSampled(Gaussian(s, s / 2.4), q), q)))
+    assert int(twice(1.0, 0.1)) == prices[3]
+    assert int(twice(-1.0, 0.1)) == int(twice(1.0, -0.1)) == nowhere
     for wrong in ("gaussian", 0.5, Laplace(1.0), True):
         with pytest.raises(ValueError, match="query must be"):
             ledger.update(wrong, ledger.init())
