@@ -172,17 +172,24 @@ def picture(rows: dict[str, Any], path: pathlib.Path) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.55 * len(names) + 1.6), sharey=True)
     kinds = {"renyi": ("Rényi filter", "o", "#b0413e"), "menu": ("priced menu filter", "D", "#1f5f8b")}
     for kind, (label, marker, colour) in kinds.items():
-        ratio = [r["epsilon"][kind] / r["epsilon"]["fixed schedule"] for r in rows.values()]
-        left.plot(ratio, at, marker, color=colour, label=label)
-    left.axvline(1.0, color="0.5", lw=1, label="this schedule, fixed in advance (no filter)")
-    left.set_xlabel("certified epsilon of the same steps, over the fixed schedule's")
+        over = [100 * (r["epsilon"][kind] / r["epsilon"]["fixed schedule"] - 1) for r in rows.values()]
+        left.plot(over, at, marker, color=colour, label=label)
+    left.set_xscale("log")
+    left.set_xticks([1, 2, 5, 10, 20, 50, 100, 200], ["1", "2", "5", "10", "20", "50", "100", "200"])
+    left.minorticks_off()
+    left.grid(axis="x", color="0.9")
+    left.set_xlabel(
+        "certified epsilon of the same steps, % above the\nexact cost of this schedule if it were fixed in advance"
+    )
     left.set_yticks(at, [f"{n}\nepsilon {r['epsilon']['menu']:.3g}, delta {r['delta']:g}" for n, r in rows.items()])
     left.set_ylim(-0.6, len(names) - 0.4)
     left.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.16), ncol=2)
-    gain = [100 * (r["steps"]["menu"] / r["steps"]["renyi"] - 1) for r in rows.values()]
+    pairs = [(r["steps"]["renyi"], r["steps"]["menu"]) for r in rows.values()]
+    gain = [100 * (b / a - 1) if a else 0.0 for a, b in pairs]
     right.barh(at, gain, height=0.5, color="#1f5f8b")
-    for y, g, r in zip(at, gain, rows.values(), strict=True):
-        right.text(g, y, f"  +{g:.0f} %  ({r['steps']['renyi']:,} to {r['steps']['menu']:,})", va="center", fontsize=8)
+    for y, g, (a, b) in zip(at, gain, pairs, strict=True):
+        text = f"  +{g:.0f} %  ({a:,} to {b:,})" if a else f"  Rényi admits none (0 to {b:,})"
+        right.text(g, y, text, va="center", fontsize=8)
     right.set_xlim(0, 1.75 * max(gain))
     right.set_xlabel("more steps admitted than by Rényi at the target, %")
     for axis in (left, right):
@@ -206,7 +213,7 @@ def main() -> None:
             found["rows"][name] = row(name)
             print(name, json.dumps(found["rows"][name]), flush=True)
         found["rows"] = {n: found["rows"][n] for n in SETTINGS if n in found["rows"]}
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        path.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n")
         picture(found["rows"], HERE / "menu_table.png")
 
 
