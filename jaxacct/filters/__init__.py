@@ -12,7 +12,7 @@ filter            accepts                             theorem                   
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 """
 
-from jaxacct.filters._guarantees import GDPGuarantee, RenyiGuarantee
+from jaxacct.filters._guarantees import GDPGuarantee, MenuGuarantee, RenyiGuarantee
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._menus import gaussian_menu
 from jaxacct.filters._protocol import Filter, Guarantee
@@ -20,7 +20,6 @@ from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gd
 from jaxacct.filters.gdp import GDPFilter, gdp
 from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
 from jaxacct.filters.priced_menu import (
-    MenuGuarantee,
     MenuState,
     PricedMenuFilter,
     constant_schedules,

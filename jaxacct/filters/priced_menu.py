@@ -16,14 +16,14 @@ from jaxacct import _validate, accounting
 from jaxacct._batch import Bounds
 from jaxacct.filters import _ledger, _table_cache
 from jaxacct.filters._budget_table import budget_table
+from jaxacct.filters._guarantees import MenuGuarantee
 from jaxacct.filters._menu_laws import delta_of, menu_laws
 from jaxacct.filters._menus import as_sampled_gaussian, parts_of, shrunk
-from jaxacct.losses import conversions
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.mechanisms._register import mechanism as _register
 
-__all__ = ["MenuGuarantee", "MenuState", "PricedMenuFilter", "constant_schedules", "priced_menu"]
+__all__ = ["MenuState", "PricedMenuFilter", "constant_schedules", "priced_menu"]
 
 _VERSION = 1  # of what is computed; another number makes all tables on disk strangers
 _MOST_UNITS = 2**31 - 2
@@ -43,45 +43,6 @@ class MenuState(NamedTuple):
     """What a scan carries: the units spent so far, int32[...]."""
 
     spent: Array
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class MenuGuarantee:
-    """The certified profile of the worst adaptive analyst, of either direction.
-
-    Attributes:
-        profile: the curve, a :class:`jaxacct.PrivacyProfile` from above.
-        statement: the theorem and its assumptions.
-        is_bound: always True.
-    """
-
-    profile: PrivacyProfile
-    statement: str = _STATEMENT
-    is_bound: bool = True
-
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta of the whole interaction at ``epsilon`` >= 0, rounded up; float64, the shape of ``epsilon``."""
-        _validate.nonnegative(epsilon=epsilon)
-        return self.profile.hockey_stick(epsilon)
-
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """An epsilon >= 0 at which the profile is at most ``delta``; inf where the table does not reach so far."""
-        _validate.probability(delta=delta)
-        with jax.enable_x64(True):
-            goal = jnp.asarray(delta, jnp.float64) * (1.0 - 1e-12)  # programs round alike to a few units only
-            losses = jnp.asarray(self.profile.grid.losses[-self.profile.grid.lowest :])
-            meets = self.profile.hockey_stick(losses) <= goal[..., None]
-            first = jnp.argmax(meets, -1)
-            low, high = jnp.take(losses, jnp.maximum(first - 1, 0)), jnp.take(losses, first)
-
-            def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-                middle = 0.5 * (ends[0] + ends[1])
-                good = jnp.asarray(self.profile.hockey_stick(middle)) <= goal
-                return jnp.where(good, ends[0], middle), jnp.where(good, middle, ends[1])
-
-            _, found = jax.lax.fori_loop(0, 50, halve, (low, high))
-            found = jnp.where(meets.any(-1), found, jnp.inf)
-            return conversions.concrete(found)
 
 
 @_register
@@ -107,7 +68,7 @@ class PricedMenuFilter:
     @property
     def guarantee(self) -> MenuGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
-        return MenuGuarantee(PrivacyProfile(self.excess, self.grid, "upper"))
+        return MenuGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
 
     def init(self) -> MenuState:
         """The state with nothing spent; one ledger for each entry of the budget's shape."""
