@@ -92,7 +92,7 @@ class MenuGuarantee:
             goal = jnp.asarray(delta, jnp.float64) * (1.0 - 1e-12)  # programs round alike to a few units only
             losses = jnp.asarray(self.profile.grid.losses[-self.profile.grid.lowest :])
             meets = self.profile.hockey_stick(losses) <= goal[..., None]
-            first = jnp.argmax(meets, -1)
+            first = jax.lax.argmax(meets, meets.ndim - 1, jnp.int32)  # of one type in float32 programs too
             low, high = jnp.take(losses, jnp.maximum(first - 1, 0)), jnp.take(losses, first)
 
             def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:

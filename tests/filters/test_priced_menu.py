@@ -267,6 +267,9 @@ def test_a_float32_program_snaps_to_the_safe_side_and_keeps_the_same_ledger(ledg
         assert ran == (spent + price <= int(ledger.budget))
         spent += price * ran
     assert int(state.spent) == spent == int(ledger.budget) - int(left[-1])
+    epsilon, delta = jax.jit(lambda f: (f.guarantee.epsilon(DELTA), f.guarantee.delta(EPSILON)))(ledger)
+    assert float(ledger.guarantee.epsilon(DELTA)) <= float(epsilon) <= EPSILON * (1 + 1e-5)
+    assert float(ledger.guarantee.delta(EPSILON)) <= float(delta) <= DELTA * (1 + 1e-5)
     with jax.enable_x64(True):
         wide, (again, *_) = run(ledger, sigma)
     assert int(wide.spent) == spent
