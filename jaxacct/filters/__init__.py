@@ -1,25 +1,23 @@
 """Budgets for adaptive analysts, one filter a file, behind ``init() -> state`` and ``update(query, state)``.
 
-======================== ============================================== ============================== ====================
-filter                   accepts (or the number in brackets)            theorem                        guarantee
-======================== ============================================== ============================== ====================
-`pure_dp`                pure privacy, sampled too (epsilon)            Rogers et al. 2016             bound, lossless
-`zcdp`                   Gaussians, pure privacy, ZeroConcentratedDP    Whitehouse et al. 2023         bound
-                         (rho)
-`approximate_zcdp`       the same and ApproximateDP (rho, delta)        Whitehouse et al. 2023         bound
-`approximate_dp`         the same; its budget is an (epsilon, delta)    Whitehouse et al. 2023         bound
-`renyi`                  any Rényi curve (divergence at its order)      Feldman, Zrnic 2021            bound
-`renyi_any`              any Rényi curve (divergences at its orders)    the same, and a union bound    bound, delta / k each
-`gdp`                    Gaussians (mu)                                 Koskela et al. 2023            bound, lossless
-`gdp_residue`            anything                                       residue filters, Theorem 5     bound
-`residue`                anything                                       residue filters, Theorem 1     bound
-`additive_profile`       symmetric losses                               residue filters, Theorem 15    bound
-`natural_approximate_dp` anything, made symmetric                       residue filters, Theorem 9     bound
-`natural`                a declared family                              residue filters, Theorem 6     bound, or none
-`priced_menu`            what a menu entry dominates                    residue filters, Lemma 1       bound, exact worst
-                                                                                                       case of the menu
-`approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8         f-DP filter paper, Theorem 4.3 asymptotic only
-======================== ============================================== ============================== ====================
+======================== =========================================== ========================= =======================
+filter                   accepts (or the number in brackets)         theorem                   guarantee
+======================== =========================================== ========================= =======================
+`pure_dp`                pure privacy, sampled too (epsilon)         Rogers et al. 2016        bound, lossless
+`zcdp`                   Gaussians, pure privacy, zCDP (rho)         Whitehouse et al. 2023    bound
+`approximate_zcdp`       the same and ApproximateDP (rho, delta)     Whitehouse et al. 2023    bound
+`approximate_dp`         the same; its budget is an (epsilon, delta) Whitehouse et al. 2023    bound
+`renyi`                  any Rényi curve (divergence at its order)   Feldman, Zrnic 2021       bound
+`renyi_any`              any Rényi curve (divergences at its orders) the same, union bound     bound, delta / k each
+`gdp`                    Gaussians (mu)                              Koskela et al. 2023       bound, lossless
+`gdp_residue`            anything                                    residue filters, Thm 5    bound
+`residue`                anything                                    residue filters, Thm 1    bound
+`additive_profile`       symmetric losses                            residue filters, Thm 15   bound
+`natural_approximate_dp` anything, made symmetric                    residue filters, Thm 9    bound
+`natural`                a declared family                           residue filters, Thm 6    bound, or none
+`priced_menu`            what an entry of its menu dominates         residue filters, Lemma 1  bound, exact worst case
+`approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8      f-DP filters, Thm 4.3     asymptotic only
+======================== =========================================== ========================= =======================
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
@@ -27,17 +25,11 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
-from jaxacct.filters._guarantees import (
-    AnyOrderGuarantee,
-    GDPGuarantee,
-    MenuGuarantee,
-    PureDPGuarantee,
-    RenyiGuarantee,
-    ZCDPGuarantee,
-)
+from jaxacct.filters._guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._menus import gaussian_menu
 from jaxacct.filters._prepared import Prepared, prepare
+from jaxacct.filters._profile_guarantee import ProfileGuarantee
 from jaxacct.filters._protocol import Filter, Guarantee
 from jaxacct.filters.additive_profile import AdditiveProfileFilter, additive_profile
 from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gdp
@@ -54,7 +46,7 @@ from jaxacct.filters.natural import NaturalFilter, UndeclaredNaturalFilter, natu
 from jaxacct.filters.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
 from jaxacct.filters.odometer import Odometer, odometer
 from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
-#from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
+from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
 from jaxacct.filters.pure_dp import PureDPFilter, pure_dp
 from jaxacct.filters.renyi import RenyiFilter, renyi
 from jaxacct.filters.renyi_any import AnyOrderFilter, renyi_any
@@ -77,13 +69,13 @@ __all__ = [
     "Guarantee",
     "Halted",
     "LedgerState",
-    "MenuGuarantee",
     "MenuState",
     "NaturalApproximateDPFilter",
     "NaturalFilter",
     "Odometer",
     "Prepared",
     "PricedMenuFilter",
+    "ProfileGuarantee",
     "PureDPFilter",
     "PureDPGuarantee",
     "RenyiFilter",

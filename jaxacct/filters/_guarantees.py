@@ -21,7 +21,7 @@ from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 
-__all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee"]
+__all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee", "with_atom"]
 
 _EPS = 2.0**-52
 
@@ -167,17 +167,8 @@ class ZCDPGuarantee:
 
     @jax.enable_x64(True)
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The curve that the guarantee implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`.
-
-        A mixture's hockey stick is at most the mixture of hockey sticks, and of anything it is at most 1.
-        """
-        found = PrivacyProfile.from_mechanism(ZeroConcentratedDP(self.rho), grid=grid)
-        if not _validate.is_traced(self.fails) and np.all(np.asarray(self.fails) == 0):
-            return found
-        fails = jnp.asarray(self.fails, jnp.float64)[..., None]
-        all_of_it = jnp.minimum(jnp.exp(jnp.asarray(found.grid.losses)), 1.0)
-        excess = ((1 - fails) * jnp.asarray(found.excess, jnp.float64) + fails * all_of_it) * (1 + 8 * _EPS)
-        return PrivacyProfile(conversions.concrete(excess), found.grid, "upper")
+        """The curve that the guarantee implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
+        return with_atom(PrivacyProfile.from_mechanism(ZeroConcentratedDP(self.rho), grid=grid), self.fails)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -218,6 +209,20 @@ class AnyOrderGuarantee:
         epsilons = self.epsilon(targets)
         points, deltas = (np.moveaxis(np.asarray(v), 0, -1) for v in (epsilons, self.delta(epsilons)))
         return PrivacyProfile.from_mechanism(FromProfile(points, deltas), grid=grid)
+
+
+@jax.enable_x64(True)
+def with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
+    """An upper curve next to a (0, ``fails``)-DP step, one for each budget.
+
+    A mixture's hockey stick is at most the mixture of hockey sticks, and of anything it is at most 1.
+    """
+    if not _validate.is_traced(fails) and np.all(np.asarray(fails) == 0):
+        return curve
+    fails = jnp.asarray(fails, jnp.float64)[..., None]
+    all_of_it = jnp.minimum(jnp.exp(jnp.asarray(curve.grid.losses)), 1.0)
+    excess = ((1 - fails) * jnp.asarray(curve.excess, jnp.float64) + fails * all_of_it) * (1 + 8 * _EPS)
+    return PrivacyProfile(conversions.concrete(excess), curve.grid, "upper")
 
 
 @functools.partial(jax.jit, static_argnames="orders")

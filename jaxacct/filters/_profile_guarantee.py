@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.losses.conversions import concrete
+from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 
 __all__ = ["ProfileGuarantee", "raised"]
@@ -22,34 +23,38 @@ class ProfileGuarantee:
     """The privacy profile of the whole interaction, in every direction its curve is for.
 
     Attributes:
-        profile: an upper `PrivacyProfile`.
+        curve: an upper `PrivacyProfile`.
         statement: the theorem, its assumptions, and what the number is not.
         is_bound: always True.
     """
 
-    profile: PrivacyProfile
+    curve: PrivacyProfile
     statement: str
     is_bound: bool = True
 
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
         _validate.nonnegative(epsilon=epsilon)
-        return self.profile.hockey_stick(epsilon)
+        return self.curve.hockey_stick(epsilon)
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
         _validate.probability(delta=delta)
-        wanted = jnp.asarray(delta, jnp.float64)
-        top = float(self.profile.grid.losses[-1])
+        wanted = jnp.asarray(delta, jnp.float64) * (1.0 - 1e-12)  # programs round alike to a few units only
+        top = float(self.curve.grid.losses[-1])
         low, high = jnp.zeros_like(wanted), jnp.full_like(wanted, top)
-        possible = jnp.asarray(self.profile.hockey_stick(high)) <= wanted
+        possible = jnp.asarray(self.curve.hockey_stick(high)) <= wanted
         for _ in range(55):
             middle = 0.5 * (low + high)
-            enough = jnp.asarray(self.profile.hockey_stick(middle)) <= wanted
+            enough = jnp.asarray(self.curve.hockey_stick(middle)) <= wanted
             low, high = jnp.where(enough, low, middle), jnp.where(enough, middle, high)
-        high = jnp.where(jnp.asarray(self.profile.hockey_stick(0.0)) <= wanted, 0.0, high)
-        return jnp.where(possible, high, jnp.inf)
+        high = jnp.where(jnp.asarray(self.curve.hockey_stick(0.0)) <= wanted, 0.0, high)
+        return concrete(jnp.where(possible, high, jnp.inf))
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve itself, or on another grid."""
+        return self.curve if grid is None else self.curve.on(grid)
 
 
 def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:

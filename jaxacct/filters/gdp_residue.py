@@ -13,12 +13,15 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import _ledger
+from jaxacct.filters._guarantees import with_atom
 from jaxacct.filters._prepared import Prepared, joined, prepare
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.filters._residue_solver import largest, largest_for_response
 from jaxacct.filters.gdp import _parameters
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
@@ -78,6 +81,10 @@ class ApproximateGDPGuarantee:
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
         return jnp.minimum((self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon)) * (1.0 + 2.0**-50), 1.0)
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""
+        return with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.slack)
 
 
 @_register

@@ -1,0 +1,376 @@
+"""The priced menu: its certificate checked by hand, its worst case by other means, its ledger, its cache."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from fractions import Fraction as F
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, adversary, filters
+from jaxacct.filters import _budget_table, _table_cache
+from jaxacct.filters._menu_laws import MenuLaws, delta_of, menu_laws
+from jaxacct.filters._menus import shrunk
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.profile import PrivacyProfile
+
+module = importlib.import_module("jaxacct.filters.priced_menu")  # the package's name is the function's
+EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
+MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    return filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
+
+
+def curves_of(laws, prices, node, met):
+    """A table and the curves of all its nodes, from perfect privacy on."""
+    seen = [np.zeros((1, laws.grid.size))]
+    original = _budget_table._levels
+
+    def watched(*arguments):
+        carry, curves = original(*arguments)
+        seen.append(np.asarray(curves) * np.exp(0.5 * laws.grid.losses))
+        return carry, curves
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_budget_table, "_levels", watched)
+        table = _budget_table.budget_table(laws, prices, node, met, 2**31 - 2)
+    return table, np.concatenate(seen)
+
+
+def played(laws, m, curve):
+    """T_m of a curve by a plain sum, with the curve's ends continued."""
+    left = curve[0] * np.exp(-laws.grid.spacing * np.arange(laws.above, 0, -1))
+    wide = np.concatenate([left, curve, np.full(laws.below, curve[-1])])
+    return laws.excess[m] + np.convolve(wide, laws.masses[m], mode="valid")
+
+
+@pytest.mark.parametrize("node", [256, 144, 96, 17])
+def test_every_node_and_every_budget_between_two_dominates_every_query_before_it(node):
+    """The hypothesis of the certificate, at the breakpoints and in between, summed without transforms."""
+    laws, runs = menu_laws([shrunk(one) for one in MENU], EPSILON, DELTA, POINTS)
+    prices = np.maximum(np.rint(288 * runs.max() / runs), 288).astype(np.int64)
+    table, curves = curves_of(laws, prices, node, lambda curve: delta_of(curve, laws.grid, EPSILON) <= DELTA)
+    assert (curves >= 0).all()
+    last = min(len(curves) - 1, table.levels + 8)
+
+    def at(b):
+        j = min(math.floor(b), last - 1)
+        return curves[j] + (b - j) * (curves[j + 1] - curves[j])
+
+    rng = np.random.default_rng(0)
+    for m, price in enumerate(prices):
+        cost = price / node
+        corners = [cost + j for j in rng.integers(0, last - math.ceil(cost), 12)]
+        nodes = [math.ceil(cost) + j for j in (0, 1, *rng.integers(0, last - math.ceil(cost), 12))]
+        for b in [*corners, *nodes, cost, *rng.uniform(cost, last, 12)]:
+            assert (at(b) * (1 + 1e-13) >= played(laws, m, at(b - cost))).all()
+    # The last curve is that of the budget, which is the largest to the unit.
+    assert np.allclose(table.excess, at(table.budget / node), rtol=1e-12, atol=0)
+    assert (
+        delta_of(at((table.budget + 1) / node), laws.grid, EPSILON)
+        > DELTA
+        >= delta_of(table.excess, laws.grid, EPSILON)
+    )
+
+
+def randomized_response(offset, size, above):
+    """Randomised response whose losses are +-offset points of a lattice of spacing log 2, in rational numbers."""
+    ratio = F(2) ** offset
+    masses = {offset: ratio / (1 + ratio), -offset: 1 / (1 + ratio)}
+    excess = [
+        sum(p * max(1 - F(2) ** (k - loss), 0) for loss, p in masses.items()) - max(1 - F(2) ** k, 0)
+        for k in range(-size, size + 1)
+    ]
+    return masses, excess
+
+
+def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers_and_is_not_far_above():
+    size, reach, node = 40, 2, 5
+    laws = [randomized_response(offset, size, reach) for offset in (1, 2)]
+    prices = np.array([7, 22])  # two coins of loss 1 for less than one of loss 2 would be a bargain: both matter
+    grid = LossGrid(math.log(2.0), -size, 2 * size + 1)
+    masses = np.zeros((2, 2 * reach + 1))
+    for i, (one, _) in enumerate(laws):
+        for offset, p in one.items():
+            masses[i, reach + offset] = float(p)
+    lattice = MenuLaws(grid, masses, np.array([[float(e) for e in excess] for _, excess in laws]), reach, reach)
+    table, _ = curves_of(lattice, prices, node, lambda curve: curve[size + 2] <= 0.7)
+    assert table.budget > 60
+
+    def value(known, k):
+        # Outside the lattice: 0 below the truth is fine for a lower bound, and the truth itself is below 2^-30 there.
+        return known[k + size] if -size <= k <= size else F(0)
+
+    exact = [[F(0)] * (2 * size + 1)]
+    for b in range(1, table.budget + 1):
+        best = list(exact[-1])
+        for (one, excess), price in zip(laws, prices, strict=True):
+            if price <= b:
+                known = exact[b - price]
+                for k in range(-size, size + 1):
+                    mean = sum(p * value(known, k - loss) for loss, p in one.items())
+                    best[k + size] = max(best[k + size], excess[k + size] + mean)
+        # Rounded down to 60 bits: still a lower bound, and small numbers.
+        exact.append([F(math.floor(x * 2**60), 2**60) for x in best])
+    truth = np.array([float(x) for x in exact[-1]])
+    assert (table.excess >= truth).all()
+    # At least as good as what five coins more could do.
+    more = exact[max(0, table.budget - 12)]
+    assert table.excess[size] <= float(exact[-1][size]) + 2 * float(exact[-1][size] - more[size]) + 0.02
+
+
+def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
+    few = [PoissonSampled(Gaussian(s), 0.2) for s in (0.8, 1.1, 1.5)]
+    ledger = filters.priced_menu(few, epsilon=2.0, delta=3e-3, points=1024, unit=24)
+    rule = adversary.units(few, [int(c) for c in ledger.prices], int(ledger.budget))
+    rounds = int(ledger.budget) // int(ledger.prices.min())
+    grid = LossGrid(0.02, -400, 801)
+    worst = adversary.worst_case(rule, rounds, grid=grid, record=False)
+    at = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 2.5])
+    bounds, claimed = worst.hockey_stick(at), ledger.guarantee.delta(at)
+    assert (claimed >= bounds.lower).all()
+    # The table lets budgets be shared out in fractions of a run, of which there are some ten.
+    assert (claimed <= bounds.upper * 1.35).all()
+
+
+def test_adaptivity_costs_little_more_than_the_dearest_constant_schedule():
+    menu = [MENU[0], MENU[-1]]
+    ledger = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA, points=2048)
+    bounds = filters.constant_schedules(ledger, menu, DELTA)
+    claimed = float(ledger.guarantee.epsilon(DELTA))
+    assert bounds.lower.max() <= claimed <= EPSILON
+    assert claimed <= bounds.lower.max() * 1.07  # some tens of runs, of which only whole ones count
+
+
+def greedy(loss, left):
+    """Loud while the loss lags behind the target, quiet once it has passed it."""
+    return jnp.where(loss < EPSILON, 0, 3)
+
+
+def timid(loss, left):
+    """The other way around: saves, and strikes when luck has brought the loss near the target."""
+    return jnp.where((loss > 0.6 * EPSILON) | (left < 0.2), 0, 3)
+
+
+@pytest.mark.parametrize("play", [greedy, timid])
+def test_no_play_exceeds_the_certified_delta(ledger, play):
+    """Simulated P(L > e) - e^eps Q(L > e) of adaptive plays, weighted towards the tail by importance."""
+    plays, rounds = 100_000, int(ledger.budget) // int(ledger.prices.min()) + 1
+    sigma = jnp.array([float(one.mechanism.sigma) for one in MENU], jnp.float32)
+
+    def one(key):
+        def body(carry, key):
+            loss, state = carry
+            a, b = jax.random.split(key)
+            choice = play(loss, 1 - ledger.fraction(state))
+            admitted, state = ledger.update(choice, state)
+            s = sigma[choice]
+            x = jax.random.bernoulli(a, 0.1) + s * jax.random.normal(b)
+            step = jnp.log(0.9 + 0.1 * jnp.exp((2 * x - 1) / (2 * s * s)))
+            return (loss + jnp.where(admitted, step, 0.0), state), admitted
+
+        (loss, _), admitted = jax.lax.scan(body, (jnp.float32(0), ledger.init()), jax.random.split(key, rounds))
+        return jnp.maximum(1 - jnp.exp(at - loss), 0.0), admitted.sum()
+
+    for at in (0.1, 0.5):
+        excess, admitted = jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(3), plays))
+        mean, error = float(excess.mean()), float(excess.std()) / plays**0.5
+        assert int(admitted.min()) > 0
+        assert mean <= float(ledger.guarantee.delta(at)) + 4 * error
+        assert mean >= 0.3 * float(ledger.guarantee.delta(at)), "an attack that far below shows nothing"
+
+
+def test_the_guarantee_meets_its_target_in_both_directions_and_inverts_itself(ledger):
+    guarantee = ledger.guarantee
+    assert isinstance(guarantee, filters.Guarantee)
+    assert guarantee.is_bound
+    assert "Lemma 1" in guarantee.statement
+    assert 0.98 * DELTA <= float(guarantee.delta(EPSILON)) <= DELTA
+    at = np.array([1e-6, DELTA, 1e-2])
+    found = guarantee.epsilon(at)
+    assert found.shape == (3,)
+    assert (np.asarray(guarantee.delta(found)) <= at).all()
+    assert (np.asarray(guarantee.delta(np.maximum(found - 1e-6, 0))) > at).all()
+    assert float(guarantee.epsilon(1e-300)) == math.inf
+    profile: PrivacyProfile = guarantee.curve
+    one, other = (np.asarray(x.on(profile.grid).excess) for x in (profile, profile.reflect()))
+    assert np.allclose(one, other, rtol=1e-9, atol=1e-15)
+
+
+def test_queries_snap_to_the_cheapest_entry_that_dominates_them(ledger):
+    prices = np.asarray(ledger.prices)
+    assert (np.diff(prices) < 0).all()
+    assert prices.min() == 288
+    sigma = [float(one.mechanism.sigma) for one in MENU]
+    nowhere = 2**31 - 1
+    cases = [(s, 0.1, i) for i, s in enumerate(sigma)]
+    cases += [(s * 1.01, 0.05, i) for i, s in enumerate(sigma)]
+    for noise, rate, entry in cases:
+        for scale in (1.0, 3.0):
+            assert int(ledger.price(PoissonSampled(Gaussian(noise * scale, scale), rate))) == prices[entry]
+    assert int(ledger.price(PoissonSampled(Gaussian(np.nextafter(sigma[2], 0)), 0.1))) == prices[1]
+    assert int(ledger.price(PoissonSampled(Gaussian(sigma[0] * 0.99), 0.1))) == nowhere
+    assert int(ledger.price(PoissonSampled(Gaussian(5.0), 0.1001))) == nowhere
+    assert int(ledger.price(Gaussian(5.0))) == nowhere
+    assert int(ledger.price(PoissonSampled(PoissonSampled(Gaussian(sigma[1]), 0.4), 0.25))) == prices[1]
+    assert int(ledger.price(Composed([PoissonSampled(Gaussian(sigma[1]), 0.1)], 3))) == 3 * prices[1]
+    assert [int(ledger.price(i)) for i in (0, 3, 4, -1, 2**40)] == [prices[0], prices[3], nowhere, nowhere, nowhere]
+    bad = jax.jit(lambda s, q: ledger.price(PoissonSampled(Gaussian(s), q)))
+    for s, q in ((math.nan, 0.1), (-2.0, 0.1), (math.inf, 0.1), (2.0, math.nan), (2.0, -0.1)):
+        assert int(bad(s, q)) == nowhere
+    assert int(bad(2.4, 0.0)) == prices[3]
+    twice = jax.jit(lambda s, q: ledger.price(PoissonSampled(PoissonSampled(Gaussian(s, s / 2.4), q), q)))
+    assert int(twice(1.0, 0.1)) == prices[3]
+    assert int(twice(-1.0, 0.1)) == int(twice(1.0, -0.1)) == nowhere
+    for wrong in ("gaussian", 0.5, Laplace(1.0), True):
+        with pytest.raises(ValueError, match="query must be"):
+            ledger.update(wrong, ledger.init())
+    with pytest.raises(ValueError, match="query must match the ledger"):
+        ledger.update(np.array([0, 1]), ledger.init())
+
+
+def test_a_float32_program_snaps_to_the_safe_side_and_keeps_the_same_ledger(ledger):
+    sigma = np.geomspace(1.1, 3.0, 301).astype(np.float32)
+    sigma = np.concatenate([sigma, [np.float32(one.mechanism.sigma) for one in MENU]])
+    sigma = np.concatenate([sigma, np.nextafter(sigma, np.float32(0))])
+    prices = [int(ledger.price(PoissonSampled(Gaussian(float(s)), 0.1))) for s in sigma]
+    traced = jax.jit(jax.vmap(lambda f, s, q: f.price(PoissonSampled(Gaussian(s), q)), (None, 0, None)))
+    assert traced(ledger, sigma, np.float32(0.1)).tolist() == prices
+
+    @jax.jit
+    def run(f, sigma):
+        def body(state, s):
+            admitted, state = f.update(PoissonSampled(Gaussian(s), 0.1), state)
+            return state, (admitted, f.fraction(state), f.remaining(state))
+
+        return jax.lax.scan(body, f.init(), sigma)
+
+    state, (admitted, fraction, left) = run(ledger, sigma)
+    assert state.spent.dtype == left.dtype == jnp.int32
+    assert fraction.dtype == jnp.float32
+    spent = 0
+    for price, ran in zip(prices, admitted.tolist(), strict=True):
+        assert ran == (spent + price <= int(ledger.budget))
+        spent += price * ran
+    assert int(state.spent) == spent == int(ledger.budget) - int(left[-1])
+    epsilon, delta = jax.jit(lambda f: (f.guarantee.epsilon(DELTA), f.guarantee.delta(EPSILON)))(ledger)
+    assert float(ledger.guarantee.epsilon(DELTA)) <= float(epsilon) <= EPSILON * (1 + 1e-5)
+    assert float(ledger.guarantee.delta(EPSILON)) <= float(delta) <= DELTA * (1 + 1e-5)
+    with jax.enable_x64(True):
+        wide, (again, *_) = run(ledger, sigma)
+    assert int(wide.spent) == spent
+    assert again.tolist() == admitted.tolist()
+
+
+def test_a_refused_query_changes_nothing_and_many_ledgers_are_many(ledger):
+    @jax.jit
+    @jax.vmap
+    def run(sigma):
+        def body(state, _):
+            admitted, after = ledger.update(PoissonSampled(Gaussian(sigma), 0.1), state)
+            return after, (admitted, state.spent == after.spent)
+
+        return jax.lax.scan(body, ledger.init(), None, length=800)
+
+    sigma = jnp.geomspace(1.1, 3.0, 50)
+    state, (admitted, same) = run(sigma)
+    assert (admitted ^ same).all()
+    prices = [int(ledger.price(PoissonSampled(Gaussian(s), 0.1))) for s in np.asarray(sigma)]
+    assert admitted.sum(-1).tolist() == [min(800, int(ledger.budget) // p) if p < 2**31 - 1 else 0 for p in prices]
+    assert (state.spent <= int(ledger.budget)).all()
+
+
+def test_tables_on_disk_are_used_and_damaged_or_foreign_ones_are_not(monkeypatch, tmp_path):
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))
+    made = []
+    original = module.budget_table
+    monkeypatch.setattr(module, "budget_table", lambda *a: (made.append(1), original(*a))[1])
+    make = lambda delta=DELTA, **k: filters.priced_menu(MENU, epsilon=EPSILON, delta=delta, points=POINTS, **k)  # noqa: E731
+    first = make()
+    (path,) = tmp_path.glob("*.npz")
+    assert len(made) == 1
+    same = make()
+    assert len(made) == 1
+    assert (np.asarray(same.excess) == np.asarray(first.excess)).all()
+    assert int(same.budget) == int(first.budget)
+    good = path.read_bytes()
+    arrays = _table_cache.load(path.stem)
+    richer = {**arrays, "budget": arrays["budget"] * 2}
+    with open(tmp_path / "richer.npz", "wb") as file:
+        np.savez(file, digest=np.array(_table_cache.digest(path.stem, arrays)), **richer)
+    with open(tmp_path / "pickled.npz", "wb") as file:
+        np.savez(file, digest=np.array("x"), budget=np.array([object()], dtype=object))
+    with open(tmp_path / "foreign.npz", "wb") as file:
+        np.savez(file, digest=np.array(_table_cache.digest("another key", arrays)), **arrays)
+    flipped = bytearray(good)
+    flipped[len(good) // 2] ^= 1
+    damaged = [b"", b"not an archive", good[: len(good) // 2], bytes(flipped)]
+    damaged += [(tmp_path / f"{name}.npz").read_bytes() for name in ("richer", "pickled", "foreign")]
+    for content in damaged:
+        path.write_bytes(content)
+        assert _table_cache.load(path.stem) is None
+    path.write_bytes(damaged[-3])
+    assert int(make().budget) == int(first.budget)
+    assert len(made) == 2
+    assert path.read_bytes() != damaged[-3], "the damaged file is replaced"
+    make(cache=False)
+    make(delta=2 * DELTA)
+    assert len(made) == 4
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(path))  # a file: nothing can be kept there
+    assert int(make().budget) == int(first.budget)
+
+
+def test_rates_and_evaluations_are_entries_like_others():
+    menu = filters.gaussian_menu((1.2, 2.0), (0.05, 0.1), sigmas=2, rates=2)
+    menu.append(Gaussian(20.0))
+    menu.append(Laplace(20.0))
+    ledger = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA, points=POINTS)
+    prices = np.asarray(ledger.prices)
+    assert prices.shape == (6,)
+    assert int(ledger.price(Gaussian(25.0))) == prices[4]
+    assert int(ledger.price(5)) == prices[5]
+    assert int(ledger.price(PoissonSampled(Gaussian(3.0), 0.04))) == prices.min()
+    # The whole budget in evaluations is one Gaussian, exactly.
+    runs = int(ledger.budget) // int(prices[4])
+    exact = float(filters.gdp(np.sqrt(runs) / 20.0).guarantee.epsilon(DELTA))
+    assert 0.75 * EPSILON < exact <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
+
+
+def test_progress_is_reported_and_ends():
+    seen = []
+    filters.priced_menu(
+        MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, cache=False, progress=lambda *x: seen.append(x)
+    )
+    assert seen == sorted(seen)
+    assert 0 < seen[-1][0] <= seen[-1][1]
+
+
+def test_bad_arguments_are_named():
+    make = lambda menu=MENU, **k: filters.priced_menu(menu, **{"epsilon": 1.0, "delta": 1e-5, **k})  # noqa: E731
+    for bad in ({"epsilon": 0.0}, {"delta": 1.0}, {"unit": 3}, {"points": 8}):
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
+            make(**bad)
+    with pytest.raises(ValueError, match="menu must hold at least one"):
+        make([])
+    with pytest.raises(ValueError, match="menu must hold mechanisms with scalar"):
+        make([Gaussian(np.array([1.0, 2.0]))])
+    with pytest.raises(ValueError, match="at position 1"):
+        make([PoissonSampled(Gaussian(2.0), 0.1), Gaussian(0.1)])
+    with pytest.raises(ValueError, match="concrete"):
+        jax.jit(lambda e: make(epsilon=e))(1.0)
+    with pytest.raises(ValueError, match="sigma and rate must rise"):
+        filters.gaussian_menu((2.0, 1.0), 0.1)
