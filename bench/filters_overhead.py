@@ -34,12 +34,17 @@ WORKLOADS = {
 }
 
 
-def gdp_budget() -> float:
+def gdp_budget(delta: float = DELTA) -> float:
     low, high = 1e-6, 10.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if float(gdp_delta(middle * (1 + 1e-11), EPSILON)) <= DELTA else (low, middle)
+        low, high = (middle, high) if float(gdp_delta(middle * (1 + 1e-11), EPSILON)) <= delta else (low, middle)
     return low
+
+
+def slack_budget() -> float:
+    """The mu that a tenth of delta as slack leaves room for."""
+    return gdp_budget(0.9 * DELTA / (1 - 0.1 * DELTA) * (1 - 1e-9))
 
 
 def best_order(query: Any) -> float:
@@ -60,10 +65,17 @@ MAKE: dict[str, Callable[[Any], Any]] = {
     "renyi, best order": lambda query: filters.renyi(EPSILON, DELTA, order=best_order(query)),
     "renyi_any, 3 orders": lambda query: filters.renyi_any(EPSILON, DELTA, several(query)),
     "gdp": lambda _: filters.gdp(gdp_budget()),
+    "gdp_residue": lambda _: filters.gdp_residue(gdp_budget()),
+    "gdp_residue, a tenth of delta": lambda _: filters.gdp_residue(slack_budget(), 0.1 * DELTA, steps=1200),
+    "priced_menu of this query": lambda query: filters.priced_menu([query], epsilon=EPSILON, delta=DELTA),
 }
 
 
 def admitted(ledger: Any, query: Any) -> int | None:
+    if isinstance(ledger, filters.GDPResidueFilter):
+        query = filters.prepare(query)
+    elif isinstance(ledger, filters.PricedMenuFilter):
+        query = 0  # its only entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:
         return int(run(ledger))

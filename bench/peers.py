@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from machine import about
 from peer_queries import HETEROGENEOUS, PEERS, peer_calibrate, peer_delta, peer_epsilon, peer_schedule
+from peers_picture import draw
 
 import jaxacct
 
@@ -203,7 +204,10 @@ def main() -> None:
     if arguments.output:
         file = pathlib.Path(arguments.output)
         file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists():  # jobs that were not run now keep what they had
+            report = json.loads(file.read_text()) | json.loads(json.dumps(report, default=float))
         file.write_text(json.dumps(report, indent=1, default=float) + "\n")
+        draw(report, file.with_suffix(".png"))
 
 
 if __name__ == "__main__":

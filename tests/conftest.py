@@ -37,3 +37,12 @@ def _flag_stays_as_it_was():
     before = jax.config.jax_enable_x64
     yield
     assert jax.config.jax_enable_x64 == before
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_do_not_pile_up():
+    """Every compiled program holds memory mappings, of which a process may have 65,530: past that it crashes."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+        jax.clear_caches()

@@ -112,6 +112,7 @@ def test_epochs_become_steps(capsys, tmp_path):
     assert (report["steps"], report["seed"]) == (3, None)
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_cleanly_with_the_report_written(tmp_path):
     command = [sys.executable, "-c", "from jaxacct.cli import main; main()", *QUICK]
     command += ["--steps", "1000000", "--output", str(tmp_path)]

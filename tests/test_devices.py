@@ -43,6 +43,7 @@ def _step():
     return jaxacct.PoissonSampled(jaxacct.Gaussian(SIGMAS), 0.01)
 
 
+@pytest.mark.slow
 def test_eight_devices_give_the_same_answers():
     environment = _environment(XLA_FLAGS="--xla_force_host_platform_device_count=8")
     command = [sys.executable, "-c", DEVICES + EIGHT]
@@ -50,6 +51,7 @@ def test_eight_devices_give_the_same_answers():
     assert done.stdout.strip() == "same", done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_same_answers():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

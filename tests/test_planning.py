@@ -46,6 +46,7 @@ def test_gaussians_reach_the_closed_form_optimum(gaussian):
     assert budget == pytest.approx(STEPS.sum() / gaussian.constant**2, rel=4e-4)
 
 
+@pytest.mark.slow
 def test_sampled_schedules_beat_constant_noise_at_an_equal_certified_budget(sampled):
     constant = PoissonSampled(Gaussian(sampled.constant), 0.05)
     assert jaxacct.delta(constant, 1.0, steps=STEPS.sum()).upper <= 1e-5 * (1 + 1e-3)

@@ -57,7 +57,10 @@ few = settings(
     suppress_health_check=list(HealthCheck),
 )
 # Soundness is the law here, for wide bounds too.
-pytestmark = pytest.mark.filterwarnings("ignore:.*are wide:RuntimeWarning")
+pytestmark = [  # every law meets new shapes, hence compilations
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*are wide:RuntimeWarning"),
+]
 
 
 def _logarithmic(low, high):

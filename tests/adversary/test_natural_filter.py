@@ -110,6 +110,7 @@ def test_a_gaussian_budget_is_broken_by_randomized_response():
         assert low == pytest.approx(mu, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_an_approximate_gaussian_budget_is_broken_with_the_certified_mu():
     family = [response(1.5), zero(0.05)]
     of = Compositions(family, 3, "replace")
@@ -210,6 +211,7 @@ def test_members_and_budgets_may_be_plds():
     assert again.lower == pytest.approx(23 / 90, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_continuous_members_go_over_the_lattice_and_say_what_is_undecided():
     family = [jaxacct.Laplace(4.0), response(1.3)]
     cost = natural_filter_cost(ApproximateDP(0.5, 0.05), family, 3)

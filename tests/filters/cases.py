@@ -72,6 +72,13 @@ CASES = {
     "odometer": Case(
         lambda scale=1.0: filters.odometer(filters.gdp(scale)), lambda t: Gaussian(10.0 * t), Gaussian(0.9)
     ),
+    "gdp-residue": Case(
+        lambda scale=1.0: filters.gdp_residue(scale),
+        lambda t: Gaussian(10.0 * t),
+        Gaussian(0.9),
+        None,
+        batched=False,
+    ),
     "approximate-gdp-small": Case(
         lambda scale=1.0: filters.approximate_gdp(0.05 * scale),
         lambda t: PoissonSampled(Gaussian(3.0 * t), 0.1),

@@ -94,6 +94,7 @@ def test_the_additive_filter_charges_bands_and_refuses_what_does_not_fit():
         additive_profile(0.01, 0.1, rounds=10)
 
 
+@pytest.mark.slow
 def test_the_natural_filter_stops_at_the_exact_composition_and_promises_more_than_its_budget():
     budget = natural_approximate_dp(1.0, 0.01, rounds=40, grid=LossGrid(0.05, -200, 401))
     query = budget.prepare(RandomizedResponse(0.1))

@@ -63,6 +63,7 @@ def test_the_number_of_answers_is_that_of_the_note(mu, epsilon, count):
     assert int(admitted.sum()) == count
 
 
+@pytest.mark.slow
 def test_the_residue_condition_holds_and_nearly_is_an_equality():
     """Both directions, by sums over the query's own 4,000 atoms, for a sampled Gaussian with slack."""
     budget = gdp_residue(0.35, 1e-6, steps=700)

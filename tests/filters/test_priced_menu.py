@@ -147,6 +147,7 @@ def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     assert (claimed <= bounds.upper * 1.35).all()
 
 
+@pytest.mark.slow
 def test_adaptivity_costs_little_more_than_the_dearest_constant_schedule():
     menu = [MENU[0], MENU[-1]]
     ledger = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA, points=2048)
@@ -334,6 +335,7 @@ def test_tables_on_disk_are_used_and_damaged_or_foreign_ones_are_not(monkeypatch
     assert int(make().budget) == int(first.budget)
 
 
+@pytest.mark.slow
 def test_rates_and_evaluations_are_entries_like_others():
     menu = filters.gaussian_menu((1.2, 2.0), (0.05, 0.1), sigmas=2, rates=2)
     menu.append(Gaussian(20.0))

@@ -83,6 +83,7 @@ def test_two_atoms_compose_exactly(level, steps, leak):
     assert np.all(upper - lower <= (1e-9 if steps <= 10 else 2e-8) * np.maximum(upper, level))
 
 
+@pytest.mark.slow
 def test_parts_with_different_periods_compose_exactly():
     # Losses -1, 1 three times and -0.25, 0.25 five times.
     epsilons = np.array([0.1, 1.3, 2.9])

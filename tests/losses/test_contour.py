@@ -128,6 +128,7 @@ def test_bounds_enclose_the_truth_and_are_tight():
     assert np.all(high / low - 1 < np.where(rare, 2e-5, 3e-7))
 
 
+@pytest.mark.slow
 def test_few_points_and_nodes_cost_width_and_not_soundness():
     good_lower, good_upper = _bounds("delta", Size(256, 256), SETTINGS, EPSILONS)
     for size in (Size(24, 16), Size(48, 16), Size(32, 64)):
@@ -148,6 +149,7 @@ def test_where_the_contour_does_not_suit_it_says_so():
     assert np.all(low <= high)
 
 
+@pytest.mark.slow
 def test_not_a_number_is_no_bound():
     lower, upper = _bounds("delta", Size(128, 64), [(np.nan, 0.1, 0.0, 100.0), (1.0, 0.1, 0.0, np.nan)], np.ones(2))
     assert np.all(upper == 1.0)

@@ -41,6 +41,7 @@ def test_quadrature_keeps_its_promise_where_the_tilted_law_sits_on_a_bad_log1p(n
         assert truth <= mp.mpf(float(moment)) + slack
 
 
+@pytest.mark.slow
 def test_derivative_in_the_rate_at_a_rate_of_1_is_its_limit():
     sigma, epsilon = 2.0, 3.0
 
@@ -66,6 +67,7 @@ def _two_runs(sigma, rate, epsilon):
     return np.sum(ratio * np.exp(-t * t / 2) * stick) * step / np.sqrt(2 * np.pi)
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_few_runs_are_right_or_nan():
     sigma, rate, epsilon = (
         np.array(x) for x in ([5.0, 1.0, 2.0, 0.6, 0.8], [0.5, 0.3, 0.01, 0.02, 1e-4], [0.2, 1.0, 0.1, 0.05, 2.0])

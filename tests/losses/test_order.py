@@ -107,6 +107,7 @@ def test_crossings_of_randomized_responses_are_exact():
     assert np.isnan(found.lower[2:]).all()
 
 
+@pytest.mark.slow
 def test_the_calibration_point_of_the_corrected_example():
     """Example 3.3 of the paper on f-DP filters: futures (2.25, 2.25) and (0.1, 10) at rate 1/2 cross at 1.36333033."""
 

@@ -90,6 +90,7 @@ def test_an_infinite_loss_far_below_rounding_is_not_lost():
     assert twice.hockey_stick(19.0) > 0
 
 
+@pytest.mark.slow
 def test_a_grid_beyond_every_float_gives_bounds_and_not_nan():
     grid = LossGrid(0.5, -100, 2000)
     at, gaussian = np.array([0.0, 1.0, 5.0]), jaxacct.Gaussian(1.0)

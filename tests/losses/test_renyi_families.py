@@ -177,6 +177,7 @@ def test_the_divergence_of_a_pld_agrees_with_the_curve(mechanism, relation, equa
             assert from_masses == pytest.approx(curve, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_the_curves_imply_no_less_than_delta_does():
     mechanism, steps = PoissonSampled(Laplace(1.0), 0.1), 20
     orders = np.array([2.0, 5.0, 10.0, 30.0])

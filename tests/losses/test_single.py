@@ -58,6 +58,7 @@ def test_a_billion_gaussians_of_tiny_noise_have_an_epsilon():
     assert 5.0000067e14 < bounds.lower <= bounds.upper < 5.0000068e14
 
 
+@pytest.mark.slow
 def test_losses_beyond_every_double_still_have_a_finite_epsilon():
     # Each sampled step has losses around 5e5: no lattice holds them, but the Gaussian without sampling does.
     with pytest.warns(RuntimeWarning, match="wide"):
@@ -66,6 +67,7 @@ def test_losses_beyond_every_double_still_have_a_finite_epsilon():
     assert 600 < bounds.lower < bounds.upper <= whole.upper * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_records_that_are_hardly_ever_sampled_cost_nothing():
     # With probability 1 - 1e-4 at least the record is in no sample at all.
     mechanism = jaxacct.PoissonSampled(jaxacct.Gaussian(0.01), 1e-7)

@@ -180,6 +180,7 @@ def test_an_infinite_loss_stays_infinite():
     np.testing.assert_allclose(jaxacct.epsilon(ApproximateDP(0.1, 0.01), 0.011).upper, epsilon, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_parameters_broadcast_and_tables_carry_settings_in_leading_axes():
     tables = FromTables(np.array([P, Q]), np.array([Q, P]))
     bounds = jaxacct.delta(tables, np.array([[0.1], [0.4]]), relation="remove")
