@@ -72,7 +72,7 @@ MAKE: dict[str, Callable[[Any], Any]] = {
 
 
 def admitted(ledger: Any, query: Any) -> int | None:
-    if isinstance(ledger, filters.GDPResidueFilter):
+    if isinstance(ledger, filters.GDPResidueFilter) and not isinstance(query, Gaussian):
         query = filters.prepare(query)
     elif isinstance(ledger, filters.PricedMenuFilter):
         query = 0  # its only entry

@@ -76,11 +76,18 @@ def single(peers: list[str], runs: int) -> dict[str, Any]:
         contestants: dict[str, Callable[[], Any]] = {
             "jaxacct": lambda: jaxacct.delta(sampled(sigma, rate), epsilon, steps=steps)  # noqa: B023
         }
+        failed = {}
         for peer in peers:
+            try:
+                peer_delta(peer, sigma, rate, steps, epsilon)
+            except Exception as error:  # prv_accountant gives up on some settings
+                failed[peer] = str(error)
+                continue
             contestants[peer] = lambda peer=peer: peer_delta(peer, sigma, rate, steps, epsilon)  # noqa: B023
         timed = in_turn(contestants, runs)
         bounds = timed["jaxacct"].pop("answer")
-        row = {"setting": [sigma, rate, steps, epsilon], "lower": float(bounds.lower), "upper": float(bounds.upper)}
+        row = {"failed": failed} if failed else {}
+        row |= {"setting": [sigma, rate, steps, epsilon], "lower": float(bounds.lower), "upper": float(bounds.upper)}
         if truths:
             truth, direction = truths[i]
             one = jaxacct.delta(sampled(sigma, rate), epsilon, steps=steps, relation=direction)
@@ -88,7 +95,9 @@ def single(peers: list[str], runs: int) -> dict[str, Any]:
             row["bracketed"] = bool(one.lower <= truth * (1 + 1e-8) and truth * (1 - 1e-8) <= one.upper)
         found.append(row | timed)
         print(f"  {row['setting']}: {1e3 * timed['jaxacct']['warm']:.2f} ms", _ratios(timed), flush=True)
-    ratio = {peer: _geometric([row[peer]["warm"] / row["jaxacct"]["warm"] for row in found]) for peer in peers}
+    ratio = {
+        peer: _geometric([row[peer]["warm"] / row["jaxacct"]["warm"] for row in found if peer in row]) for peer in peers
+    }
     return {"rows": found, "warm_ratio_geometric_mean": ratio}
 
 
