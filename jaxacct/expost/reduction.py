@@ -161,11 +161,16 @@ def _released(
     return _add(key, value, epsilons, order, sensitivity, noise, caller_dtype())
 
 
-def check_budgets(epsilons: ArrayLike) -> None:
-    """Raises ValueError unless concrete ``epsilons`` are one row of budgets that rise or stay."""
+def check_row(epsilons: ArrayLike) -> None:
+    """Raises ValueError unless ``epsilons`` are one row of budgets, positive where concrete."""
     if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
         raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
     _validate.positive(epsilons=epsilons)
+
+
+def check_budgets(epsilons: ArrayLike) -> None:
+    """Raises ValueError unless concrete ``epsilons`` are one row of budgets that rise or stay."""
+    check_row(epsilons)
     if not _validate.is_traced(epsilons):
         row = np.asarray(epsilons, np.float64)
         if np.any(row[1:] < row[:-1]):

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
@@ -19,7 +18,7 @@ from jaxacct import _validate
 from jaxacct._settled import settled
 from jaxacct.expost import _noise
 from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
-from jaxacct.expost.reduction import UP, brownian, laplace_reduction, precision_weighted
+from jaxacct.expost.reduction import UP, brownian, check_row, laplace_reduction, precision_weighted
 from jaxacct.filters._ledger import caller_dtype
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -51,13 +50,11 @@ class _Reduction:
         return epsilons
 
 
-@_register
-class Brownian(_Reduction):
-    """The Brownian mechanism; see `brownian` for the arguments and the theorem."""
+class _AtOneOrder:
+    """Sources with Gaussian noise."""
 
-    value: Any
+    order: float
     sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
         _check(self.order, self.sensitivity)
@@ -66,6 +63,15 @@ class Brownian(_Reduction):
     def definition(self) -> Definition:
         """Ex-post Rényi at this order."""
         return RenyiExPost(self.order)
+
+
+@_register
+class Brownian(_AtOneOrder, _Reduction):
+    """The Brownian mechanism; see `brownian` for the arguments and the theorem."""
+
+    value: Any
+    sensitivity: ArrayLike
+    order: float = dataclasses.field(metadata={"static": True})
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases."""
@@ -73,20 +79,12 @@ class Brownian(_Reduction):
 
 
 @_register
-class PrecisionWeighted(_Reduction):
+class PrecisionWeighted(_AtOneOrder, _Reduction):
     """The sequential precision-weighted Gaussian mechanism; see `precision_weighted`."""
 
     value: Any
     sensitivity: ArrayLike
     order: float = dataclasses.field(metadata={"static": True})
-
-    def __post_init__(self) -> None:
-        _check(self.order, self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Ex-post Rényi at this order."""
-        return RenyiExPost(self.order)
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases."""
@@ -114,7 +112,7 @@ class LaplaceReduction(_Reduction):
 
 
 @_register
-class Doubling:
+class Doubling(_AtOneOrder):
     """The baseline without noise reduction: a fresh Gaussian release for every budget, whose costs add up.
 
     Release i is (order, epsilons_i)-Rényi on its own, and the first i cost epsilons_1 + ... + epsilons_i
@@ -131,19 +129,9 @@ class Doubling:
     sensitivity: ArrayLike
     order: float = dataclasses.field(metadata={"static": True})
 
-    def __post_init__(self) -> None:
-        _check(self.order, self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Ex-post Rényi at this order."""
-        return RenyiExPost(self.order)
-
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases, independent of one another given the value."""
-        if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
-            raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
-        _validate.positive(epsilons=epsilons)
+        check_row(epsilons)
         value, epsilons, sensitivity = settled(self.value, epsilons, self.sensitivity)
         return _fresh(key, value, epsilons, float(self.order), sensitivity, caller_dtype())
 

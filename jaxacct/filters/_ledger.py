@@ -32,6 +32,7 @@ __all__ = [
     "SLACK",
     "WITH_SLACK",
     "LedgerState",
+    "admissible",
     "caller_dtype",
     "charge",
     "check_budget",
@@ -90,6 +91,11 @@ def join(pieces: Array) -> Array:
     """The float64 number that `split` took apart (inside ``enable_x64``)."""
     parts = jnp.asarray(pieces, jnp.float64)
     return parts[..., 0] + parts[..., 1] + parts[..., 2]
+
+
+def admissible(pieces: Array) -> Array:
+    """The most that `WITH_SLACK` admits to a budget, rounded up (inside ``enable_x64``): what a guarantee quotes."""
+    return join(pieces) * (1 + SLACK + 2.0**-51)
 
 
 def empty(pieces: Array) -> LedgerState:

@@ -45,10 +45,13 @@ class ProfileGuarantee:
         top = float(self.curve.grid.losses[-1])
         low, high = jnp.zeros_like(wanted), jnp.full_like(wanted, top)
         possible = jnp.asarray(self.curve.hockey_stick(high)) <= wanted
-        for _ in range(55):
-            middle = 0.5 * (low + high)
+
+        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+            middle = 0.5 * (ends[0] + ends[1])
             enough = jnp.asarray(self.curve.hockey_stick(middle)) <= wanted
-            low, high = jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+            return jnp.where(enough, ends[0], middle), jnp.where(enough, middle, ends[1])
+
+        _, high = jax.lax.fori_loop(0, 55, halve, (low, high))
         high = jnp.where(jnp.asarray(self.curve.hockey_stick(0.0)) <= wanted, 0.0, high)
         return concrete(jnp.where(possible, high, jnp.inf))
 

@@ -65,7 +65,7 @@ class ApproximateZCDPFilter:
     @jax.enable_x64(True)
     def guarantee(self) -> ZCDPGuarantee:
         """delta-approximate rho-zCDP (budgets with the slack) for the whole interaction, a proven bound."""
-        rho, delta = (_ledger.join(p) * (1 + _ledger.SLACK + 2.0**-51) for p in (self.rho_pieces, self.delta_pieces))
+        rho, delta = (_ledger.admissible(pieces) for pieces in (self.rho_pieces, self.delta_pieces))
         return ZCDPGuarantee(rho, _STATEMENT, fails=delta)
 
     def init(self) -> ApproximateZCDPState:

@@ -44,7 +44,7 @@ class PureDPFilter(AdditiveFilter):
     @jax.enable_x64(True)
     def guarantee(self) -> PureDPGuarantee:
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
-        return PureDPGuarantee(_ledger.join(self.pieces) * (1 + _ledger.SLACK + 2.0**-51), _STATEMENT)
+        return PureDPGuarantee(_ledger.admissible(self.pieces), _STATEMENT)
 
     def _cost(self, query: Any) -> ArrayLike:
         return pure_cost(query)

@@ -54,7 +54,7 @@ class RenyiFilter(AdditiveFilter):
     @jax.enable_x64(True)
     def guarantee(self) -> RenyiGuarantee:
         """The divergence budget (with the ledger's slack) of the whole interaction, a proven bound."""
-        rho = _ledger.join(self.pieces) * (1 + _ledger.SLACK + 2.0**-51)
+        rho = _ledger.admissible(self.pieces)
         return RenyiGuarantee(rho, self.order, _STATEMENT)
 
     def _cost(self, query: Any) -> ArrayLike:

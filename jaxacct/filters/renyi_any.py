@@ -57,7 +57,7 @@ class AnyOrderFilter(LedgerFilter):
     @jax.enable_x64(True)
     def guarantee(self) -> AnyOrderGuarantee:
         """The sum of the orders' curves at their budgets (with the ledgers' slack), a proven bound."""
-        rho = _ledger.join(self.pieces) * (1 + _ledger.SLACK + 2.0**-51)
+        rho = _ledger.admissible(self.pieces)
         return AnyOrderGuarantee(rho, self.orders, _STATEMENT)
 
     def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:

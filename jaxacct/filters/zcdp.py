@@ -45,7 +45,7 @@ class ZCDPFilter(AdditiveFilter):
     @jax.enable_x64(True)
     def guarantee(self) -> ZCDPGuarantee:
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
-        return ZCDPGuarantee(_ledger.join(self.pieces) * (1 + _ledger.SLACK + 2.0**-51), _STATEMENT)
+        return ZCDPGuarantee(_ledger.admissible(self.pieces), _STATEMENT)
 
     def _cost(self, query: Any) -> ArrayLike:
         return concentrated_cost(query)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct.losses.chord import CellSums, line_errors, signed_below
-from jaxacct.losses.pld_curves import at_lattice_points, discounted
+from jaxacct.losses.pld_curves import at_lattice_points, discounted, relative_error
 
 __all__ = ["convex_below", "infimum_excess", "lower_hull", "lowered"]
 
@@ -115,14 +115,15 @@ def convex_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
         # A spike inside a cell: the line that passes under it goes through H = 0 near the cell's right end, and the
         # envelope would lose all that is above. From the right end it loses a part of the cell's width instead.
         _, curve = at_lattice_points(chords, spacing)
-        curve = curve * (1.0 - _error(chords.shape[0]))
+        error = 2.0 * relative_error(chords.shape[0])  # with room for the few operations that follow
+        curve = curve * (1.0 - error)
         deep = sums.left_half > _DEEP * curve[1:]
         left, right = line_errors(sums, widths, theta, deep)
         # A line that has come down to 0 may as well stay there.
         below = jnp.minimum(curve - left, jnp.maximum(curve - right, 0.0))
         made = _pooled(signed_below(chords, curve - below, widths, theta), spacing) * (1.0 - _SHARE)
         # Where rounding chose the wrong vertices the curve may be above the one that was meant. It is lowered by that.
-        gap = at_lattice_points(made, spacing)[1] * (1.0 + _error(chords.shape[0])) - below
+        gap = at_lattice_points(made, spacing)[1] * (1.0 + error) - below
         return lowered(made, spacing, jnp.maximum(gap.max(), 0.0))
 
     return jax.lax.cond(jnp.any(masses < 0), mended, lambda: masses), jnp.zeros(())
@@ -130,11 +131,6 @@ def convex_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
 
 _DEEP = 0.25
 _SHARE = 1e-9  # a hundred times the rounding of 10,000 points, so that the check mostly finds nothing
-
-
-def _error(size: int) -> float:
-    """Relative, of a curve at lattice points, with room for the few operations that follow."""
-    return _UNIT * (8.0 * size + 32.0)
 
 
 def _pooled(masses: Array, spacing: Array) -> Array:

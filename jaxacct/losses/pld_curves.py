@@ -16,13 +16,13 @@ from jax import Array
 
 from jaxacct.losses.grid import LossGrid
 
-__all__ = ["at_lattice_points", "discounted", "hockey_stick", "log_moment", "tilted", "trade_off"]
+__all__ = ["at_lattice_points", "discounted", "hockey_stick", "log_moment", "relative_error", "tilted", "trade_off"]
 
 _UNIT = 2.0**-52
 _LARGEST = 700.0  # log of the largest gamma
 
 
-def _relative_error(n: int) -> float:
+def relative_error(n: int) -> float:
     """Of a hockey stick at a lattice point: n positive terms, each good to a few units."""
     return _UNIT * (4.0 * n + 16.0)
 
@@ -62,7 +62,7 @@ def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array,
     value = jnp.where(cell >= n - 1, 0.0, mass * part + (1.0 - part) * beyond)
     value = value + infinity[(...,) + (None,) * epsilon.ndim]
     # The loss itself is good to a unit of its size.
-    error = _relative_error(n) * value + 2.0 * _UNIT * jnp.abs(epsilon) * (mass + value)
+    error = relative_error(n) * value + 2.0 * _UNIT * jnp.abs(epsilon) * (mass + value)
     floor = -jnp.expm1(jnp.minimum(epsilon, 0.0)) * (1.0 if sign > 0 else 1.0 - 2.0**-50)
     bounded = jnp.clip(value + sign * error, floor, 1.0)
     return jnp.where(jnp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
@@ -78,8 +78,8 @@ def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign
     # Every gamma gives a bound from below, so those beyond a double may be left out. From above they may not: they
     # stay, at a gamma that is too small.
     held = (losses <= _LARGEST) | (sign < 0)
-    values = (curve + infinity[..., None]) * (1.0 + sign * _relative_error(n))
-    at_zero = jnp.minimum(masses.sum(-1) + infinity, 1.0) * (1.0 + sign * _relative_error(n))
+    values = (curve + infinity[..., None]) * (1.0 + sign * relative_error(n))
+    at_zero = jnp.minimum(masses.sum(-1) + infinity, 1.0) * (1.0 + sign * relative_error(n))
     cost = gamma * (1.0 + sign * 4.0 * _UNIT * (1.0 + np.abs(losses)))
 
     def one(alpha: Array) -> Array:
@@ -105,7 +105,7 @@ def log_moment(masses: Array, grid: LossGrid, theta: Array, sign: float) -> Arra
     terms, _ = _log_terms(masses, grid, theta)
     error = jnp.max(4.0 * _UNIT * (4.0 + jnp.where(masses > 0, jnp.abs(terms), 0.0)), -1)
     losses = (grid.lowest + np.arange(grid.size)) * grid.spacing
-    error = error + 8.0 * _UNIT * theta * np.abs(losses).max() + _relative_error(grid.size)
+    error = error + 8.0 * _UNIT * theta * np.abs(losses).max() + relative_error(grid.size)
     value = jax.nn.logsumexp(terms, axis=-1)
     return value + sign * (error + 4.0 * _UNIT * jnp.where(jnp.isfinite(value), jnp.abs(value), 0.0))
 
