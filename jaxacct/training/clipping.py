@@ -8,14 +8,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.sampling import sample_pieces, take_piece
+from jaxacct.training.sharding import AXIS, ShardedExamples
 
-__all__ = ["clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"]
+__all__ = ["add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"]
 
 _UNIT_ROUNDOFF = 2.0**-24
 
@@ -74,6 +76,42 @@ def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, ex
     return jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, examples)
 
 
+def add_clipped(
+    total: FixedPointSum,
+    gradients: Any,
+    valid: jax.Array,
+    clip_norm: ArrayLike,
+    *,
+    clip_scale: ArrayLike = 1.0,
+) -> FixedPointSum:
+    """``total`` plus clipped per-example gradients: gradient accumulation for samples that come piece by piece.
+
+    Start from ``fixed_point.empty_sum(params, size)``, add every piece of one Poisson sample (each example once), and
+    hand the result to :func:`jaxacct.training.add_gaussian_noise`. The noise is added once, to the whole sum; the order
+    and the sizes of the pieces do not matter. Padding rows are marked in ``valid``, and may hold anything.
+
+    Args:
+        total: the sum so far, of at most ``total.size`` gradients.
+        gradients: leaves (batch, *parameter shape), from :func:`per_example_gradients`.
+        valid: (batch,) bool: which rows are in the sample.
+        clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
+        clip_scale: scalar in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``.
+
+    Raises:
+        ValueError: a batch of more than 2^18.
+    """
+    unit = jnp.asarray(clip_norm, jnp.float32)
+    scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
+
+    def clipped(gradient: Any) -> Any:
+        # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped
+        # later.
+        gradient = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) / unit, gradient)
+        return clip_by_global_norm(gradient, scale)
+
+    return fixed_point.accumulate(total, jax.vmap(clipped)(gradients), valid)
+
+
 def clipped_gradient_sum(
     loss: Callable[[Any, Any], jax.Array],
     params: Any,
@@ -88,19 +126,21 @@ def clipped_gradient_sum(
 
     The sample is processed ``physical_batch`` examples at a time, in as many pieces as it needs: memory is
     bounded by the physical batch, and no example is ever left out. The result does not depend on the
-    physical batch beyond the gradients themselves (see :mod:`jaxacct.training.fixed_point`). How long the
-    call takes does depend on the sample's size, as with every implementation that skips the unsampled: the
-    guarantee is for what is released, not for an adversary who times the steps.
+    physical batch, nor on the number of devices, beyond the gradients themselves (see
+    :mod:`jaxacct.training.fixed_point`). How long the call takes does depend on the sample's size, as with every
+    implementation that skips the unsampled: the guarantee is for what is released, not for an adversary who times the
+    steps.
 
     Args:
         loss: as in :func:`per_example_gradients`.
         params: pytree of float arrays.
-        data: pytree of arrays (size, ...): every example of the training set.
+        data: pytree of arrays (size, ...), every example of the training set; or :class:`ShardedExamples`, of which
+            each device processes its own.
         mask: (size,) bool, from :func:`jaxacct.training.poisson_sample`.
         clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
         clip_scale: scalar in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at
             ``clip_norm`` (the last step of an approximate GDP filter).
-        physical_batch: most examples whose gradients are in memory at once, static.
+        physical_batch: most examples whose gradients are in memory at once (on each device), static.
 
     Returns:
         A sum whose L2 sensitivity to adding or removing one example is at most ``clip_scale`` (in clip
@@ -111,30 +151,37 @@ def clipped_gradient_sum(
     """
     _validate.count(physical_batch=physical_batch)
     size = mask.shape[0]
-    sample = sample_pieces(mask, min(physical_batch, size))
-    unit = jnp.asarray(clip_norm, jnp.float32)
-    scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
 
-    def clipped(gradient: Any) -> Any:
-        # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped
-        # later.
-        gradient = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) / unit, gradient)
-        return clip_by_global_norm(gradient, scale)
+    def over(params: Any, rows: Any, mask: jax.Array, unit: ArrayLike, scale: ArrayLike) -> FixedPointSum:
+        sample = sample_pieces(mask, min(physical_batch, mask.shape[0]))
 
-    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
-        number, _ = carry
-        return number * sample.piece < sample.count
+        def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
+            number, _ = carry
+            return number * sample.piece < sample.count
 
-    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
-        number, total = carry
-        indices, valid = take_piece(sample, number)
-        examples = jax.tree.map(lambda rows: rows[indices], data)
-        gradients = per_example_gradients(loss, params, examples)
-        return number + 1, fixed_point.accumulate(total, jax.vmap(clipped)(gradients), valid)
+        def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
+            number, total = carry
+            indices, valid = take_piece(sample, number)
+            examples = jax.tree.map(lambda leaf: leaf[indices], rows)
+            gradients = per_example_gradients(loss, params, examples)
+            return number + 1, add_clipped(total, gradients, valid, unit, clip_scale=scale)
 
-    start = (jnp.int32(0), fixed_point.empty_sum(params, size))
-    _, total = jax.lax.while_loop(more, add_piece, start)
-    return total
+        start = (jnp.int32(0), fixed_point.empty_sum(params, size))
+        return jax.lax.while_loop(more, add_piece, start)[1]
+
+    unit, scale = jnp.asarray(clip_norm, jnp.float32), jnp.asarray(clip_scale, jnp.float32)
+    if not isinstance(data, ShardedExamples):
+        return over(params, data, mask, unit, scale)
+    # Manual and unchecked: a gradient with respect to replicated parameters must stay each device's own here, since
+    # it is clipped example by example before anything is added.
+    everywhere = jax.shard_map(
+        lambda *inputs: fixed_point.over_devices(over(*inputs), AXIS),
+        mesh=data.mesh,
+        in_specs=(P(), P(AXIS), P(AXIS), P(), P()),
+        out_specs=P(),
+        check_vma=False,
+    )
+    return everywhere(params, data.rows, jnp.pad(mask, (0, data.capacity - size)), unit, scale)
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-__all__ = ["Keys", "fresh_keys", "seeded_keys", "step_keys"]
+__all__ = ["Keys", "attempt_keys", "fresh_keys", "seeded_keys", "step_keys"]
 
 
 class Keys(NamedTuple):
@@ -54,6 +54,19 @@ def seeded_keys(seed: int) -> Keys:
     words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], dtype=jnp.uint32)
     root = jax.random.wrap_key_data(words, impl="threefry2x32")
     return Keys(sampling=jax.random.fold_in(root, 0), noise=jax.random.fold_in(root, 1))
+
+
+def attempt_keys(keys: Keys, attempt: int) -> Keys:
+    """The roots of one attempt of a seeded run that is resumed: no step of one attempt has a key of another's.
+
+    Give them for every attempt, the first (0) included, and never use ``keys`` itself beside them.
+
+    Raises:
+        ValueError: an attempt that is no whole number in [0, 2^32).
+    """
+    if not 0 <= attempt < 2**32:
+        raise ValueError(f"attempt must be a whole number from 0 to 2**32 - 1, got {attempt}")
+    return step_keys(keys, np.uint32(attempt))
 
 
 def step_keys(keys: Keys, step: ArrayLike) -> Keys:

@@ -7,14 +7,17 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxacct.training.step import StepReport, TrainState, with_accuracy
 
-__all__ = ["Outcome", "StepRecord", "accuracy", "fit", "stop_on_interrupt"]
+if TYPE_CHECKING:
+    from jaxacct.training.durable import DurableRun
+
+__all__ = ["Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
 
 
 class StepRecord(NamedTuple):
@@ -27,8 +30,10 @@ class StepRecord(NamedTuple):
             for).
         rate: sampling rate.
         clip_scale: factor on the clip norm, 1 except perhaps in the last step.
-        gradient_norm: norm of the noisy averaged gradient.
+        gradient_norm: norm of the noisy averaged gradient; NaN where a killed run did not get to tell.
         budget_left: share of the filter's budget that is left, in [0, 1].
+        lost: True for a step that was charged, and perhaps released, before the run was killed, and that the
+            parameters do not hold.
     """
 
     step: int
@@ -37,6 +42,7 @@ class StepRecord(NamedTuple):
     clip_scale: float
     gradient_norm: float
     budget_left: float
+    lost: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -45,15 +51,17 @@ class Outcome:
 
     Attributes:
         state: the last state.
-        records: one record per admitted step.
+        records: one record per admitted step, those of earlier attempts and lost ones included.
         evaluations: (step, held-out accuracy) pairs, the last one for the final parameters.
         stopped: "plan finished", "budget spent" or "interrupted".
+        attempts: how often the run was started; above 1 if it was resumed.
     """
 
     state: TrainState
     records: list[StepRecord]
     evaluations: list[tuple[int, float]]
     stopped: str
+    attempts: int = 1
 
 
 def fit(
@@ -66,24 +74,30 @@ def fit(
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
+    before: DurableRun | None = None,
 ) -> Outcome:
-    """Runs ``step`` up to ``steps`` times, until the filter refuses or ``interrupted()`` says so.
+    """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
     Args:
         step: from :func:`jaxacct.training.make_step`.
         state: from :func:`jaxacct.training.init_state`.
         data: the private examples, as the step's loss takes them.
-        steps: most steps to take.
+        steps: most steps to take, those that ``state`` holds already included.
         evaluate: accuracy of parameters on held-out data *declared public*; fed back to the schedule.
         evaluate_every: steps between evaluations.
         interrupted: asked before every step.
         on_step: called after every admitted step with its record and the latest held-out accuracy.
+        before: the run that ``step`` and ``state`` are of, where it may be a resumed one: its history is the beginning
+            of this one's.
     """
-    records: list[StepRecord] = []
+    records = [] if before is None else list(before.records)
+    evaluations = [] if before is None else list(before.evaluations)
+    start = int(state.step)
     latest = evaluate(state.params)
-    evaluations = [(0, latest)]
+    if not evaluations or evaluations[-1][0] != start:
+        evaluations.append((start, latest))
     stopped = "plan finished"
-    for number in range(1, steps + 1):
+    for number in range(start + 1, steps + 1):
         if interrupted():
             stopped = "interrupted"
             break
@@ -100,9 +114,10 @@ def fit(
         if bool(state.halted):
             stopped = "budget spent"
             break
-    if evaluations[-1][0] != len(records):
-        evaluations.append((len(records), evaluate(state.params)))
-    return Outcome(state, records, evaluations, stopped)
+    reached = int(state.step)
+    if evaluations[-1][0] != reached:
+        evaluations.append((reached, evaluate(state.params)))
+    return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
 def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: Any, y: Any) -> Callable[[Any], float]:
@@ -141,13 +156,17 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
+def charged_sigma(sigma: float, clip_scale: float) -> float:
+    """The noise multiplier relative to the clip norm that was used."""
+    # A hair less noise than was used: dividing may round either way, and a smaller multiplier costs more.
+    return sigma if clip_scale == 1 else float(np.nextafter(sigma / clip_scale, 0.0))
+
+
 def _record(number: int, report: StepReport) -> StepRecord:
     scale = float(report.clip_scale)
-    # A hair less noise than was used: dividing may round either way, and a smaller multiplier costs more.
-    sigma = float(report.sigma) if scale == 1 else float(np.nextafter(float(report.sigma) / scale, 0.0))
     return StepRecord(
         step=number,
-        sigma=sigma,
+        sigma=charged_sigma(float(report.sigma), scale),
         rate=float(report.rate),
         clip_scale=scale,
         gradient_norm=float(report.gradient_norm),

@@ -20,8 +20,9 @@ def draw(report: dict[str, Any], path: Path) -> None:
     figure = Figure(figsize=(7.0, 5.0), layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True)
-    steps = [0, *history["step"]]
-    left = [100.0, *(100.0 * share for share in history["budget_left"])]
+    kept = [i for i, lost in enumerate(history["lost"]) if not lost]  # what is lost shows as a deeper step
+    steps = [0, *(history["step"][i] for i in kept)]
+    left = [100.0, *(100.0 * history["budget_left"][i] for i in kept)]
     above.step(steps, left, where="post", color=_BLUE, linewidth=2)
     above.set_ylabel("budget left (%)")
     above.set_ylim(-3, 103)

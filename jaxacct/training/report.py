@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
 from pathlib import Path
@@ -48,20 +49,22 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
       and covers the whole budget, spent or not.
-    * ``renyi`` and ``pld``: the composition of the steps that were taken, as if they had been fixed in
-      advance. That is a bound for a schedule that *was* fixed in advance and ran to its end. For an
-      adaptive path, or one that somebody stopped by hand after seeing results, it is a diagnostic and no
+    * ``renyi`` and ``pld``: the composition of the steps that were taken, lost ones included, as if they had
+      been fixed in advance. That is a bound for a schedule that *was* fixed in advance and ran to its end. For
+      an adaptive path, or one that somebody stopped by hand or resumed after seeing results, it is a diagnostic and no
       guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
     """
     import jaxacct
     from jaxacct import filters
 
     guarantee = budget.filter.guarantee
-    fixed = not budget.schedule.is_adaptive and outcome.stopped != "interrupted"
+    fixed = not budget.schedule.is_adaptive and outcome.stopped != "interrupted" and outcome.attempts == 1
     if fixed:
         label = "bound: the schedule was fixed in advance"
     elif budget.schedule.is_adaptive:
         label = "diagnostic only: the schedule was adaptive"
+    elif outcome.attempts > 1:
+        label = "diagnostic only: the run was resumed"
     else:
         label = "diagnostic only: stopped by hand"
     exact, snapped = realised_mechanism(outcome.records), realised_mechanism(outcome.records, _MOST_DISTINCT)
@@ -132,7 +135,9 @@ def make_report(
         "seed": seed,
         "delta": delta,
         "stopped": outcome.stopped,
-        "steps": len(records),
+        "steps": sum(not record.lost for record in records),
+        "steps_lost": sum(record.lost for record in records),
+        "attempts": outcome.attempts,
         "test_accuracy": outcome.evaluations[-1][1],
         "privacy": privacy_rows(outcome, budget, delta),
         "adaptive_schedule": budget.schedule.is_adaptive,
@@ -143,8 +148,9 @@ def make_report(
             "sigma": [record.sigma for record in records],
             "rate": [record.rate for record in records],
             "clip_scale": [record.clip_scale for record in records],
-            "noisy_gradient_norm": [record.gradient_norm for record in records],
+            "noisy_gradient_norm": [r.gradient_norm if math.isfinite(r.gradient_norm) else None for r in records],
             "budget_left": [record.budget_left for record in records],
+            "lost": [record.lost for record in records],
         },
         "evaluations": {
             "step": [step for step, _ in outcome.evaluations],
@@ -156,8 +162,9 @@ def make_report(
 def table(report: dict[str, Any]) -> str:
     """The report's last word, as lines for a terminal."""
     privacy, delta = report["privacy"], report["delta"]
+    lost = f"and {report['steps_lost']} charged that a killed attempt lost" if report["steps_lost"] else ""
     rows = [
-        ("steps taken", f"{report['steps']} ({report['stopped']})", ""),
+        ("steps taken", f"{report['steps']} ({report['stopped']})", lost),
         ("test accuracy", f"{100 * report['test_accuracy']:.2f} %", "held-out set treated as public"),
         (f"epsilon at delta {delta:g}", "", ""),
         (

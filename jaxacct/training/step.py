@@ -17,8 +17,20 @@ from jaxacct.training.keys import Keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.schedules import Released, Schedule
+from jaxacct.training.sharding import number_of
 
-__all__ = ["Filter", "StepReport", "TrainState", "init_state", "make_step", "noisy_gradient", "with_accuracy"]
+__all__ = [
+    "Filter",
+    "Proposal",
+    "SplitStep",
+    "StepReport",
+    "TrainState",
+    "init_state",
+    "make_split_step",
+    "make_step",
+    "noisy_gradient",
+    "with_accuracy",
+]
 
 
 class Filter(Protocol):
@@ -88,6 +100,44 @@ class StepReport(NamedTuple):
     budget_left: jax.Array
 
 
+class Proposal(NamedTuple):
+    """What a step asks for and what the filter says to it, before any private data is touched.
+
+    Attributes:
+        admitted: bool.
+        sigma: float32, the noise multiplier asked for.
+        rate: float32, the sampling rate asked for.
+        clip_scale: float32 in (0, 1], as in :class:`StepReport`.
+        filter_state: the filter's state with the step charged, or as it was if refused.
+        schedule_state: the schedule's state after its proposal.
+        spent: what the filter calls spent in that state.
+        budget_left: the share of the filter's budget that is left in that state, in [0, 1].
+    """
+
+    admitted: jax.Array
+    sigma: jax.Array
+    rate: jax.Array
+    clip_scale: jax.Array
+    filter_state: Any
+    schedule_state: Any
+    spent: jax.Array
+    budget_left: jax.Array
+
+
+class SplitStep(NamedTuple):
+    """A step in its two halves, so that a charge can be made durable between them.
+
+    Attributes:
+        ask: jitted ``ask(state, size) -> Proposal`` for ``size`` examples (static); touches no data.
+        take: jitted ``take(state, proposal, data) -> (state, report)``; runs the step if it was admitted.
+        adaptive: whether ``ask`` looks at releases, so that a step cannot be asked for before the one before it ran.
+    """
+
+    ask: Callable[[TrainState, int], Proposal]
+    take: Callable[[TrainState, Proposal, Any], tuple[TrainState, StepReport]]
+    adaptive: bool
+
+
 def init_state(
     params: Any, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: Keys
 ) -> TrainState:
@@ -145,19 +195,19 @@ def noisy_gradient(
     Args:
         loss: ``loss(params, example)``, a scalar for one example without a batch axis.
         params: pytree of float arrays.
-        data: pytree of arrays (size, ...).
+        data: pytree of arrays (size, ...), or :func:`jaxacct.training.shard_examples` of it.
         keys: this step's keys, from :func:`jaxacct.training.step_keys`.
         sigma: noise multiplier: the noise has standard deviation sigma * clip_norm.
         rate: probability of each example to take part.
         clip_norm: L2 bound C of each example's gradient.
         clip_scale: factor in [0, 1] on that bound, not on the noise.
-        physical_batch: most per-example gradients in memory at once, static.
+        physical_batch: most per-example gradients in memory at once (on each device), static.
         full_batch: everyone takes part (rate 1) and no coins are thrown, static.
 
     Returns:
         A pytree like ``params``, float32.
     """
-    size = jax.tree.leaves(data)[0].shape[0]
+    size = number_of(data)
     mask = jnp.ones(size, bool) if full_batch else poisson_sample(keys.sampling, size, rate)
     total = clipped_gradient_sum(
         loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
@@ -194,23 +244,63 @@ def make_step(
             (benchmarks).
         schedule: from :mod:`jaxacct.training.schedules`.
         clip_norm: L2 bound C of each example's gradient.
-        physical_batch: most per-example gradients in memory at once.
+        physical_batch: most per-example gradients in memory at once (on each device).
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
     """
+    ask, take, _ = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch)
+
+    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+        return take(state, ask(state, number_of(data)), data)
+
+    return jax.jit(step, donate_argnums=(0,) if donate else ())
+
+
+def make_split_step(
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation,
+    filter: Filter,
+    schedule: Schedule,
+    *,
+    clip_norm: float,
+    physical_batch: int = 256,
+    donate: bool = False,
+) -> SplitStep:
+    """The step of :func:`make_step` in two halves: what :func:`jaxacct.training.durable_run` is given.
+
+    Arguments and errors as in :func:`make_step`. Whoever calls ``take`` with a proposal must have asked for it with
+    that very state: ``take`` believes it.
+    """
+    ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch)
+    return SplitStep(jax.jit(ask, static_argnums=1), jax.jit(take, donate_argnums=(0,) if donate else ()), adaptive)
+
+
+def _halves(
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation,
+    filter: Filter | None,
+    schedule: Schedule,
+    clip_norm: float,
+    physical_batch: int,
+) -> SplitStep:
     _validate.positive(clip_norm=clip_norm)
     _validate.count(physical_batch=physical_batch)
 
-    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
-        size = jax.tree.leaves(data)[0].shape[0]
+    def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
         query: Any = Gaussian(sigma) if schedule.full_batch else PoissonSampled(Gaussian(sigma), rate)
-        admitted, filter_state, scale = _ask(filter, query, state.filter_state)
+        admitted, charged, scale = ask_filter(filter, query, state.filter_state)
         admitted = admitted & ~state.halted & (sigma > 0) & (sigma <= largest_sigma(size))
+        charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
+        return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *_budget(filter, charged))
 
-        def take(state: TrainState) -> tuple[TrainState, jax.Array]:
+    def take(state: TrainState, proposal: Proposal, data: Any) -> tuple[TrainState, StepReport]:
+        size = number_of(data)
+        sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
+
+        def run(state: TrainState) -> tuple[TrainState, jax.Array]:
             gradient = noisy_gradient(
                 loss,
                 state.params,
@@ -231,8 +321,8 @@ def make_step(
             moved = state._replace(
                 params=optax.apply_updates(state.params, updates),
                 opt_state=opt_state,
-                filter_state=filter_state,
-                schedule_state=schedule_state,
+                filter_state=proposal.filter_state,
+                schedule_state=proposal.schedule_state,
                 released=state.released._replace(gradient_norm=norm, noise_norm=noise_norm),
                 step=state.step + 1,
                 halted=scale < 1,
@@ -242,14 +332,14 @@ def make_step(
         def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
             return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
 
-        state, norm = jax.lax.cond(admitted, take, refuse, state)
-        report = StepReport(admitted, sigma, rate, scale, norm, *_budget(filter, state.filter_state))
+        state, norm = jax.lax.cond(proposal.admitted, run, refuse, state)
+        report = StepReport(proposal.admitted, sigma, rate, scale, norm, proposal.spent, proposal.budget_left)
         return state, report
 
-    return jax.jit(step, donate_argnums=(0,) if donate else ())
+    return SplitStep(ask, take, schedule.is_adaptive)
 
 
-def _ask(filter: Filter | None, query: Any, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+def ask_filter(filter: Filter | None, query: Any, state: Any) -> tuple[jax.Array, Any, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal."""
     if filter is None:
         return jnp.bool_(True), state, jnp.float32(1.0)

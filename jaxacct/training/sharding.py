@@ -1,0 +1,86 @@
+"""Examples spread over devices: data-parallel steps that give the very sum that one device would give."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+__all__ = ["AXIS", "ShardedExamples", "number_of", "replicate", "shard_examples"]
+
+AXIS = "examples"
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["rows"], meta_fields=["size", "mesh"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class ShardedExamples:
+    """Examples over the devices of a mesh; wherever a step takes its data, it takes this, and then runs on all of them.
+
+    Attributes:
+        rows: pytree of arrays (capacity, ...), split along the first axis. Rows from ``size`` on are zeros that fill
+            the last device; no coin is thrown for them, so they are never sampled.
+        size: the number of examples, static.
+        mesh: one axis, named ``AXIS``, static.
+    """
+
+    rows: Any
+    size: int
+    mesh: Mesh
+
+    @property
+    def capacity(self) -> int:
+        """``size``, rounded up to whole devices."""
+        return -(-self.size // self.mesh.size) * self.mesh.size
+
+
+def shard_examples(data: Any, devices: Sequence[jax.Device] | None = None) -> ShardedExamples:
+    """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
+
+    The coins are thrown for the whole data set from one key, every device clips its own part of the sample, and whole
+    numbers are added (:mod:`jaxacct.training.fixed_point`): the sum, the noise and hence the release are those of one
+    device, to the bit, provided that each example's own gradient is (same kind of device, same physical batch).
+
+    Raises:
+        ValueError: no devices, no arrays, or arrays of different lengths.
+    """
+    devices = jax.devices() if devices is None else list(devices)
+    if not devices:
+        raise ValueError("devices must hold at least one device, got none")
+    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(f"data must hold arrays of one length above 0, got lengths {sorted(lengths)}")
+    mesh = Mesh(np.array(devices), (AXIS,))
+    found = ShardedExamples(None, lengths.pop(), mesh)
+
+    def spread(leaf: Any) -> jax.Array:
+        leaf = np.asarray(leaf)
+        filler = np.zeros((found.capacity - found.size, *leaf.shape[1:]), leaf.dtype)
+        return jax.device_put(np.concatenate([leaf, filler]), NamedSharding(mesh, P(AXIS)))
+
+    return dataclasses.replace(found, rows=jax.tree.map(spread, data))
+
+
+def replicate(tree: Any, examples: ShardedExamples) -> Any:
+    """``tree`` (a train state, say) on every device of ``examples``, so that the first step compiles as the others."""
+    return jax.device_put(tree, NamedSharding(examples.mesh, P()))
+
+
+def number_of(data: Any) -> int:
+    """The number of examples in ``data``, a public constant of the run.
+
+    Raises:
+        ValueError: no arrays with a leading axis.
+    """
+    if isinstance(data, ShardedExamples):
+        return data.size
+    leaves = jax.tree.leaves(data)
+    if not leaves or not jnp.ndim(leaves[0]):
+        raise ValueError("data must hold arrays with a leading axis of examples, got none")
+    return leaves[0].shape[0]
