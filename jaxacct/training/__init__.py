@@ -1,8 +1,10 @@
 """DP-SGD with Flax and optax under a filter: small functions over pytrees that fit a user's own loop.
 
 A step, from the outside in: :func:`make_step` asks the filter and runs :func:`noisy_gradient`, which is
-:func:`poisson_sample`, :func:`clipped_gradient_sum` and :func:`add_gaussian_noise`. Names load on first
-use; only the networks need flax, only the step needs optax, only the data sets need scikit-learn.
+:func:`poisson_sample`, :func:`clipped_gradient_sum` and :func:`add_gaussian_noise`. With :func:`shard_examples`
+it runs on many devices, in a :func:`durable_run` its budget survives being killed, and
+:func:`filtered_aggregate` is the same for a loop around an optax chain. Names load on first use; only the
+networks need flax, only the step needs optax, only checkpoints need orbax, only the data sets scikit-learn.
 """
 
 from __future__ import annotations
@@ -11,46 +13,61 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxacct.training.aggregate import FilteredAggregateState, filtered_aggregate
     from jaxacct.training.budget import FILTERS, Budget, plan_budget, planned_mechanism
     from jaxacct.training.clipping import (
+        add_clipped,
         clip_by_global_norm,
         clipped_gradient_sum,
         global_norm,
         per_example_gradients,
     )
     from jaxacct.training.data import DATASETS, Dataset, load
-    from jaxacct.training.fixed_point import FixedPointSum
-    from jaxacct.training.keys import Keys, fresh_keys, seeded_keys, step_keys
+    from jaxacct.training.durable import DurableRun, durable_run
+    from jaxacct.training.fixed_point import FixedPointSum, empty_sum
+    from jaxacct.training.journal import Journal
+    from jaxacct.training.keys import Keys, attempt_keys, fresh_keys, seeded_keys, step_keys
+    from jaxacct.training.levels import LevelsFilter, on_levels
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
     from jaxacct.training.models import MODELS, Functional, build, functional
     from jaxacct.training.noise import add_gaussian_noise, gaussian_tree, largest_sigma
     from jaxacct.training.report import make_report, privacy_rows, realised_mechanism, table, write_report
     from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
     from jaxacct.training.schedules import SCHEDULES, Released, Schedule, adaptive, constant, warmup_decay
+    from jaxacct.training.sharding import ShardedExamples, replicate, shard_examples
     from jaxacct.training.step import (
         Filter,
+        Proposal,
+        SplitStep,
         StepReport,
         TrainState,
         init_state,
+        make_split_step,
         make_step,
         noisy_gradient,
         with_accuracy,
     )
 
 _MODULES = {
+    "aggregate": ("FilteredAggregateState", "filtered_aggregate"),
     "budget": ("FILTERS", "Budget", "plan_budget", "planned_mechanism"),
-    "clipping": ("clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
+    "clipping": ("add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
     "data": ("DATASETS", "Dataset", "load"),
-    "fixed_point": ("FixedPointSum",),
-    "keys": ("Keys", "fresh_keys", "seeded_keys", "step_keys"),
+    "durable": ("DurableRun", "durable_run"),
+    "fixed_point": ("FixedPointSum", "empty_sum"),
+    "journal": ("Journal",),
+    "keys": ("Keys", "attempt_keys", "fresh_keys", "seeded_keys", "step_keys"),
+    "levels": ("LevelsFilter", "on_levels"),
     "loop": ("Outcome", "StepRecord", "accuracy", "fit", "stop_on_interrupt"),
     "models": ("MODELS", "Functional", "build", "functional"),
     "noise": ("add_gaussian_noise", "gaussian_tree", "largest_sigma"),
     "report": ("make_report", "privacy_rows", "realised_mechanism", "table", "write_report"),
     "sampling": ("Sample", "poisson_sample", "sample_pieces", "take_piece"),
     "schedules": ("SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"),
+    "sharding": ("ShardedExamples", "replicate", "shard_examples"),
     "step": (
-        "Filter", "StepReport", "TrainState", "init_state", "make_step", "noisy_gradient", "with_accuracy",
+        "Filter", "Proposal", "SplitStep", "StepReport", "TrainState", "init_state", "make_split_step", "make_step",
+        "noisy_gradient", "with_accuracy",
     ),
 }  # fmt: skip
 _HOME = {name: f"jaxacct.training.{module}" for module, names in _MODULES.items() for name in names}
@@ -62,24 +79,36 @@ __all__ = [
     "SCHEDULES",
     "Budget",
     "Dataset",
+    "DurableRun",
     "Filter",
+    "FilteredAggregateState",
     "FixedPointSum",
     "Functional",
+    "Journal",
     "Keys",
+    "LevelsFilter",
     "Outcome",
+    "Proposal",
     "Released",
     "Sample",
     "Schedule",
+    "ShardedExamples",
+    "SplitStep",
     "StepRecord",
     "StepReport",
     "TrainState",
     "accuracy",
     "adaptive",
+    "add_clipped",
     "add_gaussian_noise",
+    "attempt_keys",
     "build",
     "clip_by_global_norm",
     "clipped_gradient_sum",
     "constant",
+    "durable_run",
+    "empty_sum",
+    "filtered_aggregate",
     "fit",
     "fresh_keys",
     "functional",
@@ -89,16 +118,20 @@ __all__ = [
     "largest_sigma",
     "load",
     "make_report",
+    "make_split_step",
     "make_step",
     "noisy_gradient",
+    "on_levels",
     "per_example_gradients",
     "plan_budget",
     "planned_mechanism",
     "poisson_sample",
     "privacy_rows",
     "realised_mechanism",
+    "replicate",
     "sample_pieces",
     "seeded_keys",
+    "shard_examples",
     "step_keys",
     "stop_on_interrupt",
     "table",

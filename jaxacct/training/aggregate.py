@@ -60,7 +60,8 @@ def filtered_aggregate(
 
     In place of :func:`optax.contrib.differentially_private_aggregate`, in a loop of one's own::
 
-        optimizer = optax.chain(training.filtered_aggregate(budget, schedule, keys, clip_norm=1.0, size=len(x)), optax.adam(1e-3))
+        private = training.filtered_aggregate(budget, schedule, keys, clip_norm=1.0, size=len(x))
+        optimizer = optax.chain(private, optax.adam(1e-3))
         gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, batch)
         updates, opt_state = optimizer.update(gradients, opt_state, params, valid=valid)
 
@@ -118,7 +119,13 @@ def filtered_aggregate(
         )
 
     def update(
-        updates: Any, state: FilteredAggregateState, params: Any = None, *, valid: Any = None, accuracy: Any = None, **more: Any
+        updates: Any,
+        state: Any,
+        params: Any = None,
+        *,
+        valid: Any = None,
+        accuracy: Any = None,
+        **more: Any,
     ) -> tuple[Any, FilteredAggregateState]:
         shapes, rows = _shapes(updates)
         query: Any = Gaussian(state.sigma) if schedule.full_batch else PoissonSampled(Gaussian(state.sigma), state.rate)
@@ -171,7 +178,7 @@ def _shapes(updates: Any) -> tuple[Any, int]:
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(updates)}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
-            "updates must be per-example gradients, (batch, *parameter shape), of one batch length above 0, got lengths "
-            f"{sorted(lengths)}"
+            "updates must be per-example gradients, (batch, *parameter shape), of one batch length above 0, got "
+            f"lengths {sorted(lengths)}"
         )
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), updates), lengths.pop()

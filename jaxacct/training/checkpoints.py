@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 __all__ = ["Checkpoints"]
@@ -83,11 +84,17 @@ class Checkpoints:
             raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
         if _digest(restored) != digest:
             raise ValueError(f"{where} is damaged, its digest does not agree: {help}")
-        return jax.tree.unflatten(jax.tree.structure(like), [restored[name] for name in leaves]), notes
+        placed = [_as_placed(restored[name], leaf) for name, leaf in leaves.items()]
+        return jax.tree.unflatten(jax.tree.structure(like), placed), notes
 
     def close(self) -> None:
         """Ends Orbax's threads."""
         self._manager.close()
+
+
+def _as_placed(array: Any, like: Any) -> Any:
+    """Orbax commits arrays to their device; one that was free to move stays free, so that no program compiles anew."""
+    return array if getattr(like, "committed", False) else jnp.asarray(np.asarray(array))
 
 
 def _named(tree: Any) -> dict[str, Any]:

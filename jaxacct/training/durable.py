@@ -196,8 +196,8 @@ def durable_run(
     Args:
         folder: ``journal`` and ``checkpoints`` lie in it.
         split: from :func:`jaxacct.training.make_split_step`.
-        state: from :func:`jaxacct.training.init_state`: the shapes, and the parameters of a new run. They must be public
-            (not fitted to the private data) on every start.
+        state: from :func:`jaxacct.training.init_state`: the shapes, and the parameters of a new run, which must be
+            public (not fitted to the private data) on every start.
         filter: the one in ``split``; its budget may not change between attempts.
         resume: go on with the run in ``folder``, or start one if there is none.
         every: steps between checkpoints: the most that a kill loses, with ``ahead``.

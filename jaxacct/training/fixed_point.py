@@ -22,7 +22,16 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-__all__ = ["LOW_BITS", "FixedPointSum", "accumulate", "empty_sum", "high_bits", "largest_offset", "over_devices", "released"]
+__all__ = [
+    "LOW_BITS",
+    "FixedPointSum",
+    "accumulate",
+    "empty_sum",
+    "high_bits",
+    "largest_offset",
+    "over_devices",
+    "released",
+]
 
 LOW_BITS = 12
 _MOST_PIECE = 2**18

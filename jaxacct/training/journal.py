@@ -14,11 +14,11 @@ __all__ = ["Journal"]
 class Journal:
     """An append-only file of JSON records, one a line, each sealed together with all lines before it.
 
-    :meth:`sync` returns when what was appended has reached the disk (``fsync``), so a program that appends a charge and
-    syncs before it releases what was charged is never ahead of its journal, whenever it is killed. A line that a kill or a
-    power cut left half written was never acknowledged: it is cut off when the journal is opened next (``torn`` says how
-    many bytes). Anything else that is not as it was written, inside or at a line's end, is damage: opening raises and
-    leaves the file alone.
+    :meth:`sync` returns when what was appended has reached the disk (``fsync``), so a program that appends a charge
+    and syncs before it releases what was charged is never ahead of its journal, whenever it is killed. A line that a
+    kill or a power cut left half written was never acknowledged: it is cut off when the journal is opened next
+    (``torn`` says how many bytes). Anything else that is not as it was written is damage: opening raises and leaves
+    the file alone.
 
     The seal is SHA-256 over the line and the seal before it. It finds accidents (flipped bits, lost, doubled or
     reordered lines), and not somebody who writes a whole new journal; lines lost from the very end are found by whoever
@@ -103,7 +103,9 @@ class Journal:
 
     def _usable(self) -> None:
         if self._broken:
-            raise OSError(f"journal {self.path} is closed, or failed before: what is on the disk is unknown; open it anew")
+            raise OSError(
+                f"journal {self.path} is closed, or failed before: what is on the disk is unknown; open it anew"
+            )
 
     def _read(self, raw: bytes) -> tuple[list[dict[str, Any]], int]:
         records: list[dict[str, Any]] = []
@@ -157,7 +159,9 @@ def _lock(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ValueError(f"journal {path} is in use by another process: a budget can be spent by one at a time") from None
+        raise ValueError(
+            f"journal {path} is in use by another process: a budget can be spent by one at a time"
+        ) from None
 
 
 def _sync_folder(folder: Path) -> None:

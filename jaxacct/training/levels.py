@@ -86,7 +86,7 @@ def _cheapest(noise_pieces: Any, rate_pieces: Any, query: Any) -> tuple[Array, A
 
 
 def on_levels(filter: Any, menu: Sequence[Any], *, atoms: int = 128) -> LevelsFilter:
-    """``filter`` for a training step whose noise is traced: queries are rounded to ``menu``, whose entries are prepared.
+    """``filter`` for a training step whose noise is traced: queries are rounded to ``menu``, prepared once.
 
     `filters.gdp_residue`, `residue` and the natural filters compute with a query's whole privacy loss, for which its
     parameters must be concrete; a schedule that reacts to releases proposes traced ones. Here each entry of ``menu`` is

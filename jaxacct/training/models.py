@@ -1,4 +1,4 @@
-"""Flax NNX networks as pure functions of their parameters, and a few that suit private training."""
+"""Flax networks, NNX or linen, as pure functions of their parameters, and a few that suit private training."""
 
 from __future__ import annotations
 
@@ -31,25 +31,20 @@ class Functional(NamedTuple):
     loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
 
 
-def functional(model: nnx.Module) -> Functional:
+def functional(model: Any, variables: Any = None) -> Functional:
     """``model``, called on a batch, as pure functions of its parameters.
+
+    Args:
+        model: an ``nnx.Module``, or a ``flax.linen.Module`` together with its variables.
+        variables: for linen: what ``model.init(key, batch)`` returned.
 
     Raises:
         ValueError: the model holds state besides parameters. Running averages (BatchNorm) are statistics of
             private examples that no noise protects, and random state (Dropout) would be reused across
-            steps; LayerNorm and GroupNorm look at one example at a time and are fine.
+            steps; LayerNorm and GroupNorm look at one example at a time and are fine. Also: a linen model without
+            its variables, or something that is neither kind of model.
     """
-    graph, params, rest = nnx.split(model, nnx.Param, ...)
-    extra = sorted(
-        {type(leaf).__name__ for leaf in jax.tree.leaves(rest, is_leaf=lambda v: isinstance(v, nnx.Variable))}
-    )
-    if extra:
-        raise ValueError(
-            f"model must hold parameters only, got {', '.join(extra)}: private training would leak such state"
-        )
-
-    def logits(params: Any, x: jax.Array) -> jax.Array:
-        return nnx.merge(graph, params, rest)(x)
+    params, logits = _nnx(model) if isinstance(model, nnx.Module) else _linen(model, variables)
 
     def loss(params: Any, example: tuple[jax.Array, jax.Array]) -> jax.Array:
         x, y = example
@@ -57,6 +52,32 @@ def functional(model: nnx.Module) -> Functional:
         return optax.softmax_cross_entropy_with_integer_labels(scores, y)
 
     return Functional(params, logits, loss)
+
+
+def _nnx(model: nnx.Module) -> tuple[Any, Callable[[Any, jax.Array], jax.Array]]:
+    graph, params, rest = nnx.split(model, nnx.Param, ...)
+    _only_parameters(
+        {type(leaf).__name__ for leaf in jax.tree.leaves(rest, is_leaf=lambda v: isinstance(v, nnx.Variable))}
+    )
+    return params, lambda params, x: nnx.merge(graph, params, rest)(x)
+
+
+def _linen(model: Any, variables: Any) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
+    from flax import linen
+
+    if not isinstance(model, linen.Module):
+        raise ValueError(f"model must be an nnx.Module or a flax.linen.Module, got {type(model).__name__}")
+    if variables is None or "params" not in variables:
+        raise ValueError("variables must hold a linen model's parameters, as model.init(key, batch) returns them")
+    _only_parameters(set(variables) - {"params"})
+    return variables["params"], lambda params, x: model.apply({"params": params}, x)
+
+
+def _only_parameters(extra: set[str]) -> None:
+    if extra:
+        raise ValueError(
+            f"model must hold parameters only, got {', '.join(sorted(extra))}: private training would leak such state"
+        )
 
 
 class Mlp(nnx.Module):

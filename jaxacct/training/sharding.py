@@ -40,7 +40,7 @@ class ShardedExamples:
         return -(-self.size // self.mesh.size) * self.mesh.size
 
 
-def shard_examples(data: Any, devices: Sequence[jax.Device] | None = None) -> ShardedExamples:
+def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedExamples:
     """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
 
     The coins are thrown for the whole data set from one key, every device clips its own part of the sample, and whole

@@ -1,0 +1,130 @@
+"""DP-SGD as a link of an optax chain: the noise, the refusals, and the rows that are padding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxacct import filters
+from jaxacct.training import (
+    add_clipped,
+    add_gaussian_noise,
+    clipped_gradient_sum,
+    constant,
+    empty_sum,
+    filtered_aggregate,
+    per_example_gradients,
+    seeded_keys,
+    step_keys,
+)
+
+PARAMS = {"a": jnp.arange(6.0, dtype=jnp.float32).reshape(2, 3)}
+ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(12, 2)), jnp.float32)
+VALID = jnp.arange(12) < 7
+
+
+def loss(params, row):
+    return jnp.sum((row @ params["a"]) ** 2)
+
+
+GRADIENTS = per_example_gradients(loss, PARAMS, ROWS)
+EVERYONE = constant(2.0, 1.0, 9)
+THREE = filters.gdp(np.sqrt(3.5) / 2)  # room for three steps and a half
+
+
+def link(filter, schedule=EVERYONE, **options):
+    return filtered_aggregate(filter, schedule, seeded_keys(3), clip_norm=0.5, size=40, **options)
+
+
+CHAIN = optax.chain(link(THREE, then=optax.trace(0.5)), optax.trace(0.5))
+STEP = jax.jit(lambda gradients, state: CHAIN.update(gradients, state, PARAMS, valid=VALID))
+
+
+@jax.jit
+def expected():
+    """The first release by the low-level pieces, from a sum that comes in three pieces out of order."""
+    total = empty_sum(PARAMS, 12)
+    for start in (8, 0, 4):
+        part = slice(start, start + 4)
+        total = add_clipped(total, jax.tree.map(lambda leaf, p=part: leaf[p], GRADIENTS), VALID[part], 0.5)
+    release = add_gaussian_noise(step_keys(seeded_keys(3), 0).noise, total, 2.0, 0.5)
+    return total, jax.tree.map(lambda leaf: leaf / 40, release)
+
+
+def close(one, other):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8), one, other)
+
+
+def test_an_update_is_the_noisy_sum_over_the_expected_size_and_padding_may_hold_anything():
+    dirt = jax.tree.map(lambda leaf: leaf.at[7:].set(jnp.nan), GRADIENTS)
+    update, state = STEP(dirt, CHAIN.init(PARAMS))
+    close(update, expected()[1])
+    assert int(optax.tree.get(state, "step")) == 1
+    again, _ = STEP(dirt, state)
+    assert np.abs(again["a"] - 1.5 * update["a"]).max() > 1e-3  # not the same noise under momentum
+
+
+def test_a_sum_that_was_clipped_in_microbatches_is_taken_as_it_is():
+    micro = jax.jit(lambda mask: clipped_gradient_sum(loss, PARAMS, ROWS, mask, 0.5, physical_batch=5))(VALID)
+    total, release = expected()
+    close(jax.tree.map(np.asarray, micro.high), jax.tree.map(np.asarray, total.high))
+    update, _ = STEP(micro, CHAIN.init(PARAMS))
+    close(update, release)
+
+
+def test_a_refusal_is_a_zero_update_and_leaves_everything_but_the_flag():
+    state, update = CHAIN.init(PARAMS), None
+    for number in range(5):
+        before = state
+        update, state = STEP(GRADIENTS, state)
+        assert int(optax.tree.get(state, "step")) == min(number + 1, 3)
+        assert bool(optax.tree.get(state, "halted")) == (number >= 3)
+        if number >= 3:
+            assert all(jax.tree.leaves(jax.tree.map(_equal, state[0]._replace(halted=before[0].halted), before[0])))
+            # The momentum behind it in the chain rolls on over a zero; the one inside stood still.
+            close(update, jax.tree.map(lambda leaf: 0.5 * leaf, before[1].trace))
+
+
+def test_the_schedule_sees_releases_and_says_the_rate_of_the_next_sample():
+    def propose(step, state, released):
+        return jnp.where(released.accuracy > 0.5, 4.0, 2.0), jnp.float32(0.1), state
+
+    adaptive = EVERYONE._replace(propose=propose, is_adaptive=True, full_batch=False)
+    # The approximate filter's last step is clipped shorter, and refused for a sum that is clipped already.
+    whole = 2.3 * 0.1**2 * np.expm1(0.25) / 2
+    private = link(filters.approximate_gdp(whole), adaptive)
+    step = jax.jit(lambda state, accuracy: private.update(GRADIENTS, state, PARAMS, accuracy=accuracy))
+    state = private.init(PARAMS)
+    assert (float(state.rate), float(state.sigma)) == (float(np.float32(0.1)), 2.0)
+    _, state = step(state, 0.9)
+    assert (float(state.sigma), int(state.released.evaluations)) == (4.0, 1)
+    _, state = step(step(state, 0.1)[1], 0.1)
+    assert (int(state.step), bool(state.halted)) == (3, False)
+    total, _ = expected()
+    update, refused = jax.jit(lambda state: private.update(total, state, PARAMS))(state)
+    assert bool(refused.halted)
+    assert not np.any(update["a"])
+    update, state = step(state, 0.1)
+    assert (int(state.step), bool(state.halted)) == (4, True)
+    assert np.any(update["a"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"clip_norm": 0.0}, "clip_norm must be"), ({"size": 0}, "size must be")],
+)
+def test_bad_settings_raise(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        filtered_aggregate(THREE, EVERYONE, seeded_keys(0), **({"clip_norm": 1.0, "size": 5} | arguments))
+
+
+def test_gradients_that_are_no_batch_raise():
+    with pytest.raises(ValueError, match="updates must be per-example gradients"):
+        CHAIN.update({"a": jnp.float32(1.0)}, CHAIN.init(PARAMS), PARAMS)
+
+
+def _equal(one, other):
+    if jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
+        one, other = jax.random.key_data(one), jax.random.key_data(other)
+    return np.asarray(one).tobytes() == np.asarray(other).tobytes()

@@ -1,0 +1,260 @@
+"""Journals and checkpoints: damage is refused and left alone; a resumed run has new keys and the old budget."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxacct import filters
+from jaxacct.training import (
+    Journal,
+    adaptive,
+    attempt_keys,
+    constant,
+    durable_run,
+    fit,
+    init_state,
+    make_split_step,
+    seeded_keys,
+    with_accuracy,
+)
+
+pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
+
+PARAMS = {"w": jnp.zeros(3)}
+DATA = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)), jnp.float32)
+FILTER = filters.gdp(np.sqrt(30.5) / 2)  # room for thirty steps at sigma 2
+SCHEDULE = constant(2.0, 1.0, 40)
+SGD = optax.sgd(0.1)
+
+
+def loss(params, row):
+    return jnp.sum((params["w"] - row) ** 2)
+
+
+SPLIT = make_split_step(loss, SGD, FILTER, SCHEDULE, clip_norm=1.0, physical_batch=20)
+
+
+def fresh(params=PARAMS, filter=FILTER, schedule=SCHEDULE):
+    return init_state(params, SGD, filter, schedule, seeded_keys(0))
+
+
+def opened(folder, **options):
+    options = {"resume": True, "every": 4, "keys": lambda attempt: attempt_keys(seeded_keys(5), attempt)} | options
+    return durable_run(
+        folder, options.pop("split", SPLIT), options.pop("state", fresh()), options.pop("filter", FILTER), **options
+    )
+
+
+def advance(run, state, steps):
+    for _ in range(steps):
+        state, report = run.step(state, DATA)
+    return state, report
+
+
+def raw(tree):
+    return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))
+
+
+def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_budget(tmp_path):
+    with opened(tmp_path, resume=False) as run:
+        state, _ = advance(run, run.state, 10)
+        at_eight = None
+        first_keys = run.state.keys
+    # Nothing was saved after step 8: as if killed here.
+    with opened(tmp_path) as run:
+        assert (run.attempt, int(run.state.step)) == (1, 8)
+        assert [record.step for record in run.records if record.lost] == [9, 10]
+        assert len(run.records) == 10
+        assert raw(run.state.filter_state) == raw(state.filter_state)
+        assert raw(run.state.params) != raw(state.params)
+        assert not np.array_equal(jax.random.key_data(run.state.keys.noise), jax.random.key_data(first_keys.noise))
+        # Steps 9 and 10 run again, on other noise and at the budget's expense.
+        again, _ = advance(run, run.state, 2)
+        assert raw(again.params) != raw(state.params)
+        assert float(FILTER.fraction(again.filter_state)) == pytest.approx(12 / 30.5)
+        outcome = fit(run.step, again, DATA, steps=40, evaluate=lambda params: 0.5)
+        assert outcome.stopped == "budget spent"
+        assert int(outcome.state.step) == 28
+        run.save(outcome.state)
+    with opened(tmp_path) as run:
+        assert (run.attempt, int(run.state.step), len(run.records)) == (2, 28, 30)
+        assert raw(run.state.params) == raw(outcome.state.params)
+        state, report = run.step(run.state, DATA)
+        assert not bool(report.admitted)
+    del at_eight
+
+
+def test_no_key_and_nothing_of_one_is_on_the_disk(tmp_path):
+    with opened(tmp_path) as run:
+        state, _ = advance(run, run.state, 2)
+        run.save(state)
+        words = [np.asarray(jax.random.key_data(key)) for key in state.keys]
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    for word in words:
+        assert word.tobytes() not in written
+        assert word.tobytes().hex().encode() not in written
+
+
+def test_attempts_steps_and_streams_all_have_keys_of_their_own():
+    roots = seeded_keys(3)
+    seen = set()
+    for attempt in range(20):
+        keys = attempt_keys(roots, attempt)
+        for key in (*keys, *(k for step in range(20) for k in _step_keys(keys, step))):
+            seen.add(tuple(np.asarray(jax.random.key_data(key)).tolist()))
+    assert len(seen) == 20 * 2 * 21
+    with pytest.raises(ValueError, match="attempt must be"):
+        attempt_keys(roots, -1)
+
+
+def _step_keys(keys, step):
+    from jaxacct.training import step_keys
+
+    return step_keys(keys, step)
+
+
+def test_a_state_of_an_earlier_step_is_refused_because_its_keys_were_used(tmp_path):
+    with opened(tmp_path) as run:
+        old = run.state
+        advance(run, old, 2)
+        with pytest.raises(ValueError, match="keys serve one step once"):
+            run.step(old, DATA)
+
+
+def test_charges_are_on_the_disk_before_the_release_and_several_at_once_where_asked(tmp_path):
+    seen = []
+
+    def watching(state, proposal, data):
+        lines = (tmp_path / "journal").read_text().splitlines()
+        seen.append(sum('"kind":"charge"' in line for line in lines))
+        return SPLIT.take(state, proposal, data)
+
+    with opened(tmp_path, split=SPLIT._replace(take=watching), ahead=3) as run:
+        advance(run, run.state, 7)
+    assert seen == [3, 3, 3, 6, 6, 6, 9]
+    with opened(tmp_path) as run:  # steps 8 and 9 were paid for and never ran
+        assert [record.step for record in run.records if record.lost] == [5, 6, 7, 8, 9]
+        assert float(FILTER.fraction(run.state.filter_state)) == pytest.approx(9 / 30.5)
+
+
+def test_a_journal_that_cannot_be_written_releases_nothing(tmp_path, monkeypatch):
+    with opened(tmp_path) as run:
+        state, _ = advance(run, run.state, 1)
+        monkeypatch.setattr("os.fsync", _no_disk)
+        with pytest.raises(OSError, match="full"):
+            run.step(state, DATA)
+        monkeypatch.undo()
+        with pytest.raises(OSError, match="open it anew"):
+            run.step(state, DATA)
+
+
+def _no_disk(file):
+    raise OSError(28, "disk full")
+
+
+def written(folder):
+    with opened(folder) as run:
+        state, _ = advance(run, run.state, 6)
+        run.save(state)
+    return (folder / "journal").read_bytes()
+
+
+def test_a_half_written_last_line_is_cut_off_and_a_whole_one_counts(tmp_path):
+    whole = written(tmp_path)
+    path = tmp_path / "journal"
+    path.write_bytes(whole + b'{"seal":"0123')
+    journal = Journal(path)
+    assert (journal.torn, len(journal.records)) == (13, whole.count(b"\n"))
+    journal.close()
+    assert path.read_bytes() == whole
+    path.write_bytes(whole[:-1])
+    journal = Journal(path)
+    assert (journal.torn, len(journal.records)) == (0, whole.count(b"\n"))
+    journal.append({"kind": "x"})
+    journal.sync()
+    journal.close()
+    journal = Journal(path)
+    assert journal.records[-1] == {"kind": "x"}
+    journal.close()
+
+
+@pytest.mark.parametrize("damage", ["flip", "drop", "swap", "truncate", "empty", "gone"])
+def test_a_damaged_or_shortened_journal_is_refused_and_left_as_it_is(tmp_path, damage):
+    whole = written(tmp_path)
+    path = tmp_path / "journal"
+    lines = whole.splitlines(keepends=True)
+    broken = {
+        "flip": whole.replace(b'"sigma":2.0', b'"sigma":9.0', 1),
+        "drop": b"".join(lines[:3] + lines[4:]),
+        "swap": b"".join([*lines[:3], lines[4], lines[3], *lines[5:]]),
+        "truncate": b"".join(lines[:-3]),
+        "empty": b"",
+        "gone": b"",
+    }[damage]
+    path.write_bytes(broken)
+    if damage == "gone":
+        path.unlink()
+    message = {"truncate": "is behind checkpoint", "empty": "no journal", "gone": "no journal"}.get(
+        damage, "is damaged at"
+    )
+    with pytest.raises(ValueError, match=message), opened(tmp_path):
+        pass
+    if path.exists():
+        assert path.read_bytes() == broken
+    path.write_bytes(whole)  # the copy put back: all is well
+    with opened(tmp_path) as run:
+        assert int(run.state.step) == 6
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path):
+    written(tmp_path)
+    newest = tmp_path / "checkpoints" / "6"
+    data = max((file for file in newest.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+    kept = data.read_bytes()
+    data.write_bytes(kept[: len(kept) // 2])
+    with pytest.raises(ValueError, match=r"checkpoint 6 in .* cannot be read"), opened(tmp_path):
+        pass
+    newest.rename(tmp_path / "away")
+    with opened(tmp_path) as run:
+        assert int(run.state.step) == 4
+        assert float(FILTER.fraction(run.state.filter_state)) == pytest.approx(6 / 30.5)
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path):
+    written(tmp_path)
+    cases = [
+        ({"resume": False}, "holds a run: resume it"),
+        ({"filter": filters.gdp(9.0)}, "its budget cannot change"),
+        ({"state": fresh({"w": jnp.zeros(4)})}, "another network or optimizer"),
+        ({"every": 0}, "every must be"),
+        ({"ahead": 2, "split": SPLIT._replace(adaptive=True)}, "ahead must be 1"),
+    ]
+    for options, message in cases:
+        with pytest.raises(ValueError, match=message), opened(tmp_path, **options):
+            pass
+    with opened(tmp_path), pytest.raises(ValueError, match="in use by another process"), opened(tmp_path):
+        pass
+
+
+def test_settings_must_stay_and_the_history_comes_back(tmp_path):
+    schedule = adaptive(2.0, 1.0, 30)
+    split = make_split_step(loss, SGD, FILTER, schedule, clip_norm=1.0, physical_batch=20)
+    options = {"split": split, "state": fresh(schedule=schedule), "settings": {"delta": 1e-5}}
+    with opened(tmp_path, **options) as run:
+        state, first = run.step(run.state, DATA)
+        state, _ = run.step(with_accuracy(state, 0.25), DATA)
+        run.save(state)
+    with opened(tmp_path, **options) as run:
+        assert run.evaluations == [(1, 0.25)]
+        assert run.records[0].gradient_norm == float(first.gradient_norm)
+        assert int(run.state.released.evaluations) == 1
+        assert json.loads((tmp_path / "journal").read_text().splitlines()[0])["record"]["settings"] == {"delta": 1e-5}
+    with (
+        pytest.raises(ValueError, match="delta must stay 1e-05"),
+        opened(tmp_path, **options | {"settings": {"delta": 1e-3}}),
+    ):
+        pass

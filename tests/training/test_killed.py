@@ -1,0 +1,115 @@
+"""A training process is killed at random moments: what the disk says is spent is never less than what was."""
+
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct.filters import LedgerState
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training import Journal
+from tests.training import durable_process as process
+
+pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
+HERE = pathlib.Path(__file__).parent
+
+
+def spend(filter, query, steps):
+    """The exact ledger after ``steps`` admitted steps, as one whole number of units."""
+    state = filter.init()
+    update = jax.jit(lambda state: filter.update(query, state))
+    for _ in range(steps):
+        admitted, state = update(state)
+        assert bool(admitted)
+    return _units(state)
+
+
+def _units(state):
+    high, middle, low = (int(word) for word in np.asarray(state.words))
+    return (high << 64) | (middle << 32) | low
+
+
+def _journal(folder):
+    journal = Journal(folder / "journal")
+    try:
+        return journal.records
+    finally:
+        journal.close()
+
+
+def _released(log):
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def _recorded(records):
+    charges = [record for record in records if record["kind"] == "charge"]
+    if not charges:
+        return 0, 0
+    words = np.frombuffer(bytes.fromhex(charges[-1]["filter_state"][0]), np.uint32)
+    return len(charges), _units(LedgerState(words))
+
+
+def kill_and_check(tmp_path, kind, kills, seed):
+    filter, sigma, rate = process.KINDS[kind]
+    query = Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), np.float32(rate))
+    folder, log = tmp_path / "run", tmp_path / "released"
+    environment = dict(os.environ, PYTHONPATH=str(HERE.parents[1]), JAX_PLATFORMS="cpu")
+    environment["JAXACCT_TEST_CACHE"] = str(jax.config.values["jax_compilation_cache_dir"])
+    command = [sys.executable, str(HERE / "durable_process.py"), str(folder), str(log), kind]
+    draw = random.Random(seed)
+    one = spend(filter, query, 1)
+    most_steps = 0
+    for number in range(kills):
+        before = log.stat().st_size if log.exists() else 0
+        running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Some are killed while they start, resume or compile; most after their first release, anywhere in a step, a
+        # write or a checkpoint.
+        deadline = time.monotonic() + (draw.uniform(0.0, 2.0) if number % 5 == 4 else 120.0)
+        while time.monotonic() < deadline and running.poll() is None:
+            if log.exists() and log.stat().st_size > before:
+                time.sleep(draw.uniform(0.0, 0.1))
+                break
+            time.sleep(0.002)
+        running.kill()
+        assert running.wait() in (-9, 0)
+        if not (folder / "journal").exists():
+            continue
+        charges, recorded = _recorded(_journal(folder))
+        released = len(_released(log))
+        assert charges >= released
+        assert recorded >= released * one
+        most_steps = max(most_steps, released)
+    assert most_steps > 0
+    # The rest in this process, until the filter refuses.
+    outcome = process.train(folder, log, kind)
+    records, released = _journal(folder), _released(log)
+    charges, recorded = _recorded(records)
+    assert outcome.stopped == "budget spent"
+    assert charges == len(outcome.records) >= len(released)
+    assert charges - len(released) <= kills
+    assert sum(not record.lost for record in outcome.records) == int(outcome.state.step)
+    assert outcome.attempts == sum(record["kind"] == "attempt" for record in records)
+    assert recorded == spend(filter, query, charges)
+    # No two releases, of whatever attempts, share their noise.
+    assert len({tuple(line["still"]) for line in released}) == len(released)
+    # What was truly released, taken as fixed in advance, costs no more than what the filter promised.
+    truth = jaxacct.epsilon(query, process.DELTA, steps=len(released))
+    assert float(truth.upper) <= float(filter.guarantee.epsilon(process.DELTA))
+    return len(released), charges
+
+
+def test_a_run_that_is_killed_twice_never_spent_more_than_its_journal_says(tmp_path):
+    kill_and_check(tmp_path, "everyone", 2, seed=1)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_fifty_times_never_spent_more_than_its_journal_says(tmp_path):
+    print(kill_and_check(tmp_path, "sampled", 50, seed=2))
