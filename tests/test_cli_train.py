@@ -41,6 +41,7 @@ def call(capsys, *arguments):
         (["--data", "adult", "--path", "/nowhere"], "/nowhere"),
         (["--rate"], "--rate"),
         (["--nonsense"], "--nonsense"),
+        (["--resume"], "resume needs checkpoint"),
     ],
 )
 def test_a_bad_value_ends_in_one_clear_line_and_exit_code_2(capsys, tmp_path, arguments, message):
@@ -110,6 +111,28 @@ def test_epochs_become_steps(capsys, tmp_path):
     assert code == 0
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["steps"], report["seed"]) == (3, None)
+
+
+def test_a_run_with_a_checkpoint_goes_on_where_it_was_and_reports_the_whole(capsys, tmp_path):
+    folder = str(tmp_path / "kept")
+    quick = [*QUICK, "--seed", "1", "--steps", "6", "--checkpoint", folder, "--checkpoint-every", "2"]
+    code, _, err = call(capsys, *quick)
+    assert code == 0, err
+    report = json.loads((tmp_path / "kept" / "report.json").read_text())
+    assert (report["steps"], report["attempts"], report["steps_lost"]) == (6, 1, 0)
+    # As if killed after step 5: the checkpoint of the end is gone, the journal is not.
+    (tmp_path / "kept" / "checkpoints" / "6").rename(tmp_path / "away")
+    code, out, err = call(capsys, *quick, "--resume")
+    assert code == 0, err
+    report = json.loads((tmp_path / "kept" / "report.json").read_text())
+    assert (report["stopped"], report["steps"], report["attempts"]) == ("budget spent", 4, 2)
+    assert report["steps_lost"] == 2
+    assert "2 charged that a killed attempt lost" in out
+    assert not report["privacy"]["pld"]["is_bound"]
+    for changed, message in (([], "resume it"), (["--resume", "--clip", "2"], "clip must stay 1.0")):
+        code, _, err = call(capsys, *quick, *changed)
+        assert (code, err.count("jaxacct:")) == (2, 1)
+        assert message in err
 
 
 @pytest.mark.slow

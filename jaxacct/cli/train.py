@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +22,7 @@ _NEEDED = {
     "sklearn": "scikit-learn",
     "tqdm": "tqdm",
     "matplotlib": "matplotlib",
+    "orbax": "orbax-checkpoint",
 }
 
 
@@ -75,8 +78,15 @@ _RECIPES = {
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="Folder for report.json and budget.png [default: runs/<time>]",
+    help="Folder for report.json and budget.png [default: that of --checkpoint, or runs/<time>]",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path),
+    help="Folder for a journal of what is spent, written before every step, and for checkpoints of the network.",
+)
+@click.option("--checkpoint-every", type=int, default=25, show_default=True, help="Steps between checkpoints.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --checkpoint (or begin it, if there is none).")
 @click.option("--evaluate-every", type=int, default=10, show_default=True, help="Steps between held-out evaluations.")
 def train(
     data: str,
@@ -95,12 +105,17 @@ def train(
     seed: int | None,
     output: Path | None,
     evaluate_every: int,
+    checkpoint: Path | None,
+    checkpoint_every: int,
+    resume: bool,
 ) -> None:
     """Train a network with DP-SGD until the plan is done or a privacy filter says stop.
 
     The training examples are private, their number and the whole held-out set are treated as public. Nothing
     that is printed or written is a statistic of the training examples without noise. Ctrl-C ends the run
-    after the step at hand, with its report written.
+    after the step at hand, with its report written. With --checkpoint a run may be killed at any moment: --resume goes
+    on with what is left of the budget, on new random keys, and the report covers all of it; the steps since the last
+    checkpoint stay paid for.
     """
     missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
@@ -114,6 +129,9 @@ def train(
     with plain_errors():
         if steps is not None and epochs is not None:
             raise ValueError("steps and epochs are two ways to say the same: give one of them")
+        if resume and checkpoint is None:
+            raise ValueError("resume needs checkpoint, the folder of the run to go on with")
+        _validate.count(checkpoint_every=checkpoint_every)
         _validate.positive(epsilon=epsilon, rate=rate, clip=clip, evaluate_every=evaluate_every)
         _validate.rate(rate=rate)
         _validate.probability(delta=delta)
@@ -137,13 +155,20 @@ def train(
         _validate.positive(learning_rate=settings["learning_rate"])
         if settings["physical_batch"] > 2**18:
             raise ValueError(f"physical_batch must be at most {2**18}, got {settings['physical_batch']}")
-        folder = output or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
+        folder = output or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
+    durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
     with stop_on_interrupt() as interrupted:
-        _run(data, path, settings, seed, folder, interrupted)
+        _run(data, path, settings, seed, folder, interrupted, durable)
 
 
 def _run(
-    data: str, path: Path | None, settings: dict[str, Any], seed: int | None, folder: Path, interrupted: Any
+    data: str,
+    path: Path | None,
+    settings: dict[str, Any],
+    seed: int | None,
+    folder: Path,
+    interrupted: Any,
+    durable: dict[str, Any] | None,
 ) -> None:
     import jax.numpy as jnp
     import optax
@@ -179,7 +204,8 @@ def _run(
     optimizer = optax.sgd(
         optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
     )
-    step = training.make_step(
+    make = training.make_step if durable is None else training.make_split_step
+    step: Any = make(
         network.loss,
         optimizer,
         budget.filter,
@@ -191,7 +217,20 @@ def _run(
     state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
     # An adaptive run may find that it can afford more steps than planned.
     most = settings["steps"] * (4 if schedule.is_adaptive else 1)
-    with tqdm(total=settings["steps"], unit="step", dynamic_ncols=True, mininterval=0.2) as bar:
+    with contextlib.ExitStack() as open_run, plain_errors() if durable else contextlib.nullcontext():
+        run = None
+        if durable is not None:
+            agreed = settings | {"data": data, "seed": seed}
+            roots = (lambda _: training.fresh_keys()) if seed is None else partial(training.attempt_keys, keys)
+            run = open_run.enter_context(
+                training.durable_run(
+                    split=step, state=state, filter=budget.filter, keys=roots, settings=agreed, **durable
+                )
+            )
+            step, state = run.step, run.state
+        bar = open_run.enter_context(
+            tqdm(initial=int(state.step), total=settings["steps"], unit="step", dynamic_ncols=True, mininterval=0.2)
+        )
 
         def show(record: training.StepRecord, accuracy: float) -> None:
             if record.step > settings["steps"]:
@@ -212,7 +251,10 @@ def _run(
             evaluate_every=settings["evaluate_every"],
             interrupted=interrupted,
             on_step=show,
+            before=run,
         )
+        if run is not None:
+            run.save(outcome.state)
     report = training.make_report(
         outcome, budget, delta=settings["delta"], data=description, settings=settings, seed=seed
     )

@@ -218,12 +218,11 @@ def durable_run(
         raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "journal"
-    if not resume and path.exists() and path.stat().st_size:
-        raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
     with contextlib.ExitStack() as closing:
-        journal = Journal(path)
+        journal = Journal(folder / "journal")
         closing.callback(journal.close)
+        if journal.records and not resume:
+            raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
         checkpoints = Checkpoints(folder / "checkpoints")
         closing.callback(checkpoints.close)
         header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}

@@ -55,7 +55,7 @@ class Journal:
                 os.ftruncate(self._file, kept)
             elif kept and not raw.endswith(b"\n"):
                 os.write(self._file, b"\n")  # a whole record that lost its line's end: it counts
-            os.fsync(self._file)
+            _to_disk(self._file)
             if fresh:
                 _sync_folder(path.parent)
         except BaseException:
@@ -92,7 +92,7 @@ class Journal:
         """
         self._usable()
         self._broken = True
-        os.fsync(self._file)
+        _to_disk(self._file)
         self._broken = False
 
     def close(self) -> None:
@@ -162,6 +162,14 @@ def _lock(file: int, path: Path) -> None:
         raise ValueError(
             f"journal {path} is in use by another process: a budget can be spent by one at a time"
         ) from None
+
+
+def _to_disk(file: int) -> None:
+    import fcntl
+
+    os.fsync(file)
+    if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the drive's own cache (macOS)
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
 
 
 def _sync_folder(folder: Path) -> None:

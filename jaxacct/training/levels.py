@@ -79,10 +79,16 @@ def _cheapest(noise_pieces: Any, rate_pieces: Any, query: Any) -> tuple[Array, A
     found = as_sampled_gaussian(query)
     if found is None:
         raise ValueError(f"query must be a Gaussian or a PoissonSampled one, got {type(query).__name__}")
-    noise, rate = (jnp.asarray(x, jnp.float64) for x in found)
+    return _place(noise_pieces, rate_pieces, *found)
+
+
+@jax.jit
+def _place(noise_pieces: Any, rate_pieces: Any, noise: Any, rate: Any) -> tuple[Array, Array]:
+    noise, rate = jnp.asarray(noise, jnp.float64), jnp.asarray(rate, jnp.float64)
     covers = (noise >= _ledger.join(noise_pieces)) & (rate <= _ledger.join(rate_pieces)) & (rate >= 0)
-    # Levels are in rising order of cost, so the first that covers is the cheapest.
-    return jnp.argmax(covers).astype(jnp.int32), jnp.any(covers) & (noise < jnp.inf)
+    # Levels are in rising order of cost, so the first that covers is the cheapest. (Whole numbers of 64 bits, which
+    # jnp.argmax would take, do not lower inside a float32 program.)
+    return jax.lax.argmax(covers, 0, jnp.int32), jnp.any(covers) & (noise < jnp.inf)
 
 
 def on_levels(filter: Any, menu: Sequence[Any], *, atoms: int = 128) -> LevelsFilter:

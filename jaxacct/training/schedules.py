@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 __all__ = ["SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"]
 
@@ -47,6 +48,7 @@ class Schedule(NamedTuple):
             For an adaptive schedule it is the plan that the noise was calibrated for, not a promise.
         is_adaptive: whether what is proposed depends on releases, so that the realised path is random.
         full_batch: whether every step uses everyone (rate exactly 1), which needs no coins.
+        levels: every (sigma, rate) pair that it may ever propose; empty where that is no finite list.
     """
 
     init: Callable[[], Any]
@@ -54,6 +56,17 @@ class Schedule(NamedTuple):
     planned: tuple[tuple[float, float, int], ...]
     is_adaptive: bool
     full_batch: bool
+    levels: tuple[tuple[float, float], ...] = ()
+
+    def menu(self) -> list[Gaussian | PoissonSampled]:
+        """Every query that the schedule may make: for `filters.priced_menu`, or for :func:`jaxacct.training.on_levels`.
+
+        Raises:
+            ValueError: a schedule whose levels are not listed.
+        """
+        if not self.levels:
+            raise ValueError("schedule must list its levels to have a menu, got none")
+        return [Gaussian(s) if self.full_batch else PoissonSampled(Gaussian(s), q) for s, q in self.levels]
 
     @property
     def steps(self) -> int:
@@ -137,7 +150,8 @@ def adaptive(
         return jnp.asarray(table)[level + quieter], jnp.asarray(share), (level, best, released.evaluations)
 
     planned = ((float(table[quieter]), float(share), steps),)
-    return Schedule(init, propose, planned, is_adaptive=True, full_batch=rate == 1)
+    levels = tuple((float(sigma), float(share)) for sigma in table)
+    return Schedule(init, propose, planned, is_adaptive=True, full_batch=rate == 1, levels=levels)
 
 
 def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
@@ -151,7 +165,8 @@ def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
         stair = jnp.sum(jnp.asarray(ends)[:-1] <= step)
         return jnp.asarray(sigmas)[stair], jnp.asarray(rates)[stair], state
 
-    return Schedule(lambda: (), propose, planned, is_adaptive=False, full_batch=bool(np.all(rates == 1)))
+    levels = tuple(sorted({(sigma, rate) for sigma, rate, _ in planned}))
+    return Schedule(lambda: (), propose, planned, False, bool(np.all(rates == 1)), levels)
 
 
 def _check(sigma: float, rate: float, steps: int) -> None:

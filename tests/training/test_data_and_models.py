@@ -160,3 +160,27 @@ def test_a_convolution_needs_images():
         build("conv", (97,), 2, seed=0)
     with pytest.raises(ValueError, match="model must be one of"):
         build("transformer", (8, 8, 1), 2, seed=0)
+
+
+def test_a_linen_network_is_a_pure_function_too_and_one_with_running_averages_is_refused():
+    from flax import linen
+
+    class Normed(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return linen.Dense(3)(linen.BatchNorm(use_running_average=True)(x))
+
+    x = jnp.ones((2, 4))
+    dense = linen.Dense(3)
+    variables = dense.init(jax.random.key(0), x)
+    model = functional(dense, variables)
+    assert model.logits(model.params, x).shape == (2, 3)
+    scores = np.asarray(dense.apply(variables, x))[0]
+    expected = np.log(np.exp(scores).sum()) - scores[1]
+    assert float(model.loss(model.params, (x[0], 1))) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="parameters only, got batch_stats"):
+        functional(Normed(), Normed().init(jax.random.key(0), x))
+    with pytest.raises(ValueError, match="variables must hold"):
+        functional(dense)
+    with pytest.raises(ValueError, match="model must be an nnx"):
+        functional("dense")

@@ -75,7 +75,7 @@ def kill_and_check(tmp_path, kind, kills, seed):
         deadline = time.monotonic() + (draw.uniform(0.0, 2.0) if number % 5 == 4 else 120.0)
         while time.monotonic() < deadline and running.poll() is None:
             if log.exists() and log.stat().st_size > before:
-                time.sleep(draw.uniform(0.0, 0.1))
+                time.sleep(draw.uniform(0.0, 0.2))
                 break
             time.sleep(0.002)
         running.kill()

@@ -1,5 +1,6 @@
 """What a run says at its end, and that it says nothing private."""
 
+import dataclasses
 import json
 
 import jax.numpy as jnp
@@ -97,6 +98,17 @@ def test_a_path_that_depends_on_outputs_is_called_a_diagnostic(schedule, stopped
     assert rows["pld"]["label"] == rows["renyi"]["label"] == words
 
 
+def test_a_resumed_run_reports_lost_steps_and_is_a_diagnostic(tmp_path):
+    budget = plan()
+    records = [one._replace(lost=one.step > 15, gradient_norm=float("nan")) for one in follow(budget)[:18]]
+    report = full_report(budget, dataclasses.replace(outcome(records), attempts=2))
+    assert (report["steps"], report["steps_lost"], report["attempts"]) == (15, 3, 2)
+    assert report["privacy"]["pld"]["label"] == "diagnostic only: the run was resumed"
+    assert "and 3 charged that a killed attempt lost" in table(report)
+    file, _ = write_report(report, tmp_path)
+    assert "NaN" not in file.read_text()
+
+
 def test_the_approximate_filter_says_that_it_is_no_bound_and_is_contradicted_where_it_errs():
     budget = plan("approximate-gdp", rate=0.15, steps=3)  # far outside the limit: little noise, few steps
     report = full_report(budget, outcome(follow(budget)))
@@ -123,9 +135,10 @@ def test_a_report_holds_released_numbers_only_and_is_written_whole(tmp_path):
         "clip_scale",
         "noisy_gradient_norm",
         "budget_left",
+        "lost",
     }
     assert set(report) == {
-        "data", "settings", "seed", "delta", "stopped", "steps", "test_accuracy", "privacy",
+        "data", "settings", "seed", "delta", "stopped", "steps", "steps_lost", "attempts", "test_accuracy", "privacy",
         "adaptive_schedule", "budget_unit", "notes", "history", "evaluations",
     }  # fmt: skip
     assert any("not private to anyone who knows the seed 4" in note for note in report["notes"])

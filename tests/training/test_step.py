@@ -283,3 +283,13 @@ def test_the_adaptive_schedule_reacts_to_releases_and_stays_in_its_range():
     assert seen[-1] == pytest.approx(2.0 / np.sqrt(2))
     # Without a new evaluation nothing moves.
     assert float(schedule.propose(jnp.int32(99), state, released)[0]) == seen[-1]
+
+
+def test_a_schedule_lists_every_query_that_it_may_make():
+    for schedule in (constant(2.0, 0.1, 5), warmup_decay(2.0, 0.1, 60)):
+        assert {(m.mechanism.sigma, m.rate) for m in schedule.menu()} == {(s, q) for s, q, _ in schedule.planned}
+    menu = adaptive(2.0, 1.0, 9).menu()
+    assert all(isinstance(entry, Gaussian) for entry in menu)
+    np.testing.assert_allclose([entry.sigma for entry in menu], 2.0 * 2.0 ** (np.arange(-2, 5) / 4), rtol=1e-6)
+    with pytest.raises(ValueError, match="schedule must list its levels"):
+        constant(2.0, 0.1, 5)._replace(levels=()).menu()

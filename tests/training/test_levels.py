@@ -1,0 +1,52 @@
+"""Filters that need concrete queries, under a traced noise."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import filters
+from jaxacct.mechanisms import Gaussian, Laplace, PoissonSampled
+from jaxacct.training import on_levels
+
+MENU = filters.gaussian_menu((2.0, 4.0), 0.1, sigmas=2)
+INNER = filters.gdp_residue(1.0, 1e-6, steps=100)
+LEVELS = on_levels(INNER, MENU)
+UPDATE = jax.jit(lambda sigma, rate, state: LEVELS.update(PoissonSampled(Gaussian(sigma), rate), state))
+
+
+def test_a_traced_query_is_charged_as_the_cheapest_level_that_dominates_it():
+    state = LEVELS.init()
+    for sigma, rate, level in ((2.0, 0.1, 0), (3.9, 0.1, 0), (4.0, 0.1, 1), (9.0, 0.01, 1)):
+        admitted, after = UPDATE(jnp.float32(sigma), jnp.float32(rate), state)
+        there, expected = INNER.update(filters.prepare(MENU[level]), state)
+        assert bool(admitted) == bool(there) is True
+        left, wanted = float(INNER.remaining(after)), float(INNER.remaining(expected))
+        assert left == pytest.approx(wanted, rel=1e-7)
+        assert left < float(INNER.remaining(state))
+
+
+def test_what_no_level_dominates_is_refused_and_leaves_the_state():
+    state = LEVELS.init()
+    for sigma, rate in ((1.9, 0.1), (4.0, 0.2), (np.nan, 0.1), (2.0, np.nan), (-3.0, 0.1), (np.inf, 0.1), (3.0, -0.1)):
+        admitted, after = UPDATE(jnp.float32(sigma), jnp.float32(rate), state)
+        assert not bool(admitted)
+        assert all(jax.tree.leaves(jax.tree.map(lambda a, b: np.array_equal(a, b), after, state)))
+
+
+def test_the_guarantee_and_the_numbers_are_the_inner_filters():
+    assert float(LEVELS.guarantee.epsilon(1e-5)) == float(INNER.guarantee.epsilon(1e-5))
+    state = LEVELS.init()
+    assert float(LEVELS.spent(state)) == float(LEVELS.fraction(state)) == 0.0
+    assert float(LEVELS.remaining(state)) == 1.0
+
+
+@pytest.mark.parametrize("menu", [[], [Laplace(1.0)], [Gaussian(np.ones(2))], [PoissonSampled(Gaussian(1.0), 0.0)]])
+def test_a_menu_that_is_none_raises(menu):
+    with pytest.raises(ValueError, match="menu must hold"):
+        on_levels(INNER, menu)
+
+
+def test_another_kind_of_query_raises():
+    with pytest.raises(ValueError, match="query must be a Gaussian"):
+        LEVELS.update(Laplace(1.0), LEVELS.init())

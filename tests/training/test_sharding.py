@@ -1,0 +1,80 @@
+"""Data-parallel steps: the answer of one device, to the bit."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct.training import clipped_gradient_sum, shard_examples
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EIGHT = """
+import jax, jax.numpy as jnp, numpy as np, optax
+from jaxacct import filters
+from jaxacct.training import constant, init_state, make_step, replicate, seeded_keys, shard_examples
+
+def loss(params, example):
+    x, y = example
+    hidden = jnp.tanh(x @ params["a"])
+    return optax.softmax_cross_entropy_with_integer_labels(hidden @ params["b"], y)
+
+assert jax.device_count() == 8
+draw = np.random.default_rng(0)
+data = draw.normal(size=(403, 6)).astype(np.float32), draw.integers(0, 3, 403).astype(np.int32)
+params = {"a": jnp.asarray(draw.normal(size=(6, 8)), jnp.float32), "b": jnp.zeros((8, 3))}
+filter, schedule, optimizer = filters.approximate_gdp(0.2), constant(1.5, 0.15, 99), optax.adam(0.05)
+step = make_step(loss, optimizer, filter, schedule, clip_norm=0.5, physical_batch=8)
+state = init_state(params, optimizer, filter, schedule, seeded_keys(0))
+examples = shard_examples(data)
+ends = []
+for data, state in ((jax.tree.map(jnp.asarray, data), state), (examples, replicate(state, examples))):
+    for number in range(12):
+        state, report = step(state, data)
+    assert bool(report.admitted) and int(state.step) == 12
+    ends.append([np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((state._replace(keys=()), report))])
+assert ends[0] == ends[1]
+assert len(state.params["a"].sharding.device_set) == 8
+print("same")
+"""
+
+
+@pytest.mark.slow
+def test_eight_devices_end_where_one_does_to_the_bit():
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
+    environment = kept | {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "PYTHONPATH": str(ROOT),
+        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
+    }
+    done = subprocess.run([sys.executable, "-c", EIGHT], env=environment, capture_output=True, text=True, timeout=400)
+    assert done.stdout.strip() == "same", done.stderr[-2000:]
+
+
+def test_bad_examples_and_devices_are_named():
+    for data in ((), (np.ones(3), np.ones(4)), np.float32(1.0), np.ones((0, 2))):
+        with pytest.raises(ValueError, match="data must hold arrays of one length"):
+            shard_examples(data)
+    with pytest.raises(ValueError, match="devices must hold at least one"):
+        shard_examples(np.ones(3), [])
+
+
+def test_the_sum_over_a_mesh_is_the_sum_and_keeps_its_limbs_in_range():
+    rows = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    mask = jnp.arange(30) % 3 > 0
+
+    def loss(params, row):
+        return jnp.dot(params, row)
+
+    def total(data):
+        return clipped_gradient_sum(loss, jnp.zeros(3), data, mask, 1.0, physical_batch=8)
+
+    plain, spread = jax.jit(total)(jnp.asarray(rows)), jax.jit(total)(shard_examples(rows))
+    for limb in ("high", "low"):
+        np.testing.assert_array_equal(getattr(plain, limb), getattr(spread, limb))
+    assert np.all((np.asarray(spread.low) >= 0) & (np.asarray(spread.low) < 2**12))
