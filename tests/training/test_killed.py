@@ -46,7 +46,8 @@ def _journal(folder):
 
 
 def _released(log):
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    """Whole lines only: the last one may be being written."""
+    return [json.loads(line) for line in log.read_text().split("\n")[:-1]] if log.exists() else []
 
 
 def _recorded(records):
@@ -66,16 +67,16 @@ def kill_and_check(tmp_path, kind, kills, seed):
     command = [sys.executable, str(HERE / "durable_process.py"), str(folder), str(log), kind]
     draw = random.Random(seed)
     one = spend(filter, query, 1)
-    most_steps = 0
     for number in range(kills):
-        before = log.stat().st_size if log.exists() else 0
+        # So many more releases, whatever the machine's speed: checkpoints come every third step.
+        enough = len(_released(log)) + draw.randint(4, 12)
         running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        # Some are killed while they start, resume or compile; most after their first release, anywhere in a step, a
-        # write or a checkpoint.
+        # Some are killed while they start, resume or compile; most after a few releases, anywhere in a step, a write or
+        # a checkpoint.
         deadline = time.monotonic() + (draw.uniform(0.0, 2.0) if number % 5 == 4 else 120.0)
         while time.monotonic() < deadline and running.poll() is None:
-            if log.exists() and log.stat().st_size > before:
-                time.sleep(draw.uniform(0.0, 0.2))
+            if len(_released(log)) >= enough:
+                time.sleep(draw.uniform(0.0, 0.02))
                 break
             time.sleep(0.002)
         running.kill()
@@ -86,11 +87,10 @@ def kill_and_check(tmp_path, kind, kills, seed):
         released = len(_released(log))
         assert charges >= released
         assert recorded >= released * one
-        most_steps = max(most_steps, released)
-    assert most_steps > 0
     # The rest in this process, until the filter refuses.
     outcome = process.train(folder, log, kind)
     records, released = _journal(folder), _released(log)
+    assert any(record["from_step"] > 0 for record in records if record["kind"] == "attempt")
     charges, recorded = _recorded(records)
     assert outcome.stopped == "budget spent"
     assert charges == len(outcome.records) >= len(released)
