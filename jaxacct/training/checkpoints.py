@@ -74,7 +74,7 @@ class Checkpoints:
         if found != wanted:
             name = next(name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name))
             raise ValueError(
-                f"{where} is of another network or optimizer: {name} is {found.get(name, 'missing')} there and "
+                f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there and "
                 f"{wanted.get(name, 'missing')} here"
             )
         try:

@@ -54,7 +54,7 @@ class DurableRun:
     def __init__(self, split: SplitStep, journal: Journal, checkpoints: Checkpoints, every: int, ahead: int):
         self._split, self._journal, self._checkpoints = split, journal, checkpoints
         self._every, self._ahead = every, ahead
-        self._paid: deque[tuple[int, Proposal]] = deque()
+        self._paid: deque[Proposal] = deque()
 
     def step(self, state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
@@ -73,10 +73,8 @@ class DurableRun:
         if number - self._saved >= self._every:
             self.save(state)
         if not self._paid:
-            self._charge(state, number_of(data))
-        paid_for, proposal = self._paid.popleft()
-        assert paid_for == number
-        state, report = self._split.take(state, proposal, data)
+            self._paid.extend(self._charge(state, number_of(data)))
+        state, report = self._split.take(state, self._paid.popleft(), data)
         if bool(report.admitted):
             self._next = number + 1
             norm = float(report.gradient_norm)
@@ -91,17 +89,19 @@ class DurableRun:
         if number == self._saved:
             return
         self._note(state)
+        self._journal.sync()  # a checkpoint must not know of more than the journal on the disk
         self._checkpoints.save(number, _kept(state), {"seal": self._journal.seal})
         self._saved = number
 
-    def _charge(self, state: TrainState, size: int) -> None:
-        """Asks for the next steps, ``ahead`` of them, and writes what they cost; then waits for the disk."""
+    def _charge(self, state: TrainState, size: int) -> list[Proposal]:
+        """Asks for the next steps, ``ahead`` of them, writes what they cost, and waits for the disk before it returns."""
         number = int(state.step)
         # The budget is the journal's, whatever the state says.
         ahead = state._replace(filter_state=self._filter_state)
+        paid = []
         for offset in range(self._ahead):
             proposal = self._split.ask(ahead, size)
-            self._paid.append((number + offset, proposal))
+            paid.append(proposal)
             if not bool(proposal.admitted):
                 break
             words = [np.asarray(leaf) for leaf in jax.tree.leaves(proposal.filter_state)]
@@ -125,6 +125,7 @@ class DurableRun:
                 halted=proposal.clip_scale < 1,
             )
         self._journal.sync()
+        return paid
 
     def _note(self, state: TrainState) -> None:
         seen = int(state.released.evaluations)
@@ -261,7 +262,7 @@ def _history(records: list[dict[str, Any]]) -> tuple[list[StepRecord], list[tupl
             charge = record["rate"], record["clip_scale"], math.nan, record["budget_left"]
             steps.append(StepRecord(record["step"], sigma, *charge))
         elif kind == "done" and record["gradient_norm"] is not None:
-            place = max(i for i, one in enumerate(steps) if one.step == record["step"])
+            place = next(i for i in reversed(range(len(steps))) if steps[i].step == record["step"])
             steps[place] = steps[place]._replace(gradient_norm=record["gradient_norm"])
         elif kind == "accuracy":
             evaluations.append((record["step"], math.nan if record["value"] is None else record["value"]))

@@ -62,7 +62,6 @@ def raw(tree):
 def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_budget(tmp_path):
     with opened(tmp_path, resume=False) as run:
         state, _ = advance(run, run.state, 10)
-        at_eight = None
         first_keys = run.state.keys
     # Nothing was saved after step 8: as if killed here.
     with opened(tmp_path) as run:
@@ -85,7 +84,6 @@ def test_a_killed_run_resumes_with_the_checkpoints_parameters_and_the_journals_b
         assert raw(run.state.params) == raw(outcome.state.params)
         state, report = run.step(run.state, DATA)
         assert not bool(report.admitted)
-    del at_eight
 
 
 def test_no_key_and_nothing_of_one_is_on_the_disk(tmp_path):
@@ -141,8 +139,14 @@ def test_charges_are_on_the_disk_before_the_release_and_several_at_once_where_as
         assert float(FILTER.fraction(run.state.filter_state)) == pytest.approx(9 / 30.5)
 
 
-def test_a_journal_that_cannot_be_written_releases_nothing(tmp_path, monkeypatch):
-    with opened(tmp_path) as run:
+def test_a_journal_that_cannot_be_written_releases_nothing_then_or_later(tmp_path, monkeypatch):
+    taken = []
+
+    def watching(state, proposal, data):
+        taken.append(int(state.step))
+        return SPLIT.take(state, proposal, data)
+
+    with opened(tmp_path, split=SPLIT._replace(take=watching)) as run:
         state, _ = advance(run, run.state, 1)
         monkeypatch.setattr("os.fsync", _no_disk)
         with pytest.raises(OSError, match="full"):
@@ -150,6 +154,7 @@ def test_a_journal_that_cannot_be_written_releases_nothing(tmp_path, monkeypatch
         monkeypatch.undo()
         with pytest.raises(OSError, match="open it anew"):
             run.step(state, DATA)
+    assert taken == [0]
 
 
 def _no_disk(file):
@@ -229,7 +234,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
     cases = [
         ({"resume": False}, "holds a run: resume it"),
         ({"filter": filters.gdp(9.0)}, "its budget cannot change"),
-        ({"state": fresh({"w": jnp.zeros(4)})}, "another network or optimizer"),
+        ({"state": fresh({"w": jnp.zeros(4)})}, "another network, optimizer or schedule"),
         ({"every": 0}, "every must be"),
         ({"ahead": 2, "split": SPLIT._replace(adaptive=True)}, "ahead must be 1"),
     ]
