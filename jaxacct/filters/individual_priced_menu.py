@@ -125,16 +125,16 @@ def _update_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLi
     clip, bits, good = _clipped(query, norms, ledger.examples)
     if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
         price = ledger.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
-        price = jnp.where(bits == 0, 0, price)
     else:
-        # Row i is for norms in the i-th interval (low, high] below the clip norm's, of which 2^_BITS make an octave;
-        # the last but one for all that are smaller, the last for norm 0.
+        # Rows are intervals (low, high] of norms that rise to the clip norm, 2^_BITS of them an octave; the first is for
+        # all that are smaller still.
         last = (as_bits(clip) - 1) >> _SHIFT
-        highs = jnp.maximum((last + 1 - jnp.arange(ledger.rows)) << _SHIFT, 1)
-        highs = jnp.minimum(jax.lax.bitcast_convert_type(highs.astype(jnp.int32), jnp.float32), clip)
-        prices = jnp.append(ledger.common.price(for_norms(query, highs)), jnp.int32(0))
-        row = jnp.clip(last - ((bits - 1) >> _SHIFT), 0, ledger.rows - 1)
-        price = prices.at[jnp.where(bits == 0, ledger.rows, row)].get(mode="promise_in_bounds")
+        highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << _SHIFT, 1).astype(jnp.int32)
+        highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
+        # Prices rise already. Sorting keeps the compiler from fusing their computation into everybody's look-up.
+        prices = jnp.sort(ledger.common.price(for_norms(query, highs)))
+        row = jnp.clip(((bits - 1) >> _SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
+        price = prices.at[row].get(mode="promise_in_bounds")
     spent = words & _SPENT
     fits = good & (bits > 0) & (price <= jnp.asarray(ledger.common.budget, jnp.int32) - spent)
     after = jnp.where(fits, (spent + price) | FLAG, spent)
