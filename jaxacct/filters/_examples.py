@@ -29,6 +29,7 @@ __all__ = [
     "check_query",
     "flagged",
     "for_norms",
+    "looked_up",
     "sensitivity_of",
     "settle_norms",
 ]
@@ -46,6 +47,13 @@ class ExamplesState(NamedTuple):
 def flagged(words: Array) -> Array:
     """Who takes part, without computing the words a second time: the barrier keeps compilers from doing so."""
     return jax.lax.optimization_barrier(words) < 0
+
+
+def looked_up(table: Array, row: Array) -> Array:
+    """``table[row]`` for rows within the table, spread as ``row`` is."""
+    sharding = jax.typeof(row).sharding
+    spread = not sharding.mesh.empty and sharding.mesh.are_all_axes_explicit
+    return table.at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
 
 
 def check_examples(examples: int) -> int:
@@ -114,10 +122,7 @@ class ExampleLedgers:
                 the ledgers are spread; each device then keeps its own part, and an update sends nothing around. It
                 must divide the examples evenly: add examples of norm 0, which spend nothing.
         """
-        shape = (self.examples,)
-        if sharding is None:
-            return ExamplesState(jnp.zeros(shape, jnp.int32))
-        return ExamplesState(jax.jit(lambda: jnp.zeros(shape, jnp.int32), out_shardings=sharding)())
+        return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
 
     def _same(self, state: ExamplesState) -> Array:
         if state.words.shape != (self.examples,) or state.words.dtype != "int32":

@@ -24,6 +24,7 @@ from jaxacct.filters._examples import (
     check_query,
     flagged,
     for_norms,
+    looked_up,
     sensitivity_of,
     settle_norms,
 )
@@ -134,7 +135,7 @@ def _update_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLi
         # Prices rise already. Sorting keeps the compiler from fusing their computation into everybody's look-up.
         prices = jnp.sort(ledger.common.price(for_norms(query, highs)))
         row = jnp.clip(((bits - 1) >> _SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
-        price = prices.at[row].get(mode="promise_in_bounds")
+        price = looked_up(prices, row)
     spent = words & _SPENT
     fits = good & (bits > 0) & (price <= jnp.asarray(ledger.common.budget, jnp.int32) - spent)
     after = jnp.where(fits, (spent + price) | FLAG, spent)

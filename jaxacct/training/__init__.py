@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     )
     from jaxacct.training.data import DATASETS, Dataset, load
     from jaxacct.training.fixed_point import FixedPointSum
+    from jaxacct.training.individual import (
+        IndividualTrainState,
+        gradient_norms,
+        init_individual,
+        make_individual_step,
+    )
     from jaxacct.training.keys import Keys, fresh_keys, seeded_keys, step_keys
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
     from jaxacct.training.models import MODELS, Functional, build, functional
@@ -42,6 +48,7 @@ _MODULES = {
     "clipping": ("clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
     "data": ("DATASETS", "Dataset", "load"),
     "fixed_point": ("FixedPointSum",),
+    "individual": ("IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"),
     "keys": ("Keys", "fresh_keys", "seeded_keys", "step_keys"),
     "loop": ("Outcome", "StepRecord", "accuracy", "fit", "stop_on_interrupt"),
     "models": ("MODELS", "Functional", "build", "functional"),
@@ -65,6 +72,7 @@ __all__ = [
     "Filter",
     "FixedPointSum",
     "Functional",
+    "IndividualTrainState",
     "Keys",
     "Outcome",
     "Released",
@@ -85,9 +93,12 @@ __all__ = [
     "functional",
     "gaussian_tree",
     "global_norm",
+    "gradient_norms",
+    "init_individual",
     "init_state",
     "largest_sigma",
     "load",
+    "make_individual_step",
     "make_report",
     "make_step",
     "noisy_gradient",

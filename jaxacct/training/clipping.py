@@ -98,12 +98,13 @@ def clipped_gradient_sum(
         data: pytree of arrays (size, ...): every example of the training set.
         mask: (size,) bool, from :func:`jaxacct.training.poisson_sample`.
         clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
-        clip_scale: scalar in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at
-            ``clip_norm`` (the last step of an approximate GDP filter).
+        clip_scale: in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``
+            (the last step of an approximate GDP filter); a scalar, or one for each example, shape (size,) (an
+            individual filter's bounds).
         physical_batch: most examples whose gradients are in memory at once, static.
 
     Returns:
-        A sum whose L2 sensitivity to adding or removing one example is at most ``clip_scale`` (in clip
+        A sum whose L2 sensitivity to adding or removing one example is at most its ``clip_scale`` (in clip
         norms).
 
     Raises:
@@ -115,7 +116,7 @@ def clipped_gradient_sum(
     unit = jnp.asarray(clip_norm, jnp.float32)
     scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
 
-    def clipped(gradient: Any) -> Any:
+    def clipped(gradient: Any, scale: jax.Array) -> Any:
         # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped
         # later.
         gradient = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) / unit, gradient)
@@ -130,7 +131,9 @@ def clipped_gradient_sum(
         indices, valid = take_piece(sample, number)
         examples = jax.tree.map(lambda rows: rows[indices], data)
         gradients = per_example_gradients(loss, params, examples)
-        return number + 1, fixed_point.accumulate(total, jax.vmap(clipped)(gradients), valid)
+        of_each = scale[indices] if scale.ndim else scale
+        vectors = jax.vmap(clipped, in_axes=(0, 0 if scale.ndim else None))(gradients, of_each)
+        return number + 1, fixed_point.accumulate(total, vectors, valid)
 
     start = (jnp.int32(0), fixed_point.empty_sum(params, size))
     _, total = jax.lax.while_loop(more, add_piece, start)
