@@ -127,7 +127,7 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: Individu
     """What each example would pay, in units, as a float32 that is a whole number or infinite; never too little.
 
     In float32, because a step should take no longer than memory does. Each rounding is covered: the constants are
-    rounded up, and (1 + (4 + mu^2) 2^-20) is 16 units for what is near 1 and for what expm1 makes of an error in mu^2.
+    rounded up, and (1 + (4 + mu^2) 2^-20) is 64 units and 16 more for each by which expm1 grows an error in mu^2.
     """
     up = lambda value: _ledger.outward(value, "float32", up=True)  # noqa: E731
     per_norm = up(jnp.minimum(1.0 / sigma, 1e30))

@@ -127,8 +127,8 @@ def _update_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLi
     if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
         price = ledger.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
     else:
-        # Rows are intervals (low, high] of norms that rise to the clip norm, 2^_BITS of them an octave; the first is for
-        # all that are smaller still.
+        # Rows are intervals (low, high] of norms that rise to the clip norm, 2^_BITS of them an octave; the first is
+        # for all that are smaller still.
         last = (as_bits(clip) - 1) >> _SHIFT
         highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << _SHIFT, 1).astype(jnp.int32)
         highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
@@ -189,9 +189,7 @@ def individual_priced_menu(
         ValueError: as in `priced_menu`; examples that are no whole number above 0.
     """
     examples = check_examples(examples)
-    common = priced_menu(
-        menu, epsilon=epsilon, delta=delta, unit=unit, points=points, cache=cache, progress=progress
-    )
+    common = priced_menu(menu, epsilon=epsilon, delta=delta, unit=unit, points=points, cache=cache, progress=progress)
     return IndividualPricedMenuFilter(common, examples, _rows(common))
 
 

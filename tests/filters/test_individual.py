@@ -276,8 +276,8 @@ def test_float64_norms_are_rounded_up_and_other_inputs_are_named():
         filters.individual_approximate_gdp(np.ones(2), examples=2)
     with pytest.raises(ValueError, match="filter must have a single budget"):
         filters.individual(filters.gdp(np.ones(2)), examples=2)
+    ledger = filters.individual_approximate_gdp(1.0, examples=2)
     with pytest.raises(ValueError, match=r"rate must be below 0\.2"):
-        ledger = filters.individual_approximate_gdp(1.0, examples=2)
         ledger.update(PoissonSampled(Gaussian(1.0), 0.5), good, ledger.init())
 
 

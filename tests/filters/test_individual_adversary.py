@@ -1,4 +1,4 @@
-"""The theorem of individual filters, exactly: all adaptive analysts of small finite worlds against the certified curve."""
+"""The theorem of individual filters, exactly: all adaptive analysts of a finite world against the certified curve."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ class World:
     def law(self, own, other):
         """Probabilities of the cells with the first example and without."""
         if (own, other) not in self.laws:
+
             def cells(mean):
                 return np.diff(normal.cdf(CELLS, mean, SIGMA[0]))
 
@@ -87,7 +88,9 @@ def test_no_analyst_who_plays_against_one_example_exceeds_the_certificate(ledger
 
 
 @pytest.mark.parametrize(
-    "broken", [{"obey": False}, {"charge": lambda norms: tuple(n / 2 for n in norms)}], ids=["not obeyed", "half charged"]
+    "broken",
+    [{"obey": False}, {"charge": lambda norms: tuple(n / 2 for n in norms)}],
+    ids=["not obeyed", "half charged"],
 )
 def test_the_same_analysts_break_ledgers_that_are_not_obeyed_or_that_charge_too_little(ledger, broken):
     assert (World(ledger, **broken).worst(False) > np.asarray(ledger.guarantee.delta(AT))).any()

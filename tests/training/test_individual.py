@@ -1,5 +1,7 @@
 """A step in which everybody pays for themselves: who is charged, who contributes, and how much."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -64,7 +66,7 @@ def run():
 
 def test_everybody_is_charged_in_every_step_for_the_norm_at_the_current_parameters(run):
     total = np.zeros(SIZE)
-    for before, after in zip(run[:-1], run[1:], strict=True):
+    for before, after in itertools.pairwise(run):
         mu = np.minimum(own_norms(before.params) / CLIP, 1.0) / SIGMA
         total += RATE**2 * np.expm1(mu**2) / 2
         spent = np.asarray(LEDGER.spent(after.ledgers))
