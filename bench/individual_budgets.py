@@ -1,9 +1,9 @@
 """What individual budgets buy on Adult and MNIST: more steps, at the same worst-case guarantee as a common budget.
 
 Run with ``python bench/individual_budgets.py --adult FOLDER --mnist FOLDER``; writes
-``results/individual_budgets.json`` and ``individual_budgets.png``. One priced menu with one budget serves both sides. With the common budget everybody pays
-for the clip norm, and the run ends when it is spent. With individual budgets each example pays for its own clipped
-gradient norm, and the run goes on.
+``results/individual_budgets.json`` and ``individual_budgets.png``. One priced menu with one budget serves both sides.
+With the common budget everybody pays for the clip norm, and the run ends when it is spent. With individual budgets each
+example pays for its own clipped gradient norm, and the run goes on.
 
 The histograms show what examples have spent. That is published here because the data are public: in a private run it
 must never leave the program (see ``jaxacct.filters.individual``).
