@@ -26,6 +26,7 @@ from machine import about
 from jaxacct import Gaussian, PoissonSampled, filters, training
 
 EPSILON, DELTA, RATE, SIGMA, SPAN = 1.0, 1e-5, 0.05, 3.0, 6.0
+SPENT = 1 - 1 / 200  # of the budget: less is left than a step at the clip norm takes
 BINS = np.linspace(0, 1, 41)
 
 
@@ -75,28 +76,30 @@ class Everybody(NamedTuple):
         return jnp.where(jnp.isfinite(norms), jnp.minimum(allowed, norms), 0.0)
 
 
-def play(data: Any, held_out: Any, ledger: Any, filter: Any, recipe: Recipe, steps: int, seed: int) -> dict[str, Any]:
-    """A run: accuracy on the held-out data after every step, and what everybody has spent at some of them."""
-    x, y = data
-    weights = jnp.zeros((x.shape[1], int(y.max()) + 1))
+def player(data: Any, held_out: Any, ledger: Any, filter: Any, recipe: Recipe, steps: int) -> Any:
+    """A run for a seed: accuracy on the held-out data after every step, and how much everybody had spent then."""
+    weights = jnp.zeros((data[0].shape[1], int(data[1].max()) + 1))
     optimizer = optax.sgd(recipe.learning_rate, momentum=recipe.momentum)
     step = training.make_individual_step(
         loss, optimizer, filter, clip_norm=recipe.clip_norm, physical_batch=256, norms=norms
     )
 
     @jax.jit
-    def run(state: Any) -> Any:
+    def run(state: Any, data: Any, held_out: Any) -> Any:
         def body(state: Any, _: None) -> Any:
             state, _ = step(state, data, SIGMA, RATE)
             right = (held_out[0] @ state.params).argmax(1) == held_out[1]
-            words = ledger.fraction(state.ledgers)
-            return state, (right.mean(), (words > 1 - 1 / 200).mean(), jnp.histogram(words, BINS)[0])
+            share = ledger.fraction(state.ledgers)
+            return state, (right.mean(), (share > SPENT).mean(), jnp.histogram(share, BINS)[0])
 
-        return jax.lax.scan(body, state, None, length=steps)
+        return jax.lax.scan(body, state, None, length=steps)[1]
 
-    state = training.init_individual(weights, optimizer, filter, training.seeded_keys(seed))
-    _, (accuracy, spent, histogram) = run(state)
-    return {"accuracy": np.asarray(accuracy), "spent": np.asarray(spent), "histogram": np.asarray(histogram)}
+    def play(seed: int) -> dict[str, np.ndarray]:
+        start = training.init_individual(weights, optimizer, filter, training.seeded_keys(seed))
+        found = run(start, data, held_out)
+        return dict(zip(("accuracy", "spent", "histogram"), map(np.asarray, found), strict=True))
+
+    return play
 
 
 def measure(name: str, folder: pathlib.Path, menu: list[Any], seeds: int, times: int) -> dict[str, Any]:
@@ -109,7 +112,8 @@ def measure(name: str, folder: pathlib.Path, menu: list[Any], seeds: int, times:
     recipe, rows = RECIPES[name], {}
     for side, filter, length in (("common", Everybody(ledger), steps), ("individual", ledger, times * steps)):
         start = time.perf_counter()
-        runs = [play(data, held_out, ledger, filter, recipe, length, seed) for seed in range(seeds)]
+        play = player(data, held_out, ledger, filter, recipe, length)
+        runs = [play(seed) for seed in range(seeds)]
         accuracy = np.stack([run["accuracy"] for run in runs])
         rows[side] = {
             "steps": length,
