@@ -21,6 +21,9 @@ filter                   accepts (or the number in brackets)         theorem    
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
+One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),
+`individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
+
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` ledger while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
@@ -42,6 +45,9 @@ from jaxacct.filters.approximate_zcdp import (
 from jaxacct.filters.gdp import GDPFilter, gdp
 from jaxacct.filters.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
 from jaxacct.filters.halting import Halted, halting_scan
+from jaxacct.filters.individual import IndividualFilter, individual
+from jaxacct.filters.individual_approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
+from jaxacct.filters.individual_priced_menu import IndividualPricedMenuFilter, individual_priced_menu
 from jaxacct.filters.natural import NaturalFilter, UndeclaredNaturalFilter, natural
 from jaxacct.filters.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
 from jaxacct.filters.odometer import Odometer, odometer
@@ -68,6 +74,9 @@ __all__ = [
     "GDPResidueFilter",
     "Guarantee",
     "Halted",
+    "IndividualApproximateGDPFilter",
+    "IndividualFilter",
+    "IndividualPricedMenuFilter",
     "LedgerState",
     "MenuState",
     "NaturalApproximateDPFilter",
@@ -95,6 +104,9 @@ __all__ = [
     "gdp",
     "gdp_residue",
     "halting_scan",
+    "individual",
+    "individual_approximate_gdp",
+    "individual_priced_menu",
     "natural",
     "natural_approximate_dp",
     "odometer",

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from jaxacct.training.data import DATASETS, Dataset, load
     from jaxacct.training.durable import DurableRun, durable_run
     from jaxacct.training.fixed_point import FixedPointSum, empty_sum
+    from jaxacct.training.individual import (
+        IndividualTrainState,
+        gradient_norms,
+        init_individual,
+        make_individual_step,
+    )
     from jaxacct.training.journal import Journal
     from jaxacct.training.keys import Keys, attempt_keys, fresh_keys, seeded_keys, step_keys
     from jaxacct.training.levels import LevelsFilter, on_levels
@@ -55,6 +61,7 @@ _MODULES = {
     "data": ("DATASETS", "Dataset", "load"),
     "durable": ("DurableRun", "durable_run"),
     "fixed_point": ("FixedPointSum", "empty_sum"),
+    "individual": ("IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"),
     "journal": ("Journal",),
     "keys": ("Keys", "attempt_keys", "fresh_keys", "seeded_keys", "step_keys"),
     "levels": ("LevelsFilter", "on_levels"),
@@ -84,6 +91,7 @@ __all__ = [
     "FilteredAggregateState",
     "FixedPointSum",
     "Functional",
+    "IndividualTrainState",
     "Journal",
     "Keys",
     "LevelsFilter",
@@ -114,9 +122,12 @@ __all__ = [
     "functional",
     "gaussian_tree",
     "global_norm",
+    "gradient_norms",
+    "init_individual",
     "init_state",
     "largest_sigma",
     "load",
+    "make_individual_step",
     "make_report",
     "make_split_step",
     "make_step",

@@ -95,7 +95,8 @@ def add_clipped(
         gradients: leaves (batch, *parameter shape), from :func:`per_example_gradients`.
         valid: (batch,) bool: which rows are in the sample.
         clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
-        clip_scale: scalar in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``.
+        clip_scale: in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``; a
+            scalar, or one for each row, shape (batch,).
 
     Raises:
         ValueError: a batch of more than 2^18.
@@ -103,13 +104,14 @@ def add_clipped(
     unit = jnp.asarray(clip_norm, jnp.float32)
     scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
 
-    def clipped(gradient: Any) -> Any:
+    def clipped(gradient: Any, scale: jax.Array) -> Any:
         # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped
         # later.
         gradient = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) / unit, gradient)
         return clip_by_global_norm(gradient, scale)
 
-    return fixed_point.accumulate(total, jax.vmap(clipped)(gradients), valid)
+    vectors = jax.vmap(clipped, in_axes=(0, 0 if scale.ndim else None))(gradients, scale)
+    return fixed_point.accumulate(total, vectors, valid)
 
 
 def clipped_gradient_sum(
@@ -138,12 +140,13 @@ def clipped_gradient_sum(
             each device processes its own.
         mask: (size,) bool, from :func:`jaxacct.training.poisson_sample`.
         clip_norm: scalar, the L2 bound C of each example's gradient; the noise is sigma * C.
-        clip_scale: scalar in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at
-            ``clip_norm`` (the last step of an approximate GDP filter).
+        clip_scale: in [0, 1]: clip at ``clip_scale * clip_norm`` instead, with the unit left at ``clip_norm``
+            (the last step of an approximate GDP filter); a scalar, or one for each example, shape (size,) (an
+            individual filter's bounds).
         physical_batch: most examples whose gradients are in memory at once (on each device), static.
 
     Returns:
-        A sum whose L2 sensitivity to adding or removing one example is at most ``clip_scale`` (in clip
+        A sum whose L2 sensitivity to adding or removing one example is at most its ``clip_scale`` (in clip
         norms).
 
     Raises:
@@ -152,7 +155,7 @@ def clipped_gradient_sum(
     _validate.count(physical_batch=physical_batch)
     size = mask.shape[0]
 
-    def over(params: Any, rows: Any, mask: jax.Array, unit: ArrayLike, scale: ArrayLike) -> FixedPointSum:
+    def over(params: Any, rows: Any, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
         sample = sample_pieces(mask, min(physical_batch, mask.shape[0]))
 
         def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
@@ -164,7 +167,8 @@ def clipped_gradient_sum(
             indices, valid = take_piece(sample, number)
             examples = jax.tree.map(lambda leaf: leaf[indices], rows)
             gradients = per_example_gradients(loss, params, examples)
-            return number + 1, add_clipped(total, gradients, valid, unit, clip_scale=scale)
+            of_each = scale[indices] if scale.ndim else scale
+            return number + 1, add_clipped(total, gradients, valid, unit, clip_scale=of_each)
 
         start = (jnp.int32(0), fixed_point.empty_sum(params, size))
         return jax.lax.while_loop(more, add_piece, start)[1]
@@ -177,11 +181,13 @@ def clipped_gradient_sum(
     everywhere = jax.shard_map(
         lambda *inputs: fixed_point.over_devices(over(*inputs), AXIS),
         mesh=data.mesh,
-        in_specs=(P(), P(AXIS), P(AXIS), P(), P()),
+        in_specs=(P(), P(AXIS), P(AXIS), P(), P(AXIS) if scale.ndim else P()),
         out_specs=P(),
         check_vma=False,
     )
-    return everywhere(params, data.rows, jnp.pad(mask, (0, data.capacity - size)), unit, scale)
+    padding = (0, data.capacity - size)
+    scale = jnp.pad(scale, padding) if scale.ndim else scale
+    return everywhere(params, data.rows, jnp.pad(mask, padding), unit, scale)
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:

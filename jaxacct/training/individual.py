@@ -1,0 +1,142 @@
+"""DP-SGD in which every example pays for its own gradient, under an individual filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training.clipping import clipped_gradient_sum, global_norm
+from jaxacct.training.keys import Keys, step_keys
+from jaxacct.training.noise import add_gaussian_noise, largest_sigma
+from jaxacct.training.sampling import poisson_sample
+
+__all__ = ["IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"]
+
+# What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
+# rounding of its own norm, leaves a gradient as it is.
+_HAIR = 1 + 2.0**-12
+
+
+class IndividualTrainState(NamedTuple):
+    """Everything a run carries, as a pytree.
+
+    Attributes:
+        params: pytree of float parameters: what may be published.
+        opt_state: the optimiser's state; it has seen noisy gradients only.
+        ledgers: the filter's state. *As private as the data*: never publish it, nor anything computed from it.
+        keys: roots of the private randomness; whoever has them can remove the noise.
+        step: () int32, steps so far.
+    """
+
+    params: Any
+    opt_state: Any
+    ledgers: Any
+    keys: Keys
+    step: jax.Array
+
+
+def gradient_norms(
+    loss: Callable[[Any, Any], jax.Array], params: Any, data: Any, *, physical_batch: int = 256
+) -> jax.Array:
+    """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
+
+    Args:
+        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        params: pytree of float arrays.
+        data: pytree of arrays (size, ...).
+        physical_batch: most per-example gradients in memory at once, static.
+    """
+    _validate.count(physical_batch=physical_batch)
+    return jax.lax.map(lambda example: global_norm(jax.grad(loss)(params, example)), data, batch_size=physical_batch)
+
+
+def init_individual(
+    params: Any, optimizer: optax.GradientTransformation, filter: Any, keys: Keys
+) -> IndividualTrainState:
+    """The state before the first step. ``params`` must not have been fitted to the private data."""
+    state = IndividualTrainState(params, optimizer.init(params), filter.init(), keys, jnp.int32(0))
+    # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+
+
+def make_individual_step(
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation,
+    filter: Any,
+    *,
+    clip_norm: float,
+    physical_batch: int = 256,
+    norms: Callable[[Any, Any], jax.Array] | None = None,
+    donate: bool = False,
+) -> Callable[[IndividualTrainState, Any, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
+    """A jitted ``step(state, data, sigma, rate) -> (state, gradient_norm)`` in which each example pays for itself.
+
+    Everybody's gradient norm at the current parameters is charged to their own ledger, sampled or not. Then coins say
+    who of those that take part is in the sample; each gradient is clipped to the norm *that was charged* (so the charge
+    covers the contribution whatever ``norms`` computes, and however a compiler rounds), summed exactly, and noised.
+    Who has nothing left contributes exactly nothing. The sum is divided by rate times the number of examples, not by
+    that of the participants, which is private.
+
+    Nothing stops a run: choose the number of steps beforehand or from released quantities, and ``sigma`` and ``rate``
+    likewise (they may change from step to step). :mod:`jaxacct.filters.individual` says what the guarantee asks.
+
+    The cost is one pass over all gradients for their norms, however small the rate, which is what individual accounting
+    takes; where a norm has a closed form (linear layers), give ``norms``.
+
+    Args:
+        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        optimizer: any optax transformation; it sees noisy gradients only.
+        filter: `jaxacct.filters.individual_priced_menu`, `individual_approximate_gdp` or `individual` of any filter
+            for as many examples as ``data`` will hold; charged in units of the clip norm.
+        clip_norm: L2 bound C of each example's gradient; the noise has standard deviation sigma * C.
+        physical_batch: most per-example gradients in memory at once.
+        norms: ``norms(params, data)``, (size,): everybody's gradient norm, example by example; by default
+            :func:`gradient_norms`. Too small a value clips that gradient, too large a one overcharges.
+        donate: reuse the state's buffers, so that the state passed in is gone after the call.
+
+    Returns:
+        A step whose second result is the norm of the noisy averaged gradient, which is released. A ``sigma`` that is
+        not in (0, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it was.
+
+    Raises:
+        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
+    """
+    _validate.positive(clip_norm=clip_norm)
+    _validate.count(physical_batch=physical_batch)
+
+    def step(
+        state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike
+    ) -> tuple[IndividualTrainState, jax.Array]:
+        size = jax.tree.leaves(data)[0].shape[0]
+        # The query is built from the very float32 numbers that are then used.
+        sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)
+
+        def take(state: IndividualTrainState) -> tuple[IndividualTrainState, jax.Array]:
+            query: Any = PoissonSampled(Gaussian(sigma), rate)
+            of_all = norms or (lambda p, d: gradient_norms(loss, p, d, physical_batch=min(physical_batch, size)))
+            charged = jnp.asarray(of_all(state.params, data), jnp.float32) / jnp.float32(clip_norm) * _HAIR
+            _, ledgers = filter.update(query, charged, state.ledgers)
+            bounds = filter.bounds(query, charged, ledgers)
+            keys = step_keys(state.keys, state.step)
+            mask = poisson_sample(keys.sampling, size, rate) & (bounds > 0)
+            total = clipped_gradient_sum(
+                loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch
+            )
+            release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
+            gradient = jax.tree.map(lambda g, p: (g / (rate * size)).astype(p.dtype), release, state.params)
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            params = optax.apply_updates(state.params, updates)
+            moved = IndividualTrainState(params, opt_state, ledgers, state.keys, state.step + 1)
+            return moved, global_norm(gradient)
+
+        usable = (sigma > 0) & (sigma <= largest_sigma(size)) & (rate > 0) & (rate <= 1)
+        return jax.lax.cond(usable, take, lambda state: (state, jnp.float32(0.0)), state)
+
+    return jax.jit(step, donate_argnums=(0,) if donate else ())

@@ -1,0 +1,133 @@
+"""A step in which everybody pays for themselves: who is charged, who contributes, and how much."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxacct import filters
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training import (
+    clip_by_global_norm,
+    clipped_gradient_sum,
+    gradient_norms,
+    init_individual,
+    make_individual_step,
+    poisson_sample,
+    seeded_keys,
+    step_keys,
+)
+from jaxacct.training.fixed_point import released
+
+SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
+
+
+def loss(params, example):
+    x, y = example
+    return 0.5 * (jnp.dot(x, params["w"]) - y) ** 2
+
+
+PARAMS = {"w": jnp.arange(4, dtype=jnp.float32) / 4}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(SIZE, 4)).astype(np.float32) / 4
+Y = RNG.normal(size=SIZE).astype(np.float32) / 2
+X[0] = 0.0  # learns nothing, ever
+Y[1] = 50.0  # always at the clip norm
+DATA = (jnp.asarray(X), jnp.asarray(Y))
+OPTIMIZER = optax.sgd(0.05)
+QUERY = PoissonSampled(Gaussian(np.float32(SIGMA)), np.float32(RATE))
+LEDGER = filters.individual_approximate_gdp(0.012, examples=SIZE)  # room for three steps and a half at the clip norm
+STEP = make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, physical_batch=16)
+
+
+def own_norms(params):
+    """By hand: the gradient is (x w - y) x."""
+    w = np.asarray(params["w"], np.float64)
+    return np.abs(X @ w - Y) * np.linalg.norm(X.astype(np.float64), axis=1)
+
+
+def flat(tree):
+    return b"".join(np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(tree))
+
+
+@pytest.fixture(scope="module")
+def run():
+    state = init_individual(PARAMS, OPTIMIZER, LEDGER, seeded_keys(3))
+    states = [state]
+    for _ in range(6):
+        state, norm = STEP(state, DATA, SIGMA, RATE)
+        assert float(norm) > 0
+        states.append(state)
+    return states
+
+
+def test_everybody_is_charged_in_every_step_for_the_norm_at_the_current_parameters(run):
+    total = np.zeros(SIZE)
+    for before, after in itertools.pairwise(run):
+        mu = np.minimum(own_norms(before.params) / CLIP, 1.0) / SIGMA
+        total += RATE**2 * np.expm1(mu**2) / 2
+        spent = np.asarray(LEDGER.spent(after.ledgers))
+        alive = total < 0.0119
+        # Some six of forty are sampled in a step; nobody rides for free.
+        np.testing.assert_allclose(spent[alive], total[alive], rtol=2e-3, atol=1e-9)
+        assert (spent[~alive] >= 0.0119).all()
+        assert (spent[alive] >= total[alive] * (1 - 1e-6)).all()
+    assert spent[0] == 0.0
+    assert spent[1] >= 0.012
+    assert 1 < alive.sum() < SIZE
+
+
+def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
+    """The same step from the same ledgers with the spent example's data replaced by anything at all."""
+    late, fresh = run[-1], run[0]
+    assert float(LEDGER.remaining(late.ledgers)[1]) == 0.0
+    coins = [poisson_sample(step_keys(late.keys, n).sampling, SIZE, np.float32(RATE))[1] for n in range(80)]
+    sampled = [n for n, coin in enumerate(coins) if coin][:3]
+    assert len(sampled) == 3
+    other = (DATA[0].at[1].set(jnp.float32([9.0, -9.0, 3.0, 1.0])), DATA[1].at[1].set(-70.0))
+    for n in sampled:
+        after, again = (STEP(late._replace(step=jnp.int32(n)), data, SIGMA, RATE)[0] for data in (DATA, other))
+        assert flat((after.params, after.ledgers)) == flat((again.params, again.ledgers))
+        # Before it was spent it did contribute: otherwise this would show nothing.
+        after, again = (STEP(fresh._replace(step=jnp.int32(n)), data, SIGMA, RATE)[0] for data in (DATA, other))
+        assert flat(after.params) != flat(again.params)
+
+
+def test_contributions_are_clipped_to_what_was_charged_example_by_example():
+    bounds = np.float32(RNG.uniform(0, 1, SIZE))
+    bounds[:3] = [0.0, np.nan, -1.0]
+    sums = jax.jit(lambda mask: clipped_gradient_sum(loss, PARAMS, DATA, mask, CLIP, clip_scale=bounds))
+    for i in (0, 1, 2, 7, 8, 9):
+        vector = np.asarray(released(sums(jnp.arange(SIZE) == i), 1.0)["w"], np.float64)
+        gradient = {"w": jnp.asarray((X[i] @ np.asarray(PARAMS["w"]) - Y[i]) * X[i] / CLIP)}
+        alone = np.asarray(clip_by_global_norm(gradient, bounds[i])["w"])
+        assert np.linalg.norm(vector) <= max(np.nan_to_num(bounds[i]), 0)
+        np.testing.assert_allclose(vector, alone, atol=2.0**-22)
+
+
+def test_gradient_norms_are_everybodys_and_do_not_depend_on_the_piece():
+    for piece in (SIZE, 16):
+        seen = np.asarray(jax.jit(lambda p, d: gradient_norms(loss, p, d, physical_batch=piece))(PARAMS, DATA))  # noqa: B023
+        np.testing.assert_allclose(seen, own_norms(PARAMS), rtol=1e-5)
+
+
+def test_a_step_that_is_none_leaves_everything_as_it_was(run):
+    for sigma, rate in ((np.nan, RATE), (0.0, RATE), (-1.0, RATE), (1e9, RATE), (SIGMA, np.nan), (SIGMA, 0.0)):
+        after, norm = STEP(run[2], DATA, sigma, rate)
+        assert float(norm) == 0.0
+        assert flat(after[:3]) == flat(run[2][:3])
+        assert int(after.step) == int(run[2].step)
+    with pytest.raises(ValueError, match="clip_norm must be"):
+        make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=0.0)
+
+
+def test_a_gradient_that_is_no_number_takes_no_part():
+    data = (DATA[0].at[5].set(jnp.nan), DATA[1])
+    state = init_individual(PARAMS, OPTIMIZER, LEDGER, seeded_keys(3))
+    for _ in range(4):
+        state, _ = STEP(state, data, SIGMA, RATE)
+    assert np.isfinite(np.asarray(state.params["w"])).all()
+    assert float(LEDGER.spent(state.ledgers)[5]) == 0.0
