@@ -6,7 +6,6 @@ may underflow to zero, and zero noise would release the value itself.
 
 from __future__ import annotations
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike

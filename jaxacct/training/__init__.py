@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxacct.training.accuracy_first import Rounds, divided, fit_until_accurate, plan_rounds
     from jaxacct.training.budget import FILTERS, Budget, plan_budget, planned_mechanism
     from jaxacct.training.clipping import (
         clip_by_global_norm,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "accuracy_first": ("Rounds", "divided", "fit_until_accurate", "plan_rounds"),
     "budget": ("FILTERS", "Budget", "plan_budget", "planned_mechanism"),
     "clipping": ("clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
     "data": ("DATASETS", "Dataset", "load"),
@@ -68,6 +70,7 @@ __all__ = [
     "Keys",
     "Outcome",
     "Released",
+    "Rounds",
     "Sample",
     "Schedule",
     "StepRecord",
@@ -80,7 +83,9 @@ __all__ = [
     "clip_by_global_norm",
     "clipped_gradient_sum",
     "constant",
+    "divided",
     "fit",
+    "fit_until_accurate",
     "fresh_keys",
     "functional",
     "gaussian_tree",
@@ -93,6 +98,7 @@ __all__ = [
     "noisy_gradient",
     "per_example_gradients",
     "plan_budget",
+    "plan_rounds",
     "planned_mechanism",
     "poisson_sample",
     "privacy_rows",
