@@ -17,7 +17,7 @@ from jaxacct.expost.definitions import Result
 from jaxacct.filters._ledger import caller_dtype
 from jaxacct.mechanisms._register import mechanism as _register
 
-__all__ = ["Attempt", "Released", "loop"]
+__all__ = ["Attempt", "Released", "loop", "scalar"]
 
 # (number, what is carried) -> (what is carried, whether the check passes, the score that it publishes)
 Attempt = Callable[[Any, Any], tuple[Any, Array, Array]]
@@ -45,21 +45,29 @@ class Released:
         result = self.result
         if np.ndim(self.steps):
             raise ValueError(f"report is for one run, got a batch of shape {np.shape(self.steps)}")
-        epsilon, how = (
-            float(np.asarray(result.epsilon)),
-            "passed the check" if bool(self.passed) else "did not pass the check",
-        )
-        lines = [f"{int(self.steps)} of {np.shape(self.scores)[0]} releases; the last one {how}"]
-        lines.append(f"ex-post epsilon {rounded_up(epsilon)}: {result.definition}")
+        epsilon, how = float(np.asarray(result.epsilon)), "passed" if bool(self.passed) else "did not pass"
+        lines = [
+            f"{int(self.steps)} of {np.shape(self.scores)[0]} releases; the last one {how} the check",
+            f"ex-post epsilon {rounded_up(epsilon)}: {result.definition}",
+        ]
         if result.order is not None:
-            both = [
+            markov, tight = (
                 rounded_up(float(approximate_epsilon(epsilon, order=result.order, delta=delta, tight=tight)))
                 for tight in (False, True)
-            ]
-            lines.append(
-                f"ex-post (epsilon, delta) at delta {delta:g}: {both[0]} with probability, {both[1]} approximate"
             )
+            lines.append(f"at delta {delta:g}: epsilon {markov} delta-probabilistic, {tight} delta-approximate ex-post")
         return "\n".join(lines)
+
+
+def scalar(score: Any) -> Any:
+    """``score`` itself.
+
+    Raises:
+        ValueError: it is no scalar.
+    """
+    if np.ndim(score):
+        raise ValueError(f"accurate must return a scalar, got shape {np.shape(score)}")
+    return score
 
 
 def loop(

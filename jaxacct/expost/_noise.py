@@ -50,9 +50,14 @@ def added(key: Array, value: Any, noise: Callable[[Array, Array], Array], dtype:
 
     ``dtype`` is the caller's float type (`_ledger.caller_dtype`): integer leaves come back in it, and no leaf
     comes back wider than it. Leading axes that the noise has are kept.
+
+    Raises:
+        ValueError: a leaf that does not hold real numbers.
     """
 
     def one(leaf_key: Array, leaf: Any) -> Array:
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating):
+            raise ValueError(f"value must hold real numbers, got {jnp.result_type(leaf)}")
         wide = jnp.asarray(leaf).astype(jnp.float64)
         return (wide + noise(leaf_key, wide)).astype(released_dtype(leaf, dtype))
 

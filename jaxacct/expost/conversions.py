@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._log1p import log1p
 from jaxacct._settled import settled
+from jaxacct.expost._parameters import check_epsilon
 
 __all__ = ["approximate_epsilon", "bayes_factor"]
 
@@ -34,7 +35,7 @@ def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLik
     so never asks that epsilon be a constant. At order 20 and delta 1e-5 it saves 0.209.
 
     Args:
-        epsilon: returned by the mechanism, >= 0; any shape.
+        epsilon: returned by the mechanism, >= 0, infinity included; any shape.
         order: > 1.
         delta: strictly between 0 and 1. All shapes broadcast.
         tight: which of the two.
@@ -59,7 +60,7 @@ def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike)
     that the probability is over the whole run, not over runs that returned this epsilon.
 
     Args:
-        epsilon: returned by the mechanism, >= 0; any shape.
+        epsilon: returned by the mechanism, >= 0, infinity included; any shape.
         order: > 1.
         confidence: strictly between 0 and 1. All shapes broadcast.
 
@@ -75,7 +76,7 @@ def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike)
 
 
 def _check(epsilon: ArrayLike, order: ArrayLike) -> None:
-    _validate.nonnegative(epsilon=epsilon)
+    check_epsilon(epsilon)
     _validate.greater(1.0, order=order)
 
 

@@ -21,10 +21,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.expost._parameters import check_epsilon
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = [
@@ -156,8 +156,7 @@ class Result:
     definition: Definition = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        if not _validate.is_traced(self.epsilon) and not np.all(np.asarray(self.epsilon) >= 0):
-            raise ValueError(f"epsilon must be at least 0, got {self.epsilon}")
+        check_epsilon(self.epsilon)
         if not isinstance(self.definition, Definition):
             raise ValueError(f"definition must be one of jaxacct.expost's, got {self.definition!r}")
 

@@ -23,11 +23,10 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._settled import settled
 from jaxacct.expost import _noise
+from jaxacct.expost._parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters._ledger import caller_dtype
 
-__all__ = ["UP", "brownian", "brownian_step", "laplace_reduction", "precision_weighted"]
-
-UP = 1 + 2.0**-48  # covers the roundings of scales and of the sums of increments
+__all__ = ["brownian", "brownian_step", "laplace_reduction", "precision_weighted"]
 
 
 def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
@@ -99,8 +98,8 @@ def brownian_step(
     Raises:
         ValueError: concrete parameters out of range.
     """
-    _validate.positive(epsilon=epsilon, sensitivity=sensitivity)
-    _validate.greater(1.0, order=order)
+    check_sizes(epsilon=epsilon, sensitivity=sensitivity)
+    check_order(order)
     _validate.nonnegative(spent=spent)
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
@@ -120,8 +119,7 @@ def _stepped(
     dtype: str,
 ) -> Any:
     spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (spent, epsilon, order, sensitivity))
-    sane = (spent >= 0) & (spent <= epsilon) & (epsilon > 0) & (epsilon < jnp.inf)
-    sane &= (order > 1) & (order < jnp.inf) & (sensitivity > 0) & (sensitivity < jnp.inf)
+    sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
     weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
     sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
 
@@ -152,29 +150,13 @@ def _released(
     noise: Callable[..., Array], key: Array, value: Any, epsilons: ArrayLike, order: ArrayLike, sensitivity: ArrayLike
 ) -> Any:
     check_budgets(epsilons)
-    _validate.greater(1.0, order=order)
-    _validate.positive(sensitivity=sensitivity)
+    check_order(order)
+    check_sizes(sensitivity=sensitivity)
     for name, scalar in (("order", order), ("sensitivity", sensitivity)):
         if np.ndim(scalar):
             raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
     value, epsilons, order, sensitivity = settled(value, epsilons, order, sensitivity)
     return _add(key, value, epsilons, order, sensitivity, noise, caller_dtype())
-
-
-def check_row(epsilons: ArrayLike) -> None:
-    """Raises ValueError unless ``epsilons`` are one row of budgets, positive where concrete."""
-    if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
-        raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
-    _validate.positive(epsilons=epsilons)
-
-
-def check_budgets(epsilons: ArrayLike) -> None:
-    """Raises ValueError unless concrete ``epsilons`` are one row of budgets that rise or stay."""
-    check_row(epsilons)
-    if not _validate.is_traced(epsilons):
-        row = np.asarray(epsilons, np.float64)
-        if np.any(row[1:] < row[:-1]):
-            raise ValueError(f"epsilons must not fall, got {row.tolist()}")
 
 
 @jax.enable_x64(True)
@@ -202,8 +184,8 @@ def _added(
     dtype: str,
 ) -> Any:
     epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (epsilons, order, sensitivity))
-    rising = jnp.all(epsilons[1:] >= epsilons[:-1]) & (epsilons[0] > 0) & (epsilons[-1] < jnp.inf)
-    sane = rising & (order > 1) & (order < jnp.inf) & (sensitivity > 0) & (sensitivity < jnp.inf)
+    rising = jnp.all(epsilons[1:] >= epsilons[:-1])
+    sane = rising & usable_order(order) & usable(epsilons[0], epsilons[-1], sensitivity)
     epsilons = jnp.where(sane, epsilons, 1.0)
     order, sensitivity = jnp.where(sane, order, jnp.nan), jnp.where(sane, sensitivity, jnp.nan)
     m = epsilons.shape[0]

@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._settled import settled
-from jaxacct.expost._loop import Released, loop
+from jaxacct.expost._loop import Released, loop, scalar
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
 from jaxacct.expost.odometer import Odometer
@@ -42,12 +42,13 @@ def release_until(
 
     Args:
         accurate: the score of a release, higher is better; a scalar. It closes over the private validation data, and
-            its sensitivity is the check's.
+            its sensitivity is the check's, rounding included: see :mod:`jaxacct.expost.checks`.
         mechanism: `Brownian`, `PrecisionWeighted`, `LaplaceReduction`, `Doubling`, or any `Source`. It holds
             the private value.
         epsilons: shape (m,), public budgets in the order they are tried.
         check: `PlainGaussian`, `SparseVector`, `AboveThreshold`, `PublicScore`, or any `Check`.
-        key: a PRNG key that nothing else uses.
+        key: a PRNG key that nothing else uses and nobody else knows: ``jax.random.key(seed)`` has few seeds;
+            `jaxacct.training.fresh_keys` takes 64 bits from the operating system.
         disjoint: the mechanism's and the check's data are disjoint, and were separated record by record, so that a
             record more or less changes one of them only (see `stopped_by`).
         progress: called with a line of text after each release, published facts only; not inside a trace.
@@ -69,7 +70,7 @@ def release_until(
 
     def attempt(index: Any, carried: None) -> tuple[None, Array, Array]:
         release = jax.tree.map(lambda leaf: leaf[index], path)
-        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, accurate(release), index)
+        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, scalar(accurate(release)), index)
         return carried, passes, score
 
     def so_far(steps: int, _: None) -> Any:
@@ -129,7 +130,7 @@ def compose_until(
 
     def attempt(index: Any, carried: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array, Array]:
         state, query = step(jax.random.fold_in(step_key, index), carried[0], index)
-        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, accurate(state), index)
+        passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, scalar(accurate(state)), index)
         return (state, odometer.update(query, carried[1])), passes, score
 
     carried = start, odometer.init()

@@ -20,10 +20,10 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._settled import settled
+from jaxacct.expost._parameters import UP, check_order, check_sizes, usable, usable_order
 
 __all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
 
-_UP = 1 + 2.0**-48  # covers the roundings of every formula below
 _NEWTON = 40
 
 
@@ -45,7 +45,8 @@ def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     Raises:
         ValueError: concrete values out of range.
     """
-    _check(epsilon, order, sensitivity)
+    check_order(order)
+    check_sizes(epsilon=epsilon, sensitivity=sensitivity)
     _validate.count(checks=checks)
     return _plain(*settled(epsilon, order, sensitivity, checks))
 
@@ -70,37 +71,28 @@ def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     Raises:
         ValueError: concrete values out of range.
     """
-    _check(epsilon, order, sensitivity)
+    check_order(order)
+    check_sizes(epsilon=epsilon, sensitivity=sensitivity)
     return _sparse_vector(*settled(epsilon, order, sensitivity))
-
-
-def _check(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike) -> None:
-    _validate.positive(epsilon=epsilon, sensitivity=sensitivity)
-    _validate.greater(1.0, order=order)
 
 
 def _wide(*values: ArrayLike) -> list[Array]:
     return list(jnp.broadcast_arrays(*(jnp.asarray(v, jnp.float64) for v in values)))
 
 
-def _sane(epsilon: Array, order: Array, sensitivity: Array) -> Array:
-    finite = (epsilon < jnp.inf) & (order < jnp.inf) & (sensitivity < jnp.inf)
-    return (epsilon > 0) & (order > 1) & (sensitivity > 0) & finite
-
-
 @jax.enable_x64(True)
 @jax.jit
 def _plain(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike, checks: ArrayLike) -> Array:
     epsilon, order, sensitivity, checks = _wide(epsilon, order, sensitivity, checks)
-    sigma = sensitivity * jnp.sqrt(0.5 * order * checks / epsilon) * _UP
-    return jnp.where(_sane(epsilon, order, sensitivity) & (checks >= 1), sigma, jnp.inf)
+    sigma = sensitivity * jnp.sqrt(0.5 * order * checks / epsilon) * UP
+    return jnp.where(usable_order(order) & usable(epsilon, sensitivity) & (checks >= 1), sigma, jnp.inf)
 
 
 @jax.enable_x64(True)
 @jax.jit
 def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
     epsilon, order, sensitivity = _wide(epsilon, order, sensitivity)
-    good = _sane(epsilon, order, sensitivity)
+    good = usable_order(order) & usable(epsilon, sensitivity)
     constant = jnp.log(jnp.where(good, order, 2.0)) + jnp.log(jnp.where(good, epsilon, 1.0)) - jnp.log(32.0)
 
     def newton(_: int, x: Array) -> Array:
@@ -111,6 +103,6 @@ def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike)
     x = jax.lax.fori_loop(0, _NEWTON, newton, jnp.zeros_like(constant))
     # Any split is valid: rounding x costs utility and no privacy.
     threshold, queries = epsilon * jax.nn.sigmoid(-x), epsilon * jax.nn.sigmoid(x)
-    sigma = sensitivity * jnp.sqrt(0.5 * order / threshold) * _UP
-    scale = 2.0 * sensitivity / queries * _UP
+    sigma = sensitivity * jnp.sqrt(0.5 * order / threshold) * UP
+    scale = 2.0 * sensitivity / queries * UP
     return jnp.where(good, sigma, jnp.inf), jnp.where(good, scale, jnp.inf)

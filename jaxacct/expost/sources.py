@@ -14,11 +14,11 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._settled import settled
 from jaxacct.expost import _noise
+from jaxacct.expost._parameters import UP, check_row, check_sizes, usable, usable_order
 from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
-from jaxacct.expost.reduction import UP, brownian, check_row, laplace_reduction, precision_weighted
+from jaxacct.expost.reduction import brownian, laplace_reduction, precision_weighted
 from jaxacct.filters._ledger import caller_dtype
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -145,7 +145,7 @@ class Doubling(_AtOneOrder):
 @jax.enable_x64(True)
 def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> Any:
     row, scale = jnp.asarray(epsilons, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
-    sane = jnp.all((row > 0) & (row < jnp.inf)) & (scale > 0) & (scale < jnp.inf)
+    sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))
     sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)
 
     def noise(leaf_key: Array, leaf: Array) -> Array:
@@ -157,4 +157,4 @@ def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivit
 
 def _check(order: float, sensitivity: ArrayLike) -> None:
     RenyiExPost(order)  # concrete and above 1
-    _validate.positive(sensitivity=sensitivity)
+    check_sizes(order=order, sensitivity=sensitivity)

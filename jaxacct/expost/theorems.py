@@ -6,6 +6,7 @@ float64 epsilons where everything was concrete, and in the program's float type,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def compose(*results: Result) -> Result:
         names = ", ".join(sorted({str(d) for d in definitions}))
         raise ValueError(f"results must share one definition and order, got {names}")
     kind = rest.pop()
-    total = sum(result.delta for result in results)
+    total = math.fsum(result.delta for result in results)  # rounded once
     definition = kind if isinstance(kind, Definition) else kind(min(total * (1 + 2.0**-50), 1.0))
     return Result(tuple(r.output for r in results), _total([r.epsilon for r in results]), definition)
 

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxacct.training.accuracy_first import Rounds, divided, fit_until_accurate, plan_rounds
     from jaxacct.training.aggregate import FilteredAggregateState, filtered_aggregate
     from jaxacct.training.budget import FILTERS, Budget, plan_budget, planned_mechanism
     from jaxacct.training.clipping import (
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "accuracy_first": ("Rounds", "divided", "fit_until_accurate", "plan_rounds"),
     "aggregate": ("FilteredAggregateState", "filtered_aggregate"),
     "budget": ("FILTERS", "Budget", "plan_budget", "planned_mechanism"),
     "clipping": ("add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
@@ -98,6 +100,7 @@ __all__ = [
     "Outcome",
     "Proposal",
     "Released",
+    "Rounds",
     "Sample",
     "Schedule",
     "ShardedExamples",
@@ -114,10 +117,12 @@ __all__ = [
     "clip_by_global_norm",
     "clipped_gradient_sum",
     "constant",
+    "divided",
     "durable_run",
     "empty_sum",
     "filtered_aggregate",
     "fit",
+    "fit_until_accurate",
     "fresh_keys",
     "functional",
     "gaussian_tree",
@@ -135,6 +140,7 @@ __all__ = [
     "on_levels",
     "per_example_gradients",
     "plan_budget",
+    "plan_rounds",
     "planned_mechanism",
     "poisson_sample",
     "privacy_rows",

@@ -134,6 +134,28 @@ def test_numbers_broadcast_jit_vmap_and_fail_closed(name):
             call(bad)
 
 
+def test_scales_that_would_underflow_are_refused():
+    """Zero noise would pass for noise."""
+    for call in (
+        lambda e, s: expost.plain_gaussian_scale(e, order=2, sensitivity=s, checks=1),
+        lambda e, s: expost.sparse_vector_scales(e, order=2, sensitivity=s),
+    ):
+        with pytest.raises(ValueError, match="epsilon must be between"):
+            call(1e300, 1.0)
+        with pytest.raises(ValueError, match="sensitivity must be between"):
+            call(1.0, 1e-200)
+        with jax.enable_x64(True):
+            for bad in ((1e300, 1e-300), (1.0, 1e-310)):
+                assert all(np.isinf(v) for v in jax.tree.leaves(jax.jit(call)(*bad)))
+
+
+def test_an_infinite_epsilon_stays_infinite():
+    assert np.isinf(expost.approximate_epsilon(np.inf, order=20, delta=1e-5))
+    found = expost.Result(0, np.inf, expost.RenyiExPost(20))
+    assert np.isinf(expost.convert(found, expost.ApproximateExPost(1e-5)).epsilon)
+    assert "epsilon inf" in expost.Released(found, 1, True, np.zeros(3)).report()
+
+
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match="order must be a finite number above 1, got 1"):
         expost.approximate_epsilon(0.1, order=1, delta=1e-5)

@@ -223,6 +223,8 @@ def test_results_compose_stop_and_convert():
     leaky = expost.compose(Result(0, 0.1, ProbabilisticExPost(1e-5)), Result(0, 0.1, ProbabilisticExPost(1e-6)))
     assert leaky.delta == pytest.approx(1.1e-5)
     assert leaky.delta >= 1.1e-5
+    many = expost.compose(*[Result(0, 0.0, ApproximateExPost(1e-7))] * 3000)
+    assert F(1e-7) * 3000 <= F(many.delta) <= F(1e-7) * 3000 * (1 + F(1, 10**14))
     approximate = expost.convert(renyi, ApproximateExPost(1e-5), tight=False)
     assert approximate.epsilon == pytest.approx(0.705943, abs=5e-7)
     assert expost.convert(renyi, ApproximateExPost(1e-5)).epsilon == pytest.approx(0.49698, abs=1e-5)
@@ -240,6 +242,26 @@ def test_results_compose_stop_and_convert():
     ):
         with pytest.raises(ValueError, match="to must be implied by"):
             expost.convert(have, to)
+
+
+def test_a_running_odometer_of_the_filters_reads_as_a_probabilistic_result():
+    """Appendix A with an odometer whose bound holds at all times at once (Ville), on an interaction of Gaussians."""
+    counter = jaxacct.filters.odometer(jaxacct.filters.renyi(3.0, 1e-5, order=20))
+    state = counter.init()
+    for sigma in (20.0, 15.0):
+        _, state = counter.update(Gaussian(sigma), state)
+    found = expost.from_odometer("y", lambda now: counter.loss_bound(now, 1e-6), (state,), delta=1e-6)
+    rho = 10 / 400 + 10 / 225
+    assert found.definition == ProbabilisticExPost(1e-6)
+    assert float(found.epsilon) == pytest.approx(rho + np.log(1e6) / 19, rel=1e-5)
+    # The same number as by the ex-post odometer of this room, converted.
+    here = expost.Odometer(20)
+    ours = here.init()
+    for sigma in (20.0, 15.0):
+        ours = here.update(Gaussian(sigma), ours)
+    assert float(expost.convert(here.result("y", ours), found.definition).epsilon) == pytest.approx(
+        float(found.epsilon), rel=1e-5
+    )
 
 
 def test_a_cap_makes_an_ordinary_mechanism_that_the_filters_take():

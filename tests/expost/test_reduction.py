@@ -138,6 +138,26 @@ def test_parameters_that_make_no_sense_raise_or_release_nothing(name, bad):
         assert np.all(np.isnan(run(*arguments)))
 
 
+@pytest.mark.parametrize("name", GAUSSIAN)
+def test_noise_that_would_underflow_is_refused_and_never_the_value_itself(name):
+    key, call = jax.random.key(0), GAUSSIAN[name]
+    for bad in (1e-310, 1e-200, 1e200):
+        with pytest.raises(ValueError, match="sensitivity must be between"):
+            call(key, 3.0, BUDGETS, order=ORDER, sensitivity=bad)
+    with pytest.raises(ValueError, match="epsilons must be between"):
+        call(key, 3.0, [*BUDGETS, 1e300], order=ORDER, sensitivity=1)
+    with pytest.raises(ValueError, match="order must be between"):
+        call(key, 3.0, BUDGETS, order=1e200, sensitivity=1)
+    with jax.enable_x64(True):
+        run = jax.jit(lambda e, s: call(key, 3.0, e, order=ORDER, sensitivity=s))
+        good = jnp.asarray(BUDGETS)
+        assert np.all(np.isfinite(run(good, 1.0)))
+        for arguments in ((good, 1e-310), (good, 1e-200), (good.at[-1].set(1e300), 1.0)):
+            assert np.all(np.isnan(run(*arguments)))
+    with pytest.raises(ValueError, match="value must hold real numbers, got complex"):
+        call(key, 3.0 + 1j, BUDGETS, order=ORDER, sensitivity=1)
+
+
 def test_shapes_and_falling_budgets_are_refused():
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="epsilons must not fall"):

@@ -101,6 +101,34 @@ def test_ten_thousand_repetitions_take_little_time_and_stop_where_they_should():
     assert bool((found.passed | (found.steps == 7)).all())
 
 
+@pytest.mark.parametrize("name", ["brownian", "precision_weighted"])
+def test_what_comes_back_keeps_the_definition_and_not_one_tenth_less(name):
+    """E_Q[e^((1 - order) epsilon) (p / q)^order] is exactly 1 for Gaussian releases, wherever the loop stops."""
+    order, runs, budgets = 2.0, 100_000, np.array([0.05, 0.1, 0.3])
+    kind = {"brownian": expost.Brownian, "precision_weighted": expost.PrecisionWeighted}[name]
+
+    def run(key):
+        source = kind(0.0, sensitivity=1.0, order=order)  # the neighbour's value is 1
+        return expost.release_until(lambda release: release, source, budgets, expost.PublicScore(1.0), key=key)
+
+    found = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(6), runs))
+    steps, release = np.asarray(found.steps), np.asarray(found.result.output, np.float64)
+    assert len(set(steps.tolist())) == 3
+    # The last release holds all earlier ones, so that the likelihood ratio is that of one Gaussian.
+    loss = (release - 0.5) / (order / (2 * budgets[steps - 1]))
+    for claimed, holds in ((budgets, True), (0.9 * budgets, False), (budgets[[0, 0, 0]], False)):
+        moment = np.exp((1 - order) * claimed[steps - 1] + order * loss)
+        far = (moment.mean() - 1) / (moment.std() / np.sqrt(runs))
+        assert (abs(far) < 4.5) if holds else (far > 4.5)
+
+
+def test_a_score_that_is_no_scalar_is_refused():
+    with pytest.raises(ValueError, match=r"accurate must return a scalar, got shape \(3,\)"):
+        expost.release_until(
+            lambda release: np.ones(3), SOURCES["brownian"], BUDGETS, CHECKS["plain"], key=jax.random.key(0)
+        )
+
+
 @pytest.mark.parametrize("margin", [-3e-3, 0.0, 4e-3])
 def test_a_sparse_vector_passes_as_often_as_its_noise_says(margin):
     check, runs = CHECKS["sparse"], 20_000
@@ -220,10 +248,10 @@ def private_step(key, weights, number):
 def test_training_until_accurate_costs_the_steps_that_ran():
     checks = jnp.asarray(np.random.default_rng(1).normal(size=(500, 2)), jnp.float32)
     truth = jnp.sign(checks @ jnp.array([2.0, -1.0]))
-    check = expost.SparseVector(0.95, epsilon=0.5, sensitivity=1 / 500, order=ORDER)
+    check = expost.SparseVector(475, epsilon=0.5, sensitivity=1, order=ORDER)
 
     def run(key, progress=None):
-        accuracy = lambda weights: (jnp.sign(checks @ weights) == truth).mean()  # noqa: E731
+        accuracy = lambda weights: (jnp.sign(checks @ weights) == truth).sum()  # noqa: E731  a count: exact
         return expost.compose_until(
             private_step, jnp.zeros(2), accurate=accuracy, check=check, order=ORDER, most=8, key=key, disjoint=True,
             progress=progress,

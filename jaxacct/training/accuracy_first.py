@@ -1,0 +1,257 @@
+"""Ex-post DP-SGD: train with a growing budget until a private validation set says that it is enough.
+
+A run is a list of rounds. Round i trains for a fixed number of DP-SGD steps whose Rényi divergences, at one order fixed
+in advance, bring the sum up to the i-th budget; then the parameters are checked against validation records that are
+private too, and the first round that passes is the last.
+
+What is claimed, and no more: all parameters of all steps, the check's answers and the stop, together with the returned
+epsilon, are alpha-ex-post Rényi private (the paper on accuracy-first Rényi privacy: Section 4, composition with fully
+adaptive bounds, for the steps, each charged with the very noise it used; Algorithm 1 for the stop), for neighbours of
+which one has one record more, in the training or in the validation part. It is asked of the data that
+
+* the two parts were made record by record, as `divided` does, so that a record more or less changes one of them only;
+* the sizes of both parts are public constants, as everywhere in this room.
+
+What is not claimed: no epsilon in advance but the last budget (`jaxacct.expost.ex_ante` turns the larger one of it and
+the check's epsilon into an ordinary guarantee); no noise reduction, so that earlier rounds are paid in full; nothing
+about records that were in both parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.typing import ArrayLike
+
+from jaxacct import _validate, expost
+from jaxacct.losses.renyi import renyi
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.training.keys import Keys, fresh_keys, step_keys
+from jaxacct.training.noise import largest_sigma
+from jaxacct.training.sampling import poisson_sample
+from jaxacct.training.step import noisy_gradient
+
+if TYPE_CHECKING:
+    from jaxacct.training.models import Functional
+
+__all__ = ["Rounds", "divided", "fit_until_accurate", "plan_rounds"]
+
+_SIGMAS = 0.05, 1e4
+_HALVINGS = 50
+
+
+class Rounds(NamedTuple):
+    """How a run spends more and more, fixed before it starts.
+
+    Attributes:
+        sigmas: the noise multiplier of each round's steps, float32 values.
+        rate: the sampling rate of every step, a float32 value in (0, 1].
+        steps: how many steps a round takes.
+        order: the Rényi order, above 1.
+        budgets: the divergence that all rounds up to this one cost at most.
+    """
+
+    sigmas: tuple[float, ...]
+    rate: float
+    steps: int
+    order: float
+    budgets: tuple[float, ...]
+
+    def query(self, number: int) -> Composed:
+        """Round ``number`` (from 0) as a mechanism, of the float32 numbers that its steps use."""
+        step, rate = Gaussian(float(np.float32(self.sigmas[number]))), float(np.float32(self.rate))
+        return Composed([step if rate == 1 else PoissonSampled(step, rate)], [self.steps])
+
+
+def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: int) -> Rounds:
+    """The least noise with which round i, of ``steps`` steps, costs ``budgets[i] - budgets[i - 1]`` at ``order``.
+
+    Args:
+        budgets: Rényi divergences, rising; at least one.
+        order: above 1. Whole orders make cheaper sums.
+        rate: in (0, 1].
+        steps: of each round.
+
+    Raises:
+        ValueError: values out of range, or a round that costs too much with a noise multiplier of 10,000.
+    """
+    _validate.greater(1.0, order=order)
+    _validate.rate(rate=rate)
+    _validate.positive(rate=rate, budgets=budgets)
+    _validate.count(steps=steps)
+    rate, row = float(np.float32(rate)), np.asarray(budgets, np.float64)
+    if row.ndim != 1 or not row.size or np.any(np.diff(row) <= 0):
+        raise ValueError(f"budgets must be one rising row, got {row.tolist()}")
+    # A hair less, for the roundings of the sum.
+    each = np.diff(row, prepend=0.0) / steps * (1 - 1e-9)
+
+    def fits(sigmas: np.ndarray) -> np.ndarray:
+        step = Gaussian(sigmas) if rate == 1 else PoissonSampled(Gaussian(sigmas), rate)
+        return np.asarray(renyi(step, order)) <= each
+
+    low, high = (np.full(row.size, np.log(edge)) for edge in _SIGMAS)
+    if not np.all(fits(np.exp(high))):
+        raise ValueError(
+            f"budgets must rise by more for {steps} steps a round, got {row.tolist()}: "
+            f"noise multipliers are at most {_SIGMAS[1]:g}"
+        )
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        good = fits(np.exp(middle))
+        low, high = np.where(good, low, middle), np.where(good, middle, high)
+    sigmas = np.exp(high)
+    rounded = sigmas.astype(np.float32)
+    rounded = np.where(rounded < sigmas, np.nextafter(rounded, np.float32(np.inf)), rounded)
+    return Rounds(tuple(map(float, rounded)), rate, int(steps), float(order), tuple(map(float, row)))
+
+
+def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
+    """``examples`` in two disjoint parts, by a coin for each record that knows nothing of the others.
+
+    Args:
+        key: a PRNG key that nothing else uses.
+        examples: pytree of arrays with one common leading axis.
+        share: probability of a record to be in the first part, strictly between 0 and 1.
+
+    Returns:
+        Two pytrees like ``examples``, of NumPy arrays, about ``share`` and ``1 - share`` of the records.
+
+    Raises:
+        ValueError: a share out of range, arrays of different lengths.
+    """
+    _validate.probability(share=share)
+    sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(examples)}
+    if len(sizes) != 1:
+        raise ValueError(f"examples must have one common leading axis, got lengths {sorted(sizes)}")
+    first = np.asarray(poisson_sample(key, sizes.pop(), share))
+    inside, outside = (
+        jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[part], examples) for part in (first, ~first)
+    )
+    return inside, outside
+
+
+def fit_until_accurate(
+    model: Functional,
+    optimizer: optax.GradientTransformation,
+    rounds: Rounds,
+    train: tuple[ArrayLike, ArrayLike],
+    validation: tuple[ArrayLike, ArrayLike],
+    *,
+    threshold: float,
+    check_epsilon: float,
+    sparse: bool = False,
+    clip_norm: float = 1.0,
+    keys: Keys | None = None,
+    physical_batch: int = 256,
+    progress: Callable[[str], Any] | None = None,
+) -> expost.Released:
+    """Trains round by round until the noisy validation accuracy reaches ``threshold``; see the module for the claim.
+
+    Args:
+        model: parameters not fitted to either part, ``loss(params, (x, y))`` of one example, ``logits(params, x)``.
+        optimizer: any optax transformation; it sees noisy gradients only.
+        rounds: from `plan_rounds`, made without looking at the data.
+        train: (x, y), the private examples, n of them; n is public.
+        validation: (x, y), disjoint from ``train`` (`divided`), private as well; its length is public.
+        threshold: the accuracy to reach, in (0, 1), public.
+        check_epsilon: Rényi divergence, at the rounds' order, of all answers of the check together.
+        sparse: ask by a sparse vector, which publishes no scores, instead of by Gaussian accuracies.
+        clip_norm: L2 bound of each example's gradient.
+        keys: from `fresh_keys`, which is the default.
+        physical_batch: most per-example gradients in memory at once.
+        progress: called with a line of text after each round, published facts only.
+
+    Returns:
+        `jaxacct.expost.Released`: ``result.output`` are the last round's parameters, ``result.epsilon`` the larger one
+        of the sum of what the rounds cost and ``check_epsilon``, ``scores`` the noisy accuracies. With one round there
+        is nothing to stop, and the check is asked once all the same.
+
+    Raises:
+        ValueError: arguments out of range, noise that the exact sums cannot hold.
+    """
+    _validate.probability(threshold=threshold)
+    _validate.positive(check_epsilon=check_epsilon, clip_norm=clip_norm)
+    _validate.count(physical_batch=physical_batch)
+    size, held = (int(np.shape(part[1])[0]) for part in (train, validation))
+    if not size or not held:
+        raise ValueError(f"train and validation must not be empty, got {size} and {held} records")
+    if max(rounds.sigmas) > largest_sigma(size):
+        raise ValueError(
+            f"rounds must have noise multipliers of at most {largest_sigma(size):.4g} for {size} records, "
+            f"got {max(rounds.sigmas):g}"
+        )
+    keys = fresh_keys() if keys is None else keys
+    data = tuple(jnp.asarray(leaf) for leaf in train)
+    x, y = (jnp.asarray(leaf) for leaf in validation)
+    run = _round(model.loss, optimizer, rounds.rate, rounds.steps, clip_norm, physical_batch)
+    right = jax.jit(lambda params: (model.logits(params, x).argmax(axis=-1) == y).sum())
+
+    def step(key: jax.Array, state: Any, number: int) -> tuple[Any, Composed]:
+        query = rounds.query(number)  # first: what cannot be charged must not run
+        both = Keys(sampling=jax.random.fold_in(keys.sampling, number), noise=key)
+        return run(state, both, jnp.float32(rounds.sigmas[number]), data), query
+
+    def accuracy(state: Any) -> float:
+        return int(right(state[0])) / held  # in float64: a float32 share could move by more than the sensitivity
+
+    # The margin covers the rounding of two such shares for up to 2^30 records.
+    sensitivity = (1 + 2.0**-20) / held
+    check: Any = (
+        expost.SparseVector(threshold, check_epsilon, sensitivity, order=rounds.order)
+        if sparse
+        else expost.PlainGaussian(
+            threshold, check_epsilon, sensitivity, order=rounds.order, checks=max(len(rounds.sigmas) - 1, 1)
+        )
+    )
+    found = expost.compose_until(
+        step,
+        (model.params, optimizer.init(model.params)),
+        accuracy,
+        check,
+        order=rounds.order,
+        most=len(rounds.sigmas),
+        key=keys.noise,
+        disjoint=True,
+        progress=progress,
+    )
+    result = expost.post_process(found.result, lambda state, _: state[0])
+    return expost.Released(result, found.steps, found.passed, found.scores)
+
+
+def _round(
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation,
+    rate: float,
+    steps: int,
+    clip_norm: float,
+    physical_batch: int,
+) -> Callable[..., Any]:
+    """A compiled ``run((params, opt_state), keys, sigma, data)``: ``steps`` private steps with one noise multiplier."""
+
+    @jax.jit
+    def run(state: Any, keys: Keys, sigma: jax.Array, data: Any) -> Any:
+        def one(state: Any, number: jax.Array) -> tuple[Any, None]:
+            params, opt_state = state
+            gradient = noisy_gradient(
+                loss,
+                params,
+                data,
+                step_keys(keys, number),
+                sigma=sigma,
+                rate=rate,
+                clip_norm=clip_norm,
+                physical_batch=physical_batch,
+                full_batch=rate == 1,
+            )
+            gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, params)
+            updates, opt_state = optimizer.update(gradient, opt_state, params)
+            return (optax.apply_updates(params, updates), opt_state), None
+
+        return jax.lax.scan(one, state, jnp.arange(steps))[0]
+
+    return run
