@@ -8,9 +8,10 @@ under the common colour blindnesses; line styles differ as well.
 Needs matplotlib: ``pip install 'jaxacct[plot]'``.
 """
 
+from jaxacct.plotting._style import PALETTE
 from jaxacct.plotting.budgets import budget, filter_comparison
 from jaxacct.plotting.curves import privacy_profile, trade_off
 from jaxacct.plotting.laws import pld
 from jaxacct.plotting.sweeps import sweep
 
-__all__ = ["budget", "filter_comparison", "pld", "privacy_profile", "sweep", "trade_off"]
+__all__ = ["PALETTE", "budget", "filter_comparison", "pld", "privacy_profile", "sweep", "trade_off"]
