@@ -4,6 +4,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -40,6 +41,23 @@ def test_a_notebook_carries_no_outputs(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_opens_with_the_one_install_cell(path):
+    # The repository's address stands in that cell: all of them must say the same.
+    own, first = (_install_cell(notebook) for notebook in (path, NOTEBOOKS[0]))
+    assert re.sub(r"\[\w+\]", "[extra]", own) == re.sub(r"\[\w+\]", "[extra]", first)
+    assert "REPOSITORY = " in own
+
+
+def _install_cell(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return "".join(next(cell["source"] for cell in cells if cell["cell_type"] == "code"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    # The default suite runs the first tour; .ci/run has a step of its own for the others.
+    [pytest.param(p, id=p.name, marks=() if p.stem == "quickstart" else pytest.mark.slow) for p in NOTEBOOKS],
+)
 def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:

@@ -7,25 +7,23 @@ from typing import Any
 
 __all__ = ["draw"]
 
-# Okabe and Ito's palette: distinct under the common colour blindnesses; line styles differ as well.
-_BLUE, _ORANGE = "#0072B2", "#D55E00"
-
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Draws ``report``, as :func:`jaxacct.training.make_report` returns it, to ``path`` (a PNG)."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    from jaxacct.plotting import budget
+    from jaxacct.plotting._style import PALETTE, finish
+
     history, evaluations = report["history"], report["evaluations"]
     figure = Figure(figsize=(7.0, 5.0), layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True)
     kept = [i for i, lost in enumerate(history["lost"]) if not lost]  # what is lost shows as a deeper step
-    steps = [0, *(history["step"][i] for i in kept)]
-    left = [100.0, *(100.0 * history["budget_left"][i] for i in kept)]
-    above.step(steps, left, where="post", color=_BLUE, linewidth=2)
-    above.set_ylabel("budget left (%)")
-    above.set_ylim(-3, 103)
+    spent = [1.0 - history["budget_left"][i] for i in kept]
+    budget(spent, steps=[history["step"][i] for i in kept], ax=above)
+    above.set_xlabel("")
     privacy = report["privacy"]["filter"]
     note = "" if privacy["is_bound"] else " (asymptotic, not a bound)"
     above.set_title(
@@ -34,9 +32,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         fontsize=11,
     )
     points = [100.0 * value for value in evaluations["accuracy"]]
-    below.plot(evaluations["step"], points, color=_ORANGE, linewidth=2, linestyle="--", marker="o", markersize=3)
-    below.set_ylabel("held-out accuracy (%)")
-    below.set_xlabel("step")
+    below.plot(evaluations["step"], points, color=PALETTE[1], linewidth=2, linestyle="--", marker="o", markersize=3)
     if points:
         below.annotate(
             f"{points[-1]:.1f} %",
@@ -46,7 +42,5 @@ def draw(report: dict[str, Any], path: Path) -> None:
             ha="right",
         )
     below.set_ylim(0, 103)
-    for axes in (above, below):
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
+    finish(below, xlabel="step", ylabel="held-out accuracy (%)")
     figure.savefig(path, dpi=150)

@@ -1,0 +1,17 @@
+"""Pictures: privacy profiles, trade-off curves, privacy losses, budgets and sweeps, on matplotlib axes.
+
+Every function takes ``ax`` (None makes a figure), draws, and returns the axes. Where there are bounds, the picture
+shows both: a line where the guarantee is, and a band down to the other bound. What is not a bound is dotted and says
+so. Calls with the same ``ax`` add to one picture, each in the next colour of Okabe and Ito's palette, which is distinct
+under the common colour blindnesses; line styles differ as well.
+
+Needs matplotlib: ``pip install 'jaxacct[plot]'``.
+"""
+
+from jaxacct.plotting._style import PALETTE
+from jaxacct.plotting.budgets import budget, filter_comparison
+from jaxacct.plotting.curves import privacy_profile, trade_off
+from jaxacct.plotting.laws import pld
+from jaxacct.plotting.sweeps import sweep
+
+__all__ = ["PALETTE", "budget", "filter_comparison", "pld", "privacy_profile", "sweep", "trade_off"]

@@ -1,0 +1,58 @@
+"""Axes, colours and line styles that every picture shares; the only place that imports matplotlib."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+__all__ = ["PALETTE", "axes_for", "band", "finish", "next_style"]
+
+# Okabe and Ito 2008, the yellow left out: it is too light for a line on white.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+_DASHES = ("-", (0, (6, 2)), (0, (2, 1.2)), (0, (6, 2, 1.5, 2)))
+_MARK = "jaxacct"
+
+
+def axes_for(ax: Any) -> Any:
+    """``ax``, or new axes on a figure of their own.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+        ValueError: ``ax`` is not a matplotlib axes.
+    """
+    try:
+        from matplotlib import axes, pyplot
+    except ImportError:
+        raise ImportError("pictures need matplotlib: pip install 'jaxacct[plot]'") from None
+    if ax is None:
+        return pyplot.subplots(figsize=(6.0, 4.0), layout="constrained")[1]
+    if not isinstance(ax, axes.Axes):
+        raise ValueError(f"ax must be matplotlib axes or None, got {type(ax).__name__}")
+    return ax
+
+
+def next_style(ax: Any, line: dict[str, Any]) -> dict[str, Any]:
+    """The next colour and dashes of these axes, under what the caller asked for."""
+    drawn = sum(artist.get_gid() == _MARK for artist in ax.lines)
+    color = PALETTE[drawn % len(PALETTE)]
+    dashes = next(itertools.islice(itertools.cycle(_DASHES), drawn, None))
+    return {"color": color, "linestyle": dashes, "linewidth": 1.8, "gid": _MARK} | line
+
+
+def band(ax: Any, x: Any, guarantee: Any, other: Any, style: dict[str, Any], **steps: Any) -> None:
+    """The guarantee as a line, and a band of its colour to the other bound where there is one."""
+    (line,) = ax.plot(x, guarantee, **style, **steps)
+    if other is not None:
+        ax.fill_between(x, other, guarantee, color=line.get_color(), alpha=0.25, linewidth=0)
+
+
+def finish(ax: Any, **labels: str) -> Any:
+    """Grid, spines, labels where the axes have none yet, and a legend where something is named."""
+    ax.grid(alpha=0.3)
+    ax.spines[["top", "right"]].set_visible(False)
+    for name, text in labels.items():
+        if not getattr(ax, f"get_{name}")():
+            getattr(ax, f"set_{name}")(text)
+    if ax.get_legend_handles_labels()[1]:
+        ax.legend(fontsize="small")
+    return ax

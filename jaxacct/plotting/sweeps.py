@@ -1,0 +1,91 @@
+"""The epsilon of a sweep over two parameters, as a heat map with contour lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._batch import Bounds
+from jaxacct.plotting._style import axes_for
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    values: Bounds | ArrayLike,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    xlabel: str = "",
+    ylabel: str = "",
+    label: str = "epsilon",
+    levels: ArrayLike | None = None,
+    ax: Any = None,
+) -> Any:
+    """Draws a table of epsilons (or deltas) as colours on a logarithmic scale, with labelled contour lines.
+
+    Args:
+        values: shape ``(y, x)``, as broadcasting ``x`` along the last axis gives it; of `Bounds` the guarantee
+            (``upper``) is drawn, and the title says how far apart the bounds are at most. Entries that are not finite
+            or not above 0 stay grey: nothing is certified there.
+        x: increasing numbers, shape ``(x,)``, for example ``sigma``.
+        y: increasing numbers, shape ``(y,)``, for example ``steps``.
+        xlabel: what x is.
+        ylabel: what y is.
+        label: of the colour bar.
+        levels: of the contour lines, increasing; by default 1, 2 and 5 times powers of 10.
+        ax: axes to draw on; None makes a figure.
+
+    Returns:
+        The axes; the colour bar is on the same figure.
+
+    Raises:
+        ValueError: a bad value, or shapes that do not fit (named).
+        ImportError: matplotlib is not installed.
+    """
+    across, up = (_axis(**{name: value}) for name, value in (("x", x), ("y", y)))
+    table = np.asarray(values.upper if isinstance(values, Bounds) else values, np.float64)
+    if table.shape != (up.size, across.size):
+        raise ValueError(f"values must have shape {(up.size, across.size)}, that of y and x, got {table.shape}")
+    good = np.isfinite(table) & (table > 0)
+    if not good.any():
+        raise ValueError("values must hold a finite number above 0, got none")
+    ax = axes_for(ax)
+    from matplotlib.colors import LogNorm  # after axes_for, which says what is missing
+
+    shown = np.ma.masked_where(~good, table)
+    low, high = float(shown.min()), float(shown.max())
+    norm = LogNorm(low, high if high > low else low * 1.01)
+    ax.set_facecolor("0.8")
+    image = ax.pcolormesh(across, up, shown, norm=norm, cmap="cividis", shading="nearest", rasterized=True)
+    at = _levels(low, high) if levels is None else _axis(levels=levels)
+    at = at[(at > low) & (at < high)]
+    if at.size and min(table.shape) > 1:
+        lines = ax.contour(across, up, shown, levels=at, colors="white", linewidths=1.0)
+        ax.clabel(lines, fmt="%g", fontsize="small")
+    bar = ax.figure.colorbar(image, ax=ax, label=label, ticks=at if at.size > 1 else None, format="%g")
+    bar.minorticks_off()
+    if isinstance(values, Bounds):
+        lower = np.asarray(values.lower, np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            apart = np.max(np.where(good, 1.0 - lower / table, 0.0))
+        ax.set_title(f"upper bounds; the lower ones are at most {100.0 * apart:.2g} % below", fontsize="small")
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    return ax
+
+
+def _axis(**named: ArrayLike) -> np.ndarray:
+    ((name, value),) = named.items()
+    _validate.finite(**named)
+    array = np.asarray(value, np.float64)
+    if array.ndim != 1 or not array.size or np.any(np.diff(array) <= 0):
+        raise ValueError(f"{name} must be increasing numbers of shape (n,), got an array of shape {array.shape}")
+    return array
+
+
+def _levels(low: float, high: float) -> np.ndarray:
+    powers = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    return np.sort(np.outer(powers, (1.0, 2.0, 5.0)).ravel())

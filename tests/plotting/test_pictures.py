@@ -1,0 +1,217 @@
+"""What is drawn is what was computed, on the right side, and nothing else passes for a bound."""
+
+import sys
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from jaxacct import PLD, ApproximateDP, Bounds, Gaussian, LossGrid, PoissonSampled, PrivacyProfile, filters, plotting
+from jaxacct.plotting import _enclosed, curves
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module", name="law")
+def law_fixture():
+    """That of a Gaussian of mu 1, every loss rounded up: no mechanism has to be compiled for it."""
+    grid = LossGrid(0.005, -2000, 4096)
+    masses = np.diff(norm.cdf(np.r_[-np.inf, grid.losses], loc=0.5))
+    return PLD(masses, norm.sf(grid.losses[-1], loc=0.5), grid)
+
+
+def _delta(mechanism, epsilon):
+    if isinstance(mechanism, Gaussian):
+        return norm.cdf(0.5 - epsilon) - np.exp(epsilon) * norm.cdf(-0.5 - epsilon)
+    share = (np.exp(1.0) - np.exp(np.minimum(epsilon, 1.0))) / (1.0 + np.e)
+    return mechanism.delta + (1.0 - mechanism.delta) * share
+
+
+@pytest.fixture(name="closed")
+def closed_fixture(monkeypatch):
+    """Closed forms in the place of the accountant, which has tests of its own and compiles for long."""
+
+    def deltas(mechanism, epsilon, steps, relation):
+        assert (steps, relation) == (1, "add_or_remove")
+        exact = _delta(mechanism, epsilon)
+        return Bounds(exact * (1.0 - 1e-9), exact * (1.0 + 1e-9))
+
+    monkeypatch.setattr(_enclosed, "deltas", deltas)
+    monkeypatch.setattr(curves, "deltas", deltas)
+
+
+def _lines(ax):
+    return [line for line in ax.lines if line.get_gid() == "jaxacct"]
+
+
+def test_curves_of_every_kind_share_one_picture_in_colours_and_styles_of_their_own(law, closed):
+    at = np.linspace(0.0, 3.0, _enclosed.POINTS)  # of this size, so that one compiled program serves all
+    truth = _delta(Gaussian(1.0), at)
+    ax = plotting.privacy_profile(Gaussian(1.0), at, label="both bounds")
+    assert plotting.privacy_profile(Bounds(0.5 * truth, truth), at, ax=ax) is ax
+    plotting.privacy_profile(law, ax=ax)
+    plotting.privacy_profile(law, at, ax=ax)
+    plotting.privacy_profile(filters.approximate_gdp(0.5).guarantee, at, ax=ax)
+    lines = _lines(ax)
+    assert len({line.get_color() for line in lines}) == len(lines) == 5
+    assert [line.get_linestyle() for line in lines[:2]] == ["-", "--"]
+    for line in (lines[0], lines[3]):
+        assert np.all(line.get_ydata() >= truth)
+        np.testing.assert_allclose(line.get_ydata(), truth, rtol=0.03)
+    assert len(ax.collections) == 2  # a band where there are two bounds
+    band = ax.collections[1].get_paths()[0].vertices
+    assert band[:, 1].min() == pytest.approx(0.5 * truth[-1])
+    assert ax.get_yscale() == "log"
+    # The guarantee that is none says so; the others do not.
+    labels = [line.get_label() for line in lines]
+    assert [("asymptotic" in label) for label in labels] == [False] * 4 + [True]
+    assert lines[4].get_linestyle() == ":"
+    assert lines[2].get_ydata()[-1] < 1e-10 < lines[2].get_ydata()[-8]  # by default as far as there is something to see
+
+
+@pytest.mark.parametrize("accountant", ["closed", pytest.param("real", marks=pytest.mark.slow)])
+def test_a_trade_off_band_holds_the_closed_forms(accountant, request):
+    if accountant == "closed":
+        request.getfixturevalue("closed")
+    alpha = np.geomspace(1e-9, 0.999, 60)
+    lower, upper = _enclosed.enclosed_trade_off(Gaussian(1.0), alpha, 1, "add_or_remove")
+    truth = norm.cdf(norm.isf(alpha) - 1.0)
+    assert np.all((lower <= truth) & (truth <= upper))
+    assert np.max(upper - lower) < 1e-3
+    lower, upper = _enclosed.enclosed_trade_off(ApproximateDP(1.0, 1e-3), alpha, 1, "add_or_remove")
+    truth = np.maximum.reduce([0 * alpha, 1 - 1e-3 - np.e * alpha, (1 - 1e-3 - alpha) / np.e])
+    assert np.all((lower <= truth + 1e-15) & (truth <= upper + 1e-15))
+    assert np.max(upper - lower) < 2e-3
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_trade_off_band_holds_that_of_any_experiment_within_the_bounds(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    p, q = rng.dirichlet(np.full(5, 0.7), size=2)
+    if seed % 2:
+        p[0], q[1] = 0.0, 0.0  # losses that are infinite
+        p, q = p / p.sum(), q / q.sum()
+    noise = 10.0 ** rng.uniform(-9, -2)
+
+    def deltas(mechanism, epsilon, steps, relation):
+        del mechanism, steps
+        first, second = (p, q) if relation == "remove" else (q, p)
+        exact = np.maximum(first - np.exp(epsilon)[:, None] * second, 0.0).sum(-1)
+        spread = noise * rng.uniform(0, 1, size=(2, epsilon.size))
+        return Bounds(np.maximum(exact - spread[0], 0.0), np.minimum(exact + spread[1], 1.0))
+
+    monkeypatch.setattr(_enclosed, "deltas", deltas)
+    alpha = np.linspace(0.0, 1.0, 201)
+    lower, upper = _enclosed.enclosed_trade_off(None, alpha, 1, "remove")
+    # The trade-off curve itself, by Neyman and Pearson: outcomes in the order of q / p, alpha counted under p.
+    order = np.argsort(-q / np.maximum(p, 1e-300))
+    truth = np.interp(alpha, np.r_[0.0, np.cumsum(p[order])], 1.0 - np.r_[0.0, np.cumsum(q[order])])
+    start = p[order] == 0  # rejected for free
+    truth = np.minimum(truth, 1.0 - q[order][start].sum())
+    assert np.all((lower <= truth + 1e-12) & (truth <= upper + 1e-12))
+
+
+def test_power_is_one_minus_the_error_and_a_law_has_one_side(law):
+    ax = plotting.trade_off(law, log=True, smallest=1e-4)
+    (line,) = _lines(ax)
+    alpha, power = line.get_data()
+    truth = norm.sf(norm.isf(alpha) - 1.0)
+    assert np.all(power >= truth * (1 - 1e-12))
+    np.testing.assert_allclose(power, truth, rtol=0.02)
+    assert ax.get_xscale() == ax.get_yscale() == "log"
+    assert not ax.collections
+
+
+@pytest.mark.slow
+def test_a_profile_is_drawn_as_its_trade_off_curve(law):
+    errors = _lines(plotting.trade_off(PrivacyProfile.from_pld(law)))[0]
+    truth = norm.cdf(norm.isf(errors.get_xdata()) - 1.0)
+    assert np.all(errors.get_ydata() <= truth + 1e-15)
+    np.testing.assert_allclose(errors.get_ydata(), truth, atol=0.01)
+
+
+def test_a_histogram_holds_the_mass_and_names_what_is_infinite(law):
+    ax = plotting.pld(law, bins=100, label="Gaussian")
+    plotting.pld(PLD(0.75 * law.masses, np.asarray(0.25), law.grid), ax=ax, log=True)
+    sums, edges, _ = ax.patches[0].get_data()
+    assert sums.sum() == pytest.approx(1.0, abs=1e-5)
+    assert len(sums) <= 100
+    middles = 0.5 * (edges[1:] + edges[:-1])
+    assert (sums * middles).sum() == pytest.approx(0.5, abs=5e-3)
+    assert "infinite with probability 0.25" in ax.get_legend_handles_labels()[1][1]
+    assert ax.patches[0].get_facecolor() != ax.patches[2].get_facecolor()
+
+
+def test_a_budget_falls_from_100_and_a_cross_marks_the_first_refusal():
+    ax = plotting.budget([0.25, 0.5, 0.5, 0.75], admitted=[True, True, False, True])
+    line, cross = ax.lines
+    assert line.get_ydata().tolist() == [100.0, 75.0, 50.0, 50.0, 25.0]
+    assert line.get_xdata().tolist() == [0, 1, 2, 3, 4]
+    assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (3, 50.0)
+
+
+def test_filters_are_asked_the_same_queries_and_the_legend_counts_them():
+    schedule = Gaussian(np.full(40, 10.0))
+    ax = plotting.filter_comparison({"gdp": filters.gdp(0.5), "zCDP": filters.zcdp(0.05)}, schedule)
+    assert ax.get_legend_handles_labels()[1] == ["gdp: 25 of 40", "zCDP: 10 of 40"]
+    sampled = PoissonSampled(Gaussian(np.full(40, 1.0)), 0.01)
+    ax = plotting.filter_comparison({"approximate": filters.approximate_gdp(1e-3)}, sampled)
+    assert "asymptotic" in ax.get_legend_handles_labels()[1][0]
+
+
+def test_a_sweep_draws_upper_bounds_and_leaves_out_what_is_not_certified():
+    x, y = np.array([0.5, 1.0, 2.0]), np.array([100.0, 1000.0])
+    upper = np.array([[np.inf, 2.0, 1.0], [8.0, 4.0, 2.0]])
+    ax = plotting.sweep(Bounds(0.9 * upper, upper), x, y, xlabel="sigma", ylabel="steps")
+    shown = ax.collections[0].get_array().reshape(2, 3)
+    assert shown.mask.tolist() == [[True, False, False], [False, False, False]]
+    assert shown[1, 0] == 8.0
+    assert "10 % below" in ax.get_title()
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("sigma", "steps")
+    assert len(ax.figure.axes) == 2
+
+
+@pytest.mark.parametrize(
+    ("draw", "named"),
+    [
+        (lambda: plotting.privacy_profile(Bounds([0.1], [0.2])), "epsilons"),
+        (lambda: plotting.privacy_profile(Gaussian(1.0), [1.0, 0.5]), "epsilons"),
+        (lambda: plotting.privacy_profile(Gaussian(1.0), [-1.0, 0.5]), "epsilons"),
+        (lambda: plotting.privacy_profile(Bounds(np.zeros((2, 3)), np.zeros((2, 3))), [1.0, 2.0, 3.0]), "batch"),
+        (lambda: plotting.privacy_profile(Gaussian(1.0), relation="both"), "relation"),
+        (lambda: plotting.privacy_profile(Gaussian(1.0), steps=0), "steps"),
+        (lambda: plotting.trade_off(Gaussian(1.0), smallest=0.5, log=True), "smallest"),
+        (lambda: plotting.trade_off(Gaussian(1.0), smallest=0.0, log=True), "smallest"),
+        (lambda: plotting.pld(PLD(np.zeros((2, 8)), np.zeros(2), None)), "batch"),
+        (lambda: plotting.pld(Gaussian(1.0), bins=0), "bins"),
+        (lambda: plotting.budget([0.1, 1.2]), "fraction"),
+        (lambda: plotting.budget([0.1, np.nan]), "fraction"),
+        (lambda: plotting.budget([0.1, 0.2], steps=[2, 1]), "steps"),
+        (lambda: plotting.budget([0.1, 0.2], admitted=[True]), "admitted"),
+        (lambda: plotting.budget([0.1, 0.2], ax=3), "ax"),
+        (lambda: plotting.filter_comparison({}, Gaussian(np.ones(3))), "filters"),
+        (lambda: plotting.filter_comparison({"a": filters.gdp(1.0)}, Gaussian(1.0)), "schedule"),
+        (lambda: plotting.sweep(np.ones((2, 3)), [1, 2], [1, 2]), "values"),
+        (lambda: plotting.sweep(np.full((2, 2), np.inf), [1, 2], [1, 2]), "values"),
+        (lambda: plotting.sweep(np.ones((2, 2)), [2, 1], [1, 2]), "x must"),
+        (lambda: plotting.sweep(np.ones((2, 2)), [1, 2], [1, 2], levels=[2, 1]), "levels"),
+    ],
+)
+def test_bad_arguments_are_named(draw, named):
+    with pytest.raises(ValueError, match=named):
+        draw()
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"jaxacct\[plot\]"):
+        plotting.budget([0.5])

@@ -1,0 +1,72 @@
+"""The pages' Python runs as printed, their links lead somewhere, and every theorem names code and tests that exist."""
+
+import os
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.md"))
+THEOREMS = [page for page in PAGES if page.parent.name == "theorems" and page.stem != "index"]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
+# Compile next to nothing; the others take their time in the docs' step of .ci/run.
+QUICK = {"sharp-edges.md"}
+
+
+def _name(page):
+    return str(page.relative_to(DOCS))
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, id=_name(p), marks=() if _name(p) in QUICK else pytest.mark.slow) for p in RUNNABLE]
+)
+def test_every_python_block_of_a_page_runs_as_printed(page, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {"__name__": "page"}
+    for block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        exec(compile(block, str(page), "exec"), namespace)
+    pyplot.close("all")
+
+
+@pytest.mark.parametrize("page", THEOREMS, ids=_name)
+def test_a_theorem_page_names_a_statement_a_source_code_and_tests_that_exist(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    for part in ("**Source.**", "**In the code.**", "**Tests.**"):
+        assert text.count(part) == 1, part
+    code, tests = text.split("**In the code.**")[1].split("**Tests.**")
+    files = re.findall(r"`(jaxacct/[^`]+)`", code)
+    named = re.findall(r"^- `(tests/[^`:]+)::(\w+)`$", tests, re.MULTILINE)
+    assert files
+    assert named
+    assert len(named) == tests.count("`tests/")
+    for file in files:
+        assert (ROOT / file).is_file(), file
+    for file, test in named:
+        assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (file, test)
+
+
+def test_there_are_theorem_pages():
+    assert len(THEOREMS) > 30
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda p: p.stem)
+def test_files_that_a_page_links_to_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        # Pages that mkdocs makes or takes from elsewhere are checked by its own strict build.
+        if page.is_relative_to(DOCS) and re.search(r"(^|/)(api|bench|notebooks)/", target):
+            continue
+        path = os.path.normpath(page.parent / target)
+        assert os.path.exists(path), target
+
+
+def test_no_page_names_an_address_for_the_repository_before_it_has_one():
+    assert not re.search(r"^(repo_url|site_url)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
