@@ -1,11 +1,11 @@
 """Processes that race for one budget while they are being killed: nothing may be overspent, nothing lost.
 
-    python bench/ledger_race.py --runs 10            # 8 processes x 1,000 requests each run; bench/results/ledger_race.json
-    python bench/ledger_race.py --url postgresql://... --runs 10
+    python bench/ledger_race.py --runs 10 --out bench/results/ledger_race.json     # 8 processes x 1,000 requests a run
+    python bench/ledger_race.py --runs 10 --url postgresql://...
 
-Every process asks for costs of 1, 2 and 3 of a `pure_dp` budget, and writes each answer to a file of its own after it has
-it. A parent kills one of them with SIGKILL at random moments, and starts another that goes on behind the last answer.
-At the end, from the ledger's own history:
+Every process asks for costs of 1, 2 and 3 of a `pure_dp` budget, and writes each answer to a file of its own after it
+has it. A parent kills one of them with SIGKILL at random moments, and starts another that goes on behind the last
+answer. At the end, from the ledger's own history:
 
 - the admitted costs add up to no more than the budget, and to all of it (costs of 1 were asked to the end);
 - every answer that a process got is in the history, as it got it, once;

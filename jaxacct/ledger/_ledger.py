@@ -99,7 +99,9 @@ class Ledger:
             raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
         if not there:
             if wanted is None or create is False:
-                raise LedgerMissing(f"{self._store} holds no ledger" + ("" if wanted else ", and no filter was given"))
+                raise LedgerMissing(
+                    f"{self._store} holds no ledger" + ("" if create is False else ", and no filter was given")
+                )
             made = self._store.create(*self._first(wanted))
             if not made and create:
                 raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
@@ -261,6 +263,11 @@ class Ledger:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        # Drivers warn of connections that nobody closed.
+        with contextlib.suppress(Exception):
+            self._store.close()
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._store)!r}, {_brief(self._policy)})"

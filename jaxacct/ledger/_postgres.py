@@ -50,7 +50,7 @@ class PostgresStore:
             raise ImportError("a ledger at a URL needs SQLAlchemy and psycopg: pip install 'jaxacct[ledger]'") from None
         try:
             parsed = sqlalchemy.make_url(url)
-        except sqlalchemy.exc.ArgumentError:
+        except (sqlalchemy.exc.ArgumentError, ValueError):
             raise ValueError("path_or_url must be a path or a URL postgresql://..., got one that is no URL") from None
         if parsed.get_backend_name() != "postgresql":
             raise ValueError(
