@@ -10,7 +10,7 @@ to (1e-14 relative for closed forms, 1e-8 for the contour integral, both ends fo
 Truths, none of which share code with the library:
 
 - compositions of Gaussians: one Gaussian (Balle, Wang 2018), by mpmath;
-- randomized response, (epsilon, delta)-DP in general (Kairouz, Oh, Viswanath 2015), their samples, compositions of them,
+- randomized response, (epsilon, delta)-DP in general (Kairouz, Oh, Viswanath 2015), samples, and compositions of them
   with and without Gaussians: sums over the number of unlikely outcomes, by mpmath;
 - one run of a Laplace, Gaussian, discrete Laplace or discrete Gaussian mechanism, and of a sample: closed forms and
   sums, with amplification in both directions (Zhu, Dong, Wang 2022, Theorem 11), by mpmath;
@@ -48,7 +48,7 @@ from jaxacct import (
 )
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests"))
-from truth import contour_delta  # noqa: E402
+from truth import contour_delta
 
 mpmath.mp.dps = 40
 CLOSED, CONTOUR = 1e-14, 1e-8
@@ -114,7 +114,7 @@ def response_law(pure, delta, steps, rate=1.0):
     up = (1 - delta) * mpmath.exp(pure) / (1 + mpmath.exp(pure))
     down = (1 - delta) / (1 + mpmath.exp(pure))
     high, low = q * up + (1 - q) * down, q * down + (1 - q) * up
-    # Under Q: `up` happens with `down`, and the other way round; a mass of delta is Q's alone, one of q delta P's alone.
+    # Under Q: `up` happens with `down`, and the other way round; delta is Q's alone, q delta P's alone.
     losses, masses = [], []
     for k in range(steps + 1):
         ways = mpmath.binomial(steps, k)
@@ -194,7 +194,7 @@ def single_runs(rng):
     else:
         sigma, gap = uniform_log(rng, 0.3, 6), int(rng.integers(1, 4))
         mechanism = DiscreteGaussian(sigma, gap)
-        curve = lattice_curve(lambda n: -mpf(n) ** 2 / (2 * mpf(sigma) ** 2), gap, int(14 * sigma) + 10)
+        curve = lattice_curve(lambda n: -(mpf(n) ** 2) / (2 * mpf(sigma) ** 2), gap, int(14 * sigma) + 10)
         size = gap / sigma
     if rng.random() < 0.4:
         return mechanism, 1, "add_or_remove", curve, CLOSED, size
@@ -259,7 +259,7 @@ def asked(number: int) -> dict:
     low, high = mpf(low), mpf(high)
     row = {"n": number, "kind": name, "mechanism": repr(mechanism), "steps": steps, "relation": relation}
     start = time.perf_counter()
-    inverse = rng.random() < 0.3 and 1e-14 < low and high < mpf("0.99")
+    inverse = rng.random() < 0.3 and low > 1e-14 and high < mpf("0.99")
     if inverse:
         delta = float((low + high) / 2)
         found = jaxacct.epsilon(mechanism, delta, steps=steps, relation=relation)
