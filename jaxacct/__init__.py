@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
-    from jaxacct import adversary, expost, filters, losses, mechanisms, plotting, training
+    from jaxacct import adversary, expost, filters, ledger, losses, mechanisms, plotting, training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.calibration import Calibration, calibrate
+    from jaxacct.ledger import Ledger
     from jaxacct.losses.extremes import supremum
     from jaxacct.losses.grid import LossGrid
     from jaxacct.losses.order import dominates, is_chain
@@ -53,6 +54,7 @@ _HOME = {
     "GDP": "jaxacct.mechanisms.gdp",
     "Gaussian": "jaxacct.mechanisms.gaussian",
     "Laplace": "jaxacct.mechanisms.laplace",
+    "Ledger": "jaxacct.ledger",
     "LossGrid": "jaxacct.losses.grid",
     "MixtureOfGaussians": "jaxacct.mechanisms.mixture",
     "NoisePlan": "jaxacct.planning",
@@ -74,7 +76,7 @@ _HOME = {
     "plan_noise": "jaxacct.planning",
     "supremum": "jaxacct.losses.extremes",
 }
-_ROOMS = ("adversary", "expost", "filters", "losses", "mechanisms", "plotting", "training")
+_ROOMS = ("adversary", "expost", "filters", "ledger", "losses", "mechanisms", "plotting", "training")
 
 __all__ = [
     "GDP",
@@ -90,6 +92,7 @@ __all__ = [
     "FromTables",
     "Gaussian",
     "Laplace",
+    "Ledger",
     "LossGrid",
     "MixtureOfGaussians",
     "NoisePlan",
@@ -111,6 +114,7 @@ __all__ = [
     "expost",
     "filters",
     "is_chain",
+    "ledger",
     "losses",
     "mechanisms",
     "plan_noise",

@@ -18,6 +18,7 @@ _COMMANDS = {
     "calibrate": ("jaxacct.cli.calibrate", "calibrate", "Print the noise that meets a given epsilon and delta."),
     "delta": ("jaxacct.cli.account", "delta", "Print bounds of delta at a given epsilon."),
     "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
+    "ledger": ("jaxacct.cli.ledger", "ledger", "Keep a privacy budget on disk that several processes draw on."),
     "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),
 }
 

@@ -1,0 +1,321 @@
+"""``jaxacct ledger``: a privacy budget on disk, from the shell."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jaxacct._printing import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from jaxacct.ledger import Entry, Ledger
+
+__all__ = ["ledger"]
+
+_REFUSED = 1
+# What `create` makes, and which of its parameters take several numbers.
+_FILTERS = {
+    "additive_profile": "epsilon delta rounds",
+    "approximate_dp": "epsilon delta [share]",
+    "approximate_gdp": "budget [regime]",
+    "approximate_zcdp": "rho delta",
+    "gdp": "mu",
+    "gdp_residue": "mu [delta] [steps] [relation]",
+    "natural_approximate_dp": "epsilon delta rounds [relation]",
+    "pure_dp": "epsilon",
+    "renyi": "epsilon delta order",
+    "renyi_any": "epsilon delta orders",
+    "zcdp": "rho",
+}
+_WORDS = ("regime", "relation")
+_LISTS = ("orders",)
+_EXAMPLE = """\b
+Example:
+  jaxacct ledger create team.db gdp mu=1
+  jaxacct ledger request team.db --sigma 5 --label "mean age" && ./publish
+  jaxacct ledger show team.db
+  jaxacct ledger verify team.db
+"""
+
+
+@click.group(epilog=_EXAMPLE)
+def ledger() -> None:
+    """Keep a privacy budget that several processes draw on.
+
+    LEDGER is a file on this machine, or a URL postgresql://user@host/database.
+
+    Exit codes: 0; 1 for a request that was refused or a ledger that does not verify; 2 for bad usage and for a ledger
+    that cannot be used (nothing was charged).
+    """
+
+
+def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
+    options = [
+        click.argument("place", metavar="LEDGER"),
+        click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for a lock."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with full precision."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@ledger.command()
+@_shared
+@click.argument("filter_name", metavar="FILTER", type=click.Choice(sorted(_FILTERS)))
+@click.argument("parameters", nargs=-1, metavar="NAME=VALUE...")
+def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: float, as_json: bool) -> None:
+    """Make a ledger for a filter: create team.db renyi epsilon=3 delta=1e-5 order=8.
+
+    FILTER is a name in jaxacct.filters; several numbers are separated by commas (orders=4,8,16). A filter that needs
+    more than numbers, such as priced_menu, is made in Python: jaxacct.Ledger(path, filter).
+    """
+    from jaxacct import filters
+    from jaxacct.ledger import Ledger
+
+    with _plain():
+        made = getattr(filters, filter_name)(**_parsed(filter_name, parameters))
+        with Ledger(place, made, create=True, timeout=timeout) as book:
+            statement, head = str(book.guarantee.statement), book.head
+            is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
+    if as_json:
+        _print(filter=filter_name, remaining=remaining, is_bound=is_bound, statement=statement, head=head)
+        return
+    click.echo(f"made {place}: {filter_name} {' '.join(parameters)}")
+    click.echo(statement)
+    click.echo(f"head {head}   (keep it elsewhere: `jaxacct ledger verify --head` finds whether it was cut)")
+
+
+@ledger.command()
+@_shared
+@click.option("--sigma", type=float, help="A Gaussian of this noise.")
+@click.option("--scale", type=float, help="Laplace noise of this scale.")
+@click.option("--epsilon", type=float, help="Anything that is epsilon-DP, or with --delta (epsilon, delta)-DP.")
+@click.option("--delta", type=float, help="Failure probability, with --epsilon.")
+@click.option("--rho", type=float, help="Anything that is rho-zCDP.")
+@click.option("--cost", type=float, help="A number in the filter's own parameter, for what is proven elsewhere.")
+@click.option("--sensitivity", type=float, default=1.0, show_default=True, help="With --sigma (L2) or --scale (L1).")
+@click.option("--rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate; 1: none.")
+@click.option("--steps", type=int, default=1, show_default=True, help="Number of runs, admitted all or none.")
+@click.option("--label", default="", help="Who asks, and what for.")
+def request(place: str, timeout: float, as_json: bool, label: str, **given: Any) -> None:
+    """Ask for a query; exit code 0 if it is admitted, and then it has been charged."""
+    with _plain(), _opened(place, timeout) as book:
+        entry = book.charge(_query(**given), label)
+        spent, remaining, fraction = _numbers(book.spent()), _numbers(book.remaining()), float(book.fraction())
+    if as_json:
+        where = {"spent": spent, "remaining": remaining, "fraction": fraction, "head": entry.head}
+        _print(id=entry.id, admitted=entry.admitted, **where)
+    else:
+        click.echo(f"{'admitted' if entry.admitted else 'REFUSED'}   (id {entry.id})")
+        click.echo(f"remaining {_text(remaining, rounded_down)}   ({_percent(fraction)} spent)")
+    click.get_current_context().exit(0 if entry.admitted else _REFUSED)
+
+
+@ledger.command()
+@_shared
+@click.argument("number", metavar="ID", type=int)
+def release(place: str, number: int, timeout: float, as_json: bool) -> None:
+    """Write down that the output of an admitted request was released."""
+    with _plain(), _opened(place, timeout) as book:
+        book.released(number)
+        head = book.head
+    if as_json:
+        _print(id=number, head=head)
+    else:
+        click.echo(f"released   (id {number})")
+
+
+@ledger.command()
+@_shared
+@click.option("--last", type=click.IntRange(min=0), default=10, show_default=True, help="How many requests to list.")
+def show(place: str, last: int, timeout: float, as_json: bool) -> None:
+    """Print what is spent and left, and the last requests."""
+    with _plain(), _opened(place, timeout) as book:
+        history = book.history()
+        spent, remaining, fraction = _numbers(book.spent()), _numbers(book.remaining()), float(book.fraction())
+        name, head = type(book.filter).__name__, book.head
+    admitted = [entry for entry in history if entry.admitted]
+    waiting = sum(entry.released is None for entry in admitted)
+    listed = history[len(history) - min(last, len(history)) :]
+    if as_json:
+        counts = {"requests": len(history), "admitted": len(admitted), "not_released": waiting}
+        _print(
+            filter=name,
+            spent=spent,
+            remaining=remaining,
+            fraction=fraction,
+            **counts,
+            last=[*map(_row, listed)],
+            head=head,
+        )
+        return
+    click.echo(f"{name}: spent {_text(spent, rounded_up)}, remaining {_text(remaining, rounded_down)}")
+    click.echo(f"{_percent(fraction)} spent by {len(admitted)} of {len(history)} requests, {waiting} not yet released")
+    for entry in listed:
+        mark = "released" if entry.released else ("admitted" if entry.admitted else "refused")
+        words = f"  {' '.join(entry.label.split())}" if entry.label else ""
+        click.echo(f"{entry.id:>6}  {entry.at:%Y-%m-%d %H:%M:%S}  {mark:<8}  {_brief(entry)}{words}")
+    click.echo(f"head {head}")
+
+
+@ledger.command()
+@_shared
+@click.option("--head", help="What an earlier verify printed: finds whether the ledger was cut or rewritten since.")
+def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
+    """Check every hash, replay every decision; exit code 1 if the ledger does not hold together."""
+    from jaxacct.ledger import LedgerCorrupted
+
+    try:
+        with _plain(LedgerCorrupted), _opened(place, timeout) as book:
+            report = book.verify(head)
+    except LedgerCorrupted as problem:
+        words = " ".join(str(problem).split())
+        if as_json:
+            _print(verified=False, problem=words)
+        else:
+            click.echo(f"NOT VERIFIED: {words}", err=True)
+        click.get_current_context().exit(1)
+    counts = {"requests": report.requests, "admitted": report.admitted, "refused": report.refused}
+    if as_json:
+        _print(verified=True, head=report.head, **counts, released=report.released)
+        return
+    click.echo(f"verified: {report.requests} requests, {report.admitted} admitted, {report.released} released")
+    click.echo(f"head {report.head}   (keep it elsewhere, for --head)")
+
+
+@ledger.command()
+@click.argument("place", metavar="LEDGER")
+@click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for a lock.")
+@click.option("--events", is_flag=True, help="Print the DpEvents of dp_accounting, of what was admitted.")
+@click.option("--out", type=click.Path(dir_okay=False, writable=True), help="A file; without it, standard output.")
+def export(place: str, timeout: float, events: bool, out: str | None) -> None:
+    """Print the whole ledger as stable JSON: the same text for the same history."""
+    with _plain(), _opened(place, timeout) as book:
+        text = f"{book.export('dp_events')!r}\n" if events else book.export()
+        if out is None:
+            click.echo(text, nl=False)
+        else:
+            with open(out, "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+@contextlib.contextmanager
+def _plain(*but: type[BaseException]) -> Iterator[None]:
+    """Turns what may go wrong into one clear line and exit code 2."""
+    from jaxacct.ledger import LedgerError
+
+    try:
+        yield
+    except (ValueError, OSError, ImportError, LedgerError) as problem:
+        if isinstance(problem, but):
+            raise
+        raise click.UsageError(" ".join(str(problem).split())) from None
+
+
+def _opened(place: str, timeout: float) -> Ledger:
+    from jaxacct.ledger import Ledger
+
+    return Ledger(place, create=False, timeout=timeout)
+
+
+def _parsed(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
+    wanted = _FILTERS[name].split()
+    found: dict[str, Any] = {}
+    for parameter in parameters:
+        key, _, text = parameter.partition("=")
+        if not text or key not in [word.strip("[]") for word in wanted] or key in found:
+            raise ValueError(f"parameters must be {' '.join(f'{w}=...' for w in wanted)}, got {parameter}")
+        found[key] = text if key in _WORDS else _number(key, text)
+    missing = [word for word in wanted if not word.startswith("[") and word not in found]
+    if missing:
+        raise ValueError(f"parameters must hold {', '.join(missing)} for {name}, got {' '.join(parameters) or 'none'}")
+    return found
+
+
+def _number(key: str, text: str) -> Any:
+    try:
+        numbers = [int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{key} must be a number, got {text}") from None
+    if key in _LISTS:
+        return numbers
+    if len(numbers) > 1:
+        raise ValueError(f"{key} must be one number, got {text}")
+    return numbers[0]
+
+
+def _query(
+    sigma: float | None,
+    scale: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    cost: float | None,
+    sensitivity: float,
+    rate: float,
+    steps: int,
+) -> Any:
+    from jaxacct import mechanisms
+
+    kinds: dict[str, Any] = {"sigma": sigma, "scale": scale, "epsilon": epsilon, "rho": rho, "cost": cost}
+    chosen = [kind for kind, value in kinds.items() if value is not None]
+    if len(chosen) != 1:
+        raise ValueError(f"give one of --sigma, --scale, --epsilon, --rho and --cost, got {len(chosen)}")
+    if delta is not None and chosen != ["epsilon"]:
+        raise ValueError("--delta goes with --epsilon")
+    if sensitivity != 1.0 and chosen[0] not in ("sigma", "scale"):
+        raise ValueError("--sensitivity goes with --sigma and --scale")
+    if cost is not None:
+        if rate != 1.0 or steps != 1:
+            raise ValueError("--cost is what the whole query costs: it takes neither --rate nor --steps")
+        return cost
+    made: Any
+    if sigma is not None:
+        made = mechanisms.Gaussian(sigma, sensitivity)
+    elif scale is not None:
+        made = mechanisms.Laplace(scale, sensitivity)
+    elif rho is not None:
+        made = mechanisms.ZeroConcentratedDP(rho)
+    elif delta is not None:
+        made = mechanisms.ApproximateDP(kinds["epsilon"], delta)
+    else:
+        made = mechanisms.PureDP(kinds["epsilon"])
+    made = made if rate == 1.0 else mechanisms.PoissonSampled(made, rate)
+    return made if steps == 1 else mechanisms.Composed([made], [steps])
+
+
+def _numbers(value: Any) -> Any:
+    """Numbers of JSON: a float, or lists of them."""
+    if isinstance(value, tuple):
+        return [_numbers(part) for part in value]
+    return value.tolist()
+
+
+def _text(value: Any, rounded: Callable[[float], str]) -> str:
+    if isinstance(value, list):
+        return "(" + ", ".join(_text(part, rounded) for part in value) + ")"
+    return rounded(float(value))
+
+
+def _percent(fraction: float) -> str:
+    return f"{rounded_up(100.0 * fraction, 4)} %"
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    released = entry.released.isoformat() if entry.released else None
+    row = {"id": entry.id, "at": entry.at.isoformat(), "label": entry.label, "query": _brief(entry)}
+    return {**row, "admitted": entry.admitted, "released": released}
+
+
+def _brief(entry: Entry) -> str:
+    text = " ".join(repr(entry.query).split())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def _print(**fields: Any) -> None:
+    click.echo(json.dumps(fields))

@@ -1,0 +1,48 @@
+"""A privacy budget on disk that can be neither lost nor overspent.
+
+    from jaxacct import Ledger, filters, Gaussian
+
+    ledger = Ledger("team.db", filters.gdp(1.0))
+    entry = ledger.charge(Gaussian(5.0), label="mean age, for the report")
+    if entry.admitted:
+        publish(mean + noise)
+        ledger.released(entry.id)
+
+`Ledger` holds any filter's state in one SQLite file, or in PostgreSQL for a team on several machines. It is charged
+before anything is released, in one transaction; every question and answer is kept in a chain of hashes; what goes wrong
+has a name in :mod:`.errors`. ``jaxacct ledger`` is the same on the command line.
+"""
+
+from jaxacct.ledger._ledger import Ledger
+from jaxacct.ledger._verify import Verification
+from jaxacct.ledger.errors import (
+    LedgerBusy,
+    LedgerClock,
+    LedgerCorrupted,
+    LedgerError,
+    LedgerFull,
+    LedgerMismatch,
+    LedgerMissing,
+    LedgerTampered,
+    LedgerTooNew,
+    LedgerUnavailable,
+)
+from jaxacct.ledger.records import Entry
+from jaxacct.ledger.registry import register
+
+__all__ = [
+    "Entry",
+    "Ledger",
+    "LedgerBusy",
+    "LedgerClock",
+    "LedgerCorrupted",
+    "LedgerError",
+    "LedgerFull",
+    "LedgerMismatch",
+    "LedgerMissing",
+    "LedgerTampered",
+    "LedgerTooNew",
+    "LedgerUnavailable",
+    "Verification",
+    "register",
+]

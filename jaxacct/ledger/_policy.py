@@ -1,0 +1,103 @@
+"""The filter inside a ledger: what it is, how its state is written down, and what it says to a query."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct.ledger import canonical
+from jaxacct.ledger.errors import LedgerCorrupted
+
+__all__ = ["Policy", "State"]
+
+
+class State(NamedTuple):
+    """A filter's state, its text and the text's SHA-256."""
+
+    value: Any
+    text: str
+    digest: str
+
+
+class Policy:
+    """A filter that was written down and read back: the one that every process of a ledger runs, bit for bit.
+
+    Everything runs under ``enable_x64``, so that a process's own float type changes nothing.
+    """
+
+    def __init__(self, identity: Any) -> None:
+        import jax
+
+        self.identity = identity
+        self.digest = canonical.digest(canonical.dumps(identity))
+        self.filter = canonical.decoded(identity)
+        with jax.enable_x64(True):
+            self.start = self._written(self.filter.init())
+
+    @classmethod
+    def of(cls, filter: Any) -> Policy:
+        """The policy of a filter.
+
+        Raises:
+            ValueError: no filter of a registered type, or one for a batch of budgets.
+        """
+        identity = canonical.encoded(filter, "filter")
+        methods = ("init", "update", "spent", "remaining", "fraction")
+        if not all(callable(getattr(filter, name, None)) for name in methods):
+            raise ValueError(f"filter must be one of jaxacct.filters, got {type(filter).__name__}")
+        found = cls(identity)
+        shape = np.shape(found.filter.fraction(found.start.value))
+        if shape:
+            raise ValueError(f"filter must have one budget, got a batch of shape {shape}: make a ledger for each")
+        return found
+
+    def state(self, text: Any) -> State:
+        """The state that a text holds.
+
+        Raises:
+            LedgerCorrupted: it is none of this filter's.
+        """
+        import jax
+
+        leaves, structure = jax.tree.flatten(self.start.value)
+        found = canonical.decoded(canonical.loads(text)) if isinstance(text, str) else None
+        if not isinstance(found, list) or [_kind(leaf) for leaf in found] != [_kind(leaf) for leaf in leaves]:
+            raise LedgerCorrupted("the head's state is none of this filter's")
+        return State(jax.tree.unflatten(structure, found), text, canonical.digest(text))
+
+    def decide(self, query: Any, state: State) -> tuple[bool, State]:
+        """Whether ``query`` may run, and the state after it.
+
+        Only what runs as it stands is admitted: a query that `approximate_gdp` would admit with clipped contributions
+        is refused here, because nobody sees to the clipping.
+
+        Raises:
+            ValueError: what the filter says to a query that is none.
+        """
+        import jax
+
+        with jax.enable_x64(True):
+            admitted, after = self.filter.update(query, state.value)
+            answer = np.asarray(admitted)
+            if answer.shape != () or answer.dtype != bool:
+                raise ValueError(f"query must be a single one, got an answer of shape {answer.shape}")
+            if not answer:
+                return False, state
+            clip_scale = getattr(self.filter, "clip_scale", None)
+            if clip_scale is not None and not np.asarray(clip_scale(query, state.value)) >= 1:
+                return False, state
+            return True, self._written(after)
+
+    def _written(self, value: Any) -> State:
+        import jax
+
+        leaves, structure = jax.tree.flatten(value)
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        text = canonical.dumps(canonical.encoded(arrays, "state"))
+        return State(jax.tree.unflatten(structure, arrays), text, canonical.digest(text))
+
+
+def _kind(leaf: Any) -> tuple[str, tuple[int, ...]]:
+    array = np.asarray(leaf)
+    return array.dtype.str, array.shape

@@ -1,0 +1,178 @@
+"""Canonical JSON: one text for one value, bit for bit, and back; no pickle, and no import by a name in the text.
+
+Numbers of Python are themselves (integers) or ``{"float": "0x1.8p+1"}``; arrays and NumPy or JAX scalars are
+``{"array": {"data": base64, "dtype": "<f4", "shape": [2]}}``; a registered dataclass is ``{"fields": {...}, "type":
+name}``, a tuple ``{"tuple": [...]}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxacct.ledger import registry
+from jaxacct.ledger.errors import LedgerCorrupted
+
+__all__ = ["decoded", "digest", "dumps", "encoded", "loads"]
+
+_MOST_BYTES = 16 * 2**20
+_MOST_DEPTH = 32
+_DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
+
+
+def dumps(tree: Any) -> str:
+    """The one text of a tree of JSON's own types."""
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def loads(text: str) -> Any:
+    """The tree in a text.
+
+    Raises:
+        LedgerCorrupted: it is no JSON, or not the canonical text of what it says.
+    """
+    try:
+        tree = json.loads(text)
+        same = dumps(tree) == text
+    except (ValueError, TypeError, RecursionError) as problem:
+        raise LedgerCorrupted(f"a record is no JSON: {problem}") from None
+    if not same:
+        raise LedgerCorrupted("a record is not in canonical form")
+    return tree
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def encoded(value: Any, name: str, depth: int = 0) -> Any:
+    """``value`` as a tree of JSON's own types.
+
+    Args:
+        value: numbers, arrays, strings, None, sequences of those, registered dataclasses.
+        name: of the argument, for messages.
+        depth: how deep in a nest it stands.
+
+    Raises:
+        ValueError: a traced value, a type that is not registered, an array of 16 MiB or more, a nest of 32 or more.
+    """
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"{name} must not be nested more than {_MOST_DEPTH} deep, got a deeper one")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _checked(value, name)
+    if isinstance(value, np.generic | np.ndarray) or _is_jax_array(value):
+        return {"array": _array(value, name)}
+    if isinstance(value, int):
+        if abs(value) >= 2**63:
+            raise ValueError(f"{name} must hold whole numbers below 2^63, got one of {value.bit_length()} bits")
+        return value
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, tuple | list):
+        items = [encoded(item, name, depth + 1) for item in value]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    known = registry.name_of(type(value))
+    if known is None:
+        raise ValueError(
+            f"{name} must be a number or one of jaxacct's own types (or registered by jaxacct.ledger.register), "
+            f"got {type(value).__name__}"
+        )
+    fields = {key: encoded(field, name, depth + 1) for key, field in registry.fields_of(value).items()}
+    return {"type": known, "fields": fields}
+
+
+def decoded(tree: Any) -> Any:
+    """The value of which `encoded` made ``tree``; arrays come back as NumPy's.
+
+    Raises:
+        LedgerCorrupted: a type that is not registered, or fields that it does not take.
+    """
+    if tree is None or isinstance(tree, bool | int | str):
+        return tree
+    if isinstance(tree, list):
+        return [decoded(item) for item in tree]
+    if isinstance(tree, dict) and len(tree) == 1:
+        ((kind, inner),) = tree.items()
+        if kind == "float" and isinstance(inner, str):
+            return _float(inner)
+        if kind == "tuple" and isinstance(inner, list):
+            return tuple(decoded(item) for item in inner)
+        if kind == "array" and isinstance(inner, dict):
+            return _from_bytes(inner)
+    if isinstance(tree, dict) and set(tree) == {"type", "fields"} and isinstance(tree["fields"], dict):
+        return _dataclass(str(tree["type"]), tree["fields"])
+    raise LedgerCorrupted(f"a record holds what no value is written as: {str(tree)[:80]}")
+
+
+def _is_jax_array(value: Any) -> bool:
+    # Without importing JAX for a program that only lists a ledger's records.
+    return type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and hasattr(value, "dtype")
+
+
+def _checked(text: str, name: str) -> str:
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError(f"{name} must be text without NUL and without lone surrogates, got {text[:40]!r}")
+    if len(text) > 10_000:
+        raise ValueError(f"{name} must have at most 10000 characters, got {len(text)}")
+    return text
+
+
+def _array(value: Any, name: str) -> dict[str, Any]:
+    from jaxacct import _validate
+
+    if _validate.is_traced(value):
+        raise ValueError(f"{name} must be concrete, got a traced value: a ledger lives outside jit, vmap and grad")
+    array = np.asarray(value)
+    array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    if array.dtype.str not in _DTYPES:
+        raise ValueError(f"{name} must hold real numbers of a type of NumPy's, got {array.dtype}")
+    if array.nbytes >= _MOST_BYTES:
+        raise ValueError(f"{name} must hold arrays below 16 MiB, got one of {array.nbytes} bytes")
+    data = base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
+    return {"data": data, "dtype": array.dtype.str, "shape": list(array.shape)}
+
+
+def _from_bytes(tree: dict[str, Any]) -> Any:
+    try:
+        shape = tuple(tree["shape"])
+        if set(tree) != {"data", "dtype", "shape"} or tree["dtype"] not in _DTYPES:
+            raise ValueError("an unknown type of array")
+        if not all(type(length) is int and length >= 0 for length in shape):
+            raise ValueError(f"shape {shape}")
+        raw = base64.b64decode(tree["data"], validate=True)
+        dtype = np.dtype(tree["dtype"])
+        if len(raw) != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"{len(raw)} bytes for shape {shape}")
+        return np.frombuffer(raw, dtype).reshape(shape)[()]
+    except (ValueError, TypeError, KeyError) as problem:
+        raise LedgerCorrupted(f"a record holds a broken array: {problem}") from None
+
+
+def _float(text: str) -> float:
+    try:
+        value = float.fromhex(text)
+    except (ValueError, OverflowError):
+        value = None
+    if value is None or value.hex() != text:
+        raise LedgerCorrupted(f"a record holds a broken number: {text[:40]!r}")
+    return value
+
+
+def _dataclass(name: str, fields: dict[str, Any]) -> Any:
+    cls = registry.class_of(name)
+    if cls is None:
+        raise LedgerCorrupted(
+            f"a record names a type that is not registered: {name[:80]!r} (jaxacct.ledger.register makes one known)"
+        )
+    try:
+        return cls(**{key: decoded(field) for key, field in fields.items()})
+    except (TypeError, ValueError, AttributeError) as problem:
+        raise LedgerCorrupted(f"a record holds a broken {name}: {problem}") from None

@@ -1,0 +1,65 @@
+"""Which types a ledger can write down and read back. A file names types; it never names modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+__all__ = ["class_of", "fields_of", "name_of", "register"]
+
+_MODULES = {
+    "jaxacct.mechanisms": (
+        "ApproximateDP Composed DiscreteGaussian DiscreteLaplace Exponential FromProfile FromTables GDP Gaussian "
+        "Laplace MixtureOfGaussians PermuteAndFlip PoissonSampled PureDP RandomizedResponse RenyiDP "
+        "SampledWithoutReplacement ZeroConcentratedDP"
+    ),
+    "jaxacct.filters": (
+        "AdditiveProfileFilter AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter "
+        "NaturalApproximateDPFilter NaturalFilter Odometer Prepared PricedMenuFilter PureDPFilter RenyiFilter "
+        "UndeclaredNaturalFilter ZCDPFilter"
+    ),
+    "jaxacct.filters.natural": "_Declared",
+    "jaxacct.losses.grid": "LossGrid",
+    "jaxacct.losses.pld": "PLD",
+    "jaxacct.losses.profile": "PrivacyProfile",
+    "jaxacct.losses.tradeoff": "TradeOff",
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+_REGISTERED: dict[str, type] = {}
+
+
+def register(cls: type) -> type:
+    """Lets ledgers hold a dataclass of your own, a filter or a mechanism, under its bare name; a decorator.
+
+    Every process that opens such a ledger has to register the same class first. Its fields must be numbers, arrays,
+    strings, None, sequences of those, or registered dataclasses.
+
+    Raises:
+        ValueError: no dataclass, or a name that is taken.
+    """
+    if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)):
+        raise ValueError(f"cls must be a dataclass, got {cls!r}")
+    name = cls.__name__
+    if name in _HOME or _REGISTERED.get(name, cls) is not cls:
+        raise ValueError(f"cls must have a name that is not taken, got {name}")
+    _REGISTERED[name] = cls
+    return cls
+
+
+def class_of(name: str) -> type | None:
+    """The type that a ledger means by ``name``; None for a name that is not registered."""
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    return _REGISTERED.get(name)
+
+
+def name_of(cls: type) -> str | None:
+    """The name that a ledger has for ``cls`` itself; None for a type (a subclass, say) that is not registered."""
+    name = cls.__name__
+    return name if class_of(name) is cls else None
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a registered dataclass, shallow, in the order of their declaration."""
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}

@@ -1,0 +1,291 @@
+"""What a ledger promises when nothing goes wrong."""
+
+import json
+import math
+import os
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import Composed, Gaussian, Laplace, Ledger, LossGrid, PoissonSampled, PureDP, RandomizedResponse, filters
+from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered, canonical
+from jaxacct.ledger._policy import Policy
+from tests.filters.cases import CASES
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.db"
+
+
+def test_it_charges_refuses_and_keeps_everything_that_was_asked(path):
+    ledger = Ledger(path, filters.gdp(1.0))
+    assert ledger.request(Gaussian(2.0), "first")
+    assert not ledger.request(Gaussian(0.5), "too dear")
+    assert ledger.request(Composed([Gaussian(4.0)], [2]), "twice")
+    first, dear, twice = ledger.history()
+    assert [e.admitted for e in (first, dear, twice)] == [True, False, True]
+    assert [e.label for e in (first, dear, twice)] == ["first", "too dear", "twice"]
+    assert first.query.sigma == 2.0
+    assert twice.query.steps == (2,)
+    assert first.at <= dear.at <= twice.at
+    mu = math.sqrt(0.25 + 2 / 16)
+    assert ledger.spent() == pytest.approx(mu, rel=1e-12)
+    assert ledger.spent() >= mu
+    assert ledger.remaining() == pytest.approx(math.sqrt(1 - mu**2), rel=1e-12)
+    assert ledger.fraction() == pytest.approx(mu**2, rel=1e-12)
+    assert np.asarray(ledger.guarantee.mu) >= 1.0
+
+
+def test_it_goes_on_where_another_process_stopped(path):
+    with Ledger(path, filters.zcdp(0.5)) as ledger:
+        ledger.request(0.2)
+        spent, head = ledger.spent(), ledger.head
+    again = Ledger(path)
+    assert (again.spent(), again.head) == (spent, head)
+    assert isinstance(again.filter, filters.ZCDPFilter)
+    assert Ledger(path, filters.zcdp(0.5), create=False).head == head
+    both = [again.request(0.2), ledger.request(0.2)]  # a closed one opens again
+    assert both == [True, False]
+
+
+def test_another_filter_is_refused(path):
+    Ledger(path, filters.zcdp(0.5))
+    for other in (filters.zcdp(0.5 + 2**-50), filters.gdp(1.0)):
+        with pytest.raises(LedgerMismatch, match="filter must be the one"):
+            Ledger(path, other)
+    with pytest.raises(ValueError, match="filter must be the one"):
+        Ledger(path, filters.pure_dp(1.0))
+
+
+def test_a_ledger_is_made_only_where_it_should_be(path, tmp_path):
+    with pytest.raises(LedgerMissing, match="holds no ledger"):
+        Ledger(path)
+    with pytest.raises(LedgerMissing):
+        Ledger(path, filters.gdp(1.0), create=False)
+    assert not list(tmp_path.iterdir())
+    Ledger(path, filters.gdp(1.0), create=True)
+    with pytest.raises(LedgerError, match="there already"):
+        Ledger(path, filters.gdp(1.0), create=True)
+
+
+def test_releases_are_written_down_once_and_a_charge_stands_without_them(path):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    one, two, refused = (ledger.charge(x) for x in (0.4, 0.5, 0.3))
+    assert [e.id for e in ledger.outstanding()] == [one.id, two.id]
+    ledger.released(one.id)
+    assert [e.id for e in ledger.outstanding()] == [two.id]
+    assert ledger.history()[0].released is not None
+    spent = ledger.spent()
+    for wrong in (one.id, refused.id, 0, -1, 99, 4, 1.0, True, "1", None, math.nan):
+        with pytest.raises(ValueError, match="id must be"):
+            ledger.released(wrong)
+    ledger.released(np.int64(two.id))
+    assert ledger.spent() == spent
+    report = ledger.verify()
+    assert (report.requests, report.admitted, report.refused, report.released) == (3, 2, 1, 2)
+
+
+def test_verify_takes_the_head_it_gave(path):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    heads = [ledger.verify().head]
+    for cost in (0.1, 0.2, 5.0):
+        entry = ledger.charge(cost)
+        assert ledger.head == entry.head
+        heads.append(entry.head)
+    for head in heads:
+        assert ledger.verify(head).head == heads[-1]
+    other = heads[1][:-1] + ("0" if heads[1][-1] != "0" else "1")
+    with pytest.raises(LedgerTampered, match="record 1 is not the one that the head names"):
+        ledger.verify(other)
+    with pytest.raises(LedgerTampered, match="ends at record 3, and the head names record 4"):
+        ledger.verify(heads[-1].replace("3:", "4:"))
+    for wrong in ("", "1", 1, b"1:", "1:" + "g" * 64, heads[0] + "0", "-1:" + "0" * 64):
+        with pytest.raises(ValueError, match="head must be"):
+            ledger.verify(wrong)
+
+
+@pytest.mark.parametrize("bad", [math.nan, -1.0, math.inf, -math.inf])
+def test_costs_that_are_none_are_refused_and_kept(path, bad):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    assert not ledger.request(bad)
+    assert ledger.spent() == 0
+    assert ledger.verify().refused == 1
+
+
+@pytest.mark.parametrize("bad", [None, True, "0.1", object(), {"a": 1}, Gaussian, 2**70, jnp.zeros(3), np.array("x")])
+def test_queries_that_are_none_raise_and_leave_no_trace(path, bad):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    head = ledger.head
+    with pytest.raises(ValueError, match="query must"):
+        ledger.request(bad)
+    assert ledger.head == head
+
+
+def test_labels_and_arguments_that_are_none_raise(path):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    for bad in (None, 1, b"x", "a\x00b", "\ud800", "x" * 10_001):
+        with pytest.raises(ValueError, match="label must"):
+            ledger.request(0.1, bad)
+    assert ledger.request(0.1, "größer als ∞; DROP TABLE jaxacct_records; -- \n🙂")
+    assert ledger.history()[0].label.endswith("🙂")
+    for bad in (math.nan, -1, "1", None, True, math.inf):
+        with pytest.raises(ValueError, match="timeout must"):
+            Ledger(path, timeout=bad)
+    for bad in (math.nan, -1, "1", None, True):
+        with pytest.raises(ValueError, match="clock_tolerance must"):
+            Ledger(path, clock_tolerance=bad)
+    for bad in (None, 1, b"x", "", ":memory:", "a\x00"):
+        with pytest.raises(ValueError, match="path_or_url must"):
+            Ledger(bad, filters.pure_dp(1.0))
+    with pytest.raises(ValueError, match="format must"):
+        ledger.export("pickle")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [1.0, "gdp", Gaussian(1.0), filters.gdp, object(), filters.gdp(np.ones(3)), filters.zcdp(np.ones((1, 1)))],
+    ids=lambda bad: type(bad).__name__,
+)
+def test_filters_that_are_none_or_many_raise(path, bad):
+    with pytest.raises(ValueError, match="filter must"):
+        Ledger(path, bad)
+    assert not path.exists()
+
+
+def test_a_traced_query_raises(path):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    with pytest.raises(ValueError, match="query must be concrete"):
+        jax.jit(ledger.request)(0.1)
+
+
+def test_numbers_count_bit_for_bit_whatever_the_program_s_float_type(path):
+    ledger = Ledger(path, filters.gdp(1.0))
+    query = PoissonSampled(Gaussian(np.float32(3.1), 0.1 + 0.2), 1)
+    ledger.request(query)
+    with jax.enable_x64(True):
+        ledger.request(query)
+        state = Ledger(path)._last.state.text
+    assert Ledger(path)._last.state.text == state
+    kept = ledger.history()[0].query
+    assert kept.mechanism.sigma.dtype == np.float32
+    assert kept.mechanism.sensitivity == 0.1 + 0.2
+    # The filter outside, played by hand, is in the same state.
+    plain = filters.gdp(1.0)
+    now = plain.init()
+    for _ in range(2):
+        _, now = plain.update(query, now)
+    np.testing.assert_array_equal(now.words, Ledger(path)._last.state.value.words)
+
+
+def test_json_export_is_stable_and_has_all_that_is_hashed(path):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    entry = ledger.charge(Laplace(2.0), "x")
+    text = ledger.export()
+    assert text == Ledger(path).export()
+    last = json.loads(text)["records"][-1]
+    digest = last.pop("hash")
+    assert digest == entry.hash == canonical.digest("jaxacct ledger record\n" + canonical.dumps(last))
+
+
+def test_events_are_those_of_the_admitted_requests(path):
+    pytest.importorskip("jaxacct.interop", reason="jaxacct.interop is not there")
+    dp_accounting = pytest.importorskip("dp_accounting", reason="dp_accounting is not installed")
+    ledger = Ledger(path, filters.gdp(1.0))
+    ledger.request(Gaussian(2.0))
+    ledger.request(Gaussian(0.1))
+    ledger.request(0.5)
+    event = ledger.export("dp_events")
+    assert isinstance(event, dp_accounting.ComposedDpEvent)
+    assert len(event.events) == 2
+
+
+def test_threads_share_one_object(path):
+    ledger = Ledger(path, filters.pure_dp(8.0))
+    ledger.request(0.5)
+    answers = []
+
+    def ask():
+        answers.extend(ledger.request(1.0) for _ in range(3))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [False] * 5 + [True] * 7
+    assert ledger.verify().admitted == 8
+
+
+def test_a_child_goes_on_after_a_fork(path):
+    ledger = Ledger(path, filters.pure_dp(1.0))
+    ledger.request(0.25)
+    store = ledger._store
+    connection = store._connection
+    process = store._process
+    store._process = -1  # what a child finds: a connection of another process
+    try:
+        assert ledger.request(0.25)
+        assert store._connection is not connection
+        assert store._process == process == os.getpid()
+        connection.execute("SELECT 1")  # the parent's was left alone
+    finally:
+        connection.close()
+
+
+# Every filter that has a single budget: it is written down, read back, and then is the same filter.
+_GRID = LossGrid(0.05, -40, 81)
+_MORE = {
+    "odometer": (lambda: filters.odometer(filters.zcdp(0.5)), lambda: Gaussian(10.0)),
+    "natural": (lambda: filters.natural(PureDP(1.0), [RandomizedResponse(0.6)], 2), lambda: 0),
+}
+every_filter = pytest.mark.parametrize("name", [*CASES, *_MORE])
+
+
+def made(name):
+    make, small = _MORE[name] if name in _MORE else (CASES[name].make, lambda: CASES[name].small(1.0))
+    return make(), small()
+
+
+@every_filter
+def test_every_filter_and_its_query_are_read_back_as_they_were(name):
+    plain, query = made(name)
+    policy = Policy.of(plain)
+    for value, tree in ((plain, policy.identity), (query, canonical.encoded(query, "query"))):
+        text = canonical.dumps(tree)
+        back = canonical.decoded(canonical.loads(text))
+        assert type(back) is type(value)
+        assert canonical.dumps(canonical.encoded(back, "x")) == text
+    assert Policy(policy.identity).start.digest == policy.start.digest
+    assert policy.state(policy.start.text).digest == policy.start.digest
+
+
+@pytest.mark.slow  # compiles every filter
+@every_filter
+def test_every_filter_decides_as_it_does_outside(name):
+    plain, query = made(name)
+    policy = Policy.of(plain)
+    admitted, state = policy.decide(canonical.decoded(canonical.encoded(query, "query")), policy.start)
+    with jax.enable_x64(True):
+        found, after = plain.update(query, plain.init())
+    assert admitted
+    assert bool(found)
+    assert policy.state(state.text).digest == state.digest
+    for ours, theirs in zip(jax.tree.leaves(state.value), jax.tree.leaves(after), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_filter_of_functions_cannot_be_written_down(path):
+    bad = filters.ResidueFilter(1.0, lambda p: p, lambda p, q: p, 3, _GRID, "remove", 1e-10)
+    with pytest.raises(ValueError, match="filter must be a number or one of jaxacct's own types"):
+        Ledger(path, bad)
+
+
+def test_a_step_that_would_have_to_be_clipped_is_refused(path):
+    ledger = Ledger(path, filters.approximate_gdp(1e-3))
+    step = PoissonSampled(Gaussian(1.0), 0.02)  # costs 0.02^2 (e - 1) / 2 = 3.4e-4
+    assert [ledger.request(step) for _ in range(4)] == [True, True, False, False]
+    assert ledger.verify().admitted == 2

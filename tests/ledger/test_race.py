@@ -1,0 +1,94 @@
+"""Processes that are killed while they race for one budget; at full size: python bench/ledger_race.py --runs 10."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+
+import jax
+import pytest
+
+from jaxacct import Ledger, filters
+from jaxacct.ledger import _ledger, _store
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ledger_race.py"
+
+
+def raced(*arguments):
+    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])}
+    if jax.config.jax_compilation_cache_dir:
+        environment["JAX_COMPILATION_CACHE_DIR"] = jax.config.jax_compilation_cache_dir
+    command = [sys.executable, "-W", "ignore", str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_race_with_kills_neither_overspends_nor_loses(tmp_path):
+    run, _ = raced("--processes", "3", "--requests", "30", "--kills", "4")
+    assert run["spent"] == run["budget"] == 90
+    assert run["kills"] >= 1
+    assert run["requests"] >= run["answers"] == 90
+
+
+@pytest.mark.slow  # eight processes with a thousand requests each
+def test_a_great_race_with_kills_neither_overspends_nor_loses(tmp_path):
+    run, _ = raced("--seed", "100", "--kills", "60")
+    assert run["spent"] == run["budget"] == 8000
+    assert run["kills"] == 60
+
+
+def test_a_process_that_dies_between_charge_and_answer_stays_charged(tmp_path, monkeypatch):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    place = tmp_path / "budget.db"
+    with Ledger(place, filters.pure_dp(1.0)) as ledger, monkeypatch.context() as patch:
+        patch.setattr(_ledger, "Entry", die)  # committed, and not yet told
+        with pytest.raises(KeyboardInterrupt):
+            ledger.request(0.75, "lost")
+    again = Ledger(place)
+    (entry,) = again.outstanding()
+    assert (entry.label, entry.admitted) == ("lost", True)
+    assert not again.request(0.5)
+    assert again.verify().admitted == 1
+
+
+def test_a_process_that_dies_before_the_commit_charges_nothing(tmp_path, monkeypatch):
+    def die(*_):
+        raise KeyboardInterrupt
+
+    place = tmp_path / "budget.db"
+    with Ledger(place, filters.pure_dp(1.0)) as ledger:
+        append = _store.append
+        with monkeypatch.context() as patch:
+            patch.setattr(_store, "append", lambda *given: (append(*given), die()))  # written, and not yet committed
+            with pytest.raises(KeyboardInterrupt):
+                ledger.request(0.75)
+        assert Ledger(place).spent() == 0
+        assert ledger.request(0.75)
+    assert Ledger(place).verify().admitted == 1
+
+
+def test_two_objects_race_for_the_last_of_a_budget(tmp_path):
+    place = tmp_path / "budget.db"
+    Ledger(place, filters.pure_dp(20.0)).close()
+    answers, faults = [], []
+
+    def ask():
+        try:
+            with Ledger(place) as ledger:
+                answers.extend(ledger.request(1.0) for _ in range(10))
+        except BaseException as problem:
+            faults.append(problem)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert (sum(answers), len(answers)) == (20, 40)
+    assert Ledger(place).verify().admitted == 20

@@ -1,0 +1,133 @@
+"""``jaxacct ledger`` as a shell sees it."""
+
+import json
+import shlex
+
+import pytest
+
+from jaxacct import Ledger
+from jaxacct.cli import ledger as command
+from jaxacct.cli import main
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(line):
+        with pytest.raises(SystemExit) as stop:
+            main(["ledger", *shlex.split(line)])
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+def test_a_budget_s_life(run, tmp_path):
+    code, out, _ = run("create team.db gdp mu=1")
+    assert code == 0
+    assert "mu-GDP" in out
+    code, out, _ = run("request team.db --sigma 2 --label 'mean age'")
+    assert code == 0
+    assert out.startswith("admitted   (id 1)")
+    code, out, _ = run("request team.db --sigma 0.5")
+    assert code == 1
+    assert out.startswith("REFUSED   (id 2)")
+    code, out, _ = run("request team.db --sigma 8 --sensitivity 2 --rate 1 --steps 3 --json")
+    answer = json.loads(out)
+    assert (code, answer["id"], answer["admitted"]) == (0, 3, True)
+    assert answer["spent"] == pytest.approx((0.25 + 3 / 16) ** 0.5)
+    code, out, _ = run("release team.db 1")
+    assert (code, out) == (0, "released   (id 1)\n")
+    code, out, _ = run("show team.db --last 2")
+    assert code == 0
+    assert "43.76 % spent by 2 of 3 requests, 1 not yet released" in out
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["2", "3"]
+    code, out, _ = run("show team.db --json")
+    shown = json.loads(out)
+    assert (shown["requests"], shown["admitted"], shown["not_released"]) == (3, 2, 1)
+    assert shown["last"][0]["label"] == "mean age"
+    code, out, _ = run("verify team.db")
+    head = out.splitlines()[1].split()[1]
+    assert head == shown["head"] == Ledger(tmp_path / "team.db").head
+    assert run(f"verify team.db --head {head}")[0] == 0
+    code, out, _ = run("export team.db")
+    assert out == Ledger(tmp_path / "team.db").export()
+    assert run("export team.db --out all.json")[0] == 0
+    assert (tmp_path / "all.json").read_text() == out
+
+
+def test_a_ledger_that_does_not_hold_together_has_exit_code_1(run):
+    run("create team.db pure_dp epsilon=1")
+    _, out, _ = run("verify team.db --json")
+    head = json.loads(out)["head"]
+    run("request team.db --epsilon 0.5")
+    wrong = "1" + head[1:]
+    code, _, err = run(f"verify team.db --head {wrong}")
+    assert code == 1
+    assert err.startswith("NOT VERIFIED: record 1 is not the one")
+    code, out, _ = run(f"verify team.db --json --head {wrong}")
+    assert code == 1
+    assert json.loads(out)["verified"] is False
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("request none.db --cost 1", "holds no ledger"),
+        ("create team.db pure_dp epsilon=1", "there already"),
+        ("create x.db pure_dp", "epsilon for pure_dp, got none"),
+        ("create x.db pure_dp mu=1", "epsilon=..."),
+        ("create x.db pure_dp epsilon=1 epsilon=2", "got epsilon=2"),
+        ("create x.db pure_dp epsilon=much", "epsilon must be a number"),
+        ("create x.db pure_dp epsilon=1,2", "epsilon must be one number"),
+        ("create x.db pure_dp epsilon=-1", "epsilon must be"),
+        ("create x.db approximate_gdp budget=1 regime=odd", "regime must be"),
+        ("create x.db magic epsilon=1", "FILTER"),
+        ("create postgresql://host:bad/x pure_dp epsilon=1", "path_or_url must"),
+        ("request team.db", "one of --sigma"),
+        ("request team.db --sigma 1 --cost 1", "got 2"),
+        ("request team.db --sigma -1", "sigma must be"),
+        ("request team.db --cost 1 --steps 2", "neither"),
+        ("request team.db --cost 1 --delta 1e-5", "--delta goes"),
+        ("request team.db --epsilon 1 --sensitivity 2", "--sensitivity goes"),
+        ("request team.db --rho 1", "query must be"),
+        ("request team.db --cost 0.1 --timeout -1", "timeout must"),
+        ("release team.db 7", "id must be"),
+        ("verify team.db --head 7", "head must be"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(run, line, word):
+    run("create team.db pure_dp epsilon=1")
+    code, out, err = run(line)
+    assert (code, out) == (2, "")
+    assert err.startswith("jaxacct: ")
+    assert err.count("\n") == 1
+    assert word in err
+    assert run("show team.db --json")[1].count('"requests": 0') == 1
+
+
+@pytest.mark.parametrize("name", command._FILTERS)
+def test_create_knows_every_filter_s_parameters(name):
+    import inspect
+
+    from jaxacct import filters
+
+    given = inspect.signature(getattr(filters, name)).parameters
+    for word in command._FILTERS[name].split():
+        parameter = given[word.strip("[]")]
+        assert (parameter.default is not inspect.Parameter.empty) == word.startswith("[")
+
+
+@pytest.mark.slow  # compiles two filters
+def test_other_kinds_of_queries_and_budgets(run):
+    assert run("create a.db renyi_any epsilon=3 delta=1e-5 orders=8,16")[0] == 0
+    code, out, _ = run("request a.db --sigma 4 --rate 0.01 --json")
+    assert code == 0
+    assert len(json.loads(out)["spent"]) == 2
+    assert run("create b.db approximate_zcdp rho=0.5 delta=1e-6")[0] == 0
+    code, out, _ = run("request b.db --epsilon 0.1 --delta 1e-7")
+    assert code == 0
+    assert "remaining (" in out
+    assert run("request b.db --scale 10")[0] == 0
+    assert run("request b.db --rho 0.1")[0] == 0
