@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
-    from jaxacct import adversary, expost, filters, losses, mechanisms, training
+    from jaxacct import adversary, expost, filters, interop, losses, mechanisms, training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.calibration import Calibration, calibrate
     from jaxacct.losses.extremes import supremum
@@ -74,7 +74,7 @@ _HOME = {
     "plan_noise": "jaxacct.planning",
     "supremum": "jaxacct.losses.extremes",
 }
-_ROOMS = ("adversary", "expost", "filters", "losses", "mechanisms", "training")
+_ROOMS = ("adversary", "expost", "filters", "interop", "losses", "mechanisms", "training")
 
 __all__ = [
     "GDP",
@@ -110,6 +110,7 @@ __all__ = [
     "epsilon",
     "expost",
     "filters",
+    "interop",
     "is_chain",
     "losses",
     "mechanisms",
