@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-__all__ = ["as_csv", "as_json", "json_text", "progress", "say_json", "table"]
+__all__ = ["as_csv", "as_json", "json_text", "progress", "say_json", "table", "tqdm"]
 
 _DELAY = 1.0  # seconds of work before anything is said about it
 
@@ -68,6 +68,15 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return text in ("", "-")
     return True
+
+
+def tqdm(**options: Any) -> Any:
+    """A tqdm bar on standard error, where that is a terminal and nobody said --quiet."""
+    import tqdm as package
+
+    from jaxacct.cli._page import wanted
+
+    return package.tqdm(disable=wanted("quiet") or not sys.stderr.isatty(), **options)
 
 
 @contextlib.contextmanager

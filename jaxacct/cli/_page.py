@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-__all__ = ["WHOLE", "Option", "Page", "examples", "output_file", "relation_option", "shared"]
+__all__ = ["WHOLE", "Option", "Page", "examples", "output_file", "printing", "relation_option", "shared", "wanted"]
 
 
 class Option(click.Option):
@@ -67,20 +67,30 @@ def relation_option(command: Any) -> Any:
 
 
 def shared(command: Any) -> Any:
-    """``--json`` and ``--quiet``."""
-    for option in (
-        click.option("-q", "--quiet", cls=Option, heading="Output", is_flag=True, help="No progress bar."),
-        click.option(
-            "--json",
-            "as_json",
-            cls=Option,
-            heading="Output",
-            is_flag=True,
-            help="Print one JSON object, with full precision; what is infinite or unknown is null.",
-        ),
-    ):
-        command = option(command)
-    return command
+    """``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
+    return _printing(command)
+
+
+def printing(command: Any) -> Any:
+    """The same, but asked for by `wanted` wherever it matters."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[f"jaxacct.{param.name}"] = value
+
+    return _printing(command, expose_value=False, callback=keep)
+
+
+def wanted(name: str) -> bool:
+    """Whether an option of `printing` was given: "as_json" or "quiet"."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(f"jaxacct.{name}"))
+
+
+def _printing(command: Any, **options: Any) -> Any:
+    flag = {"cls": Option, "heading": "Output", "is_flag": True, **options}
+    text = "Print one JSON object, with full precision; what is infinite or unknown is null."
+    command = click.option("-q", "--quiet", help="No progress bar.", **flag)(command)
+    return click.option("--json", "as_json", help=text, **flag)(command)
 
 
 def output_file(help: str, required: bool = False) -> Callable[[Any], Any]:

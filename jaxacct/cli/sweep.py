@@ -112,7 +112,9 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
     fixed: dict[str, Any] = {"mechanism": first.family, "relation": relation}
     if others:
         fixed["composed_with"] = [run.described() for run in others]
-    return Sweep(axes, fixed, own if wanted == "noise" else wanted, flat | answers)
+    whole = {name: flat[name].astype(np.int64) for name in ("steps", "sample_size", "dataset_size") if name in flat}
+    # A mechanism's own epsilon is not the question's.
+    return Sweep(axes, fixed, own if wanted == "noise" else wanted, flat | whole | answers)
 
 
 def _axes(run: Run) -> dict[str, np.ndarray]:
