@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.cli import main
+from jaxacct.cli import _output, main
 from jaxacct.cli._values import VALUES, WHOLE_VALUES
 
 
@@ -84,6 +84,31 @@ def test_other_runs_are_composed_with_every_setting(capsys):
     truth = [float(jaxacct.epsilon(jaxacct.GDP(math.sqrt(1 + 1 / s**2)), 1e-5).upper) for s in (1, 2)]
     assert code == 0
     assert [row["epsilon_upper"] for row in json.loads(out)["rows"]] == pytest.approx(truth, rel=1e-12)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_shows_on_a_terminal_after_a_second_and_nowhere_else(monkeypatch):
+    said = []
+    seen = [
+        (_Terminal(), False, 0.0),
+        (_Terminal(), True, 0.0),
+        (io.StringIO(), False, 0.0),
+        (_Terminal(), False, 60.0),
+    ]
+    for stream, quiet, delay in seen:
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setattr(_output, "_DELAY", delay)
+        with _output.progress("sweep", quiet) as report:
+            if report is not None:
+                report(1, 4)
+                report(4, 4)
+        said.append(stream.getvalue())
+    assert "4/4" in said[0]
+    assert said[1:] == ["", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def plain_errors() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", RuntimeWarning)
+            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # NumPy's, on the way to a bound
             warnings.showwarning = show
             yield
     except BrokenPipeError:

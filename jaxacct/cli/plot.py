@@ -94,9 +94,17 @@ def heat_map(output: Path, as_json: bool, quiet: bool, **arguments: Any) -> None
 
     def drawn(plotting: Any) -> Any:
         (xlabel, x), (ylabel, y) = axes.items()
-        return plotting.sweep(_table(found, axes), x, y, xlabel=xlabel, ylabel=ylabel, label=found.wanted)
+        ax = plotting.sweep(_table(found, axes), x, y, xlabel=xlabel, ylabel=ylabel, label=found.wanted)
+        ax.set(xscale=_scale(x), yscale=_scale(y))
+        return ax
 
     _written(drawn, output, as_json)
+
+
+def _scale(axis: np.ndarray) -> str:
+    """A range of equal ratios, none so large that its first cell would reach to 0, is drawn as one."""
+    ratios = axis[1:] / np.maximum(axis[:-1], 1e-300)
+    return "log" if len(axis) > 2 and ratios.max() < 2.5 and np.allclose(ratios, ratios[0], rtol=0.1) else "linear"
 
 
 def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Any:

@@ -150,8 +150,8 @@ def _response(event: Any, relation: str) -> Reading:
     """The true one of k buckets with probability 1 - p + p / k, any other with p / k.
 
     Replaced by the special record, the answer is uniform (dp_accounting's definition): two outcomes, the true bucket
-    and the rest. Their probabilities are rounded once each, 2^-53, which the margins of `FromTables` (10 units for
-    masses, 20 for losses, of which it uses 3 and 4) cover.
+    and the rest. Their probabilities are off by two units of 2^-53 at most, by six once they are divided by their sum,
+    and losses by ten: `FromTables` counts 10 for masses and 20 for losses.
     """
     p, k = float(event.noise_parameter), operator.index(event.num_buckets)
     _validate.rate(noise_parameter=p)
@@ -168,7 +168,7 @@ def _response(event: Any, relation: str) -> Reading:
     if relation == "replace":
         # More epsilon is less private, so it is rounded up.
         return _leaf(event, RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
-    own, others = np.array([1.0 - p * (k - 1) / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
+    own, others = np.array([(1.0 - p) + p / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
     return _leaf(event, FromTables(own, others), relation)
 
 

@@ -35,7 +35,7 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
         raise ValueError(f"mean must be a finite number of at least 1, got {mean:g}")
     if not shape >= 0.0:
         raise ValueError(f"shape must be at least 0, got {shape:g}")
-    if not inner.private:
+    if not inner.private or inner.is_nothing:
         return inner
     if inner.hazard:
         raise ValueError("repeated selection has no analysis for a run that may fail, such as on truncated samples")
