@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
-    from jaxacct import adversary, expost, filters, ledger, losses, mechanisms, plotting, training
+    from jaxacct import adversary, expost, filters, interop, ledger, losses, mechanisms, plotting, training
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.calibration import Calibration, calibrate
     from jaxacct.ledger import Ledger
@@ -76,7 +76,7 @@ _HOME = {
     "plan_noise": "jaxacct.planning",
     "supremum": "jaxacct.losses.extremes",
 }
-_ROOMS = ("adversary", "expost", "filters", "ledger", "losses", "mechanisms", "plotting", "training")
+_ROOMS = ("adversary", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting", "training")
 
 __all__ = [
     "GDP",
@@ -113,6 +113,7 @@ __all__ = [
     "epsilon",
     "expost",
     "filters",
+    "interop",
     "is_chain",
     "ledger",
     "losses",

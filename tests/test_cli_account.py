@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 
 import jaxacct
-from jaxacct.cli import main
+from jaxacct.cli import _runs, group, main
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +42,58 @@ def test_delta_speaks_json(capsys):
     assert code == 0
     assert answer["delta"] == {"lower": float(truth.lower), "upper": float(truth.upper)}
     assert answer["relation"] == "add"
+    assert answer["runs"] == [{"mechanism": "gaussian", "sigma": 2.0, "rate": 1.0, "steps": 1}]
+
+
+FAMILIES = [
+    (["--sigma", "2", "--sensitivity", "0.5"], jaxacct.Gaussian(2.0, 0.5)),
+    (["--mechanism", "laplace", "--scale", "2"], jaxacct.Laplace(2.0)),
+    (
+        ["--mechanism", "randomized-response", "--each-epsilon", "0.5", "--categories", "4"],
+        jaxacct.RandomizedResponse(0.5, 4),
+    ),
+    (["--mechanism", "pure-dp", "--each-epsilon", "0.5"], jaxacct.PureDP(0.5)),
+    (
+        ["--mechanism", "approximate-dp", "--each-epsilon", "0.5", "--each-delta", "1e-3"],
+        jaxacct.ApproximateDP(0.5, 1e-3),
+    ),
+    (["--mechanism", "gdp", "--mu", "0.7"], jaxacct.GDP(0.7)),
+    (
+        ["--run", "gdp:mu=0.6", "--run", "gaussian:sigma=3,steps=2"],
+        jaxacct.Composed([jaxacct.GDP(0.6), jaxacct.Gaussian(3.0)], [1, 2]),
+    ),
+    (["--sigma", "2", "--run", "gdp:mu=0.7"], jaxacct.Composed([jaxacct.Gaussian(2.0), jaxacct.GDP(0.7)])),
+]
+
+
+@pytest.mark.parametrize(("options", "mechanism"), FAMILIES, ids=lambda x: x[1] if isinstance(x, list) else "")
+def test_options_describe_mechanisms(capsys, options, mechanism):
+    code, out, err = _run(capsys, "delta", *options, "--epsilon", "0.4", "--json")
+    assert code == 0, err
+    truth = jaxacct.delta(mechanism, 0.4)
+    assert json.loads(out)["delta"] == {"lower": float(truth.lower), "upper": float(truth.upper)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("exponential:epsilon=1", "Exponential(epsilon=1.0)"),
+        ("permute-and-flip:epsilon=1", "PermuteAndFlip(epsilon=1.0)"),
+        ("discrete-gaussian:sigma=2,sensitivity=3", "DiscreteGaussian(sigma=2.0, sensitivity=3)"),
+        (
+            "discrete-laplace:scale=2,rate=0.1",
+            "PoissonSampled(mechanism=DiscreteLaplace(scale=2.0, sensitivity=1), rate=0.1)",
+        ),
+        ("zcdp:rho=0.1", "ZeroConcentratedDP(rho=0.1)"),
+        ("renyi-dp:order=3,epsilon=0.1", "RenyiDP(order=3.0, epsilon=0.1)"),
+        (
+            "gdp:mu=2,sample-size=1e1,dataset_size=100",
+            "SampledWithoutReplacement(mechanism=GDP(mu=2.0), sample_size=10, dataset_size=100)",
+        ),
+    ],
+)
+def test_runs_describe_mechanisms(text, expected):
+    assert repr(_runs._parsed(text).mechanism()) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,6 +112,25 @@ def test_delta_speaks_json(capsys):
             "no analysis",
         ),
         (["delta", "--sigma", "one", "--epsilon", "1"], "--sigma"),
+        (["epsilon", "--delta", "1e-5"], "gaussian needs --sigma"),
+        (["epsilon", "--sigma", "1"], "--delta"),
+        (["epsilon", "--sigma", "1", "--scale", "1", "--delta", "1e-5"], "--scale does not belong to gaussian"),
+        (["epsilon", "--mechanism", "pure-dp", "--delta", "1e-5"], "pure-dp needs --each-epsilon"),
+        (["epsilon", "--mechanism", "noise", "--delta", "1e-5"], "'noise' is not one of"),
+        (["epsilon", "--sigma", "1", "--steps", "1.5", "--delta", "1e-5"], "not a whole number"),
+        (["epsilon", "--sigma", "1", "--steps", "1" + "0" * 400, "--delta", "1e-5"], "not a whole number"),
+        (["epsilon", "--sigma", "1", "--sample-size", "3", "--delta", "1e-5"], "go together"),
+        (
+            ["epsilon", "--mechanism", "discrete-gaussian", "--sigma", "1", "--sensitivity", "1.5", "--delta", "1e-5"],
+            "whole",
+        ),
+        (["epsilon", "--run", "", "--delta", "1e-5"], "--run must begin with one of gaussian"),
+        (["epsilon", "--run", "gaussian", "--delta", "1e-5"], "gaussian needs 'sigma' in --run gaussian"),
+        (["epsilon", "--run", "gaussian:sigma=1,sigma=2", "--delta", "1e-5"], "each name once"),
+        (["epsilon", "--run", "gaussian:sigma=one", "--delta", "1e-5"], "sigma: 'one' is not a valid float"),
+        (["epsilon", "--run", "gaussian:sigma=-1", "--delta", "1e-5"], "sigma must be"),
+        (["epsilon", "--sigma", "1", "--relation", "swap", "--delta", "1e-5"], "'swap' is not one of"),
+        (["epsilon", "--sigma", "1e-400", "--delta", "1e-5"], "sigma must be a finite number above 0, got 0"),
     ],
 )
 def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
@@ -65,3 +139,62 @@ def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
     assert out == ""
     assert words in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_what_nothing_certifies_is_null_in_json_and_inf_in_words(capsys):
+    arguments = [
+        "epsilon",
+        "--mechanism",
+        "approximate-dp",
+        "--each-epsilon",
+        "1",
+        "--each-delta",
+        "0.5",
+        "--delta",
+        "0.1",
+    ]
+    code, out, err = _run(capsys, *arguments, "--json")
+    assert code == 0
+    assert json.loads(out)["epsilon"]["upper"] is None
+    assert err.startswith("jaxacct: warning: 1 of 1 bounds of epsilon are wide")
+    assert "epsilon <= inf" in _run(capsys, *arguments)[1]
+
+
+def test_the_output_fits_any_locale_and_a_closed_pipe_is_no_error(tmp_path):
+    environment = dict(os.environ, PYTHONIOENCODING="ascii:strict", LC_ALL="C", XDG_CACHE_HOME=str(tmp_path))
+    program = "from jaxacct.cli import main; main()"
+    helped = [
+        subprocess.run([sys.executable, "-c", program, *command, "--help"], env=environment, capture_output=True)
+        for command in (["compare"], ["plot"])
+    ]
+    assert [one.returncode for one in helped] == [0, 0]
+    ours, theirs = os.pipe()
+    os.close(ours)
+    closed = subprocess.run(
+        [sys.executable, "-c", program, "completion", "bash"], env=environment, stdout=theirs, stderr=subprocess.PIPE
+    )
+    os.close(theirs)
+    assert (closed.returncode, closed.stderr) == (1, b"")
+
+
+def test_help_pages_hold_only_ascii_and_an_example(capsys):
+    for name in group.list_commands(None):
+        code, out, _ = _run(capsys, name, "--help")
+        assert code == 0
+        assert out.isascii()
+        assert "Example" in out, name
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_the_shells_script(capsys, shell):
+    code, out, err = _run(capsys, "completion", shell)
+    assert (code, err) == (0, "")
+    assert "_JAXACCT_COMPLETE" in out
+    assert _run(capsys, "completion", "cmd")[0] == 2
+
+
+def test_commands_and_options_complete(capsys, monkeypatch):
+    monkeypatch.setenv("_JAXACCT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "jaxacct epsilon --rel")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert "--relation" in _run(capsys)[1]

@@ -38,6 +38,25 @@ def test_json_holds_the_numbers_of_the_library(capsys):
     assert answer["relation"] == "add"
 
 
+def test_the_most_steps_are_a_whole_number_and_one_more_fails(capsys):
+    code, out, _ = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--seek", "steps", "--sigma", "30")
+    steps, refuted = (int(line.split()[2]) for line in out.splitlines()[:2])
+    assert code == 0
+    assert jaxacct.delta(jaxacct.Gaussian(30.0), 1.0, steps=steps).upper <= 1e-5
+    assert refuted == steps + 1
+
+
+def test_other_runs_are_counted_and_other_parameters_sought(capsys):
+    options = ["--mechanism", "gdp", "--run", "gaussian:sigma=8,steps=2", "--epsilon", "1", "--delta", "1e-5", "--json"]
+    code, out, _ = _run(capsys, *options)
+    answer = json.loads(out)
+    assert code == 0
+    spent = [jaxacct.GDP(answer["mu"]), jaxacct.Gaussian(8.0)]
+    assert jaxacct.delta(jaxacct.Composed(spent, [1, 2]), 1.0).upper <= 1e-5
+    assert answer["mu"] < answer["refuted_mu"] < answer["mu"] * (1 + 2e-4)
+    assert [run["mechanism"] for run in answer["runs"]] == ["gdp", "gaussian"]
+
+
 def test_where_nothing_is_shown_to_fail_the_output_says_so(capsys):
     code, out, _ = _run(capsys, "--epsilon", "100000000", "--delta", "0.5")
     assert code == 0
@@ -52,6 +71,11 @@ def test_where_nothing_is_shown_to_fail_the_output_says_so(capsys):
         (["--epsilon", "1", "--delta", "1e-5", "--rate", "1.5"], "rate must be between 0 and 1, got 1.5"),
         (["--epsilon", "0", "--delta", "1e-12", "--steps", "100"], "reachable inside the bracket"),
         (["--delta", "1e-5"], "--epsilon"),
+        (["--epsilon", "1", "--delta", "1e-5", "--sigma", "1"], "--sigma is what is looked for"),
+        (["--epsilon", "1", "--delta", "1e-5", "--seek", "rate"], "gaussian needs --sigma"),
+        (["--epsilon", "1", "--delta", "1e-5", "--seek", "steps", "--sigma", "1", "--steps", "3"], "--steps is what"),
+        (["--epsilon", "nan", "--delta", "1e-5"], "epsilon must be"),
+        (["--epsilon", "inf", "--delta", "1e-5"], "epsilon must be"),
     ],
 )
 def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):

@@ -106,11 +106,15 @@ def test_a_run_ends_with_a_table_and_a_report_and_leaves_float32_alone(capsys, t
     assert "loss" not in err
 
 
-def test_epochs_become_steps(capsys, tmp_path):
-    code, _, _ = call(capsys, *QUICK, "--epochs", "3", "--output", str(tmp_path))
+def test_epochs_become_steps_and_json_has_standard_output_to_itself(capsys, tmp_path):
+    code, out, err = call(capsys, *QUICK, "--epochs", "3", "--output", str(tmp_path), "--json", "--quiet")
     assert code == 0
     report = json.loads((tmp_path / "report.json").read_text())
     assert (report["steps"], report["seed"]) == (3, None)
+    printed = json.loads(out)
+    assert printed.pop("files") == [str(tmp_path / "report.json"), str(tmp_path / "budget.png")]
+    assert printed["steps"] == 3
+    assert "treated as public" in err
 
 
 def test_a_run_with_a_checkpoint_goes_on_where_it_was_and_reports_the_whole(capsys, tmp_path):
@@ -140,18 +144,17 @@ def test_ctrl_c_stops_cleanly_with_the_report_written(tmp_path):
     command = [sys.executable, "-c", "from jaxacct.cli import main; main()", *QUICK]
     command += ["--steps", "1000000", "--output", str(tmp_path)]
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    ours, theirs = os.openpty()  # there is a progress bar on terminals only
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment) as process:
+        os.close(theirs)
         seen = ""
         while "5/1000000" not in seen:  # the progress bar has begun
-            character = process.stderr.read(1)
-            assert character, seen
-            seen += character
+            seen += os.read(ours, 1024).decode(errors="replace")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=100)
-    assert process.returncode == 0, err
-    assert "Traceback" not in err
+        out, _ = process.communicate(timeout=100)
+    os.close(ours)
+    assert process.returncode == 0, seen
+    assert "Traceback" not in seen
     assert "interrupted" in out
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["stopped"] == "interrupted"

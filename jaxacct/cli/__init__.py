@@ -5,55 +5,95 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 
 import click
 
 from jaxacct._version import __version__
 
-__all__ = ["group", "main", "plain_errors"]
+__all__ = ["LazyGroup", "group", "main", "plain_errors"]
 
 # Command name: (module, attribute, one line for --help).
 _COMMANDS = {
-    "calibrate": ("jaxacct.cli.calibrate", "calibrate", "Print the noise that meets a given epsilon and delta."),
+    "calibrate": ("jaxacct.cli.calibrate", "calibrate", "Print the noise, rate or steps that meet epsilon and delta."),
+    "compare": ("jaxacct.cli.compare", "compare", "Compare what filters certify on one schedule."),
+    "completion": ("jaxacct.cli.completion", "completion", "Print the script that completes commands in your shell."),
     "delta": ("jaxacct.cli.account", "delta", "Print bounds of delta at a given epsilon."),
     "epsilon": ("jaxacct.cli.account", "epsilon", "Print bounds of epsilon at a given delta."),
     "ledger": ("jaxacct.cli.ledger", "ledger", "Keep a privacy budget on disk that several processes draw on."),
+    "plot": ("jaxacct.cli.plot", "plot", "Draw a privacy profile, trade-off curve, loss or sweep."),
+    "sweep": ("jaxacct.cli.sweep", "sweep", "Tabulate epsilon, delta or noise over many settings."),
     "train": ("jaxacct.cli.train", "train", "Train a network with DP-SGD under a privacy budget."),
 }
 
 
-class _LazyGroup(click.Group):
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used.
+
+    Args:
+        lazy: command name: (module, attribute, one line for --help).
+    """
+
+    def __init__(self, *args, lazy: dict[str, tuple[str, str, str]], **kwargs):
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names."""
         del ctx
-        return sorted(_COMMANDS)
+        return sorted(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself, imported."""
         del ctx
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in self.lazy:
             return None
-        module, attribute, _ = _COMMANDS[cmd_name]
+        module, attribute, _ = self.lazy[cmd_name]
         return getattr(importlib.import_module(module), attribute)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands without importing them."""
         del ctx
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in sorted(_COMMANDS.items())])
+            formatter.write_dl([(name, text) for name, (_, _, text) in sorted(self.lazy.items())])
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_EPILOG = """\b
+Example:
+  jaxacct epsilon --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5
+
+Exit status: 0; 2 if an argument or a file is no good, with one line on standard error; 130 if interrupted.
+"""
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="jaxacct")
 def group() -> None:
-    """Differential-privacy accounting in JAX."""
+    """Differential-privacy accounting in JAX.
+
+    Every answer is a certified upper bound next to a certified lower one; both are printed rounded outwards.
+    COMMAND --help describes a command, with an example.
+    """
 
 
 @contextlib.contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turns bad values and missing files into one clear line and exit code 2."""
+    """Turns bad values, missing files and missing packages into one clear line and exit code 2; warnings into lines."""
+
+    def show(message, category, filename, lineno, file=None, line=None) -> None:
+        del category, filename, lineno, file, line
+        click.echo(f"jaxacct: warning: {' '.join(str(message).split())}", err=True)
+
     try:
-        yield
-    except (ValueError, OSError) as problem:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", RuntimeWarning)
+            warnings.filterwarnings("ignore", ".* encountered in ", RuntimeWarning)  # NumPy's, on the way to a bound
+            warnings.showwarning = show
+            yield
+    except BrokenPipeError:
+        raise
+    except (ValueError, OSError, ImportError) as problem:
         raise click.UsageError(" ".join(str(problem).split())) from None
 
 

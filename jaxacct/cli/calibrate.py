@@ -1,64 +1,116 @@
-"""``jaxacct calibrate``: the noise multiplier that a privacy target asks for."""
+"""``jaxacct calibrate``: the noise, sampling rate or number of steps that a privacy target asks for."""
 
 from __future__ import annotations
 
-import json
 import warnings
+from typing import Any
 
 import click
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
-from jaxacct.cli.account import cache_compilations
+from jaxacct.cli._output import progress, say_json
+from jaxacct.cli._page import Option, Page, examples, relation_option, shared
+from jaxacct.cli._runs import FAMILIES, Run, alike, mechanism_options, runs_of
+from jaxacct.cli._start import cache_compilations, without_collection
 
-__all__ = ["calibrate"]
+__all__ = ["calibrate", "search"]
 
-_EXAMPLE = """\b
-Example:
-  jaxacct calibrate --epsilon 1 --delta 1e-5 --rate 0.01 --steps 1000
-"""
+_QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": True}
 
 
-@click.command(epilog=_EXAMPLE)
-@click.option("--epsilon", type=float, required=True, help="Target privacy loss in nats.")
-@click.option("--delta", type=float, required=True, help="Target failure probability, in (0, 1).")
-@click.option("--rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate; 1: none.")
-@click.option("--steps", type=int, default=1, show_default=True, help="Number of runs, fixed in advance.")
-@click.option(
-    "--relation",
-    type=click.Choice(["add_or_remove", "add", "remove", "replace"]),
-    default="add_or_remove",
-    show_default=True,
-    help="What neighbouring data sets differ in.",
+@click.command(
+    cls=Page,
+    epilog=examples(
+        "calibrate --epsilon 1 --delta 1e-5 --rate 0.01 --steps 1000",
+        "calibrate --epsilon 1 --delta 1e-5 --sigma 1 --rate 0.01 --seek steps",
+        "calibrate --epsilon 2 --delta 1e-6 --mechanism laplace --steps 20 --run gaussian:sigma=3",
+    ),
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with full precision.")
-def calibrate(epsilon: float, delta: float, rate: float, steps: int, relation: str, as_json: bool) -> None:
-    """Print the smallest certified noise multiplier (noise over sensitivity) that meets (epsilon, delta)."""
+@click.option("--epsilon", help="Target privacy loss in nats.", **_QUESTION)
+@click.option("--delta", help="Target failure probability, in (0, 1).", **_QUESTION)
+@click.option(
+    "--seek",
+    cls=Option,
+    heading="Question",
+    type=click.Choice(["noise", "rate", "steps"]),
+    default="noise",
+    show_default=True,
+    help="What to look for, and so to leave out: the least noise (or the largest privacy loss of a single run, for "
+    "mechanisms that are given by it), the largest rate, the most steps.",
+)
+@relation_option
+@mechanism_options()
+@shared
+def calibrate(epsilon: float, delta: float, seek: str, relation: str, as_json: bool, quiet: bool, **arguments: Any):
+    """Print the least certified noise, or the largest rate or number of steps, that meets (epsilon, delta).
+
+    The first line holds a number at which the certified upper bound of delta meets the target; the second one, at which
+    the certified lower bound misses it. The best there is lies between the two. Runs given by --run stay as they are
+    and are counted.
+    """
+    sought, *others = runs_of(arguments, without=seek)
+    name = FAMILIES[sought.family].seeks if seek == "noise" else seek
+    with without_collection(), plain_errors(), warnings.catch_warnings(), progress("calibrate", quiet) as report:
+        warnings.simplefilter("ignore", RuntimeWarning)  # the second line says how far off it may be
+        found = search(sought, others, seek, epsilon, delta, relation, report)
+    value, refuted = found.parameter.item(), found.refuted.item()
+    if seek == "steps":
+        value, refuted = int(value), refuted if refuted != refuted else int(refuted)
+    known = refuted == refuted
+    there = {"lower": float(found.delta.lower), "upper": float(found.delta.upper)}
+    if as_json:
+        fixed = {key: item for key, item in sought.described().items() if key != name}
+        query = {"runs": [fixed, *(run.described() for run in others)], "relation": relation}
+        answer = {name: value, f"refuted_{name}": refuted if known else None, f"delta_at_{name}": there}
+        say_json({**query, "epsilon": epsilon, "delta": delta, **answer})
+        return
+    more = _more_is_private(sought, seek)
+    # Rounded towards more privacy, what meets the target still does; and what fails it the other way.
+    shown = [rounded_up, rounded_down] if more else [rounded_down, rounded_up]
+    if seek == "steps":
+        shown = [str, str]
+    click.echo(f"{name} = {shown[0](value)}   (meets the target: delta <= {rounded_up(there['upper'])})")
+    if known:
+        click.echo(f"{name} {'>' if more else '<'} {shown[1](refuted)}   (that provably fails it: how tight it is)")
+    else:
+        click.echo(f"no {'smaller' if more else 'larger'} {name} was shown to fail")
+    click.echo(f"at epsilon {epsilon:g}, delta {delta:g}, relation {relation}, fixed in advance")
+
+
+def _more_is_private(run: Run, seek: str) -> bool:
+    return seek == "noise" and FAMILIES[run.family].bracket is None
+
+
+def search(
+    run: Run, others: list[Run], seek: str, epsilon: Any, delta: Any, relation: str, report: Any, **options: Any
+) -> Any:
+    """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays.
+
+    Raises:
+        ValueError: see :func:`jaxacct.calibrate`.
+    """
     import jax
 
-    from jaxacct.calibration import calibrate as search
-    from jaxacct.mechanisms import Gaussian, PoissonSampled
+    from jaxacct.calibration import calibrate as calibrated
+    from jaxacct.mechanisms import Composed
 
     cache_compilations(jax)
+    known = FAMILIES[run.family]
+    fixed = [other.mechanism() for other in others]
+    counts = [other.steps for other in others]
 
-    def make(sigma):
-        return Gaussian(sigma) if rate == 1.0 else PoissonSampled(Gaussian(sigma), rate)
+    def make(value: Any) -> Any:
+        filled = run._replace(parameters={**run.parameters, known.seeks: value}) if seek == "noise" else run
+        filled = filled._replace(rate=value) if seek == "rate" else filled
+        steps = value if seek == "steps" else filled.steps
+        return Composed([filled.mechanism(), *fixed], alike([steps, *counts])) if others else filled.mechanism()
 
-    with plain_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the second line says how far off it may be
-        found = search(make, epsilon, delta, steps=steps, relation=relation)
-    sigma, refuted = float(found.parameter), float(found.refuted)
-    known = refuted == refuted
-    if as_json:
-        query = {"epsilon": epsilon, "delta": delta, "rate": rate, "steps": steps, "relation": relation}
-        there = {"lower": float(found.delta.lower), "upper": float(found.delta.upper)}
-        answer = {"sigma": sigma, "delta_at_sigma": there, "refuted_sigma": refuted if known else None}
-        click.echo(json.dumps({**query, **answer}))
-        return
-    # More noise is never less private, so that a sigma that is rounded up still meets the target.
-    click.echo(f"sigma = {rounded_up(sigma)}   (meets the target: delta <= {rounded_up(float(found.delta.upper))})")
-    if known:
-        click.echo(f"sigma > {rounded_down(refuted)}   (that much provably fails it: how tight it is)")
-    else:
-        click.echo("no smaller sigma was shown to fail")
-    click.echo(f"at epsilon {epsilon:g}, delta {delta:g}, relation {relation}, {steps} steps fixed in advance")
+    if seek == "rate":
+        options |= {"seek": "largest", "bracket": (1e-9, 1.0)}
+    elif seek == "steps":
+        options |= {"seek": "largest", "whole": True}
+    elif known.bracket is not None:
+        options |= {"seek": "largest", "bracket": known.bracket}
+    steps = 1 if others else (lambda value: value) if seek == "steps" else run.steps
+    return calibrated(make, epsilon, delta, steps=steps, relation=relation, progress=report, **options)

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import click
 
 from jaxacct.cli import plain_errors
+from jaxacct.cli._output import say_json
+from jaxacct.cli._page import Page, examples, printing, wanted
 
 __all__ = ["train"]
 
@@ -47,7 +49,14 @@ _RECIPES = {
 }
 
 
-@click.command()
+@click.command(
+    cls=Page,
+    epilog=examples(
+        "train --filter renyi --epsilon 3",
+        "train --data adult --path adult.zip --epochs 40 --seed 1 --json --quiet",
+    ),
+)
+@printing
 @click.option("--data", type=click.Choice(["digits", "adult", "mnist"]), default="digits", show_default=True)
 @click.option("--path", type=click.Path(path_type=Path), help="Folder with the data's files (adult, mnist).")
 @click.option(
@@ -172,9 +181,9 @@ def _run(
 ) -> None:
     import jax.numpy as jnp
     import optax
-    from tqdm import tqdm
 
     from jaxacct import training
+    from jaxacct.cli._output import tqdm
 
     with plain_errors():
         dataset = training.load(data, path)
@@ -260,28 +269,32 @@ def _run(
     )
     with plain_errors():
         files = training.write_report(report, folder)
+    if wanted("as_json"):
+        say_json({**report, "files": [str(file) for file in files]})
+        return
     click.echo(training.table(report))
-    click.echo("wrote " + " and ".join(str(file) for file in files))
+    click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
 def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed: int | None) -> None:
+    say = partial(click.echo, err=wanted("as_json"))  # JSON has standard output to itself
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
     noise = f"{sigmas[0]:.4g}" if len(set(sigmas)) == 1 else f"{max(sigmas):.4g} to {min(sigmas):.4g}"
-    click.echo(
+    say(
         f"{data['name']} ({data['source']}): {data['training_examples']} private training examples, "
         f"{data['held_out_examples']} held-out examples treated as public (and the number of both)"
     )
-    click.echo(
+    say(
         f"{settings['model']} network, {settings['filter']} filter, epsilon {settings['epsilon']:g} "
         f"at delta {settings['delta']:g}, {settings['schedule']} schedule: {settings['steps']} steps "
         f"planned at rate {settings['rate']:g}, noise multiplier {noise}"
     )
     if not budget.filter.guarantee.is_bound:
-        click.echo("this filter's guarantee is asymptotic, not a bound: --filter renyi is rigorous")
+        say("this filter's guarantee is asymptotic, not a bound: --filter renyi is rigorous")
         if min(sigmas) < _TRUSTED_SIGMA:
-            click.echo(
+            say(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
                 "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
             )
     if seed is not None:
-        click.echo(f"reproducible run: not private to anyone who knows the seed {seed}")
+        say(f"reproducible run: not private to anyone who knows the seed {seed}")

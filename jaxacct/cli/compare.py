@@ -1,0 +1,145 @@
+"""``jaxacct compare``: what filters certify for one schedule."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+import numpy as np
+
+from jaxacct._printing import rounded_down, rounded_up
+from jaxacct.cli import plain_errors
+from jaxacct.cli._output import as_csv, progress, say_json, table
+from jaxacct.cli._page import Option, Page, examples, shared
+from jaxacct.cli._runs import Run, mechanism_options, runs_of
+from jaxacct.cli._start import cache_compilations
+from jaxacct.cli._values import VALUES, WHOLE_VALUES
+
+__all__ = ["compare"]
+
+_QUESTION = {"cls": Option, "heading": "Question"}
+
+
+@click.command(
+    cls=Page,
+    epilog=examples(
+        "compare --sigma 1.4:2.5:8 --rate 0.01 --steps 3650 --delta 1e-5",
+        "compare --sigma 2 --rate 0.01 --steps 2000 --delta 1e-5 --epsilon 1 --thorough --accountants",
+        "compare --run laplace:scale=10,steps=20 --run gaussian:sigma=8,steps=50 --delta 1e-6 --json",
+    ),
+)
+@click.option("--delta", type=float, required=True, help="Failure probability, in (0, 1).", **_QUESTION)
+@click.option("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.", **_QUESTION)
+@click.option(
+    "--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, priced_menu: up to minutes.", **_QUESTION
+)
+@click.option("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.", **_QUESTION)
+@mechanism_options(VALUES, WHOLE_VALUES)
+@click.option(
+    "--csv", "csv_wanted", cls=Option, heading="Output", is_flag=True, help="Comma-separated, full precision."
+)
+@shared
+def compare(
+    delta: float,
+    epsilon: float | None,
+    thorough: bool,
+    accountants: bool,
+    csv_wanted: bool,
+    as_json: bool,
+    quiet: bool,
+    **arguments: Any,
+) -> None:
+    """Compare the epsilon that privacy filters certify for whoever runs this schedule, and might have run another.
+
+    A filter's epsilon holds however the analyst reacts to results, so it is larger than that of the schedule fixed in
+    advance, the first row. Lists and ranges (see jaxacct sweep) are the levels of a schedule: --steps runs in all,
+    spread evenly over them, or one number for each. The relation is add_or_remove. Only what is called proven is a
+    bound.
+    """
+    if csv_wanted and as_json:
+        raise click.UsageError("--csv and --json are two ways to print: give one of them")
+    runs = [level for run in runs_of(arguments) for level in _levels(run)]
+    with plain_errors(), progress("compare", quiet) as report:
+        rows, left_out = _rows(runs, delta, epsilon, thorough, accountants, report)
+    columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
+    if as_json:
+        found = [dict(zip(columns, row, strict=False)) for row in rows]
+        schedule = {"runs": [run.described() for run in runs], "relation": "add_or_remove", "delta": delta}
+        say_json({**schedule, "within_epsilon": epsilon, "rows": found, "left_out": left_out})
+        return
+    if csv_wanted:
+        click.echo(as_csv(columns, [row[: len(columns)] for row in rows]), nl=False)
+        return
+    shown = [[row[0], _up(row[1]), _down(row[2]), row[3], "-" if row[4] is None else str(row[4])] for row in rows]
+    click.echo(table(columns, [row[: len(columns)] for row in shown]))
+    total = sum(run.steps for run in runs)
+    within = "" if epsilon is None else f"; steps within epsilon {epsilon:g}, in the schedule's order"
+    click.echo(f"epsilon of {total} steps at delta {delta:g}, relation add_or_remove{within}")
+    for name, reason in left_out.items():
+        click.echo(f"not {name}: {reason}")
+
+
+def _up(value: float) -> str:
+    return "-" if math.isnan(value) else rounded_up(value)
+
+
+def _down(value: float) -> str:
+    return "-" if math.isnan(value) else rounded_down(value)
+
+
+def _levels(run: Run) -> list[Run]:
+    """One run for each level of a schedule; numbers are scalars from here on."""
+    values = {**run.parameters, "rate": run.rate}
+    if run.sample is not None:
+        raise click.UsageError("filters count add_or_remove: samples of a fixed size have no place here")
+    sizes = {len(np.atleast_1d(value)) for value in values.values()}
+    size = max(sizes)
+    if sizes - {1, size}:
+        raise click.UsageError(f"lists of levels must have one length, got {', '.join(map(str, sorted(sizes)))}")
+    columns = {name: np.broadcast_to(value, size).tolist() for name, value in values.items()}
+    given = np.atleast_1d(run.steps).astype(int).tolist()
+    if len(given) == 1:
+        (total,) = given
+        if size > 1 and total < size:
+            raise click.UsageError(f"--steps must be at least the number of levels, {size}, got {total}")
+        given = [total // size + (i < total % size) for i in range(size)]
+    if len(given) != size:
+        raise click.UsageError(f"--steps must be one number or {size}, one for each level, got {len(given)}")
+    rates = columns.pop("rate")
+    pick = lambda i: {name: column[i] for name, column in columns.items()}  # noqa: E731
+    return [Run(run.family, pick(i), rates[i], None, given[i]) for i in range(size)]
+
+
+def _rows(
+    runs: list[Run], delta: float, epsilon: float | None, thorough: bool, accountants: bool, report: Any
+) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    import jax
+
+    from jaxacct import _validate
+    from jaxacct.cli._contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
+
+    cache_compilations(jax)
+    _validate.probability(delta=delta)
+    if epsilon is not None:
+        _validate.positive(epsilon=epsilon)
+    _validate.count(steps=[run.steps for run in runs])
+    schedule = Schedule([(run.mechanism(), run.steps) for run in runs], delta)
+    FILTERS["fixed in advance"](schedule)  # what is wrong with the schedule itself is an error
+    asked = [*FILTERS, *(THOROUGH if thorough else ()), *(ACCOUNTANTS if accountants else ())]
+    rows, left_out = [], {}
+    for done, name in enumerate(asked):
+        if report is not None:
+            report(done, len(asked))
+        try:
+            if name in THOROUGH:
+                answer = THOROUGH[name](schedule, epsilon)
+            else:
+                answer = {**FILTERS, **ACCOUNTANTS}[name](schedule)
+                if epsilon is not None and name in FILTERS:
+                    answer = answer._replace(steps=admitted(name, schedule, epsilon))
+        except ValueError as problem:
+            left_out[name] = " ".join(str(problem).split())
+            continue
+        rows.append((name, answer.epsilon, answer.lower, answer.kind, answer.steps))
+    return rows, left_out

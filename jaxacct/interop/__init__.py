@@ -1,0 +1,52 @@
+"""Bridges to dp_accounting, and through it to jax_privacy and TensorFlow Privacy: ``pip install 'jaxacct[interop]'``.
+
+`from_dp_event` reads a ``DpEvent`` as a mechanism, `to_dp_event` writes a mechanism as one, and `Accountant` is a
+``dp_accounting.PrivacyAccountant`` whose epsilon and delta are this library's upper bounds, so that whatever takes
+such an accountant (``dp_accounting.calibrate_dp_mechanism``, jax_privacy's plans) calibrates with it::
+
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent, calibrate_dp_mechanism
+    from jaxacct import interop
+
+    step = lambda sigma: PoissonSampledDpEvent(0.01, GaussianDpEvent(sigma))
+    calibrate_dp_mechanism(interop.Accountant, lambda sigma: SelfComposedDpEvent(step(sigma), 1000), 1.0, 1e-5)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jaxacct.interop._events import UnreadableEvent, from_dp_event
+    from jaxacct.interop._written import to_dp_event
+    from jaxacct.interop.accountant import Accountant
+    from jaxacct.interop.jax_privacy import AccountantConfig
+
+_HOME = {
+    "Accountant": "jaxacct.interop.accountant",
+    "AccountantConfig": "jaxacct.interop.jax_privacy",
+    "UnreadableEvent": "jaxacct.interop._events",
+    "from_dp_event": "jaxacct.interop._events",
+    "to_dp_event": "jaxacct.interop._written",
+}
+
+__all__ = ["Accountant", "AccountantConfig", "UnreadableEvent", "from_dp_event", "to_dp_event"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'jaxacct.interop' has no attribute {name!r}")
+    try:
+        module = importlib.import_module(_HOME[name])
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").split(".")[0]
+        if package not in ("dp_accounting", "jax_privacy"):
+            raise
+        extra = " 'jaxacct[interop]'" if package == "dp_accounting" else " jax-privacy"
+        raise ImportError(f"jaxacct.interop.{name} needs {package}: pip install{extra}") from None
+    globals()[name] = getattr(module, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

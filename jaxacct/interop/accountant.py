@@ -1,0 +1,129 @@
+"""A ``dp_accounting.PrivacyAccountant`` that answers with this library's upper bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dp_accounting import dp_event, privacy_accountant
+
+from jaxacct import _validate, accounting
+from jaxacct.filters._costs import pure_cost
+from jaxacct.interop._events import UnreadableEvent, asked_as, read
+from jaxacct.interop._reading import MOST, Reading, composed
+from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables
+
+__all__ = ["Accountant"]
+
+_Relation = privacy_accountant.NeighboringRelation
+_NAMES = {
+    _Relation.ADD_OR_REMOVE_ONE: "add_or_remove",
+    _Relation.REPLACE_ONE: "replace",
+    _Relation.REPLACE_SPECIAL: "replace_special",
+}
+_UP = 1.0 + 2.0**-50
+_FAR = 640.0  # an epsilon that stands for infinity where some loss may be infinite
+
+
+class Accountant(privacy_accountant.PrivacyAccountant):
+    """Certified upper bounds of epsilon and delta for composed ``DpEvent``\\ s, fixed in advance.
+
+    What it supports, and what each event is read as, is that of :func:`jaxacct.interop.from_dp_event`; ``compose``
+    raises dp_accounting's ``UnsupportedEventError`` for the rest, and ``supports`` says so beforehand. Parameters that
+    make no sense count as unsupported. A composition with a part that is not private has epsilon inf and delta 1.
+
+    dp_accounting lets applications be adaptive in that each query may depend on earlier outputs; the *parameters* of
+    the events, and when to stop, must not (for that there are :mod:`jaxacct.filters`).
+
+    Args:
+        neighboring_relation: as for dp_accounting's own accountants. Under ``REPLACE_ONE`` noise multipliers are over
+            the bound of one record's value, so that sums move by twice that.
+    """
+
+    def __init__(self, neighboring_relation: Any = _Relation.ADD_OR_REMOVE_ONE):
+        if neighboring_relation not in _NAMES:
+            raise ValueError(f"neighboring_relation must be a NeighboringRelation, got {neighboring_relation!r}")
+        super().__init__(neighboring_relation)
+        self._spent = Reading()
+
+    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> Any:
+        try:
+            found = read(event, _NAMES[self.neighboring_relation])
+            total = self._spent + found * count if count else self._spent
+            if any(part.count > MOST for part in total.parts.values()):
+                raise UnreadableEvent(event, "counts must come to at most 2**53 runs of one mechanism")
+        except UnreadableEvent as problem:
+            return self.CompositionErrorDetails(problem.event, str(problem))
+        if do_compose:
+            self._spent = total
+        return None
+
+    def get_epsilon(self, target_delta: float) -> float:
+        """The least epsilon that is certified at ``target_delta``, in [0, 1]; inf where none is.
+
+        Raises:
+            ValueError: a ``target_delta`` outside [0, 1].
+        """
+        _validate.rate(target_delta=target_delta)
+        spent = self._spent
+        if not spent.private:
+            return math.inf
+        if spent.is_nothing or target_delta == 1.0:
+            return 0.0
+        # A composition with a step that fails with probability f has delta f + (1 - f) delta', exactly.
+        fails = spent.fails
+        rest = (target_delta - fails) / (1.0 - fails) / _UP if fails else target_delta
+        parts = spent.all_parts()
+        if fails and rest <= 0.0:
+            return math.inf
+        if not parts:
+            return 0.0
+        whole = composed(parts)
+        if rest == 0.0:
+            return _pure_epsilon(whole)
+        return float(accounting.epsilon(whole, rest, relation=self._relation()).upper)
+
+    def get_delta(self, target_epsilon: float) -> float:
+        """The least delta that is certified at ``target_epsilon`` >= 0, which may be inf.
+
+        Raises:
+            ValueError: a negative ``target_epsilon``, or NaN.
+        """
+        if not target_epsilon >= 0:
+            raise ValueError(f"target_epsilon must be at least 0, got {target_epsilon}")
+        spent = self._spent
+        if not spent.private:
+            return 1.0
+        parts, fails = spent.all_parts(), spent.fails
+        delta, finite = 0.0, target_epsilon < math.inf
+        if parts and (finite or any(_may_be_infinite(part) for part, _ in parts)):
+            whole = composed(parts)
+            if target_epsilon < _pure_epsilon(whole):
+                at = float(target_epsilon) if finite else _FAR
+                delta = float(accounting.delta(whole, at, relation=self._relation()).upper)
+        return min(1.0, (fails + (1.0 - fails) * delta) * _UP) if fails else delta
+
+    def bounds(self, target_delta: float) -> accounting.Bounds:
+        """:func:`jaxacct.epsilon` of the composition: the upper bound, and how tight it is.
+
+        Raises:
+            ValueError: a ``target_delta`` that is not strictly between 0 and 1.
+        """
+        return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
+
+    def _relation(self) -> str:
+        return asked_as(_NAMES[self.neighboring_relation])
+
+
+def _pure_epsilon(mechanism: Any) -> float:
+    try:
+        return float(pure_cost(mechanism))
+    except ValueError:
+        return math.inf
+
+
+def _may_be_infinite(mechanism: Any) -> bool:
+    inner = getattr(mechanism, "mechanism", None)
+    return isinstance(mechanism, (ApproximateDP, FromProfile, FromTables)) or (
+        inner is not None and _may_be_infinite(inner)
+    )

@@ -1,0 +1,33 @@
+"""jax_privacy's training accountants, with this library underneath."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dp_accounting import privacy_accountant
+from jax_privacy.accounting import accountants
+
+from jaxacct.interop.accountant import Accountant
+
+__all__ = ["AccountantConfig"]
+
+
+@dataclasses.dataclass(kw_only=True)
+class AccountantConfig(accountants.DpAccountantConfig):
+    """A jax_privacy accountant configuration whose numbers are this library's upper bounds::
+
+        from jax_privacy.accounting import analysis, calibrate
+
+        accountant = analysis.DpsgdTrainingAccountant(interop.AccountantConfig())
+        calibrate.calibrate_noise_multiplier(accountant=accountant, target_epsilon=2.0, ...)
+
+    Attributes:
+        neighboring_relation: of dp_accounting.
+    """
+
+    neighboring_relation: Any = privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
+
+    def create_accountant(self) -> Accountant:
+        """An accountant with nothing spent."""
+        return Accountant(self.neighboring_relation)

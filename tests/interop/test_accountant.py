@@ -1,0 +1,118 @@
+"""The accountant that dp_accounting's users hold: their own test case, and bounds against closed forms."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import interop
+
+dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
+theirs = pytest.importorskip("dp_accounting.privacy_accountant_test")
+Relation = dp.NeighboringRelation
+GAUSSIAN, LAPLACE = dp.GaussianDpEvent(3.0), dp.LaplaceDpEvent(2.0)
+
+
+class TestTheirCase(theirs.PrivacyAccountantTest):
+    def _make_test_accountants(self):
+        return [interop.Accountant(), *(interop.Accountant(relation) for relation in Relation)]
+
+
+def test_gaussians_add_up_exactly_however_they_are_composed():
+    accountant = interop.Accountant()
+    accountant.compose(GAUSSIAN, 3).compose(dp.SelfComposedDpEvent(dp.ComposedDpEvent([GAUSSIAN, dp.NoOpDpEvent()]), 6))
+    truth = jaxacct.Gaussian(1.0)
+    assert accountant.get_epsilon(1e-6) == pytest.approx(float(jaxacct.epsilon(truth, 1e-6).upper), rel=1e-12)
+    assert accountant.get_delta(2.0) == pytest.approx(float(jaxacct.delta(truth, 2.0).upper), rel=1e-9)
+    assert accountant.ledger.events[0] == dp.SelfComposedDpEvent(GAUSSIAN, 3)
+    assert accountant.get_epsilon(0) == math.inf
+    assert accountant.get_delta(math.inf) == 0.0
+    lower, upper = accountant.bounds(1e-6)
+    assert lower <= accountant.get_epsilon(1e-6) <= upper * (1 + 1e-12)
+
+
+def test_replaced_records_move_sums_twice_as_far():
+    one, two = interop.Accountant(Relation.REPLACE_ONE), interop.Accountant(Relation.REPLACE_SPECIAL)
+    one.compose(dp.GaussianDpEvent(2.0))
+    two.compose(dp.GaussianDpEvent(1.0))
+    assert one.get_epsilon(1e-5) == two.get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize(("relation", "loss"), [(Relation.ADD_OR_REMOVE_ONE, 0.5), (Relation.REPLACE_ONE, 1.0)])
+def test_pure_privacy_has_a_finite_epsilon_at_delta_0(relation, loss):
+    accountant = interop.Accountant(relation).compose(LAPLACE, 10)
+    assert accountant.get_epsilon(0) == pytest.approx(10 * loss, rel=1e-12)
+    assert accountant.get_epsilon(0) >= 10 * loss
+    assert accountant.get_delta(accountant.get_epsilon(0)) == accountant.get_delta(math.inf) == 0.0
+
+
+def test_huge_counts_are_composed_and_too_huge_ones_refused():
+    accountant = interop.Accountant().compose(dp.GaussianDpEvent(1e6), 10**12)
+    assert accountant.get_epsilon(1e-5) == pytest.approx(float(jaxacct.epsilon(jaxacct.Gaussian(1.0), 1e-5).upper))
+    again = dp.SelfComposedDpEvent(dp.SelfComposedDpEvent(GAUSSIAN, 2**40), 2**40)
+    assert not accountant.supports(again)
+    with pytest.raises(dp.UnsupportedEventError, match=r"2\*\*53"):
+        accountant.compose(again)
+    with pytest.raises(dp.UnsupportedEventError, match=r"2\*\*53"):
+        accountant.compose(dp.GaussianDpEvent(1e6), 2**53)
+
+
+def test_the_ledger_and_a_copy_are_independent():
+    empty = interop.Accountant()
+    used = copy.deepcopy(empty).compose(GAUSSIAN)
+    assert isinstance(empty.ledger, dp.NoOpDpEvent)
+    assert used.ledger == GAUSSIAN
+    assert empty.get_epsilon(1e-5) == 0.0 < used.get_epsilon(1e-5)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GAUSSIAN,
+        *(pytest.param(e, marks=pytest.mark.slow) for e in (dp.ZCDpEvent(0.02), dp.ZCDpEvent(0.02, 0.1), LAPLACE)),
+    ],
+)
+def test_epsilon_and_delta_are_inverse_to_each_other(event):
+    accountant = interop.Accountant().compose(event)
+    epsilon = accountant.get_epsilon(1e-4)
+    assert accountant.get_delta(epsilon) <= 1e-4 * (1 + 1e-9)
+    assert accountant.get_delta(epsilon * 0.97) > 1e-4
+
+
+def test_their_calibration_finds_the_noise_of_a_gaussian():
+    bracket = dp.ExplicitBracketInterval(0.5, 20.0)
+    sigma = dp.calibrate_dp_mechanism(
+        interop.Accountant, lambda x: dp.SelfComposedDpEvent(dp.GaussianDpEvent(x), 4), 1.0, 1e-5, bracket
+    )
+    assert jaxacct.delta(jaxacct.Gaussian(sigma), 1.0, steps=4).upper <= 1e-5
+    assert jaxacct.delta(jaxacct.Gaussian(sigma * (1 - 1e-5)), 1.0, steps=4).lower > 1e-5
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.5, math.nan])
+def test_bad_targets_are_refused(bad):
+    with pytest.raises(ValueError, match="target_delta"):
+        interop.Accountant().get_epsilon(bad)
+    with pytest.raises(ValueError, match="target_epsilon"):
+        interop.Accountant().get_delta(-1.0 if bad > 0 else bad)
+
+
+def test_a_relation_must_be_one():
+    with pytest.raises(ValueError, match="neighboring_relation"):
+        interop.Accountant("add_or_remove")
+
+
+@pytest.mark.slow
+def test_what_truncation_may_lose_is_counted():
+    # Cut at 40 of Bin(1000, 0.01), mean 10: P[cut] is about 1e-12 a step.
+    accountant = interop.Accountant().compose(dp.TruncatedSubsampledGaussianDpEvent(1000, 0.01, 40, 3.0), 10)
+    plain = interop.Accountant().compose(dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(3.0)), 10)
+    assert plain.get_epsilon(1e-6) <= accountant.get_epsilon(1e-6) <= plain.get_epsilon(0.99e-6)
+    assert accountant.get_epsilon(1e-13) == math.inf
+    assert 1e-13 < accountant.get_delta(math.inf) < 1e-9
+
+
+def test_numpy_numbers_are_numbers():
+    accountant = interop.Accountant().compose(dp.GaussianDpEvent(np.float32(3.0)), 2)
+    assert accountant.get_epsilon(np.float64(1e-5)) == interop.Accountant().compose(GAUSSIAN, 2).get_epsilon(1e-5)

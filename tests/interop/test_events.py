@@ -1,0 +1,288 @@
+"""Each event is read as the right mechanism, and written back as an equal one."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+import scipy.stats
+
+import jaxacct
+from jaxacct import interop
+from jaxacct import mechanisms as m
+from jaxacct.mechanisms._dominating import directions
+
+dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
+from dp_accounting import dp_event as e  # noqa: E402
+
+from jaxacct.interop._events import read  # noqa: E402
+from jaxacct.interop._selection import _gamma, _mean  # noqa: E402
+from jaxacct.interop._truncation import log_binomial_tail  # noqa: E402
+
+GAUSSIAN = e.GaussianDpEvent(2.0)
+
+
+def same(found, expected):
+    """Equal types and parameters, the latter to a few units."""
+    if not isinstance(expected, m._protocol.Mechanism):
+        return np.allclose(np.asarray(found, float), np.asarray(expected, float), rtol=1e-13, atol=0)
+    fields = type(expected).__dataclass_fields__
+    if isinstance(expected, m.Composed):
+        mine, other = found.parts(), expected.parts()
+        return len(mine) == len(other) and all(
+            same(a, c) and b == d for (a, b), (c, d) in zip(mine, other, strict=True)
+        )
+    return type(found) is type(expected) and all(same(getattr(found, f), getattr(expected, f)) for f in fields)
+
+
+READ = [
+    (GAUSSIAN, "add_or_remove", m.Gaussian(2.0)),
+    (GAUSSIAN, "replace_special", m.Gaussian(2.0)),
+    (GAUSSIAN, "replace", m.Gaussian(2.0, 2.0)),
+    (e.GaussianDpEvent(0.0), "add_or_remove", m.ApproximateDP(0.0, 1.0)),
+    (e.LaplaceDpEvent(3.0), "add_or_remove", m.Laplace(3.0)),
+    (e.LaplaceDpEvent(3.0), "replace", m.Laplace(3.0, 2.0)),
+    (e.DiscreteLaplaceDpEvent(0.5, 3), "replace_special", m.DiscreteLaplace(2.0, 3)),
+    (e.DiscreteLaplaceDpEvent(0.5, 3), "replace", m.DiscreteLaplace(2.0, 6)),
+    (e.DiscreteLaplaceDpEvent(0.5, 0), "replace", m.PureDP(0.0)),
+    (e.RandomizedResponseDpEvent(0.5, 4), "replace", m.RandomizedResponse(math.log(0.625 / 0.125), 4)),
+    (e.RandomizedResponseDpEvent(0.5, 4), "replace_special", m.FromTables([0.625, 0.375], [0.25, 0.75])),
+    (e.RandomizedResponseDpEvent(0.0, 4), "replace", m.ApproximateDP(0.0, 1.0)),
+    (e.RandomizedResponseDpEvent(0.0, 1), "replace", m.PureDP(0.0)),
+    (e.RandomizedResponseDpEvent(1.0, 4), "replace_special", m.PureDP(0.0)),
+    (
+        e.MixtureOfGaussiansDpEvent(2.0, [0, 1], [0.5, 0.5]),
+        "add_or_remove",
+        m.MixtureOfGaussians(2.0, [0, 1], [0.5, 0.5]),
+    ),
+    (e.MixtureOfGaussiansDpEvent(0.0, [0.0], [1.0]), "replace_special", m.PureDP(0.0)),
+    (e.ZCDpEvent(0.1), "replace", m.ZeroConcentratedDP(0.1)),
+    (e.ZCDpEvent(0.0, 0.3), "add_or_remove", m.PureDP(0.3)),
+    (e.ZCDpEvent(0.0, 0.0), "add_or_remove", m.PureDP(0.0)),
+    (e.SingleEpochTreeAggregationDpEvent(2.0, [3, 8, 1]), "replace_special", m.Gaussian(2.0, 2.0)),
+    (e.SingleEpochTreeAggregationDpEvent(2.0, 1), "replace_special", m.Gaussian(2.0)),
+    (e.NoOpDpEvent(), "add_or_remove", m.PureDP(0.0)),
+    (e.NonPrivateDpEvent(), "replace", m.ApproximateDP(0.0, 1.0)),
+    (e.ComposedDpEvent([]), "replace", m.PureDP(0.0)),
+    (e.SelfComposedDpEvent(GAUSSIAN, 0), "replace", m.PureDP(0.0)),
+    (
+        e.ComposedDpEvent([GAUSSIAN, e.SelfComposedDpEvent(e.LaplaceDpEvent(3.0), 5), GAUSSIAN, e.NoOpDpEvent()]),
+        "add_or_remove",
+        m.Composed([m.Gaussian(2.0), m.Laplace(3.0)], [2, 5]),
+    ),
+    (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "add_or_remove", m.PoissonSampled(m.Gaussian(2.0), 0.1)),
+    (e.PoissonSampledDpEvent(1.0, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
+    (e.PoissonSampledDpEvent(0.0, GAUSSIAN), "add_or_remove", m.PureDP(0.0)),
+    (e.PoissonSampledDpEvent(0.5, e.NonPrivateDpEvent()), "add_or_remove", m.ApproximateDP(0.0, 1.0)),
+    (
+        e.PoissonSampledDpEvent(0.1, e.SelfComposedDpEvent(GAUSSIAN, 4)),
+        "replace_special",
+        m.PoissonSampled(m.Composed([m.Gaussian(2.0)], [4]), 0.1),
+    ),
+    (
+        e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
+        "replace",
+        m.SampledWithoutReplacement(m.Gaussian(2.0, 2.0), 10, 100),
+    ),
+    (e.SampledWithoutReplacementDpEvent(100, 100, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
+    (e.SampledWithoutReplacementDpEvent(100, 0, GAUSSIAN), "replace", m.PureDP(0.0)),
+    (
+        e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 51, 2.0),
+        "add_or_remove",
+        m.PoissonSampled(m.Gaussian(2.0), 0.1),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("event", "relation", "expected"), READ, ids=lambda x: str(x)[:60] if isinstance(x, str) else ""
+)
+def test_an_event_is_read_as_its_mechanism(event, relation, expected):
+    assert same(interop.from_dp_event(event, relation), expected)
+
+
+@pytest.mark.parametrize(
+    ("event", "relation", "reason"),
+    [
+        (e.UnsupportedDpEvent(), "add_or_remove", "no analysis of this event"),
+        (e.DpEvent(), "add_or_remove", "no analysis of this event"),
+        (e.SampledWithReplacementDpEvent(10, 2, GAUSSIAN), "replace", "no analysis of this event"),
+        (e.ComposedDpEvent([GAUSSIAN, e.UnsupportedDpEvent()]), "replace", "^UnsupportedDpEvent"),
+        (e.RandomizedResponseDpEvent(0.5, 2), "add_or_remove", "'replace_special'"),
+        (e.PoissonSampledDpEvent(0.1, GAUSSIAN), "replace", "no analysis for PoissonSampled"),
+        (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace_special", "added to a sum"),
+        (e.PoissonSampledDpEvent(0.1, e.SelfComposedDpEvent(e.LaplaceDpEvent(1.0), 2)), "add_or_remove", "Gaussians"),
+        (e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), "add_or_remove", "relation 'replace' only"),
+        (e.SampledWithoutReplacementDpEvent(10, 100, GAUSSIAN), "replace", "sample_size"),
+        (e.SingleEpochTreeAggregationDpEvent(1.0, [4]), "add_or_remove", "'replace_special' only"),
+        (e.SingleEpochTreeAggregationDpEvent(1.0, []), "replace_special", "step_counts"),
+        (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [0.5, 0.5]), "add_or_remove", "zip|weights"),
+        (e.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]), "add_or_remove", "sensitivities"),
+        (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [0.9]), "add_or_remove", "sum up to 1"),
+        (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]), "replace", "no analysis"),
+        (e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 9, 2.0), "replace", "truncated samples"),
+        (e.RepeatAndSelectDpEvent(GAUSSIAN, 0.5, 1.0), "add_or_remove", "mean"),
+        (e.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, -1.0), "add_or_remove", "shape"),
+        (e.SelfComposedDpEvent(GAUSSIAN, -1), "add_or_remove", "count"),
+        (e.SelfComposedDpEvent(GAUSSIAN, 1.5), "add_or_remove", "float"),
+        (e.SelfComposedDpEvent(GAUSSIAN, 2**60), "add_or_remove", "count"),
+        (e.GaussianDpEvent(-1.0), "add_or_remove", "noise_multiplier"),
+        (e.GaussianDpEvent(math.nan), "add_or_remove", "noise_multiplier"),
+        (e.GaussianDpEvent(math.inf), "add_or_remove", "noise_multiplier"),
+        (e.GaussianDpEvent(None), "add_or_remove", "Event: "),
+        (e.LaplaceDpEvent("one"), "add_or_remove", "noise_multiplier"),
+        (e.DiscreteLaplaceDpEvent(0.0, 1), "add_or_remove", "noise_parameter"),
+        (e.DiscreteLaplaceDpEvent(1.0, 0.5), "add_or_remove", "Event: "),
+        (e.RandomizedResponseDpEvent(1.5, 3), "replace", "noise_parameter"),
+        (e.RandomizedResponseDpEvent(0.5, 0), "replace", "num_buckets"),
+        (e.ZCDpEvent(-0.1), "replace", "rho"),
+        (e.ZCDpEvent(0.1, math.inf), "replace", "xi"),
+        (e.PoissonSampledDpEvent(1.5, GAUSSIAN), "add_or_remove", "sampling_probability"),
+        (e.PoissonSampledDpEvent(math.nan, GAUSSIAN), "add_or_remove", "sampling_probability"),
+    ],
+)
+def test_what_has_no_analysis_is_refused_with_a_sentence(event, relation, reason):
+    with pytest.raises(interop.UnreadableEvent, match=reason) as caught:
+        interop.from_dp_event(event, relation)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value.event, e.DpEvent)
+
+
+def test_only_events_and_relations_are_accepted():
+    with pytest.raises(TypeError, match="DpEvent"):
+        interop.from_dp_event("gaussian")
+    with pytest.raises(ValueError, match="relation"):
+        interop.from_dp_event(GAUSSIAN, "remove")
+
+
+def test_a_subclass_of_an_event_is_another_event():
+    class Better(e.GaussianDpEvent):
+        pass
+
+    with pytest.raises(interop.UnreadableEvent):
+        interop.from_dp_event(Better(1.0))
+
+
+WRITTEN = [
+    (m.Gaussian(3.0), "add_or_remove"),
+    (m.Gaussian(3.0, 0.7), "replace"),
+    (m.GDP(0.3), "add_or_remove"),
+    (m.Laplace(2.0, 0.3), "add_or_remove"),
+    (m.DiscreteLaplace(3.0, 4), "replace"),
+    (m.RandomizedResponse(1.7, 5), "replace"),
+    (m.MixtureOfGaussians(2.0, [0.0, 1.0], [0.25, 0.75]), "add_or_remove"),
+    (m.ZeroConcentratedDP(0.3), "add_or_remove"),
+    (m.PureDP(0.3), "replace"),
+    (m.PermuteAndFlip(0.3), "add_or_remove"),
+    (m.PoissonSampled(m.Laplace(2.0), 0.1), "add_or_remove"),
+    (m.SampledWithoutReplacement(m.Gaussian(2.0, 2.0), 5, 50), "replace"),
+    (m.Composed([m.Gaussian(3.0), m.PoissonSampled(m.Gaussian(1.0), 0.5)], [3, 1]), "add_or_remove"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "relation"), WRITTEN, ids=lambda x: x if isinstance(x, str) else type(x).__name__
+)
+def test_writing_and_reading_come_back_to_the_same_pair(mechanism, relation):
+    event = interop.to_dp_event(mechanism, 7, relation)
+    back = interop.from_dp_event(event, relation)
+
+    def leaves(mechanism, steps):
+        sides = directions(mechanism, relation, steps)
+        counts = [[float(count) for _, count in side] for side in sides]
+        return [float(x) for x in jax.tree.leaves([[pair for pair, _ in side] for side in sides])], counts
+
+    # A pair may be reached by other roundings; noise only goes down, by units.
+    assert np.allclose(leaves(back, 1)[0], leaves(mechanism, 7)[0], rtol=1e-13, atol=0)
+    assert leaves(back, 1)[1] == leaves(mechanism, 7)[1]
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "relation", "words"),
+    [
+        (m.DiscreteGaussian(1.0), "add_or_remove", "DiscreteGaussian"),
+        (m.RenyiDP(2.0, 0.1), "add_or_remove", "RenyiDP"),
+        (m.Gaussian([1.0, 2.0]), "add_or_remove", "scalar"),
+        (m.RandomizedResponse(1.0), "add_or_remove", "'replace'"),
+        (m.DiscreteLaplace(1.0, 3), "replace", "even"),
+        (m.MixtureOfGaussians(1.0, [1.0], [1.0]), "replace", "add_or_remove"),
+        (m.Gaussian(1.0), "remove", "relation"),
+        ("gaussian", "replace", "mechanism"),
+    ],
+)
+def test_what_no_event_describes_is_not_written(mechanism, relation, words):
+    with pytest.raises(ValueError, match=words):
+        interop.to_dp_event(mechanism, 1, relation)
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate", "least"), [(50, 0.1, 15), (1000, 0.01, 40), (10**6, 1e-3, 1300), (20, 0.9, 20), (10, 0.5, 5)]
+)
+def test_the_binomial_tail_is_bounded_from_above(trials, rate, least):
+    truth = scipy.stats.binom.logsf(least - 1, trials, rate)
+    found = log_binomial_tail(trials, rate, least)
+    assert found >= truth - 1e-9 * abs(truth)
+    assert found <= min(0.0, truth + 1.0)
+    assert log_binomial_tail(10, 0.5, 11) == -math.inf
+    assert log_binomial_tail(10, 0.5, 0) == 0.0
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("mean", [1.0, 1.001, 2.0, 1e6])
+def test_gamma_belongs_to_the_mean(shape, mean):
+    gamma = _gamma(shape, mean)
+    assert _mean(shape, gamma) >= mean
+    assert _mean(shape, gamma) == pytest.approx(mean, rel=1e-7)
+
+
+def test_probabilities_of_failing_add_up():
+    cut = math.exp(log_binomial_tail(1000, 0.01, 40))
+    found = read(
+        e.SelfComposedDpEvent(e.TruncatedSubsampledGaussianDpEvent(1000, 0.01, 40, 3.0), 10**6), "replace_special"
+    )
+    assert 1e6 * cut * (1 - 1e6 * cut) < found.fails <= 1e6 * cut * (1 + 1e-10)
+
+
+ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(11, 64)) + [128, 256, 512]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+def test_selection_agrees_with_their_accountant(shape):
+    event = e.RepeatAndSelectDpEvent(e.GaussianDpEvent(4.0), 10.0, shape)
+    ours = interop.Accountant().compose(event, 2)
+    rdp = dp.rdp.RdpAccountant(ORDERS).compose(event, 2)
+    # They count orders up to 512 too, and the curve through 350 points is a little above theirs.
+    assert rdp.get_epsilon(1e-5) * (1 - 1e-9) <= ours.get_epsilon(1e-5) <= rdp.get_epsilon(1e-5) * 1.005
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("event", "relation"),
+    [
+        (e.SelfComposedDpEvent(e.PoissonSampledDpEvent(0.05, e.GaussianDpEvent(1.5)), 300), 1),
+        (e.SelfComposedDpEvent(e.PoissonSampledDpEvent(0.05, e.GaussianDpEvent(1.5)), 300), 3),
+        (e.SelfComposedDpEvent(e.PoissonSampledDpEvent(0.2, e.LaplaceDpEvent(1.5)), 20), 1),
+        (e.SelfComposedDpEvent(e.DiscreteLaplaceDpEvent(0.3, 2), 20), 1),
+        (e.RandomizedResponseDpEvent(0.5, 4), 2),
+        (e.RandomizedResponseDpEvent(0.5, 4), 3),
+        (e.SelfComposedDpEvent(e.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 2.0], [0.5, 0.3, 0.2]), 10), 3),
+        (e.SelfComposedDpEvent(GAUSSIAN, 5), 2),
+    ],
+)
+def test_epsilon_agrees_with_their_loss_distributions(event, relation):
+    relation = dp.NeighboringRelation(relation)
+    ours = interop.Accountant(relation).compose(event)
+    pld = dp.pld.PLDAccountant(relation).compose(event)
+    lower, upper = ours.bounds(1e-5)
+    assert upper == pytest.approx(ours.get_epsilon(1e-5))
+    assert upper == pytest.approx(pld.get_epsilon(1e-5), rel=2e-3)
+    assert lower <= pld.get_epsilon(1e-5) * (1 + 1e-9)
+
+
+@pytest.mark.slow
+def test_xi_moves_the_curve_of_rho():
+    accountant = interop.Accountant().compose(e.ZCDpEvent(0.02, 0.01), 5)
+    rdp = dp.rdp.RdpAccountant(ORDERS).compose(e.ZCDpEvent(0.02, 0.01), 5)
+    assert accountant.get_epsilon(1e-5) <= rdp.get_epsilon(1e-5) * 1.002
+    assert accountant.get_epsilon(1e-5) >= float(jaxacct.epsilon(m.ZeroConcentratedDP(0.1), 1e-5).upper) + 0.05 - 1e-6

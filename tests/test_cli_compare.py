@@ -1,0 +1,131 @@
+"""``jaxacct compare`` and ``jaxacct plot`` as a shell sees them."""
+
+import json
+
+import pytest
+
+import jaxacct
+from jaxacct import filters
+from jaxacct.cli import _contestants, main
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def _run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+OPTIONS = ["--sigma", "20,30", "--steps", "31", "--delta", "1e-5"]
+WHOLE = jaxacct.Composed([jaxacct.Gaussian(20.0), jaxacct.Gaussian(30.0)], [16, 15])
+
+
+def test_the_table_says_what_each_certifies_and_what_is_left_out(capsys, monkeypatch):
+    def refuse(schedule):
+        raise ValueError(f"not for\n{schedule.steps} steps")
+
+    few = {
+        "fixed in advance": _contestants.FILTERS["fixed in advance"],
+        "gdp": _contestants.FILTERS["gdp"],
+        "odd": refuse,
+    }
+    monkeypatch.setattr(_contestants, "FILTERS", few)
+    code, out, _ = _run(capsys, "compare", *OPTIONS, "--epsilon", "0.8", "--json")
+    found = json.loads(out)
+    exact, gdp = found["rows"]
+    truth = jaxacct.epsilon(WHOLE, 1e-5)
+    assert code == 0
+    assert [(run["sigma"], run["steps"]) for run in found["runs"]] == [(20.0, 16), (30.0, 15)]
+    assert (exact["lower"], exact["epsilon"]) == (float(truth.lower), float(truth.upper))
+    assert gdp["lower"] is None
+    # For Gaussians the GDP filter is as good as a schedule fixed in advance.
+    assert exact["epsilon"] <= gdp["epsilon"] <= exact["epsilon"] * (1 + 1e-9)
+    assert exact["steps"] == gdp["steps"] == 23
+    assert found["left_out"] == {"odd": "not for 31 steps"}
+    code, out, _ = _run(capsys, "compare", *OPTIONS, "--csv")
+    assert code == 0
+    assert [line.split(",")[0] for line in out.splitlines()] == ["method", "fixed in advance", "gdp"]
+    code, out, _ = _run(capsys, "compare", *OPTIONS)
+    assert out.splitlines()[-1] == "not odd: not for 31 steps"
+    assert float(out.splitlines()[1].split()[3]) >= truth.upper
+
+
+@pytest.mark.slow
+def test_every_filter_admits_the_schedule_at_the_epsilon_it_certifies(capsys):
+    code, out, _ = _run(capsys, "compare", *OPTIONS, "--epsilon", "0.8", "--json")
+    found = json.loads(out)
+    rows = {row["method"]: row for row in found["rows"]}
+    assert code == 0
+    assert set(rows) == {"fixed in advance", "zcdp", "gdp", "renyi", "approximate_gdp"}
+    assert {name for name, row in rows.items() if row["kind"] != "proven"} == {"approximate_gdp"}
+    assert set(found["left_out"]) == {"pure_dp"}
+    assert rows["fixed in advance"]["epsilon"] < rows["renyi"]["epsilon"]
+    assert rows["gdp"]["steps"] > rows["renyi"]["steps"] > 0
+    budget = filters.renyi(rows["renyi"]["epsilon"], 1e-5, order=filters.plan_order(WHOLE, 1e-5))
+    assert bool(budget.update(WHOLE, budget.init())[0])
+
+
+@pytest.mark.slow
+def test_the_thorough_filters_and_other_accountants_join(capsys):
+    pytest.importorskip("dp_accounting")
+    options = ["--sigma", "2", "--rate", "0.05", "--steps", "200", "--delta", "1e-5", "--epsilon", "1"]
+    code, out, err = _run(capsys, "compare", *options, "--thorough", "--accountants", "--json")
+    assert code == 0, err
+    rows = {row["method"]: row for row in json.loads(out)["rows"]}
+    exact = rows["fixed in advance"]
+    assert exact["epsilon"] < rows["gdp_residue"]["epsilon"]
+    assert rows["priced_menu"]["steps"] <= exact["steps"]
+    assert rows["gdp_residue"]["steps"] <= exact["steps"]
+    assert rows["dp_accounting, PLD"]["epsilon"] == pytest.approx(exact["epsilon"], rel=1e-3)
+
+
+PICTURES = [
+    ["profile", "--sigma", "3"],
+    ["trade-off", "--sigma", "3", "--log"],
+    ["loss", "--sigma", "3"],
+    ["heat-map", "--sigma", "2:4:3", "--steps", "1:4:3:log", "--delta", "1e-5"],
+    ["heat-map", "--epsilon", "2,1", "--delta", "1e-5,1e-6"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", PICTURES, ids=lambda options: options[0])
+def test_pictures_are_written(capsys, tmp_path, options):
+    pytest.importorskip("jaxacct.plotting")
+    file = tmp_path / "picture.png"
+    code, out, err = _run(capsys, "plot", *options, "-o", str(file), "--json")
+    assert code == 0, err
+    assert json.loads(out) == {"wrote": str(file)}
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["compare", "--sigma", "1,2", "--rate", "0.1,0.2,0.3", "--delta", "1e-5"], "one length"),
+        (["compare", "--sigma", "1,2", "--steps", "1", "--delta", "1e-5"], "at least the number of levels"),
+        (["compare", "--sigma", "1,2", "--steps", "1,2,3", "--delta", "1e-5"], "one for each level"),
+        (["compare", "--sigma", "1", "--steps", "0", "--delta", "1e-5"], "steps must be"),
+        (["compare", "--sigma", "nan", "--delta", "1e-5"], "sigma must be"),
+        (["compare", "--sigma", "1", "--delta", "2"], "delta must be"),
+        (["compare", "--sigma", "1", "--delta", "1e-5", "--epsilon", "-1"], "epsilon must be"),
+        (["compare", "--sigma", "1", "--delta", "1e-5", "--csv", "--json"], "give one of them"),
+        (["compare", "--sigma", "1", "--sample-size", "1", "--dataset-size", "9", "--delta", "1e-5"], "fixed size"),
+        (["compare", "--delta", "1e-5"], "gaussian needs --sigma"),
+        (["plot", "profile", "--sigma", "1"], "--output"),
+        (["plot", "profile", "--sigma", "1", "-o", "picture.txt"], "must end in .png, .svg or .pdf"),
+        (["plot", "profile", "-o", "picture.png"], "gaussian needs --sigma"),
+        (["plot", "surface"], "No such command"),
+        (["plot", "heat-map", "--sigma", "1,2", "--delta", "1e-5", "-o", "picture.png"], "exactly two parameters"),
+    ],
+)
+def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
+    code, out, err = _run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1

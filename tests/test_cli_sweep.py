@@ -1,0 +1,141 @@
+"""``jaxacct sweep`` as a shell sees it."""
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct.cli import _output, main
+from jaxacct.cli._values import VALUES, WHOLE_VALUES
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def _run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main(["sweep", *arguments])
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1", [1]),
+        ("1,2, 4", [1, 2, 4]),
+        ("0.5:2:4", [0.5, 1.0, 1.5, 2.0]),
+        ("1:100:3:log", [1, 10, 100]),
+        ("7,1:2:2", [7, 1, 2]),
+        ("2:1:2", [2, 1]),
+    ],
+)
+def test_lists_and_ranges(text, expected):
+    assert np.allclose(VALUES(text), expected, rtol=1e-15)
+    assert WHOLE_VALUES("10:1000:4:log").tolist() == [10, 46, 215, 1000]
+
+
+def test_csv_holds_the_numbers_of_the_library(capsys, tmp_path):
+    file = tmp_path / "table.csv"
+    options = ["--sigma", "2,4", "--steps", "10,20", "--delta", "1e-5,1e-6", "--csv"]
+    code, out, _ = _run(capsys, *options, "-o", str(file))
+    assert (code, out) == (0, "")
+    assert file.read_text() == _run(capsys, *options)[1]
+    rows = list(csv.DictReader(io.StringIO(file.read_text())))
+    assert len(rows) == 8
+    assert [row["steps"] for row in rows[:4]] == ["10", "10", "20", "20"]
+    sigma, delta, steps = ([float(row[name]) for row in rows] for name in ("sigma", "delta", "steps"))
+    truth = jaxacct.epsilon(jaxacct.Gaussian(sigma), delta, steps=steps)
+    assert [float(row["epsilon_upper"]) for row in rows] == truth.upper.tolist()
+    assert [float(row["epsilon_lower"]) for row in rows] == truth.lower.tolist()
+
+
+def test_the_printed_table_is_rounded_outwards(capsys):
+    code, out, _ = _run(capsys, "--sigma", "2:4:3", "--epsilon", "1", "--steps", "10")
+    truth = jaxacct.delta(jaxacct.Gaussian([2.0, 3.0, 4.0]), 1.0, steps=10)
+    table = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert out.splitlines()[0] == "gaussian: rate 1, steps 10, epsilon 1, relation add_or_remove"
+    assert table[1] == ["sigma", "delta_lower", "delta_upper"]
+    lower, upper = np.array(table[2:], float)[:, 1:].T
+    assert np.all(lower <= truth.lower)
+    assert np.all(upper >= truth.upper)
+    assert np.allclose(lower, upper, rtol=1e-4)
+
+
+def test_noise_is_sought_for_every_target_and_null_where_there_is_none(capsys):
+    code, out, _ = _run(capsys, "--epsilon", "1,0", "--delta", "1e-5,1e-12", "--steps", "100", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["wanted"] == "sigma"
+    assert [row["sigma"] is None for row in found["rows"]] == [False, False, False, True]
+    sigma = [row["sigma"] for row in found["rows"][:2]]
+    assert np.all(jaxacct.delta(jaxacct.Gaussian(sigma), 1.0, steps=100).upper <= [1e-5, 1e-12])
+
+
+def test_other_runs_are_composed_with_every_setting(capsys):
+    code, out, _ = _run(capsys, "--run", "gdp:mu=0.5,steps=4", "--sigma", "1,2", "--delta", "1e-5", "--json")
+    truth = [float(jaxacct.epsilon(jaxacct.GDP(math.sqrt(1 + 1 / s**2)), 1e-5).upper) for s in (1, 2)]
+    assert code == 0
+    assert [row["epsilon_upper"] for row in json.loads(out)["rows"]] == pytest.approx(truth, rel=1e-12)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_shows_on_a_terminal_after_a_second_and_nowhere_else(monkeypatch):
+    said = []
+    seen = [
+        (_Terminal(), False, 0.0),
+        (_Terminal(), True, 0.0),
+        (io.StringIO(), False, 0.0),
+        (_Terminal(), False, 60.0),
+    ]
+    for stream, quiet, delay in seen:
+        monkeypatch.setattr("sys.stderr", stream)
+        monkeypatch.setattr(_output, "_DELAY", delay)
+        with _output.progress("sweep", quiet) as report:
+            if report is not None:
+                report(1, 4)
+                report(4, 4)
+        said.append(stream.getvalue())
+    assert "4/4" in said[0]
+    assert said[1:] == ["", "", ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--sigma", "1", "--delta", "1e-5", "--epsilon", "1"], "leave out what you want to know"),
+        (["--sigma", "1"], "leave out what you want to know"),
+        (["--delta", "1e-5"], "leave out what you want to know: one of --sigma"),
+        (["--mechanism", "pure-dp", "--epsilon", "1"], "one of --each-epsilon"),
+        (["--sigma", "1:2", "--delta", "1e-5"], "LOW:HIGH:COUNT"),
+        (["--sigma", "1:2:1", "--delta", "1e-5"], "2 to 1000000 numbers"),
+        (["--sigma", "0:2:9:log", "--delta", "1e-5"], "ends above 0"),
+        (["--sigma", "nan:2:9", "--delta", "1e-5"], "finite ends"),
+        (["--sigma", "1,,2", "--delta", "1e-5"], "could not convert"),
+        (["--sigma", "1,-2", "--delta", "1e-5"], "sigma must be a finite number above 0, got -2"),
+        (["--sigma", "1,nan", "--delta", "1e-5"], "sigma must be a finite number above 0, got nan"),
+        (["--sigma", "1", "--delta", "1e-5,0"], "delta must be strictly between 0 and 1, got 0"),
+        (["--sigma", "1", "--steps", "1,2.5", "--delta", "1e-5"], "whole numbers"),
+        (["--sigma", "1", "--steps", "0", "--delta", "1e-5"], "steps must be a whole number"),
+        (["--sigma", "1:2:2000", "--rate", "0:1:2000", "--delta", "1e-5"], "at most 1000000 settings, got 4000000"),
+        (["--sigma", "1", "--delta", "1e-5", "--csv", "--json"], "give one of them"),
+        (["--sigma", "1", "--delta", "1e-5", "-o", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["--sigma", "1", "--delta", "1e-5", "-o", "/"], "directory"),
+    ],
+)
+def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
+    code, out, err = _run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
