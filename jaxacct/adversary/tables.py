@@ -181,7 +181,7 @@ def _widened(value: Array, laws: _Laws, highest: Array, lowest: Array) -> Array:
 
 def _expected(wide: Array, laws: _Laws, query: Array, size: int) -> Array:
     """sum over losses of P(l) E(gamma e^-l): a convolution of every row with the query's masses."""
-    above, below = laws.edge.shape[0], laws.tail.shape[0]
+    above = laws.edge.shape[0]
     if laws.kernels.shape[-1] == 1:
         offsets, masses = laws.offsets[query], laws.masses[query]
 
