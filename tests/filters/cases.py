@@ -66,7 +66,7 @@ def broken(grid=GRID) -> list[PLD]:
 
 @functools.cache
 def menu(scale: float) -> Any:
-    """A menu of two sampled Gaussians; its table is computed once for all tests of a machine's cache."""
+    """Two sampled Gaussians; the table is computed once for all tests of a machine."""
     folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
     with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
         entries = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
