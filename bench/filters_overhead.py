@@ -2,6 +2,7 @@
 
 python bench/filters_overhead.py                 # prints steps and their share of the exact account's
 python bench/filters_overhead.py --json FILE     # keeps them (bench/results/filters_overhead.json)
+python bench/filters_overhead.py --only natural --json FILE    # the rows of these filters alone, put into FILE
 
 Every filter keeps the same (epsilon, delta), with whatever it must choose in advance chosen for the workload. A dash
 means that the filter has no budget for the workload's queries.
@@ -20,12 +21,12 @@ import numpy as np
 from machine import about
 
 import jaxacct
-from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, filters
+from jaxacct import ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, filters
 from jaxacct.losses.gdp_curve import gdp_delta
 from jaxacct.losses.renyi import renyi, renyi_from_epsilon
 from jaxacct.losses.zcdp_curve import zcdp_from_epsilon
 
-EPSILON, DELTA = 1.0, 1e-5
+EPSILON, DELTA, MOST_ROUNDS = 1.0, 1e-5, 1200
 ORDERS = tuple(float(order) for order in (*range(13, 33), *range(34, 65, 2), *range(68, 129, 4)))
 WORKLOADS = {
     "pure: randomized response 0.02": RandomizedResponse(0.02),
@@ -68,13 +69,15 @@ MAKE: dict[str, Callable[[Any], Any]] = {
     "gdp_residue": lambda _: filters.gdp_residue(gdp_budget()),
     "gdp_residue, a tenth of delta": lambda _: filters.gdp_residue(slack_budget(), 0.1 * DELTA, steps=1200),
     "priced_menu of this query": lambda query: filters.priced_menu([query], epsilon=EPSILON, delta=DELTA),
+    # Its family is this one query, whose powers are a chain: free, and its guarantee is the budget.
+    "natural of this query": lambda query: filters.natural(ApproximateDP(EPSILON, DELTA), [query], MOST_ROUNDS),
 }
 
 
 def admitted(ledger: Any, query: Any) -> int | None:
     if isinstance(ledger, filters.GDPResidueFilter) and not isinstance(query, Gaussian):
         query = filters.prepare(query)
-    elif isinstance(ledger, filters.PricedMenuFilter):
+    elif isinstance(ledger, filters.PricedMenuFilter | filters.NaturalFilter):
         query = 0  # its only entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:
@@ -98,13 +101,19 @@ def in_advance(query: Any) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", default="")
+    parser.add_argument("--only", default="", help="filters whose name begins so; other rows of the file stay")
     arguments = parser.parse_args()
     table: dict[str, Any] = {"machine": about(), "epsilon": EPSILON, "delta": DELTA}
+    if arguments.only and arguments.json:
+        with open(arguments.json) as file:
+            table = json.load(file)
     for title, query in WORKLOADS.items():
         exact = in_advance(query)
         print(f"{title}: {exact} steps fixed in advance")
-        table[title] = {"fixed in advance": exact}
+        table.setdefault(title, {})["fixed in advance"] = exact
         for name, make in MAKE.items():
+            if not name.startswith(arguments.only):
+                continue
             count = admitted(make(query), query)
             table[title][name] = count
             print(f"    {name:30}" + ("         -" if count is None else f"{count:10d} {100 * count / exact:6.1f} %"))

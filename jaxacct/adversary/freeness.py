@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,63 +17,64 @@ from jaxacct.adversary.natural_filter import TOLERANCE, natural_filter_cost
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.order import NO, UNDECIDED, WORDS, YES
 
-__all__ = ["Closure", "Freeness", "is_free", "totally_ordered_closure"]
+__all__ = ["Certified", "Closure", "Freeness", "is_free", "totally_ordered_closure"]
 
 _MOST_PRODUCTS = 2000
 SLACK = 1e-9
 """By how much a cost may exceed its budget and still count as free: what a tie may hide."""
 
 
-class Closure(NamedTuple):
-    """Whether all products of up to rounds - 1 members are totally ordered.
+@dataclasses.dataclass(frozen=True)
+class Certified:
+    """An answer that is certain or none; true only if it is a certain yes.
 
     Attributes:
         verdict: 1 yes, 0 undecided, -1 no; certified.
+    """
+
+    verdict: int
+
+    @property
+    def word(self) -> str:
+        """ "yes", "no" or "undecided"."""
+        return WORDS[self.verdict]
+
+    def __bool__(self) -> bool:
+        return self.verdict == YES
+
+
+@dataclasses.dataclass(frozen=True)
+class Closure(Certified):
+    """Whether all products of up to rounds - 1 members are totally ordered.
+
+    Attributes:
         pair: counts of two products that are certainly not ordered (or may not be), None for a yes.
         epsilon: orders at which the first of them certainly exceeds the second, and the other way round, else NaN.
         reason: in words.
         slack: a yes means that neighbours are ordered up to this much.
     """
 
-    verdict: int
     pair: tuple[tuple[int, ...], tuple[int, ...]] | None
     epsilon: tuple[float, float]
     reason: str
     slack: float
 
-    @property
-    def word(self) -> str:
-        """ "yes", "no" or "undecided"."""
-        return WORDS[self.verdict]
 
-    def __bool__(self) -> bool:
-        return self.verdict == YES
-
-
-class Freeness(NamedTuple):
-    """Whether a natural filter keeps its budget; true only if that is certain.
+@dataclasses.dataclass(frozen=True)
+class Freeness(Certified):
+    """Whether a natural filter keeps its budget; a yes means that it is free.
 
     Attributes:
-        verdict: 1 free, 0 undecided, -1 not free; certified.
         reason: in words.
         excess: the cost certainly exceeds the budget by this much (0 unless the verdict is -1).
         epsilon: where.
         slack: a yes means cost <= budget + slack at every order.
     """
 
-    verdict: int
     reason: str
     excess: float
     epsilon: float
     slack: float
-
-    @property
-    def word(self) -> str:
-        """ "yes", "no" or "undecided"."""
-        return WORDS[self.verdict]
-
-    def __bool__(self) -> bool:
-        return self.verdict == YES
 
 
 def totally_ordered_closure(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct.adversary.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
+from jaxacct.adversary.freeness import Certified
 from jaxacct.adversary.gap import adaptive_excess_of
 from jaxacct.adversary.legality import Budget
 from jaxacct.adversary.natural_filter import TOLERANCE
@@ -20,21 +22,17 @@ from jaxacct.losses.tradeoff import TradeOff
 __all__ = ["ResidueCondition", "residue", "residue_condition"]
 
 
-class ResidueCondition(NamedTuple):
-    """Whether U(B, L) * L <= B, for the U of Theorem 7.
+@dataclasses.dataclass(frozen=True)
+class ResidueCondition(Certified):
+    """Whether U(B, L) * L <= B, for the U of Theorem 7; a yes up to 1e-9.
 
     Attributes:
-        verdict: 1 yes, 0 undecided, -1 no; certified, a yes up to 1e-9.
         excess: H of U(B, L) * L certainly exceeds H of B by this much (0 unless the verdict is -1).
         epsilon: where.
     """
 
-    verdict: int
     excess: float
     epsilon: float
-
-    def __bool__(self) -> bool:
-        return self.verdict == YES
 
 
 def residue(

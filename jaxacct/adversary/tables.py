@@ -33,9 +33,10 @@ __all__ = ["Tables", "solve"]
 _UNIT = 2.0**-52
 _TINY = 1e-290  # more than all products that may have underflowed
 _FEW = 24  # atoms up to which shifting is faster than multiplying by a matrix
-_BLOCK = 256
+_BLOCK = 128
 _NEGLIGIBLE = 1e-22  # mass of a tail that is not summed
-_CHUNK = 8  # rounds between reports of progress
+_CHUNK = 8  # rounds of one scan, and between reports of progress
+_SMALL = 64  # rows up to which no scan is ended early
 
 
 class Tables(NamedTuple):
@@ -79,17 +80,18 @@ def solve(
         while stop > 0:
             start = _chunk_start(sizes, stop)
             rows = -(-max(sizes[start:stop]) // 8) * 8
-            pad = lambda x, fill, rows=rows: np.pad(  # noqa: E731
-                x, ((0, rows - x.shape[0]), (0, 0)), constant_values=fill
-            )
-            after = jnp.asarray(np.stack([pad(x, -1) for x in game.after[start:stop]]))
-            certain = jnp.asarray(np.stack([pad(x, False) for x in game.certain[start:stop]]))
+            idle = _CHUNK - (stop - start)  # rounds before the first, so that scans of all lengths are one program
+            moves = game.after[stop - 1].shape[1]
+            after, certain = np.full((_CHUNK, rows, moves), -1, np.int32), np.zeros((_CHUNK, rows, moves), bool)
+            for i, (to, sure) in enumerate(zip(game.after[start:stop], game.certain[start:stop], strict=True)):
+                after[idle + i, : to.shape[0]], certain[idle + i, : to.shape[0]] = to, sure
             fit = max(0, rows - value.shape[1])
             value = jnp.pad(value, ((0, 0), (0, fit), (0, 0)))[:, :rows]
             infinite = jnp.pad(infinite, (0, fit))[:rows]
-            value, infinite, found = _scan(value, infinite, after, certain, upper, lower, record)
+            active = jnp.arange(_CHUNK) >= idle
+            value, infinite, found = _scan(value, infinite, active, after, certain, upper, lower, record)
             if record:
-                kept = np.asarray(found)
+                kept = np.asarray(found)[idle:]
                 choices = [kept[i, : game.after[start + i].shape[0]].copy() for i in range(stop - start)] + choices
             stop = start
             if progress is not None:
@@ -100,8 +102,8 @@ def solve(
 
 def _chunk_start(sizes: list[int], stop: int) -> int:
     """Where the scan that ends before round ``stop`` begins: its rounds have about as many states as the last one."""
-    start = stop - 1
-    while start > 0 and stop - start < _CHUNK and 2 * sizes[start - 1] >= sizes[stop - 1]:
+    start, enough = stop - 1, min(sizes[stop - 1] / 3, sizes[stop - 1] - _SMALL)
+    while start > 0 and stop - start < _CHUNK and sizes[start - 1] >= enough:
         start -= 1
     return start
 
@@ -109,7 +111,9 @@ def _chunk_start(sizes: list[int], stop: int) -> int:
 class _Laws(NamedTuple):
     """All queries of one side; the lattice's spacing is in ``edge`` alone, so that all spacings share a program."""
 
-    kernels: Array  # (queries, width): mass at offset `reach_below + j`
+    kernels: Array  # (queries, width): mass at offset `first + j`
+    first: Array  # (queries,)
+    blocks: Array  # (queries,): of `_BLOCK` points that the kernel and a block of results reach over
     offsets: Array  # (queries, atoms), for few atoms
     masses: Array  # (queries, atoms)
     infinite: Array  # (queries,)
@@ -137,30 +141,37 @@ def _trimmed(law: Law, grid: LossGrid, upper: bool) -> Law:
 
 
 def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:
-    least, most = min(int(x.offsets.min()) for x in laws), max(int(x.offsets.max()) for x in laws)
-    # Widths in steps, so that similar queries share a compiled program.
-    below, above = (-(-max(n, 1) // 64) * 64 for n in (-least, most))
+    first, last = (np.array([end(x.offsets) for x in laws], np.int32) for end in (np.min, np.max))
     atoms = max(x.offsets.size for x in laws)
     few = atoms <= _FEW
-    kernels = np.zeros((len(laws), 1 if few else below + above + 1))
+    width = 1 if few else _up(int((last - first).max()) + 1, _BLOCK)
+    kernels = np.zeros((len(laws), width))
     offsets, masses = (np.zeros((len(laws), atoms if few else 1)) for _ in range(2))
     for i, law in enumerate(laws):
         if few:
             offsets[i, : law.offsets.size], masses[i, : law.offsets.size] = law.offsets, law.masses
         else:
-            kernels[i, law.offsets + below] = law.masses
-    edge = np.exp(-grid.spacing * np.arange(above, 0, -1))
+            kernels[i, law.offsets - first[i]] = law.masses
+    # As far on either side: a query and its reversal share a compiled program, and so do similar queries.
+    reach = _up(max(int(last.max()), -int(first.min()), 1) + (0 if few else _BLOCK), _BLOCK)
+    edge = np.exp(-grid.spacing * np.arange(reach, 0, -1))
     limit = np.minimum(np.exp(grid.losses) * (1.0 + 16 * _UNIT), 1.0)
     return _Laws(
         jnp.asarray(kernels),
+        jnp.asarray(first),
+        jnp.asarray((last - first + _BLOCK - 1) // _BLOCK + 1),
         jnp.asarray(offsets.astype(np.int32)),
         jnp.asarray(masses),
         jnp.asarray(np.array([x.infinite for x in laws])),
         jnp.asarray(np.stack([x.excess for x in laws])),
         jnp.asarray(edge),
-        jnp.zeros(below),
+        jnp.zeros(reach + _BLOCK),
         jnp.asarray(limit),
     )
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
 
 
 def _widened(value: Array, laws: _Laws, highest: Array, lowest: Array) -> Array:
@@ -170,7 +181,7 @@ def _widened(value: Array, laws: _Laws, highest: Array, lowest: Array) -> Array:
 
 def _expected(wide: Array, laws: _Laws, query: Array, size: int) -> Array:
     """sum over losses of P(l) E(gamma e^-l): a convolution of every row with the query's masses."""
-    above, below = laws.edge.shape[0], laws.tail.shape[0]
+    above = laws.edge.shape[0]
     if laws.kernels.shape[-1] == 1:
         offsets, masses = laws.offsets[query], laws.masses[query]
 
@@ -178,22 +189,35 @@ def _expected(wide: Array, laws: _Laws, query: Array, size: int) -> Array:
             return total + masses[j] * jax.lax.dynamic_slice_in_dim(wide, above - offsets[j], size, 1)
 
         return jax.lax.fori_loop(0, offsets.shape[0], add, jnp.zeros((wide.shape[0], size)))
-    kernel = laws.kernels[query]
-    span = below + above
-    # One small Toeplitz matrix serves every block of points: column i of a block takes rows i to i + span.
-    row, column = jnp.arange(span + _BLOCK)[:, None], jnp.arange(_BLOCK)[None]
-    lag = column + span - row
-    inside = (lag >= 0) & (lag <= span)
-    matrix = jnp.where(inside, kernel[jnp.clip(lag, 0, span)], 0.0)
-    blocks = -(-size // _BLOCK)
-    wide = jnp.pad(wide, ((0, 0), (0, blocks * _BLOCK - size)))
-    one = lambda b: jax.lax.dynamic_slice_in_dim(wide, b * _BLOCK, span + _BLOCK, 1) @ matrix  # noqa: E731
-    found = jax.lax.map(one, jnp.arange(blocks))
-    return jnp.moveaxis(found, 0, 1).reshape(wide.shape[0], -1)[:, :size]
+    # Results in blocks of `_BLOCK` points, each from as many blocks of points as the kernel reaches over: a block of
+    # points times a small Toeplitz matrix, which is the same for all blocks of results.
+    kernel, count = laws.kernels[query], laws.blocks[query]
+    rows, results = wide.shape[0], -(-size // _BLOCK)
+    start = above - laws.first[query] - (count - 1) * _BLOCK
+    row, column = jnp.arange(_BLOCK)[:, None], jnp.arange(_BLOCK)[None]
+
+    def add_block(c: Array, total: Array) -> Array:
+        tap = (count - 1 - c) * _BLOCK + column - row
+        inside = (tap >= 0) & (tap < kernel.shape[0])
+        matrix = jnp.where(inside, kernel[jnp.clip(tap, 0, kernel.shape[0] - 1)], 0.0)
+        points = jax.lax.dynamic_slice_in_dim(wide, start + c * _BLOCK, results * _BLOCK, 1)
+        return total + points.reshape(rows * results, _BLOCK) @ matrix
+
+    found = jax.lax.fori_loop(0, count, add_block, jnp.zeros((rows * results, _BLOCK)))
+    return found.reshape(rows, results * _BLOCK)[:, :size]
 
 
 @functools.partial(jax.jit, static_argnames="record")
-def _scan(value: Array, infinite: Array, after: Array, certain: Array, upper: _Laws, lower: _Laws, record: bool):
+def _scan(
+    value: Array,
+    infinite: Array,
+    active: Array,
+    after: Array,
+    certain: Array,
+    upper: _Laws,
+    lower: _Laws,
+    record: bool,
+) -> tuple[Array, Array, Array | None]:
     size = value.shape[-1]
     queries = upper.infinite.shape[0]
 
@@ -239,5 +263,9 @@ def _scan(value: Array, infinite: Array, after: Array, certain: Array, upper: _L
             choice = jnp.where(gains, jnp.int8(queries), choice)
         return (jnp.stack([top, bottom]), reached), (choice if record else None)
 
-    (value, infinite), choices = jax.lax.scan(level, (value, infinite), (after, certain), reverse=True)
+    def step(carry: tuple[Array, Array], now: tuple[Array, ...]):
+        idle = lambda carry, _: (carry, jnp.zeros((after.shape[1], size), jnp.int8) if record else None)  # noqa: E731
+        return jax.lax.cond(now[0], level, idle, carry, now[1:])
+
+    (value, infinite), choices = jax.lax.scan(step, (value, infinite), (active, after, certain), reverse=True)
     return value, infinite, choices

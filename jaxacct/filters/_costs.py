@@ -36,7 +36,9 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct.filters._law_costs import approximate_of_law, concentrated_of_law, pure_of_law
 from jaxacct.filters._protocol import is_scalar_query
+from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms import (
     GDP,
     ApproximateDP,
@@ -107,6 +109,8 @@ def pure_cost(query: Any) -> Array:
     """
     if is_scalar_query(query):
         return _array(query)
+    if isinstance(query, PLD):
+        return pure_of_law(query)
     if isinstance(query, _EPSILON_DP):
         return _array(nonnegative(query.epsilon))
     if isinstance(query, _WITH_SCALE):
@@ -115,7 +119,7 @@ def pure_cost(query: Any) -> Array:
         return _amplified(pure_cost(query.mechanism), _rate(query))
     if isinstance(query, Composed):
         return _total(query, pure_cost)
-    raise _refuse(query, "a number epsilon or a mechanism of pure privacy (PureDP, Laplace, RandomizedResponse, ...)")
+    raise _refuse(query, "a number epsilon, a PLD or a mechanism of pure privacy (PureDP, Laplace, ...)")
 
 
 def _of_pure(epsilon: Array) -> Array:
@@ -146,6 +150,8 @@ def concentrated_cost(query: Any) -> Array:
     """
     if is_scalar_query(query):
         return _array(query)
+    if isinstance(query, PLD):
+        return concentrated_of_law(query)
     if isinstance(query, ZeroConcentratedDP):
         return _array(positive(query.rho))
     if isinstance(query, Gaussian | DiscreteGaussian):
@@ -174,7 +180,7 @@ def concentrated_cost(query: Any) -> Array:
         )
     if isinstance(query, Composed):
         return _total(query, concentrated_cost)
-    raise _refuse(query, "a number rho or a mechanism of a known rho (Gaussian, ZeroConcentratedDP, PureDP, ...)")
+    raise _refuse(query, "a number rho, a PLD or a mechanism of a known rho (Gaussian, PureDP, ...)")
 
 
 @jax.enable_x64(True)
@@ -186,6 +192,8 @@ def approximate_cost(query: Any) -> tuple[Array, Array]:
     """
     if isinstance(query, tuple) and len(query) == 2 and all(is_scalar_query(part) for part in query):
         return _array(query[0]), _array(query[1])
+    if isinstance(query, PLD):
+        return approximate_of_law(query)
     if isinstance(query, ApproximateDP):
         return _of_pure(_array(nonnegative(query.epsilon))), _array(nonnegative(query.delta, 1.0))
     if isinstance(query, PoissonSampled) and isinstance(query.mechanism, ApproximateDP):

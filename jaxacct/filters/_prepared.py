@@ -20,6 +20,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
+from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.losses import conversions
 from jaxacct.losses.gaussian_order import _dominating
 from jaxacct.losses.grid import LossGrid
@@ -78,8 +79,8 @@ def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | Non
     A filter's ``update`` does this by itself; for a query that is asked again and again, do it once.
 
     Args:
-        query: a mechanism (array parameters make a batch of queries), or an upper `PLD`, `PrivacyProfile` or lower
-            `TradeOff`, of one direction: the reversed one follows from it (Lemma 16).
+        query: a mechanism (array parameters make a batch of queries; Gaussians are exact), or an upper `PLD`,
+            `PrivacyProfile` or lower `TradeOff`, of one direction: the reversed one follows from it (Lemma 16).
         relation: for mechanisms; ``"remove"`` and ``"add"`` are one another's reversals, so any of them covers both.
         grid: lattice for a mechanism; without it one of 32,768 points that holds all but 1e-16 of the loss, for which
             the mechanism's parameters must be concrete.
@@ -91,8 +92,18 @@ def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | Non
     _validate.at_least(8.0, atoms=atoms)
     _validate.count(atoms=atoms)
     with jax.enable_x64(True):
+        if is_gaussian(query):
+            return _of_gaussian(gaussian_cost(gaussian_parts(query)), int(atoms))
         widths, drops = (jnp.asarray(x, jnp.float64) for x in arrays(_trade_off(query, relation, grid)))
         return _prepared(widths, drops, int(atoms))
+
+
+def _of_gaussian(square: Array, atoms: int) -> Prepared:
+    """No lattice and no atom at infinity: mu says it all, and masses that are none are never computed with."""
+    unknown = jnp.full((*square.shape, 2, atoms), jnp.nan)
+    mu = jnp.sqrt(square) * (1.0 + 2.0**-51)
+    made = (jnp.zeros_like(unknown), unknown, jnp.zeros((*square.shape, 2)), jnp.full_like(square, jnp.inf), mu)
+    return Prepared(*(pieces_up(x) for x in made))
 
 
 def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:

@@ -77,8 +77,8 @@ class ApproximateZCDPFilter:
 
         Args:
             query: a pair ``(rho, delta)`` of numbers that hold given all earlier outputs, an `ApproximateDP`
-                mechanism (also on a Poisson sample), anything that `zcdp` accepts (delta 0) but a single number,
-                or a `Composed` of them (all or nothing).
+                mechanism (also on a Poisson sample), an upper `PLD`, whose mass at infinity is its delta, anything
+                else that `zcdp` accepts (delta 0) but a single number, or a `Composed` of them (all or nothing).
             state: from `init` or `update`; its shape covers the query's.
 
         Returns:

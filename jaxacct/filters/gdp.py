@@ -6,16 +6,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct.filters import _ledger
+from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts
 from jaxacct.filters._guarantees import GDPGuarantee
+from jaxacct.filters._law_costs import gaussian_of_law
 from jaxacct.filters._ledger import LedgerState
-from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
-from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
+from jaxacct.filters._protocol import LedgerFilter
+from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["GDPFilter", "gdp"]
@@ -51,7 +51,8 @@ class GDPFilter(LedgerFilter):
 
         Args:
             query: a `Gaussian`, a `GDP`, a `PoissonSampled` one whose rate is concretely 1, a `Composed` of them (all
-                or nothing), or a number mu for any mechanism that is mu-GDP given all earlier outputs.
+                or nothing), an upper `PLD` that some Gaussian dominates, or a number mu for any mechanism that is
+                mu-GDP given all earlier outputs.
             state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
 
         Returns:
@@ -62,7 +63,7 @@ class GDPFilter(LedgerFilter):
             ValueError: a query that is not GDP (sampling), of another type, or of a shape the state does not
                 cover.
         """
-        return _update(self.pieces, _parameters(query), state)
+        return _update(self.pieces, gaussian_parts(gaussian_of_law(query) if isinstance(query, PLD) else query), state)
 
     def spent(self, state: LedgerState) -> Array:
         """sqrt(sum of mu_i^2) so far, rounded up, in the caller's float type."""
@@ -73,38 +74,11 @@ class GDPFilter(LedgerFilter):
         return _in_mu(self.pieces, state, "remaining", _ledger.caller_dtype())
 
 
-def _parameters(query: Any) -> list[tuple[Any, Any, Any]]:
-    """(sensitivity, sigma, steps) of each part of ``query``; a number mu is a mechanism with sigma 1."""
-    if is_scalar_query(query):
-        return [(query, 1.0, 1.0)]
-    if isinstance(query, Gaussian):
-        return [(query.sensitivity, query.sigma, 1.0)]
-    if isinstance(query, GDP):
-        return [(query.mu, 1.0, 1.0)]
-    if isinstance(query, PoissonSampled):
-        if _validate.is_traced(query.rate) or np.any(np.asarray(query.rate) != 1):
-            raise ValueError(
-                "query must be a Gaussian, got PoissonSampled with a rate that is not the number 1: what is "
-                "known of a sampled Gaussian is not a mu of GDP; use filters.renyi or filters.approximate_gdp"
-            )
-        return _parameters(query.mechanism)
-    if isinstance(query, Composed):
-        return [(p, s, k * steps) for part, steps in query.parts() for p, s, k in _parameters(part)]
-    raise ValueError(f"query must be a Gaussian, a Composed of them or a number mu, got {type(query).__name__}")
-
-
 @jax.enable_x64(True)
 @jax.jit
 def _update(pieces: Array, parameters: list[tuple[Any, Any, Any]], state: LedgerState) -> tuple[Array, LedgerState]:
-    cost = jnp.zeros(())
-    for triple in parameters:
-        sensitivity, sigma, steps = (jnp.asarray(v, jnp.float64) for v in triple)
-        mu = sensitivity / sigma
-        good = (sensitivity >= 0) & (sigma > 0) & (sigma < jnp.inf) & (mu < jnp.inf) & (steps >= 1)
-        # No under-count: the sum's roundings are covered term by term, the square's by the ledger's margin.
-        cost = cost + jnp.where(good, steps * mu * mu, jnp.inf) * (1 + len(parameters) * 2.0**-52)
     mu = _ledger.join(pieces)
-    fits, charged = _ledger.charge(state, cost, mu * mu, _ledger.WITH_SLACK)
+    fits, charged = _ledger.charge(state, gaussian_cost(parameters), mu * mu, _ledger.WITH_SLACK)
     return fits, LedgerState(jnp.where(fits[..., None], charged.words, state.words))
 
 

@@ -13,15 +13,15 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import _ledger
+from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters._guarantees import with_atom
 from jaxacct.filters._prepared import Prepared, joined, prepare
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.filters._residue_solver import largest, largest_for_response
-from jaxacct.filters.gdp import _parameters
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
-from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms import GDP
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
@@ -130,8 +130,8 @@ class GDPResidueFilter:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
-            query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, or a `Composed` of them; or anything else:
-                a mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
+            query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any
+                other mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
                 result of `prepare`, which is the fast way for a query that is asked again.
             state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
 
@@ -144,8 +144,8 @@ class GDPResidueFilter:
             ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;
                 a mechanism whose parameters are traced (``prepare`` it, or give ``prepare`` a grid).
         """
-        if _is_gaussian(query):
-            return _update_gaussian(_parameters(query), state)
+        if is_scalar_query(query) or is_gaussian(query):
+            return _update_gaussian(gaussian_parts(query), state)
         prepared = query if isinstance(query, Prepared) else prepare(query, relation=self.relation)
         return _update(prepared, self.delta_pieces, self.share, state)
 
@@ -168,15 +168,6 @@ class GDPResidueFilter:
 
 def _is_no_slack(delta: np.ndarray) -> bool:
     return bool(np.any((delta >= 1) | ((delta > 0) & (delta < 1e-18))))
-
-
-def _is_gaussian(query: Any) -> bool:
-    if isinstance(query, PoissonSampled):
-        concrete = not _validate.is_traced(query.rate)
-        return concrete and bool(np.all(np.asarray(query.rate) == 1)) and _is_gaussian(query.mechanism)
-    if isinstance(query, Composed):
-        return all(_is_gaussian(part) for part, _ in query.parts())
-    return is_scalar_query(query) or isinstance(query, Gaussian)
 
 
 def _whole(pieces: Any) -> Array:
@@ -215,13 +206,7 @@ def _after_gaussian(mu: Array, cost: Array) -> Array:
 @jax.enable_x64(True)
 @jax.jit
 def _update_gaussian(parameters: list[tuple[Any, Any, Any]], state: ResidueState) -> tuple[Array, ResidueState]:
-    cost = jnp.zeros(())
-    for triple in parameters:
-        sensitivity, sigma, steps = (jnp.asarray(v, jnp.float64) for v in triple)
-        mu = sensitivity / sigma
-        good = (sensitivity >= 0) & (sigma > 0) & (sigma < jnp.inf) & (mu < jnp.inf) & (steps >= 1)
-        each = jnp.where(mu > 0, jnp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
-        cost = cost + jnp.where(good, each, jnp.inf) * (1 + (4 + len(parameters)) * 2.0**-52)
+    cost = gaussian_cost(parameters)
     shape = _covered(cost.shape, state)
     left, delta = _ledger.join(state.mu), _ledger.join(state.delta)
     after = jnp.broadcast_to(_after_gaussian(left, cost), shape)

@@ -90,7 +90,8 @@ class NaturalFilter:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
-            query: the index of a member of the family (may be traced), or that very object.
+            query: the index of a member of the family (may be traced), or the member: that very object, or one of the
+                same kind with the same numbers.
             state: from `init` or `update`.
 
         Returns:
@@ -105,7 +106,7 @@ class NaturalFilter:
         if is_scalar_query(query):
             return query
         for index, member in enumerate(self.declared.family):
-            if member is query:
+            if member is query or _same(member, query):
                 return index
         raise ValueError(f"query must be a member of the declared family, or its index, got {type(query).__name__}")
 
@@ -121,6 +122,14 @@ class NaturalFilter:
     def fraction(self, state: NaturalState) -> Array:
         """The share of the rounds that are over."""
         return jnp.sum(state.counts) / np.float32(self.declared.rounds)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two mechanisms or curves are of one kind and have the same, concrete numbers."""
+    if _validate.is_traced((one, other)) or jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
 
 
 @jax.jit

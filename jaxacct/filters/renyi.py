@@ -14,8 +14,10 @@ from jaxacct import _validate
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import AdditiveFilter
 from jaxacct.filters._guarantees import RenyiGuarantee
+from jaxacct.filters._law_costs import renyi_of_law
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.losses import renyi as _curve
+from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["RenyiFilter", "renyi"]
@@ -34,7 +36,8 @@ _STATEMENT = (
 class RenyiFilter(AdditiveFilter):
     """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.
 
-    A query is any mechanism of :func:`jaxacct.losses.renyi.renyi`, or a number: its divergence at this order.
+    A query is any mechanism of :func:`jaxacct.losses.renyi.renyi`, an upper `PLD` without mass at infinity in either
+    direction, or a number: its divergence at this order.
 
     Attributes:
         pieces: the budget rho in exact float32 pieces.
@@ -58,6 +61,8 @@ class RenyiFilter(AdditiveFilter):
         return RenyiGuarantee(rho, self.order, _STATEMENT)
 
     def _cost(self, query: Any) -> ArrayLike:
+        if isinstance(query, PLD):
+            return renyi_of_law(query, np.array(self.order))
         return query if is_scalar_query(query) else _curve.renyi(query, self.order)
 
 

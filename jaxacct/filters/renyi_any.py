@@ -16,9 +16,11 @@ from jaxacct import _validate
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import in_budget
 from jaxacct.filters._guarantees import AnyOrderGuarantee
+from jaxacct.filters._law_costs import renyi_of_law
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
 from jaxacct.losses import renyi as _curve
+from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["AnyOrderFilter", "renyi_any"]
@@ -67,8 +69,9 @@ class AnyOrderFilter(LedgerFilter):
         is charged to every order, and an order that it overdraws is out for good.
 
         Args:
-            query: any mechanism of :func:`jaxacct.losses.renyi.renyi`, a `Composed` of them (all or nothing), or an
-                array of the query's divergences at the orders, shape (..., orders), infinite where there is none.
+            query: any mechanism of :func:`jaxacct.losses.renyi.renyi`, a `Composed` of them (all or nothing), an upper
+                `PLD` without mass at infinity in either direction, or an array of the query's divergences at the
+                orders, shape (..., orders), infinite where there is none.
             state: from `init` or `update`. It holds one row of ledgers for each budget; its shape covers the query's.
 
         Returns:
@@ -107,6 +110,8 @@ class AnyOrderFilter(LedgerFilter):
 
 @jax.enable_x64(True)
 def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
+    if isinstance(query, PLD):
+        return renyi_of_law(query, np.asarray(orders))
     return jnp.stack([jnp.asarray(_curve.renyi(query, order)) for order in orders], axis=-1)
 
 

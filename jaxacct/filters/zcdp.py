@@ -58,7 +58,8 @@ def zcdp(rho: ArrayLike) -> ZCDPFilter:
     multiples of one sum, so no order outlives another. A query is a number rho_i, or one of `ZeroConcentratedDP`,
     `Gaussian` and `GDP` (mu^2 / 2), `DiscreteGaussian`, `Laplace` (epsilon + exp(-epsilon) - 1), `RandomizedResponse`,
     `PureDP`, `PermuteAndFlip`, `DiscreteLaplace` (epsilon tanh(epsilon / 2), the best constant; :mod:`._costs` proves
-    both), `Exponential` (epsilon^2 / 8), a Poisson sample of a purely private one, or a `Composed` of those.
+    both), `Exponential` (epsilon^2 / 8), a Poisson sample of a purely private one, a `Composed` of those, or an upper
+    `PLD` without mass at infinity (the supremum over orders of its divergences; :mod:`._law_costs`).
 
     Args:
         rho: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. For an (epsilon, delta)

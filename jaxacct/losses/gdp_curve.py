@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._settled import in_float64
+from jaxacct.losses import _parametric
 
 __all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
 
@@ -72,23 +73,12 @@ def log_inverse(mu: Array, log_delta: Array) -> Array:
 
 @jax.jit
 def _delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
-    mu, epsilon = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(epsilon, jnp.float64))
-    good = (mu > 0) & (mu < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
-    value = jnp.exp(_log_delta(jnp.where(good, mu, 1.0), jnp.where(good, epsilon, 1.0)))
-    # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
-    value = jnp.maximum(value, jnp.finfo(jnp.float64).tiny)
-    perfect = ((mu == 0) & (epsilon >= 0)) | ((epsilon == jnp.inf) & (mu >= 0) & (mu < jnp.inf))
-    return jnp.where(good, value, jnp.where(perfect, 0.0, 1.0))
+    return _parametric.delta_of(mu, epsilon, _log_delta)
 
 
 @jax.jit
 def _epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
-    mu, delta = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
-    good = (mu > 0) & (mu < jnp.inf) & (delta > 0) & (delta < 1)
-    m, target = jnp.where(good, mu, 1.0), jnp.log(jnp.where(good, delta, 0.5))
-    value = log_inverse(m, target)
-    perfect = (mu == 0) & (delta >= 0) | ((mu >= 0) & (delta >= 1))
-    return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
+    return _parametric.epsilon_of(mu, delta, log_inverse)
 
 
 @in_float64

@@ -229,6 +229,7 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
         moved = step.above * jnp.minimum(share, 1.0)
         masses = (step.above - moved) * (1.0 + 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
         infinite = jnp.minimum(step.infinite_above + step.lost + moved[-1] * (1.0 + 1e-12), 1.0)
+        masses, infinite = _within(masses, infinite, scalars.max_loss() + eta, grid)
         hopeless = ~(share <= 1.0)
         return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
     # What has no right to be there lowers a hockey stick by at most this, at every order. (The rounding of the loss
@@ -245,6 +246,19 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     return PLD(masses, infinite, grid, bound)
 
 
+def _within(masses: Array, infinite: Array, largest: Array, grid: LossGrid) -> tuple[Array, Array]:
+    """Where no loss is infinite, what was set aside for underflow is put above the largest loss and not at infinity.
+
+    Above it the true curve is 0; below it, mass m / (1 - e^-h) one lattice point further up adds at least m.
+    """
+    point = jnp.ceil(largest / grid.spacing) + 1.0 - grid.lowest
+    fits = (point >= 0) & (point < grid.size) & (infinite <= _UNDERFLOW)
+    here = jnp.arange(grid.size) == point
+    more = infinite / -jnp.expm1(-grid.spacing) * (1.0 + 1e-12)
+    return jnp.where(fits & here, masses + more, masses), jnp.where(fits, 0.0, infinite)
+
+
+_UNDERFLOW = 1e-250
 _step_masses = functools.partial(
     jax.jit(step_masses, static_argnames=("size", "centre", "near", "lift", "below")),
     centre=_SIZE // 2,

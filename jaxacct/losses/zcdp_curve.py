@@ -10,6 +10,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._log1p import log1p
 from jaxacct._settled import in_float64
+from jaxacct.losses import _parametric
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_from_epsilon"]
 
@@ -55,26 +56,16 @@ def _log_conversion(rho: Array, log_delta: Array) -> Array:
 
 @jax.jit
 def _delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
-    rho, epsilon = jnp.broadcast_arrays(jnp.asarray(rho, jnp.float64), jnp.asarray(epsilon, jnp.float64))
-    good = (rho > 0) & (rho < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
-    value = jnp.exp(_log_delta(jnp.where(good, rho, 1.0), jnp.where(good, epsilon, 1.0))) * (1 + 4 * _EPS)
-    # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
-    value = jnp.clip(value, jnp.finfo(jnp.float64).tiny, 1.0)
-    perfect = ((rho == 0) & (epsilon >= 0)) | ((epsilon == jnp.inf) & (rho >= 0) & (rho < jnp.inf))
-    return jnp.where(good, value, jnp.where(perfect, 0.0, 1.0))
+    return _parametric.delta_of(rho, epsilon, _log_delta)
 
 
-def _epsilon_of(rho: Array, delta: Array) -> Array:
-    good = (rho > 0) & (rho < jnp.inf) & (delta > 0) & (delta < 1)
-    target = jnp.log(jnp.where(good, delta, 0.5)) * (1 + 2 * _EPS) - 2 * _EPS
-    value = _log_conversion(jnp.where(good, rho, 1.0), target)
-    perfect = ((rho == 0) & (delta >= 0)) | ((rho >= 0) & (delta >= 1))
-    return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
+def _epsilon_of(rho: ArrayLike, delta: ArrayLike) -> Array:
+    # The target is rounded down.
+    return _parametric.epsilon_of(rho, delta, lambda r, log: _log_conversion(r, log * (1 + 2 * _EPS) - 2 * _EPS))
 
 
 @jax.jit
 def _epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
-    rho, delta = jnp.broadcast_arrays(jnp.asarray(rho, jnp.float64), jnp.asarray(delta, jnp.float64))
     return _epsilon_of(rho, delta)
 
 

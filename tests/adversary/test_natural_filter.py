@@ -5,6 +5,7 @@ from fractions import Fraction as F
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 import jaxacct
 from jaxacct import GDP, PLD, ApproximateDP, Gaussian, LossGrid, PoissonSampled, RandomizedResponse
@@ -123,6 +124,30 @@ def test_an_approximate_gaussian_budget_is_broken_with_the_certified_mu():
     assert found.word == "no"
     assert found.excess == pytest.approx(0.0200, abs=1e-4)
     assert mu_needed(of.exact((0, 1), 0)) == (np.inf, np.inf)
+
+
+@pytest.mark.parametrize(
+    ("budget", "family", "rounds", "delta", "mu"),
+    [
+        (GDP(1.1132672423), [response(1.5), response(2), response(2.4)], 3, 0.0, 1.155779389),
+        pytest.param(
+            jaxacct.Composed([GDP(0.5103141485), zero(0.05)]),
+            [response(1.5), zero(0.05)],
+            2,
+            0.05,
+            0.567988537,
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["D4", "D5"],
+)
+def test_the_whole_game_costs_the_certified_mu(budget, family, rounds, delta, mu):
+    """The least Gaussian (with the atom) above the exact cost; the budget's printed mu is rounded down, here up."""
+    epsilon = np.linspace(0, 3, 3001)
+    cost = natural_filter_cost(budget, family, rounds, tolerance=1e-9).hockey_stick(epsilon)
+    gaussian = lambda m: norm.sf(epsilon / m - m / 2) - np.exp(epsilon) * norm.sf(epsilon / m + m / 2)  # noqa: E731
+    assert np.all(cost.upper <= delta + (1 - delta) * gaussian(mu + 1e-8) + 1e-9)
+    assert np.any(cost.lower > delta + (1 - delta) * gaussian(mu - 2e-6))
 
 
 def test_free_families():

@@ -3,13 +3,84 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import pathlib
+import tempfile
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from jaxacct import ApproximateDP, Composed, Gaussian, Laplace, PoissonSampled, filters
+from jaxacct import (
+    GDP,
+    PLD,
+    ApproximateDP,
+    Composed,
+    Gaussian,
+    Laplace,
+    LossGrid,
+    PoissonSampled,
+    PrivacyProfile,
+    RandomizedResponse,
+    filters,
+)
+
+STEP = 0.125
+GRID = LossGrid(STEP, -64, 129)
+
+
+def response(steps):
+    """Randomized response at ``steps`` lattice steps: the family of pure-DP budgets L_epsilon (Remark 2)."""
+    loss = jnp.asarray(GRID.losses)
+    epsilon = jnp.asarray(steps, jnp.float64) * STEP
+    p = jax.nn.sigmoid(epsilon)
+    # Mass at 0 twice adds up to 1 where epsilon is 0.
+    masses = jnp.where(jnp.abs(loss - epsilon) < STEP / 2, p, 0.0)
+    masses = masses + jnp.where(jnp.abs(loss + epsilon) < STEP / 2, 1.0 - p, 0.0)
+    bad = ~(steps >= 0)
+    return PLD(jnp.where(bad, jnp.nan, masses), jnp.zeros(()), GRID, "upper")
+
+
+def honest(left, query):
+    """epsilon - epsilon' (the query's largest loss)."""
+    used = jnp.max(jnp.where(jnp.asarray(query.masses) > 1e-9, jnp.asarray(query.grid.losses), -jnp.inf))
+    return left - jnp.round(used / STEP)
+
+
+def law(epsilon, infinite=0.0, grid=GRID, bound="upper") -> PLD:
+    """Randomized response next to an atom at infinity, as a PLD in NumPy arrays; ``epsilon`` on the grid."""
+    at = round(epsilon / grid.spacing)
+    masses, p = np.zeros(grid.size), 1 / (1 + np.exp(-at * grid.spacing))
+    masses[[at - grid.lowest, -at - grid.lowest]] = (1 - infinite) * p, (1 - infinite) * (1 - p)
+    return PLD(masses, np.float64(infinite), grid, bound)
+
+
+def broken(grid=GRID) -> list[PLD]:
+    """Arrays that are no law: not a number, negative, without mass."""
+    good = law(grid.spacing, grid=grid).masses
+    return [PLD(m, np.zeros(()), grid) for m in (np.full(grid.size, np.nan), -good, np.zeros(grid.size))]
+
+
+@functools.cache
+def menu(scale: float) -> Any:
+    """Two sampled Gaussians; the table is computed once for all tests of a machine."""
+    folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
+    with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
+        entries = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
+        return filters.priced_menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
+
+
+NATURAL = (Gaussian(10.0),)
+SYMMETRIC = LossGrid(0.02, -100, 201)
+
+
+@functools.cache
+def additive_masses() -> np.ndarray:
+    """Band masses of a small response."""
+    return CASES["additive-profile"].make().prepare(RandomizedResponse(0.02))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +96,13 @@ class Case:
         offset: what the budget's argument is added to, so that tests of bad budgets hit the bad value.
         batched: whether budgets of any shape and ``vmap`` work.
         is_bound: what the guarantee says of itself.
+        accepts: the kinds of query it takes, each admitted by a fresh ``make(1.0)``.
+        refuses: queries that are refused: no law, a bound that is infinite, nothing known.
+        rejects: queries that raise, with a part of the message.
+        traced: whether noise and budgets may be traced; else ``small`` ignores its argument.
+        heavy: whether programs around it take long to compile, so that most of those are slow tests.
+        amounts: whether `spent` and `remaining` are amounts that move with every query.
+        promises: whether there is a guarantee.
     """
 
     make: Callable[..., Any]
@@ -34,27 +112,64 @@ class Case:
     offset: float = 0.0
     batched: bool = True
     is_bound: bool = True
+    accepts: Callable[[], list[Any]] = list
+    refuses: Callable[[], list[Any]] = list
+    rejects: Callable[[], list[tuple[Any, str]]] = list
+    traced: bool = True
+    heavy: bool = False
+    amounts: bool = True
+    promises: bool = True
+
+
+def laws(own: Any, *mechanisms: Any) -> dict[str, Any]:
+    """What the filters of scalar costs make of PLDs, beside ``mechanisms`` and ``own`` numbers."""
+    return {
+        "accepts": lambda: [own, *mechanisms, law(STEP)],
+        "refuses": lambda: [law(STEP, 1e-9), law(7.5), *broken()],
+        "rejects": lambda: [(law(STEP, bound="lower"), "upper PLD"), ("a name", "query must be")],
+    }
 
 
 CASES = {
-    "pure-dp": Case(lambda scale=1.0: filters.pure_dp(scale), lambda t: Laplace(50.0 * t), Laplace(0.9)),
+    "pure-dp": Case(
+        lambda scale=1.0: filters.pure_dp(scale), lambda t: Laplace(50.0 * t), Laplace(0.9), **laws(0.1, Laplace(9.0))
+    ),
     "zcdp": Case(
         lambda scale=1.0: filters.zcdp(0.5 * scale),
         lambda t: Composed([Gaussian(10.0 * t), Laplace(20.0 * t)], [1, 2]),
         Gaussian(0.9),
+        **laws(0.1, Gaussian(9.0), RandomizedResponse(0.1)),
     ),
     "approximate-zcdp": Case(
         lambda scale=1.0: filters.approximate_zcdp(0.5 * scale, 1e-6),
         lambda t: Composed([Gaussian(10.0 * t), ApproximateDP(0.01, 1e-8)]),
         (0.01, 2e-6),
         lambda x: (x, x),
+        accepts=lambda: [(0.1, 1e-7), Gaussian(9.0), ApproximateDP(0.1, 1e-7), law(STEP), law(STEP, 1e-7)],
+        refuses=lambda: [law(STEP, 1e-5), law(7.5), *broken()],
+        rejects=lambda: [(law(STEP, bound="lower"), "upper PLD"), (0.1, "pair")],
     ),
-    "gdp": Case(lambda scale=1.0: filters.gdp(scale), lambda t: Gaussian(10.0 * t), Gaussian(0.9)),
+    "approximate-dp": Case(
+        lambda scale=1.0: filters.approximate_dp(2.0 * scale, 1e-5),
+        lambda t: Gaussian(25.0 * t),
+        (0.01, 2e-5),
+        lambda x: (x, x * 1e-5),
+        heavy=True,
+        accepts=lambda: [(0.001, 1e-7), Gaussian(90.0), law(STEP, 1e-7)],
+        refuses=lambda: [law(STEP, 1e-4), *broken()],
+    ),
+    "gdp": Case(
+        lambda scale=1.0: filters.gdp(scale),
+        lambda t: Gaussian(10.0 * t),
+        Gaussian(0.9),
+        **laws(0.1, Gaussian(9.0), GDP(0.1), Composed([Gaussian(9.0)], [3])),
+    ),
     "renyi": Case(
         lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=8),
         lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(0.1), 0.1),
         offset=2.0,
+        **laws(0.1, Gaussian(9.0), PoissonSampled(Gaussian(3.0), 0.1)),
     ),
     "renyi-fractional": Case(
         lambda scale=1.0: filters.renyi(2.0 + scale, 1e-5, order=6.5),
@@ -68,9 +183,32 @@ CASES = {
         Gaussian(0.9),
         lambda x: np.full(2, x),
         offset=2.0,
+        **laws(np.full(2, 0.1), Gaussian(9.0)),
     ),
     "odometer": Case(
         lambda scale=1.0: filters.odometer(filters.gdp(scale)), lambda t: Gaussian(10.0 * t), Gaussian(0.9)
+    ),
+    "odometer-pure-dp": Case(
+        lambda scale=1.0: filters.odometer(filters.pure_dp(scale)),
+        lambda t: Laplace(50.0 * t),
+        Laplace(0.9),
+        heavy=True,
+        **laws(0.1, Laplace(9.0)),
+    ),
+    "odometer-zcdp": Case(
+        lambda scale=1.0: filters.odometer(filters.zcdp(0.5 * scale)),
+        lambda t: Gaussian(10.0 * t),
+        Gaussian(0.9),
+        heavy=True,
+        **laws(0.1, Gaussian(9.0)),
+    ),
+    "odometer-renyi": Case(
+        lambda scale=1.0: filters.odometer(filters.renyi(2.0 + scale, 1e-5, order=8)),
+        lambda t: Gaussian(12.0 * t),
+        Gaussian(0.9),
+        heavy=True,
+        offset=2.0,
+        **laws(0.1, Gaussian(9.0)),
     ),
     "gdp-residue": Case(
         lambda scale=1.0: filters.gdp_residue(scale),
@@ -78,6 +216,91 @@ CASES = {
         Gaussian(0.9),
         None,
         batched=False,
+        accepts=lambda: [
+            0.1,
+            Gaussian(9.0),
+            GDP(0.1),
+            filters.prepare(Gaussian(9.0)),
+            filters.prepare(RandomizedResponse(0.1)),
+        ],
+        refuses=lambda: [-0.1, filters.prepare(ApproximateDP(0.1, 1e-3))],
+        rejects=lambda: [(law(STEP, bound="lower"), "upper curve")],
+    ),
+    "residue": Case(
+        lambda scale=1.0: filters.residue(response, honest, 40.0 * scale, rounds=300, grid=GRID),
+        lambda t: law(STEP),
+        law(7.5),
+        None,
+        batched=False,
+        traced=False,
+        heavy=True,
+        accepts=lambda: [law(2 * STEP), RandomizedResponse(STEP)],
+        refuses=lambda: [law(STEP, 1e-3), *broken()],
+        rejects=lambda: [(law(STEP, bound="lower"), "upper")],
+    ),
+    "natural": Case(
+        lambda scale=1.0: filters.natural(Gaussian(1.0 / scale), NATURAL, 120),
+        lambda t: 0,
+        1,
+        None,
+        batched=False,
+        traced=False,
+        heavy=True,
+        amounts=False,
+        accepts=lambda: [0, NATURAL[0], Gaussian(10.0)],
+        refuses=lambda: [-1, 1, 0.5, np.nan],
+        rejects=lambda: [(Gaussian(9.0), "member"), (law(STEP), "member")],
+    ),
+    "natural-undeclared": Case(
+        lambda scale=1.0: filters.natural(law(32 * STEP * scale), grid=GRID, relation="replace"),
+        lambda t: law(STEP),
+        law(7.5),
+        None,
+        batched=False,
+        traced=False,
+        heavy=True,
+        amounts=False,
+        promises=False,
+        accepts=lambda: [law(2 * STEP), RandomizedResponse(STEP), PrivacyProfile.from_pld(law(STEP))],
+        refuses=lambda: [law(STEP, 1e-3), *broken()],
+        rejects=lambda: [(law(STEP, bound="lower"), "guarantee")],
+    ),
+    "natural-approximate-dp": Case(
+        lambda scale=1.0: filters.natural_approximate_dp(scale, 1e-4, rounds=300, grid=SYMMETRIC),
+        lambda t: law(0.02, grid=SYMMETRIC),
+        law(1.9, grid=SYMMETRIC),
+        None,
+        batched=False,
+        traced=False,
+        heavy=True,
+        amounts=False,
+        accepts=lambda: [law(0.1, grid=SYMMETRIC), RandomizedResponse(0.02)],
+        refuses=lambda: [law(0.1, 1e-3, grid=SYMMETRIC), *broken(SYMMETRIC)],
+        rejects=lambda: [(law(STEP, bound="lower"), "guarantee")],
+    ),
+    "additive-profile": Case(
+        lambda scale=1.0: filters.additive_profile(scale, 1e-6, rounds=100),
+        lambda t: additive_masses(),
+        RandomizedResponse(30.0),
+        None,
+        batched=False,
+        traced=False,
+        heavy=True,
+        accepts=lambda: [RandomizedResponse(0.02), law(STEP), additive_masses()],
+        refuses=lambda: [additive_masses() * bad for bad in (np.nan, -1.0, 0.5)],
+        rejects=lambda: [(np.ones(3), "one mass"), (PoissonSampled(Gaussian(1.0), 0.1), "symmetric")],
+    ),
+    "priced-menu": Case(
+        menu,
+        lambda t: PoissonSampled(Gaussian(4.0 * t), 0.1),
+        PoissonSampled(Gaussian(1.0), 0.1),
+        None,
+        batched=False,
+        traced=False,
+        heavy=True,
+        accepts=lambda: [0, 1, PoissonSampled(Gaussian(3.0), 0.05), Composed([PoissonSampled(Gaussian(2.0), 0.1)], 2)],
+        refuses=lambda: [-1, 2, Gaussian(4.0), PoissonSampled(Gaussian(np.float32(4.0)), 0.5)],
+        rejects=lambda: [(law(STEP), "menu"), (0.5, "query must be")],
     ),
     "approximate-gdp-small": Case(
         lambda scale=1.0: filters.approximate_gdp(0.05 * scale),

@@ -9,27 +9,7 @@ from jaxacct.filters import check_residue, residue
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms import RandomizedResponse
-
-STEP = 0.125
-GRID = LossGrid(STEP, -64, 129)
-
-
-def response(steps):
-    """Randomized response at ``steps`` lattice steps: the family of pure-DP budgets L_epsilon (Remark 2)."""
-    loss = jnp.asarray(GRID.losses)
-    epsilon = jnp.asarray(steps, jnp.float64) * STEP
-    p = jax.nn.sigmoid(epsilon)
-    # Mass at 0 twice adds up to 1 where epsilon is 0.
-    masses = jnp.where(jnp.abs(loss - epsilon) < STEP / 2, p, 0.0)
-    masses = masses + jnp.where(jnp.abs(loss + epsilon) < STEP / 2, 1.0 - p, 0.0)
-    bad = ~(steps >= 0)
-    return PLD(jnp.where(bad, jnp.nan, masses), jnp.zeros(()), GRID, "upper")
-
-
-def honest(left, query):
-    """epsilon - epsilon' (the query's largest loss)."""
-    used = jnp.max(jnp.where(jnp.asarray(query.masses) > 1e-9, jnp.asarray(query.grid.losses), -jnp.inf))
-    return left - jnp.round(used / STEP)
+from tests.filters.cases import GRID, STEP, honest, response
 
 
 def cheating(left, query):

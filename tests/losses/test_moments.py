@@ -137,3 +137,31 @@ def test_moments_of_what_has_none_are_refused_and_traced_ones_run():
     found = jax.jit(lambda s: loss_moments(sampled(s, 0.1)).mean_p)(1.0)
     assert float(found) == pytest.approx(float(loss_moments(sampled(1.0, 0.1)).mean_p), rel=1e-6)
     assert np.isnan(float(jax.jit(lambda s: loss_moments(sampled(s, 0.1)).mean_p)(-1.0)))
+
+
+def test_other_mechanisms_have_moments_too():
+    epsilon = 0.7
+    laplace = loss_moments(jaxacct.Laplace(1 / epsilon))
+    # Closed forms: KL and, by integration, the second moment of the loss.
+    assert float(laplace.mean_p) == pytest.approx(epsilon + math.exp(-epsilon) - 1, abs=1e-12)
+    inner, rate = (lambda x: 0.5 * epsilon * mpmath.exp(-epsilon * abs(x))), 0.1
+    for sampled_at, found in ((1.0, laplace), (rate, loss_moments(sampled_laplace(1 / epsilon, rate)))):
+        p = lambda x, r=sampled_at: (1 - r) * inner(x) + r * inner(x - 1)  # noqa: E731
+        loss = lambda x: mpmath.log(p(x) / inner(x))  # noqa: B023, E731
+        for density, mean, variance in ((p, found.mean_p, found.variance_p), (inner, found.mean_q, found.variance_q)):
+            integral = lambda f, d=density: mpmath.quad(lambda x: d(x) * f(x), [-50, 0, 1, 50])  # noqa: E731
+            assert float(mean) == pytest.approx(float(integral(loss)), rel=1e-6)
+            second = float(integral(lambda x: loss(x) ** 2)) - float(mean) ** 2  # noqa: B023
+            assert float(variance) == pytest.approx(second, rel=1e-6)
+    response = loss_moments(jaxacct.RandomizedResponse(epsilon), relation="replace")
+    mean = epsilon * math.tanh(epsilon / 2)
+    np.testing.assert_allclose(
+        [response.mean_p, response.mean_q, response.variance_p], [mean, -mean, epsilon**2 - mean**2], rtol=1e-12
+    )
+    assert float(loss_moments(jaxacct.ApproximateDP(1.0, 1e-3)).mean_p) == math.inf
+    with pytest.raises(ValueError, match="one run"):
+        loss_moments(jaxacct.Composed([jaxacct.Laplace(1.0)], 3))
+
+
+def sampled_laplace(scale, rate):
+    return jaxacct.PoissonSampled(jaxacct.Laplace(scale), rate)

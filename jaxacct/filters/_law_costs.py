@@ -1,0 +1,194 @@
+"""What a query costs that is given as an upper `PLD`, in pure, Rényi, zero-concentrated and Gaussian privacy.
+
+A PLD is taken at its word: P gives loss l_i the mass p_i, Q gives it q_i = p_i exp(-l_i), each good to a few units, and
+there is mass at infinity on P's side (``infinity_mass``) and on Q's (1 - sum q_i) that no other loss has. A difference
+1 - sum q_i within the sum's own rounding is read as 0. All notions go down under post-processing, so a law that
+dominates the query costs at least as much, and each cost is the larger one of the two directions.
+
+A lattice law of a continuous mechanism has an atom at infinity, if only of 1e-17, and no epsilon, rho or mu at all:
+such a query is refused, and has its place in `gdp_residue` or `approximate_zcdp`, or is given as the mechanism itself.
+So is a PLD whose arrays a float32 program has rounded, because masses below 1e-38 are lost there: a compiled step
+should close over the PLD (NumPy's float64 survives), not take it as an argument.
+
+zCDP asks for the supremum over orders 1 + t of K(t) / (t (1 + t)), with K(t) = log E_P[exp(t L)] convex and K(0) = 0.
+Between two t K lies below its chord A + B t, A <= 0, and (A + B t) / (t (1 + t)) has one maximum, in closed form; below
+the first t the supremum is at most K(t) / t there, and above the last one, T, at most the largest loss over 1 + T.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logsumexp
+
+from jaxacct._log1p import log1p
+from jaxacct.losses.gaussian_order import _dominating
+from jaxacct.losses.pld import PLD
+
+__all__ = ["approximate_of_law", "concentrated_of_law", "gaussian_of_law", "pure_of_law", "renyi_of_law"]
+
+_UNIT = 2.0**-52
+_TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is computed
+
+
+class _Law(NamedTuple):
+    """``losses`` (n,), ``p`` and ``q`` (..., n), atoms ``infinite`` (P's) and ``singular`` (Q's) (...), ``doubt``."""
+
+    losses: Array
+    p: Array
+    q: Array
+    infinite: Array
+    singular: Array
+    doubt: float
+
+
+def _law(pld: PLD) -> _Law:
+    """The law that the arrays state; NaN masses where they state none."""
+    if pld.bound != "upper":
+        raise ValueError(f"query must be an upper PLD (a guarantee), got bound {pld.bound!r}")
+    losses = jnp.asarray(pld.grid.losses)
+    p, infinite = jnp.asarray(pld.masses), jnp.asarray(pld.infinity_mass)
+    if p.dtype != jnp.float64 or infinite.dtype != jnp.float64:
+        # What a float32 program may have rounded off, and flushed to 0 anywhere, however large the loss.
+        p = p.astype(jnp.float64) * (1.0 + 2.0**-23)
+        infinite = infinite.astype(jnp.float64) * (1.0 + 2.0**-23) + (p.shape[-1] + 1) * 2.0**-126
+    total = p.sum(-1) + infinite
+    good = jnp.all(p >= 0, -1) & (infinite >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
+    p = jnp.where(good[..., None], p, jnp.nan)
+    q = p * jnp.exp(-losses)
+    size = float(np.abs(pld.grid.losses).max())
+    doubt = _UNIT * (16.0 + 4.0 * p.shape[-1] + 4.0 * size)
+    return _Law(losses, p, q, infinite, 1.0 - q.sum(-1), doubt)
+
+
+def _atomless(law: _Law, cost: Array) -> Array:
+    """``cost`` where neither side has an atom at infinity, inf where one has, NaN where the law is none."""
+    fits = (law.infinite == 0) & (law.singular <= law.doubt)
+    return jnp.where(fits | jnp.isnan(law.p[..., 0]), cost + 0.0 * law.p[..., 0], jnp.inf)
+
+
+def _largest(law: _Law) -> Array:
+    seen = jnp.where(law.p > 0, jnp.abs(law.losses), jnp.where(law.p == 0, 0.0, jnp.nan))
+    return seen.max(-1) * (1.0 + 4.0 * _UNIT)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def pure_of_law(pld: PLD) -> Array:
+    """The largest loss of either direction, rounded up; inf where it is infinite, NaN for what is no law.
+
+    Raises:
+        ValueError: a bound from below.
+    """
+    law = _law(pld)
+    return _atomless(law, _largest(law))
+
+
+def _log_moments(law: _Law, times: Array) -> Array:
+    """K(t) of both directions, rounded up, shape (2, times, ...)."""
+
+    reach = jnp.abs(law.losses).max()
+
+    def one(t: Array) -> Array:
+        found = []
+        for masses, sign in ((law.p, 1.0), (law.q, -1.0)):
+            total = masses.sum(-1)
+            logs = jnp.log(masses) + sign * t * law.losses
+            large = logsumexp(jnp.where(masses == 0, -jnp.inf, logs), axis=-1) - jnp.log(total)
+            # Where t L is small its mean is what counts, and log1p keeps the digits of it.
+            each = masses * jnp.expm1(jnp.clip(sign * t * law.losses, -1.0, 1.0))
+            small = log1p((each.sum(-1) + law.doubt * jnp.abs(each).sum(-1)) / total)
+            found.append(jnp.where(t * reach <= 1.0, small, large + law.doubt * (4.0 + t * reach)))
+        return jnp.stack(found)
+
+    return jnp.moveaxis(jax.lax.map(one, times), 0, 1)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def renyi_of_law(pld: PLD, orders: Array) -> Array:
+    """The Rényi divergence of either direction at ``orders`` > 1, rounded up, shape ``batch + orders.shape``.
+
+    Raises:
+        ValueError: a bound from below.
+    """
+    law = _law(pld)
+    times = jnp.asarray(orders, jnp.float64).reshape(-1) - 1.0
+    each = _log_moments(law, times).max(0) / times.reshape(-1, *([1] * law.infinite.ndim)) * (1.0 + 4.0 * _UNIT)
+    found = jax.vmap(lambda one: _atomless(law, jnp.maximum(one, 0.0)))(each)
+    return jnp.moveaxis(found, 0, -1).reshape(*law.infinite.shape, *jnp.shape(orders))
+
+
+def _mu(law: _Law) -> Array:
+    up = 1.0 + law.doubt
+    none = jnp.zeros_like(law.p[..., :1])
+    found = _dominating(jnp.concatenate([law.p * up, none], -1), jnp.concatenate([law.q * up, none], -1), jnp.zeros(()))
+    return found + 0.0 * law.p[..., 0]
+
+
+@jax.enable_x64(True)
+@jax.jit
+def gaussian_of_law(pld: PLD) -> Array:
+    """The least mu of a Gaussian that dominates the law, rounded up (:func:`jaxacct.losses.gaussian_order.mu_of`).
+
+    Raises:
+        ValueError: a bound from below.
+    """
+    law = _law(pld)
+    return _atomless(law, _mu(law))
+
+
+def _rho(law: _Law) -> Array:
+    """The rho of the law without its atoms, either side's masses scaled to sum up to 1."""
+    largest = _largest(law)
+    # Each side is scaled by itself, which moves every loss by as much.
+    largest = largest + jnp.abs(jnp.log(law.p.sum(-1)) - jnp.log(law.q.sum(-1))) * (1.0 + 1e-9)
+    t = jnp.asarray(_TIMES)
+    k = _log_moments(law, t)
+    shift = jnp.log(law.p.sum(-1)) - jnp.log(law.q.sum(-1))
+    along = t.reshape(-1, *([1] * shift.ndim))
+    # Under P the loss of the scaled law is l - log(sum p) + log(sum q), under Q it is that with the other sign.
+    k = k + jnp.stack([-along * shift, along * shift])
+    start, stop, low, high = along[:-1], along[1:], k[:, :-1], k[:, 1:]
+    slope = (high - low) / (stop - start)
+    offset = -jnp.minimum(low - slope * start, 0.0)
+    peak = (offset + jnp.sqrt(offset * offset + offset * slope)) / jnp.where(slope > 0, slope, 1.0)
+    at = jnp.clip(jnp.where(slope > 0, peak, start), start, stop)
+    chord = (low + slope * (at - start)) / (at * (1.0 + at))
+    swept = jnp.maximum(chord.max((0, 1)), k[:, 0].max(0) / t[0])
+    swept = jnp.maximum(swept, largest / (1.0 + t[-1]))
+    # What eps-DP and mu-GDP say of the same law.
+    return jnp.minimum(swept, largest * jnp.tanh(largest / 2)) * (1.0 + 2.0**-40)
+
+
+@jax.enable_x64(True)
+@jax.jit
+def concentrated_of_law(pld: PLD) -> Array:
+    """The least rho of zCDP, rounded up by less than a thousandth; see `pure_of_law`.
+
+    Raises:
+        ValueError: a bound from below.
+    """
+    law = _law(pld)
+    mu = _mu(law)
+    return _atomless(law, jnp.minimum(_rho(law), mu * mu / 2 * (1.0 + 2.0**-40)))
+
+
+@jax.enable_x64(True)
+@jax.jit
+def approximate_of_law(pld: PLD) -> tuple[Array, Array]:
+    """(rho, delta) of delta-approximate rho-zCDP, rounded up: delta is the larger one of the atoms at infinity.
+
+    Without its atoms a law is one of two probabilities that need no atoms, each with at least 1 - delta of the whole.
+
+    Raises:
+        ValueError: a bound from below.
+    """
+    law = _law(pld)
+    singular = jnp.where(law.singular > law.doubt, law.singular + law.doubt, 0.0)
+    delta = jnp.maximum(law.infinite, singular) * (1.0 + 8.0 * _UNIT)
+    return _rho(law), jnp.where(jnp.isnan(law.p[..., 0]), jnp.nan, delta)
