@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+
+from jaxacct._arrays import array_module
 
 __all__ = ["first_least"]
 
 
-def first_least(values: Array) -> Array:
-    """Index of the first least entry, int32; of the last entry if all are NaN. Has no derivative.
+def first_least(values: Any) -> Any:
+    """Index of the first least entry along the last axis, int32; of the last entry if all are NaN. No derivative.
 
     ``jnp.argmin`` lowers to a reduction whose initial values have the wrong type where float64 code sits in a
     float32 program. Comparing with the minimum needs a barrier: XLA may compute ``values`` twice, not to the same bit.
     """
-    values = jax.lax.optimization_barrier(jax.lax.stop_gradient(values))
-    before = jnp.cumsum((values <= values.min()).astype(jnp.int32)) < 1
-    return jnp.minimum(before.sum(dtype=jnp.int32), values.shape[0] - 1)
+    xp = array_module(values)
+    if xp is jnp:
+        values = jax.lax.optimization_barrier(jax.lax.stop_gradient(values))
+    before = xp.cumsum((values <= values.min(-1, keepdims=True)).astype(np.int32), -1) < 1
+    return xp.minimum(before.sum(-1, dtype=np.int32), values.shape[-1] - 1)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
+
+from jaxacct._arrays import array_module
 
 __all__ = ["log1p"]
 
 
-def log1p(x: Array) -> Array:
+def log1p(x: Any) -> Any:
     """log(1 + x). XLA's own float64 version is off by up to 241 units in -0.414 < x < -0.35 (measured)."""
+    if array_module(x) is np:
+        with np.errstate(divide="ignore", invalid="ignore"):  # as silent as JAX
+            return np.log1p(x)
     far = x < -0.3
     return jnp.where(far, jnp.log(1.0 + jnp.where(far, x, 0.0)), jnp.log1p(jnp.where(far, 0.0, x)))

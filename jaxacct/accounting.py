@@ -123,7 +123,7 @@ def _enclosure(
         return traced_answer(kind, mechanism, target, steps, relation)
     with jax.enable_x64(True):
         batch = Batch.of(mechanism, target, steps, relation, np)
-        lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np, options))
+        lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np, options, batch.sides))
         lower, upper = with_rare_sampling(kind, lower, upper, target, mechanism, steps, np)
     if warn:
         _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))

@@ -16,33 +16,49 @@ D(x) <= M(t) e^(-t x) / (1 + t) with a t above theta, the terms k < 0 by the sam
 *Evaluation.* M(z) is known within the quadrature's certified error eta_k(w), and
 |a^T - b^T| <= (|b| + eta)^T - |b|^T for |a - b| <= eta.
 
+*Left out.* D is the hockey stick of tapered laws (:mod:`jaxacct.mechanisms._gaussian_taper`); delta exceeds it by at
+most the probability that the taper leaves out, a billionth of delta.
+
 The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing.
+
+Every array has a leading axis of settings, and parts of a composition are the next one. The formulas run in NumPy as
+well as under ``jit``, see :mod:`jaxacct._arrays`.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from jaxacct._arrays import array_module, pick, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct.losses.contour_read import Integrand, aliases, read_delta, read_epsilon
 from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
-from jaxacct.mechanisms._gaussian_quadrature import Quadrature, decay, log_moment, quadrature, rough_cumulants
+from jaxacct.mechanisms._gaussian_quadrature import (
+    Quadrature,
+    decay,
+    log_moments,
+    placed,
+    quadrature,
+    rough_cumulants,
+)
+from jaxacct.mechanisms._gaussian_taper import left_out, placed_cut
 from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "plan", "prepare", "smooth_delta"]
 
+Array = Any  # NumPy's or JAX's
+
 _COARSE, _FINE = 32, 12  # tilts tried: over all magnitudes, then between two of the first
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+_LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
-_SHIFTS = (0.5, 1.0, 2.0, 4.0, 6.0)
-_STRETCHES = (0.02, 0.06, 0.15, 0.4, 0.8)
+_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
+_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _STRIDE = 4
 _TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 
@@ -57,12 +73,16 @@ class Size(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Where to put the contour: tilt, epsilon and log delta (the wanted one a guess), deviation of the tilted loss."""
+    """Where to put the contour, shape ``(B,)``; ``cut`` of the parts' tapers, shape ``(B, K)``.
+
+    The wanted one of epsilon and log delta is a guess; ``deviation`` is that of the tilted loss.
+    """
 
     theta: Array
     epsilon: Array
     log_delta: Array
     deviation: Array
+    cut: Array
 
 
 class Prepared(NamedTuple):
@@ -73,17 +93,18 @@ class Prepared(NamedTuple):
     tilts: Array
     log_moments: Array
     spacing: Array
+    left_out: Array
 
 
 def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
-    """``(lower, upper)`` of delta or epsilon for one composition.
+    """``(lower, upper)`` of delta or epsilon for compositions, shape ``(B,)``.
 
     Args:
         kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
         size: static sizes.
-        pairs: GaussianPairs, leaves of shape ``(K,)``.
-        counts: whole numbers >= 0, shape ``(K,)``.
-        goal: scalar.
+        pairs: GaussianPairs, leaves of shape ``(B, K)``.
+        counts: whole numbers >= 0, shape ``(B, K)``.
+        goal: shape ``(B,)``.
 
     Returns:
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
@@ -111,17 +132,19 @@ def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Arr
         The value, and whether its derivatives are to be trusted. That is judged by the last terms and not proven:
         rare losses of a few steps have transforms that hardly decay, and then a derivative may have no right digit.
     """
-    prepared = _prepared(jax.lax.stop_gradient(plan), size, pairs, counts)
+    prepared = _prepared(stopped(plan), size, pairs, counts)
     i = _integrand(prepared, counts, _transformed(size, prepared))
+    xp = array_module(i.real)
     _, _, value, slope = read_delta(i, epsilon)
-    index = jnp.arange(size.nodes)
-    kept = jnp.sum(jnp.where(i.terms != 0, 1.0, 0.0))
-    last = jnp.max(jnp.where(index >= 0.85 * kept - 1.0, jnp.abs(i.terms), 0.0))
+    index = np.arange(size.nodes)
+    modulus = xp.hypot(*stopped((i.real, i.imag)))
+    kept = (modulus != 0).sum(-1).astype(modulus.dtype)
+    last = xp.where(index >= 0.85 * kept[:, None] - 1.0, modulus, 0.0).max(-1)
     # A derivative multiplies a term by its frequency, and by no more than about theta in what is aliased.
-    cut_off = jnp.exp(i.log_total - i.theta * epsilon) * last * kept * (i.theta + kept * i.spacing)
+    cut_off = xp.exp(i.log_total - i.theta * epsilon) * last * kept * (i.theta + kept * i.spacing)
     wrong = cut_off + aliases(i, epsilon) * i.theta
-    trusted = (wrong <= _TRUSTED * jnp.abs(slope)) & (i.log_error < _TRUSTED) & (kept > 8)
-    return value, jax.lax.stop_gradient(trusted)
+    trusted = (wrong <= _TRUSTED * xp.abs(slope)) & (i.log_error < _TRUSTED) & (kept > 8)
+    return value, stopped(trusted)
 
 
 def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
@@ -131,29 +154,49 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     of the best conversion from Renyi divergence. Both stay sensible where the saddle-point approximation does
     not: losses that are rare and large.
     """
+    xp = array_module(goal)
+    log_goal = xp.log(goal)
 
-    def cumulants(t: Array):
-        each = jax.vmap(rough_cumulants, (0, None))(pairs, t)
-        return [(jnp.where(counts > 0, counts * one, 0.0)).sum() for one in each]
+    def cumulants(t: Array, cut: Array):
+        """Of the composition at tilts of shape ``(N, B)``."""
+        each = rough_cumulants(pairs, t[..., None], cut)
+        return [xp.where(counts > 0, counts * one, 0.0).sum(-1) for one in each]
 
-    def judged(t: Array) -> Array:
-        bound = cumulants(t)[0] - log1p(t) - t * log1p(1.0 / t)
-        value = bound - t * goal if kind == "delta" else (bound - jnp.log(goal)) / t
-        return jnp.where(jnp.isnan(value), jnp.inf, value)
+    def judged(t: Array, cut: Array) -> Array:
+        """What a tilt says of log delta, or of epsilon."""
+        bound = cumulants(t, cut)[0] - log1p(t) - t * log1p(1.0 / t)
+        value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
+        return xp.where(xp.isnan(value), np.inf, value)
 
-    low, high = jnp.log(jnp.asarray(1e-6)), jnp.log(jnp.asarray(1e6))
-    for count in (_COARSE, _FINE):
-        grid = jnp.linspace(low, high, count)
-        value = jax.vmap(judged)(jnp.exp(grid))
-        at = grid[first_least(value)]
-        low, high = at - (grid[1] - grid[0]), at + (grid[1] - grid[0])
-    theta = jnp.exp(at)
-    k0, _, k2 = cumulants(theta)
+    def searched(cut: Array, low: Any, high: Any, count: int) -> tuple[Array, Array, Array]:
+        """The best of ``count`` tilts, its logarithm, the distance of neighbours', and what it says."""
+        spacing = (high - low) / (count - 1)
+        grid = low + spacing * np.arange(float(count))[:, None]
+        value = judged(xp.exp(grid), cut).T
+        at = first_least(value)
+        return pick(grid.T, at), spacing, pick(value, at)
+
+    def tapered(log_delta: Array) -> Array:
+        share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
+        return placed_cut(pairs, share[:, None])
+
+    ends = xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6))
+    if kind == "epsilon":
+        cut = tapered(log_goal)
+    else:
+        # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
+        cut = xp.full_like(counts, np.inf)
+        for _ in range(2):
+            cut = tapered(xp.minimum(searched(cut, *ends, _COARSE)[2], 0.0) - 5.0)
+    near, spacing, _ = searched(cut, *ends, _COARSE)
+    near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
+    theta = xp.exp(near)
+    k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":
-        log_delta = jnp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
-        return Plan(theta, goal, log_delta, jnp.sqrt(k2))
-    epsilon = (saddle_log_delta(theta, k0, k2, jnp.zeros(())) - jnp.log(goal)) / theta
-    return Plan(theta, jnp.clip(epsilon, 0.0, jnp.maximum(judged(theta), 0.0)), jnp.log(goal), jnp.sqrt(k2))
+        log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
+        return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
+    epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
+    return Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), cut)
 
 
 def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:
@@ -162,87 +205,95 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
 
 
 def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
-    theta = chosen.theta
-    digits = 30.0 + jnp.log(counts.sum())
-    parts = jax.vmap(lambda pair: quadrature(pair, theta, size.points, digits))(pairs)
-    used = counts > 0
+    theta, cut = chosen.theta, chosen.cut
+    xp = array_module(theta)
+    digits = xp.broadcast_to((30.0 + xp.log(counts.sum(-1)))[:, None], counts.shape)
+    wide = xp.broadcast_to(theta[:, None], counts.shape)
+    points = placed(pairs, wide, size.points, digits, cut)
 
-    # Chernoff's bounds at tilts around theta, for the aliases.
-    shift = jnp.asarray(_SHIFTS) / jnp.maximum(chosen.deviation, 1e-300)
-    shift = jnp.concatenate([shift, jnp.asarray(_STRETCHES) * theta])
-    tilts = jnp.concatenate([theta + shift, jnp.maximum(theta - shift, 0.0)])
-    moments = jax.vmap(lambda pair: jax.vmap(lambda t: log_moment(pair, t, size.points // 2, digits))(tilts))(pairs)
-    moments = jnp.where(used[:, None], counts[:, None] * moments, 0.0).sum(0)
-    log_moments = jnp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[0]) * jnp.abs(moments), 0.0)
+    # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
+    shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
+    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+    moments = log_moments(pairs, xp.broadcast_to(tilts[..., None], (*tilts.shape, counts.shape[1])), cut, points)
+    moments = xp.where(counts > 0, counts * moments, 0.0).sum(-1)
+    moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
-    excess = log_moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
-    gap = jnp.abs(tilts - theta)
-    needed = jnp.where(gap > 0, jnp.maximum(excess, 1.0) / gap, jnp.inf)
-    period = jnp.maximum(needed[:n].min(), needed[n:].min()) * 1.05
-    return Prepared(chosen, parts, tilts, log_moments, jax.lax.stop_gradient(2.0 * jnp.pi / period))
+    excess = moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
+    gap = xp.abs(tilts - theta)
+    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
+    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
+    spacing = stopped(2.0 * np.pi / period)
+    parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
+    missing = xp.where(counts > 0, counts * left_out(pairs, cut), 0.0).sum(-1) * (1.0 + 1e-12)
+    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing))
 
 
 def _log_modulus(real: Array, imag: Array) -> Array:
     """log |1 + real + i imag|, without cancellation near 1, at least -345."""
+    xp = array_module(real)
     square = 2.0 * real + real**2 + imag**2
     near = square > -0.5
-    direct = jnp.log(jnp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
-    return 0.5 * jnp.where(near, log1p(jnp.where(near, square, 0.0)), direct)
+    direct = xp.log(xp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
+    return 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
 
 
-def _integrand(prepared: Prepared, counts: Array, transform: Transform) -> Integrand:
+def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand:
     """The powers of the transform, every error, and where to cut off."""
     chosen, parts, spacing = prepared.plan, prepared.parts, prepared.spacing
-    theta, nodes = chosen.theta, transform.real.shape[-1]
-    unit = UNIT * (8.0 + counts.shape[0])  # sums over the parts round once a part
+    xp = array_module(spacing)
+    theta, nodes = chosen.theta, found.real.shape[-1]
+    unit = UNIT * (8.0 + counts.shape[-1])  # sums over the parts round once a part
     used = counts > 0
-    terms = jnp.where(used, counts * parts.log_total, 0.0)
-    error_at_0 = jax.vmap(lambda part: part.error(jnp.zeros(())))(parts)
-    log_error = (counts * 1.5 * jnp.minimum(error_at_0, 0.5)).sum() + unit * (jnp.abs(terms).sum() + 1.0)
-    log_error = jnp.where((jnp.where(used, error_at_0, 0.0) < 0.5).all(), log_error, jnp.inf)
-    means = jnp.where(used, counts * parts.mean, 0.0)
-    index = jnp.arange(nodes)
-    frequencies = index * spacing
+    terms = xp.where(used, counts * parts.log_total, 0.0)
+    error_at_0 = parts.error[..., 0]
+    log_error = (counts * 1.5 * xp.minimum(error_at_0, 0.5)).sum(-1) + unit * (xp.abs(terms).sum(-1) + 1.0)
+    log_error = xp.where((xp.where(used, error_at_0, 0.0) < 0.5).all(-1), log_error, np.inf)
+    means = xp.where(used, counts * parts.mean, 0.0)
+    index = np.arange(nodes)
+    frequencies = index * spacing[:, None]
 
-    powered = lambda logs: jnp.where(used[:, None], counts[:, None] * logs, 0.0)  # noqa: E731
-    eta = jax.vmap(lambda part: part.error(frequencies))(parts) + transform.error
-    log_moduli = _log_modulus(transform.real, transform.imag)
-    log_modulus = powered(log_moduli).sum(0)
-    angles = powered(jnp.arctan2(transform.imag, 1.0 + transform.real))
+    powered = lambda logs: xp.where(used[..., None], counts[..., None] * logs, 0.0)  # noqa: E731
+    eta = parts.error + found.error
+    log_moduli = _log_modulus(found.real, found.imag)
+    log_modulus = powered(log_moduli).sum(1)
+    angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
     # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself. As neither |a| nor |b| exceeds 1 by more
     # than rounding, the difference of powers is also at most 2 and at most T eta: growth may be cut at 1.
-    growth = powered(log1p(eta * jnp.exp(-log_moduli))).sum(0)
-    rounding = unit * 2.0 * (2.0 + jnp.abs(log_modulus) + jnp.abs(angles).sum(0))
-    power = jnp.exp(log_modulus)
-    off = jnp.exp(jnp.minimum(log_modulus + growth, 1.0)) * -jnp.expm1(-growth) + power * rounding
-    size_of = jnp.hypot(theta, frequencies) * jnp.hypot(theta + 1.0, frequencies)
-    angle = angles.sum(0) - jnp.arctan2(frequencies, theta) - jnp.arctan2(frequencies, theta + 1.0)
-    weight = spacing / jnp.pi * jnp.where(index > 0, 1.0, 0.5) / size_of
+    growth = powered(log1p(eta * xp.exp(-log_moduli))).sum(1)
+    rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + xp.abs(angles).sum(1))
+    power = xp.exp(log_modulus)
+    off = xp.exp(xp.minimum(log_modulus + growth, 1.0)) * -xp.expm1(-growth) + power * rounding
+    t = theta[:, None]
+    size_of = xp.hypot(t, frequencies) * xp.hypot(t + 1.0, frequencies)
+    angle = angles.sum(1) - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
+    weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / size_of
 
     # Cut off where errors of further terms would outweigh what the decay bounds.
-    # The decay is known for all larger frequencies, so every eighth will do.
-    some = frequencies[::_STRIDE]
-    fallen = jax.vmap(lambda part: decay(part.layer_masses, part.layer_lengths, some))(parts)
-    fallen = jnp.repeat(fallen, _STRIDE, axis=-1)
-    left = powered(log1p(-jnp.minimum(fallen, 1.0 - 1e-16))).sum(0)
-    beyond = jnp.exp(left) / jnp.pi / jnp.maximum(frequencies - spacing, 1e-300)
-    beyond = jnp.where(index >= 2, beyond, jnp.inf)
-    total = jnp.cumsum(weight * off)[:-1] + beyond[1:]  # if terms 0 to j are kept
+    # The decay is known for all larger frequencies, so every fourth will do.
+    some = xp.broadcast_to(frequencies[:, None, ::_STRIDE], (*counts.shape, nodes // _STRIDE))
+    fallen = decay(parts.layer_masses, parts.layer_lengths, some)
+    left = powered(log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
+    left = xp.repeat(left, _STRIDE, axis=-1)
+    beyond = xp.exp(left) / np.pi / xp.maximum(frequencies - spacing[:, None], 1e-300)
+    beyond = xp.where(index >= 2, beyond, np.inf)
+    total = xp.cumsum(weight * off, -1)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept
     last = first_least(total)
-    best, kept = total[last], index <= last
-    amplitude = jnp.where(kept, weight * power, 0.0)
+    kept = index <= last[:, None]
+    amplitude = xp.where(kept, weight * power, 0.0)
     return Integrand(
         theta,
-        means.sum(),
-        unit * jnp.abs(means).sum(),
-        terms.sum(),
+        means.sum(-1),
+        unit * xp.abs(means).sum(-1),
+        terms.sum(-1),
         log_error,
         spacing,
-        jax.lax.complex(amplitude * jnp.cos(angle), amplitude * jnp.sin(angle)),
-        best * (1.0 + 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + jnp.abs(angle))).sum(),
-        (amplitude * frequencies).sum(),
+        amplitude * xp.cos(angle),
+        amplitude * xp.sin(angle),
+        pick(total, last) * (1.0 + 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + xp.abs(angle))).sum(-1),
+        (amplitude * frequencies).sum(-1),
         prepared.tilts,
         prepared.log_moments,
+        prepared.left_out,
     )

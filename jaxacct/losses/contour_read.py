@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from jaxacct._arrays import array_module, repeated
 from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Integrand", "aliases", "read_delta", "read_epsilon"]
+
+Array = Any  # NumPy's or JAX's
+
+_NEWTON = 5
+_NUDGES = np.array([1.5, 5.0, 100.0])  # how far from the root bounds are tried, in units of their own distance from it,
+_ROUNDINGS = np.array([1e-14, 1e-11, 1e-6])  # and of the root
 
 
 class Integrand(NamedTuple):
     """The sum ``scale * sum_j Re(terms_j exp(-i w_j (epsilon - mean)))`` and what it may be wrong by.
 
     Attributes:
-        theta, mean: scalars.
+        theta, mean: shape ``(B,)``, as all that is not said to have another one.
         log_total: log of M(theta); ``log_error`` bounds its error.
-        log_error: scalar.
         spacing: of the frequencies.
-        terms: transform at the frequencies over M(theta), times spacing / pi (half of it at 0); 0 where cut off.
+        real, imag: the terms, shape ``(B, nodes)``: transform at the frequencies over M(theta), times spacing / pi
+            (half of it at 0); 0 where cut off.
         error: bound on the sum's error, relative to M(theta) e^(-theta eps), for phases known exactly.
         phase_error: bound on the sum of |terms_j| w_j, per unit of error in epsilon - mean.
         mean_error: rounding error of ``mean``.
-        tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts,)``, on either side of theta.
+        tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts, B)``, on either side of theta.
+        left_out: how much larger delta may be than that of the tapered laws.
     """
 
     theta: Array
@@ -35,75 +41,81 @@ class Integrand(NamedTuple):
     log_total: Array
     log_error: Array
     spacing: Array
-    terms: Array
+    real: Array
+    imag: Array
     error: Array
     phase_error: Array
     tilts: Array
     log_moments: Array
+    left_out: Array
 
 
 def aliases(integrand: Integrand, epsilon: Array) -> Array:
-    """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c)."""
+    """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c); epsilon of shape ``(..., B)``."""
+    xp = array_module(epsilon)
     n = integrand.tilts.shape[0] // 2
-    period = 2.0 * jnp.pi / integrand.spacing
-    gap = jnp.abs(integrand.tilts - integrand.theta) * period
-    linear = integrand.tilts * epsilon
-    log_first = integrand.log_moments - linear - log1p(integrand.tilts) - gap
-    log_first += 4.0 * UNIT * (jnp.abs(integrand.log_moments) + jnp.abs(linear) + gap)
+    tilts, log_moments = (
+        x.reshape(2 * n, *(1,) * (epsilon.ndim - 1), -1) for x in (integrand.tilts, integrand.log_moments)
+    )
+    gap = xp.abs(tilts - integrand.theta) * (2.0 * np.pi / integrand.spacing)
+    linear = tilts * epsilon
+    log_first = log_moments - linear - log1p(tilts) - gap
+    log_first = log_first + 4.0 * UNIT * (xp.abs(log_moments) + xp.abs(linear) + gap)
     # A geometric series; D <= 1 with tilt 0.
-    each = jnp.where(gap > 0.1, jnp.exp(log_first) / -jnp.expm1(-gap), jnp.inf)
-    each = jnp.where(jnp.isnan(each), jnp.inf, each)
-    return (each[:n].min() + each[n:].min()) * (1.0 + 1e-9)
+    each = xp.where(gap > 0.1, xp.exp(log_first) / -xp.expm1(-gap), np.inf)
+    each = xp.where(xp.isnan(each), np.inf, each)
+    return (each[:n].min(0) + each[n:].min(0)) * (1.0 + 1e-9)
 
 
 def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
-    """``(lower, upper, value, slope)`` of delta at epsilon; the last two are no bounds."""
+    """``(lower, upper, value, slope)`` of delta at epsilon, shape ``(..., B)``; the last two are no bounds."""
     i = integrand
-    frequencies = jnp.arange(i.terms.shape[-1]) * i.spacing
+    xp = array_module(i.real)
+    frequencies = np.arange(i.real.shape[-1]) * i.spacing[:, None]
     offset = epsilon - i.mean
-    phase = frequencies * offset
-    real = i.terms.real * jnp.cos(phase) + i.terms.imag * jnp.sin(phase)
-    imag = i.terms.imag * jnp.cos(phase) - i.terms.real * jnp.sin(phase)
-    total = real.sum()
+    phase = frequencies * offset[..., None]
+    cos, sin = xp.cos(phase), xp.sin(phase)
+    real = i.real * cos + i.imag * sin
+    imag = i.imag * cos - i.real * sin
+    total = real.sum(-1)
     log_scale = i.log_total - i.theta * epsilon
-    scale = jnp.exp(log_scale)
-    moved = i.mean_error + 4.0 * UNIT * (jnp.abs(epsilon) + jnp.abs(i.mean))
-    error = i.error + i.phase_error * (moved + 4.0 * UNIT * jnp.abs(offset))
+    scale = xp.exp(log_scale)
+    moved = i.mean_error + 4.0 * UNIT * (xp.abs(epsilon) + xp.abs(i.mean))
+    error = i.error + i.phase_error * (moved + 4.0 * UNIT * xp.abs(offset))
     # Each term, and a sum in any order.
-    error += (jnp.abs(real) + jnp.abs(imag)).sum() * (16.0 + real.shape[0]) * UNIT
-    log_error = i.log_error + 4.0 * UNIT * (1.0 + jnp.abs(i.log_total) + jnp.abs(i.theta * epsilon))
-    floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
-    upper = scale * (total + error) * jnp.exp(log_error)
-    lower = scale * (total - error) * jnp.exp(-log_error) - aliases(i, epsilon)
-    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
+    error = error + (xp.abs(real) + xp.abs(imag)).sum(-1) * (16.0 + real.shape[-1]) * UNIT
+    log_error = i.log_error + 4.0 * UNIT * (1.0 + xp.abs(i.log_total) + xp.abs(i.theta * epsilon))
+    floor = xp.maximum(-xp.expm1(epsilon), 0.0)
+    upper = scale * (total + error) * xp.exp(log_error) + i.left_out
+    lower = scale * (total - error) * xp.exp(-log_error) - aliases(i, epsilon)
+    upper = xp.where(xp.isnan(upper), 1.0, xp.clip(upper, floor, 1.0))
     # Underflow is no upper bound.
-    upper = jnp.maximum(upper, 1e-300)
+    upper = xp.maximum(upper, 1e-300)
     under = floor * (1.0 - 2.0**-50)
-    lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, upper))
-    slope = -scale * (i.theta * total - (frequencies * imag).sum())
+    lower = xp.where(xp.isnan(lower), under, xp.clip(lower, under, upper))
+    slope = -scale * (i.theta * total - (frequencies * imag).sum(-1))
     return lower, upper, scale * total, slope
 
 
 def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    xp = array_module(delta)
 
-    def newton(epsilon: Array, _: Any) -> tuple[Array, None]:
+    def newton(epsilon: Array) -> Array:
         _, _, value, slope = read_delta(integrand, epsilon)
-        step = value / jnp.minimum(slope, -1e-300) * jnp.log(delta / value)
-        step = jnp.where(jnp.isfinite(step), step, 0.0)
-        return jnp.maximum(epsilon + jnp.clip(step, -1.0 - epsilon, 1.0 + epsilon), 0.0), None
+        step = value / xp.minimum(slope, -1e-300) * xp.log(delta / value)
+        step = xp.where(xp.isfinite(step), step, 0.0)
+        return xp.maximum(epsilon + xp.clip(step, -1.0 - epsilon, 1.0 + epsilon), 0.0)
 
-    root, _ = jax.lax.scan(newton, guess, None, length=5)
+    root = repeated(newton, guess, _NEWTON)
     lower, upper, value, slope = read_delta(integrand, root)
     # How far the bounds lie from the value says how far from the root they meet the target.
-    nudge = jnp.maximum(upper - value, value - lower) / jnp.maximum(-slope, 1e-300)
-    nudges = nudge * jnp.asarray([1.5, 5.0, 100.0]) + jnp.abs(root) * jnp.asarray([1e-14, 1e-11, 1e-6])
-    above = root + nudges
-    below = jnp.maximum(root - nudges, 0.0)
-    highs = jax.vmap(lambda e: read_delta(integrand, e)[1])(above)
-    lows = jax.vmap(lambda e: read_delta(integrand, e)[0])(below)
-    high = jnp.min(jnp.where(highs <= delta, above, jnp.inf))
-    low = jnp.max(jnp.where(lows >= delta, below, 0.0))
-    at_zero = read_delta(integrand, jnp.zeros(()))[1] <= delta
-    high = jnp.where(at_zero, 0.0, high)
-    return jnp.minimum(low, high), high
+    nudge = xp.maximum(upper - value, value - lower) / xp.maximum(-slope, 1e-300)
+    moved = nudge * _NUDGES[:, None] + xp.abs(root) * _ROUNDINGS[:, None]
+    above, below = root + moved, xp.maximum(root - moved, 0.0)
+    lows, highs, _, _ = read_delta(integrand, xp.concatenate([above, below, xp.zeros_like(root)[None]]))
+    n = len(_NUDGES)
+    high = xp.where(highs[:n] <= delta, above, np.inf).min(0)
+    low = xp.where(lows[n:-1] >= delta, below, 0.0).max(0)
+    high = xp.where(highs[-1] <= delta, 0.0, high)
+    return xp.minimum(low, high), high

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct._arrays import stopped
 from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
 from jaxacct.losses.lattice import grouped, lattice_bounds, traced_lattice_bounds
 from jaxacct.losses.single import single_delta, single_epsilon, single_value
@@ -30,6 +31,7 @@ _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a co
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
+_FEW = 4  # parts of all queries together up to which NumPy is as fast as a compiled program, and needs none
 _TIGHT = {"delta": 5e-4, "epsilon": 2e-4}  # relative width that asks for no second engine
 
 
@@ -56,6 +58,7 @@ def bounds(
     most: float | None,
     xp: Any,
     options: Options = Options(),  # noqa: B008
+    sides: int = 1,
 ) -> tuple[Any, Any]:
     """``(lower, upper)`` of delta or epsilon for a flat batch.
 
@@ -67,6 +70,8 @@ def bounds(
         most: the largest number of steps, where it is known while tracing.
         xp: NumPy where everything is concrete, jax.numpy inside a trace.
         options: only for concrete queries.
+        sides: the batch is that many directions of the same settings, one after the other, of which only the worst
+            counts; of the others concrete queries may have wide bounds.
     """
     groups, stacked = grouped(pairs, counts, xp)
     contour = all(isinstance(pair, GaussianPair) for pair in pairs)
@@ -74,11 +79,11 @@ def bounds(
         return _traced(kind, most, contour, groups, stacked, goal)
     if options.precision == "float32":
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            return _concrete(kind, contour, groups, stacked, goal, options)
-    return _concrete(kind, contour, groups, stacked, goal, options)
+            return _concrete(kind, contour, groups, stacked, goal, options, sides)
+    return _concrete(kind, contour, groups, stacked, goal, options, sides)
 
 
-def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options):
+def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options, sides: int):
     total = goal.size
     lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
     open_ = np.arange(total)
@@ -95,8 +100,15 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         """Takes what ``run`` answers; returns the members that are still open."""
         for some, low, high in _in_chunks(run, parts * each, query, members, spread):
             lower[some], upper[some] = np.maximum(lower[some], low), np.minimum(upper[some], high)
-            report(int(_tight(kind, lower[some], upper[some]).sum()))
-        return members[~_tight(kind, lower[members], upper[members])]
+        left = members[~settled(members)]
+        report(members.size - left.size)
+        return left
+
+    def settled(members: np.ndarray) -> np.ndarray:
+        """Which are tight, or no worse than another direction that is."""
+        tight = _tight(kind, lower, upper)
+        worst = np.where(tight, upper, -np.inf).reshape(sides, -1).max(0)
+        return tight[members] | (upper[members] <= worst[members % worst.size])
 
     parts = counts.shape[1]
     if parts == 1:
@@ -105,6 +117,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         report(rest.size)
         open_ = open_[~single]
     run = _contour_float32 if options.precision == "float32" else _contour_batch
+    if counts.size <= _FEW and options.precision == "float64" and options.devices is None:
+        run = _contour_numpy
     for size in _SIZES if contour else ():
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         open_ = attempt(functools.partial(run, kind, size), parts, each, (groups[0], counts, goal), open_)
@@ -141,7 +155,12 @@ def _single_batch(kind: str, groups: tuple[Any, ...], goal: jax.Array):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
-    return jax.vmap(functools.partial(contour_bounds, kind, size))(pairs, counts, goal)
+    return contour_bounds(kind, size, pairs, counts, goal)
+
+
+def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
+    with np.errstate(all="ignore"):  # what comes of it fails closed
+        return contour_bounds(kind, size, pairs, counts, goal)
 
 
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
@@ -156,17 +175,17 @@ def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _prepare_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
-    return jax.vmap(functools.partial(prepare, kind, size))(pairs, counts, goal)
+    return prepare(kind, size, pairs, counts, goal)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _transform_batch(nodes: int, losses: jax.Array, weights: jax.Array, spacing: jax.Array):
-    return jax.vmap(lambda x, p, w: transform_float32(x, p, w, nodes))(losses, weights, spacing)
+    return transform_float32(losses, weights, spacing, nodes)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _finish_batch(kind: str, prepared: Any, counts: jax.Array, goal: jax.Array, found: Any):
-    return jax.vmap(functools.partial(finish, kind))(prepared, counts, goal, found)
+    return finish(kind, prepared, counts, goal, found)
 
 
 def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any):
@@ -206,7 +225,4 @@ def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float
             "take finite differences of the bounds, or differentiate one run"
         )
 
-    def one(pairs: Any, counts: Any, at: Any) -> Any:
-        return smooth_delta(plan("delta", *jax.lax.stop_gradient((pairs, counts, at))), _SMOOTH, pairs, counts, at)
-
-    return jax.vmap(one)(group, stacked, epsilon)
+    return smooth_delta(plan("delta", *stopped((group, stacked, epsilon))), _SMOOTH, group, stacked, epsilon)

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 
@@ -188,8 +190,9 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, periods:
 
 def saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
+    xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-    return k0 - t * epsilon - jnp.log(t) - log1p(t) - 0.5 * jnp.log(2 * jnp.pi * spread)
+    return k0 - t * epsilon - xp.log(t) - log1p(t) - 0.5 * xp.log(2 * np.pi * spread)
 
 
 def _cutoff(losses: Array, log_masses: Array, steps: Array, log_delta: Array) -> Array:

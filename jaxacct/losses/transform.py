@@ -10,21 +10,23 @@ the transform's T-th power does not grow with T: at the frequencies that matter,
 
 from __future__ import annotations
 
-import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from jaxacct._arrays import array_module
 from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Transform", "transform", "transform_float32"]
+
+Array = Any  # NumPy's or JAX's
 
 _UNIT32 = 2.0**-24
 
 
 class Transform(NamedTuple):
-    """Real part minus 1 and imaginary part of the transforms of K laws, within ``error``; shape ``(K, nodes)``."""
+    """Real part minus 1 and imaginary part of the transforms, within ``error``; shape ``(B, K, nodes)``."""
 
     real: Array
     imag: Array
@@ -32,23 +34,30 @@ class Transform(NamedTuple):
 
 
 def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:
-    """In float64.
+    """In float64, NumPy's or JAX's.
 
     Args:
-        losses: shape ``(K, S)``.
-        weights: totals 1, shape ``(K, S)``.
-        spacing: distance of frequencies, scalar.
+        losses: shape ``(B, K, S)``.
+        weights: totals 1, shape ``(B, K, S)``.
+        spacing: distance of frequencies, shape ``(B,)``.
         nodes: number of frequencies, the square of a power of 2.
     """
+    xp = array_module(losses)
     side = round(nodes**0.5)
-    inner = losses[:, None, :] * (jnp.arange(side) * spacing)[:, None]
-    outer = losses[:, None, :] * (jnp.arange(0, nodes, side) * spacing)[:, None]
-    ci, si, co, so = jnp.cos(inner), jnp.sin(inner), jnp.cos(outer), jnp.sin(outer)
-    ci, si = ci * weights[:, None, :], si * weights[:, None, :]
-    product = functools.partial(jnp.einsum, "kai,kbi->kab", precision="highest")
-    real = (product(co, ci) - product(so, si)).reshape(-1, nodes)
-    imag = (product(co, si) + product(so, ci)).reshape(-1, nodes)
-    return Transform(real - 1.0, imag, jnp.full_like(real, (32.0 + 2.0 * losses.shape[-1]) * UNIT))
+    spacing = spacing[:, None, None]
+    inner = losses[:, :, None, :] * (np.arange(side) * spacing)[..., None]
+    outer = losses[:, :, None, :] * (np.arange(0, nodes, side) * spacing)[..., None]
+    ci, si, co, so = xp.cos(inner), xp.sin(inner), xp.cos(outer), xp.sin(outer)
+    weights = weights[:, :, None, :]
+    # One product of tables twice as high and wide.
+    table = xp.concatenate([ci * weights, si * weights], -2)
+    both = xp.concatenate([co, so], -2)
+    highest = {} if xp is np else {"precision": "highest"}
+    found = xp.matmul(both, table.swapaxes(-1, -2), **highest)
+    flat = lambda x: x.reshape(*losses.shape[:-1], nodes)  # noqa: E731
+    real = flat(found[..., :side, :side] - found[..., side:, side:])
+    imag = flat(found[..., :side, side:] + found[..., side:, :side])
+    return Transform(real - 1.0, imag, xp.full_like(real, (32.0 + 2.0 * losses.shape[-1]) * UNIT))
 
 
 def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:
@@ -58,8 +67,8 @@ def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int)
     times |f sin f| and sin f - f by as much times |f| (1 - cos f). A sum of S terms errs by S units of the sum
     of their sizes.
     """
-    phase = losses[:, None, :] * (jnp.arange(nodes, dtype=jnp.float32) * spacing)[:, None]
-    weights = weights[:, None, :]
+    phase = losses[..., None, :] * (jnp.arange(nodes, dtype=jnp.float32) * spacing[:, None])[:, None, :, None]
+    weights = weights[..., None, :]
     half = jnp.sin(0.5 * phase)
     second = 2.0 * half * half
     square = phase * phase

@@ -1,0 +1,76 @@
+"""What NumPy and JAX spell differently.
+
+Formulas that run compiled over many settings, and in NumPy for one setting in a fresh process, are written once, over
+arrays with leading axes; these functions look at what they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["array_module", "erfc", "histogram", "logsumexp", "pick", "repeated", "running_least", "stopped"]
+
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def array_module(value: Any) -> Any:
+    """NumPy for its arrays and plain numbers, jax.numpy for everything else."""
+    return np if isinstance(value, (np.ndarray, np.generic, float, int)) else jnp
+
+
+def erfc(x: Any) -> Any:
+    """The complementary error function in float64."""
+    if array_module(x) is np:
+        return _erfc(x).astype(np.float64)
+    return jax.scipy.special.erfc(x)
+
+
+def logsumexp(x: Any) -> Any:
+    """log of the sum of exp(x) over the last axis; -inf where all are."""
+    if array_module(x) is not np:
+        return jax.nn.logsumexp(x, axis=-1)
+    top = x.max(-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+
+
+def repeated(step: Any, x: Any, times: int) -> Any:
+    """``step`` applied to ``x`` again and again."""
+    if array_module(x) is not np:
+        return jax.lax.scan(lambda at, _: (step(at), None), x, None, length=times)[0]
+    for _ in range(times):
+        x = step(x)
+    return x
+
+
+def running_least(x: Any, reverse: bool = False) -> Any:
+    """The least entry so far, along the last axis."""
+    if array_module(x) is not np:
+        return jax.lax.cummin(x, axis=x.ndim - 1, reverse=reverse)
+    return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
+
+
+def histogram(places: Any, weights: Any, size: int) -> Any:
+    """Weights added up at whole-numbered places from 0 to ``size - 1``, along the last axis."""
+    if array_module(weights) is not np:
+        shape = jnp.shape(weights)
+        flat = jax.vmap(lambda at, values: jnp.zeros(size).at[at].add(values))
+        return flat(places.reshape(-1, shape[-1]), weights.reshape(-1, shape[-1])).reshape(*shape[:-1], size)
+    rows = weights.reshape(-1, weights.shape[-1])
+    at = places.reshape(rows.shape) + size * np.arange(len(rows))[:, None]
+    return np.bincount(at.ravel(), rows.ravel(), size * len(rows)).reshape(*weights.shape[:-1], size)
+
+
+def pick(values: Any, index: Any) -> Any:
+    """``values[..., index]``, an index for every row."""
+    return array_module(values).take_along_axis(values, index[..., None], -1)[..., 0]
+
+
+def stopped(tree: Any) -> Any:
+    """``tree`` as a constant to derivatives."""
+    return jax.tree.map(lambda x: x if array_module(x) is np else jax.lax.stop_gradient(x), tree)
