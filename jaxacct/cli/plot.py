@@ -102,9 +102,11 @@ def heat_map(output: Path, as_json: bool, quiet: bool, **arguments: Any) -> None
 
 
 def _scale(axis: np.ndarray) -> str:
-    """A range of equal ratios, none so large that its first cell would reach to 0, is drawn as one."""
-    ratios = axis[1:] / np.maximum(axis[:-1], 1e-300)
-    return "log" if len(axis) > 2 and ratios.max() < 2.5 and np.allclose(ratios, ratios[0], rtol=0.1) else "linear"
+    """Logarithmic for a range of nearly equal ratios, none so large that its first cell would reach to 0."""
+    if len(axis) < 3 or axis[0] <= 0 or np.max(axis[1:] / axis[:-1]) >= 2.5:
+        return "linear"
+    uneven = [np.ptp(gaps) / gaps.mean() for gaps in (np.diff(axis), np.diff(np.log(axis)))]
+    return "linear" if uneven[0] <= uneven[1] else "log"
 
 
 def _table(found: Sweep, axes: dict[str, np.ndarray]) -> Any:
