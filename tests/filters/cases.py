@@ -126,7 +126,7 @@ def laws(own: Any, *mechanisms: Any) -> dict[str, Any]:
     return {
         "accepts": lambda: [own, *mechanisms, law(STEP)],
         "refuses": lambda: [law(STEP, 1e-9), law(7.5), *broken()],
-        "rejects": lambda: [(law(STEP, bound="lower"), "upper PLD"), ("a name", "query must be")],
+        "rejects": lambda: [(law(STEP, bound="lower"), "upper PLD"), ("a name", "must be")],
     }
 
 
