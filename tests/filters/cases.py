@@ -65,7 +65,7 @@ def broken(grid=GRID) -> list[PLD]:
 
 
 @functools.cache
-def menu(scale: float) -> Any:
+def menu(scale: float = 1.0) -> Any:
     """Two sampled Gaussians; the table is computed once for all tests of a machine."""
     folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
     with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
