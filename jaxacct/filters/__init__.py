@@ -19,6 +19,9 @@ filter                   accepts (or the number in brackets)         theorem    
 `approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8      f-DP filters, Thm 4.3     asymptotic only
 ======================== =========================================== ========================= =======================
 
+The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD` as a query too; `pure_dp`, `zcdp`,
+`renyi` and `gdp` refuse one with mass at an infinite loss, as a lattice law of a continuous mechanism has it.
+
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
 One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),

@@ -79,8 +79,10 @@ def clt_of_box(
     """Theorem 4.2 for an analyst who picks each step's rate and noise multiplier adaptively in a box.
 
     The sums of conditional moments lie between ``least_steps`` times the smallest and ``steps`` times the largest
-    moment in the box, taken over 33 x 33 points of it (corners included): a survey and no proof that nothing lies
-    beyond.
+    moment in the box. Means are Kullback-Leibler divergences, which go up with the rate and down with the noise (more
+    noise, or a mixture with Q, is a kernel on both of the pair), so theirs are at two corners and conditions 1 and 2
+    hold on all of the box. Variances and third moments are taken over 33 x 33 points of it, corners included: for
+    conditions 3 to 6 that is a survey and no proof that nothing lies beyond.
 
     Args:
         rate: smallest and largest sampling rate.
