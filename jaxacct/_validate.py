@@ -40,14 +40,22 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
         if value is None or type(value) is object or is_traced(value):
             continue
         try:
-            array = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must be {requirement}, got {value!r}") from None
+            # NumPy would drop an imaginary part with no more than a warning.
+            array = np.asarray(None if np.iscomplexobj(value) else value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"{name} must be {requirement}, got {_short(value)}") from None
         with np.errstate(invalid="ignore"):
             good = accept(array)
         if not np.all(good):
             wrong = array[~good].flat[0] if array.ndim else array[()]
             raise ValueError(f"{name} must be {requirement}, got {wrong:g}")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"a whole number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def finite(**named: Any) -> None:
@@ -97,13 +105,16 @@ def count(**named: Any) -> None:
 def one_of(options: tuple[str, ...], **named: Any) -> None:
     """Every value is one of ``options``."""
     for name, value in named.items():
-        if value not in options:
+        if not isinstance(value, str) or value not in options:
             raise ValueError(f"{name} must be one of {', '.join(options)}, got {value!r}")
 
 
 def tables(**named: Any) -> None:
     """All have one shape, with at least one entry on the last axis."""
-    shapes = {name: np.shape(value) for name, value in named.items()}
+    try:
+        shapes = {name: np.shape(value) for name, value in named.items()}
+    except ValueError:
+        raise ValueError(f"{' and '.join(named)} must be tables of one shape, got a ragged one") from None
     first = next(iter(shapes.values()))
     if not first or not first[-1] or any(shape != first for shape in shapes.values()):
         got = " and ".join(str(shape) for shape in shapes.values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -76,8 +77,12 @@ class Filter(Protocol):
 
 
 def is_scalar_query(query: Any) -> bool:
-    """Whether ``query`` is a number (or array, or tracer) rather than a mechanism."""
-    return isinstance(query, (int, float, np.ndarray, np.number, jax.Array)) and not isinstance(query, bool)
+    """Whether ``query`` is a real number (or array, or tracer) that a float can hold, rather than a mechanism."""
+    if isinstance(query, np.ndarray):
+        return any(jnp.issubdtype(query.dtype, kind) for kind in (jnp.floating, jnp.integer))
+    if isinstance(query, int):
+        return not isinstance(query, bool) and query.bit_length() < 1024
+    return isinstance(query, (float, np.integer, np.floating, jax.Array))
 
 
 @jax.enable_x64(True)

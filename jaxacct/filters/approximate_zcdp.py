@@ -169,6 +169,9 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     Raises:
         ValueError: concrete values out of range, or a ``delta * share`` below 1e-18.
     """
+    for name, value in (("epsilon", epsilon), ("delta", delta), ("share", share)):
+        if value is None:
+            raise ValueError(f"{name} must be a number, got None")
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta, share=share)
     epsilon, delta, share = (jnp.asarray(v, jnp.float64) for v in (epsilon, delta, share))

@@ -87,9 +87,10 @@ def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     """
     if _validate.is_traced(order):
         raise ValueError("order must be a concrete number fixed in advance, got a traced value")
+    _validate.greater(1.0, order=order)
+    if order is None or np.ndim(order):
+        raise ValueError(f"order must be one number above 1, got {order!r}")
     order = float(order)
-    if not (order > 1 and np.isfinite(order)):
-        raise ValueError(f"order must be a finite number above 1, got {order:g}")
     rho = _curve.renyi_from_epsilon(epsilon, delta, order)
     if not _validate.is_traced(rho) and np.any(np.asarray(rho) < 1e-18):
         least = epsilon - np.asarray(rho)

@@ -162,6 +162,9 @@ class SqliteStore:
             raise kind(f"{self}: {problem}") from problem
         except OSError as problem:
             raise LedgerUnavailable(f"{self}: {problem}") from problem
+        except UnicodeDecodeError as problem:
+            # SQLite quotes what it found in its messages.
+            raise LedgerCorrupted(f"{self} is damaged: it holds text that is none ({problem.reason})") from problem
 
 
 def _sync_directory(path: pathlib.Path) -> None:

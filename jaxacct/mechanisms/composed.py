@@ -42,7 +42,10 @@ class Composed(Mechanism):
     steps: Sequence[ArrayLike] | ArrayLike = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
+        try:
+            object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
+        except TypeError:
+            raise ValueError(f"mechanisms must be a sequence of them, got {type(self.mechanisms).__name__}") from None
         if not self.mechanisms:
             raise ValueError("mechanisms must hold at least one mechanism, got none")
         if isinstance(self.steps, Sequence):

@@ -45,7 +45,10 @@ class MixtureOfGaussians(Mechanism):
 
     def __post_init__(self) -> None:
         for name in ("sensitivities", "weights"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+            try:
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+            except TypeError:
+                raise ValueError(f"{name} must be a sequence of numbers, got {getattr(self, name)!r}") from None
         if len(self.sensitivities) != len(self.weights) or not self.weights:
             raise ValueError(
                 "weights must hold one number for each sensitivity, at least one, got "

@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from jaxacct import GDP, ApproximateDP, Gaussian, filters
+from jaxacct import GDP, ApproximateDP, Gaussian, LossGrid, filters
 from jaxacct.filters import _ledger
 
 PLAYS, ROUNDS = 1_000_000, 3
@@ -120,7 +120,7 @@ def steady(ledger, state, share):
     return Move(Gaussian(STEADY), "gaussian", 1 / STEADY)
 
 
-STEADY = 1.0  # sigma of every query of `steady`
+STEADY = 2.0  # sigma of every query of `steady`
 RENYI = (1.16, 0.1)  # epsilon and delta whose budget at order 2 is some 0.25
 ARENAS = {
     "pure_dp": Arena(lambda: filters.pure_dp(1.0), pure, (0.5,)),
@@ -140,10 +140,10 @@ ARENAS = {
     ),
     "renyi": Arena(lambda: filters.renyi(*RENYI, order=2.0), divergence, (0.3,), lambda g: [(2.0, float(g.rho))], True),
     "renyi, order 3": Arena(
-        lambda: filters.renyi(0.6, 0.2, order=3.0), divergence, (0.3,), lambda g: [(3.0, float(g.rho))], True
+        lambda: filters.renyi(0.35, 0.1, order=3.0), divergence, (0.3,), lambda g: [(3.0, float(g.rho))], True
     ),
     "renyi_any": Arena(
-        lambda: filters.renyi_any(1.5, 0.2, (2.0, 3.0)),
+        lambda: filters.renyi_any(1.05, 0.2, (2.0, 2.5)),
         either_order,
         (0.3,),
         # Costs of Gaussians are in proportion at all orders: the order that ends last is the same on every path.
@@ -238,7 +238,7 @@ def least_delta(p, q, epsilon):
 def least_divergence(p, order):
     """What the Rényi divergence is at least, five standard errors down."""
     x = np.exp((order - 1) * p)
-    assert np.std(x) < 1.5 * np.mean(x), "too heavy a tail for this estimate"
+    assert np.std(x) < 2 * np.mean(x), "too heavy a tail for this estimate"
     return math.log(np.mean(x) - 5 * np.std(x) / math.sqrt(PLAYS)) / (order - 1)
 
 
@@ -270,7 +270,7 @@ def test_no_analyst_refutes_a_guarantee(name, policy):
 @pytest.mark.parametrize("name", [name for name in ARENAS if ARENAS[name].tight])
 def test_a_guarantee_that_is_2_percent_too_optimistic_is_noticed(name):
     arena = ARENAS[name]
-    guarantee, tree = asked(arena, at_once if name == "pure_dp" else even, ROUNDS)
+    guarantee, tree = asked(arena, at_once if name in ("pure_dp", "approximate_zcdp, delta") else even, ROUNDS)
     assert alarms(arena, guarantee, tree) == []
     assert alarms(arena, guarantee, tree, LOUDER)
 
@@ -297,8 +297,9 @@ def test_a_filter_that_charges_2_percent_too_little_is_noticed():
 def test_natural_approximate_dp_keeps_its_point_where_nobody_adapts():
     """Its guarantee is larger than its budget by factors that no analyst is known to use; along a path it is exact."""
     mu = 0.9
-    delta = float(np.asarray(filters.gdp(mu).guarantee.delta(1.0))) * (1 + 1e-6)
-    ledger = filters.natural_approximate_dp(1.0, delta, rounds=ROUNDS)
+    delta = float(np.asarray(filters.gdp(mu).guarantee.delta(0.5))) * (1 + 2e-3)
+    # Losses beyond the grid's end would count as infinite.
+    ledger = filters.natural_approximate_dp(0.5, delta, rounds=ROUNDS, grid=LossGrid(2.0**-8, -(2**11), 2**12 + 1))
     query = Gaussian(math.sqrt(ROUNDS) / mu * (1 + 1e-5))
     state = ledger.init()
     for _ in range(ROUNDS):
@@ -308,12 +309,12 @@ def test_natural_approximate_dp_keeps_its_point_where_nobody_adapts():
     full = {tuple(map(bool, path)): move for n in range(ROUNDS) for path in np.ndindex(*(2,) * n)}
     for louder, noticed in ((1.0, False), (LOUDER, True)):
         p, q = (losses_of(full, np.random.default_rng([6, under]), bool(under), louder) for under in (1, 0))
-        assert (least_delta(p, q, 1.0) > delta) == noticed
+        assert (least_delta(p, q, 0.5) > delta) == noticed
 
 
 def test_a_claim_that_is_no_bound_is_caught_in_the_wild():
-    """`approximate_gdp` says that it is no bound; at few loud steps it is off by more than 2 %, which is seen here."""
-    noise, rate, steps = 0.55, 0.15, 40
+    """`approximate_gdp` says that it is no bound; at few steps its deltas are short by a factor, which is seen here."""
+    noise, rate, steps = 0.8, 0.05, 100
     ledger = filters.approximate_gdp(steps * rate**2 * math.expm1(1 / noise**2) / 2)
     assert not ledger.guarantee.is_bound
     rng = np.random.default_rng(8)
@@ -327,7 +328,7 @@ def test_a_claim_that_is_no_bound_is_caught_in_the_wild():
 
     p, q = play(True), play(False)
     with jax.enable_x64(True):
-        caught = [e for e in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0) if least_delta(p, q, e) > float(ledger.guarantee.delta(e))]
+        caught = [e for e in (1.0, 2.0, 3.0, 4.0, 5.0) if least_delta(p, q, e) > float(ledger.guarantee.delta(e))]
     assert caught
 
 
