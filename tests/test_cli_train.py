@@ -118,6 +118,7 @@ def test_epochs_become_steps_and_json_has_standard_output_to_itself(capsys, tmp_
     assert "treated as public" in err
 
 
+@pytest.mark.slow
 def test_a_run_with_a_checkpoint_goes_on_where_it_was_and_reports_the_whole(capsys, tmp_path):
     folder = str(tmp_path / "kept")
     quick = [*QUICK, "--seed", "1", "--steps", "6", "--checkpoint", folder, "--checkpoint-every", "2"]

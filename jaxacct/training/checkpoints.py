@@ -74,8 +74,8 @@ class Checkpoints:
         if found != wanted:
             name = next(name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name))
             raise ValueError(
-                f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there and "
-                f"{wanted.get(name, 'missing')} here"
+                f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there "
+                f"and {wanted.get(name, 'missing')} here"
             )
         try:
             template = jax.tree.map(self._ocp.utils.to_shape_dtype_struct, leaves)

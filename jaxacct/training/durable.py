@@ -94,7 +94,7 @@ class DurableRun:
         self._saved = number
 
     def _charge(self, state: TrainState, size: int) -> list[Proposal]:
-        """Asks for the next steps, ``ahead`` of them, writes what they cost, and waits for the disk before it returns."""
+        """Asks for the next steps, ``ahead`` of them, writes what they cost and waits for the disk."""
         number = int(state.step)
         # The budget is the journal's, whatever the state says.
         ahead = state._replace(filter_state=self._filter_state)
