@@ -142,7 +142,7 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
         yield members, *run(*jax.tree.map(lambda x: x[members], query))
         return
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
-    sizes = [size for size in _BATCHES if size == _BATCHES[0] or size * each <= _WORK and size <= most]
+    sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
     while members.size:
         # A batch that is filled to three quarters, or else the largest that the members fill.

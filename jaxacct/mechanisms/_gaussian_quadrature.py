@@ -13,12 +13,16 @@ with v = mu y < pi and the derivative p = q e^u / R of log R in u at Re t,
 
     |R|^2 = R(Re t)^2 (1 - 4 p (1 - p) sin(v / 2)^2),    |arg R| <= p v where p <= 1/2, and <= v everywhere:
 
-the derivative of arg R in v is (r cos v + r^2) / (1 + 2 r cos v + r^2) with r = p / (1 - p), largest at v = 0 if r <= 1.
-So the integrand's modulus there is at most exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2)
+the derivative of arg R in v is (r cos v + r^2) / (1 + 2 r cos v + r^2) with r = p / (1 - p), which for r <= 1 is
+largest at v = 0. So the integrand's modulus there is at most
+
+    exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2)
+
 times the real integrand, with k = 1, and more with a taper. Its integral is bounded cell by cell, and the rule errs
 by at most 2 / (exp(2 pi y / h) - 1) times that (Trefethen and Weideman 2014, Theorem 5.1), for every such y.
 
-*Truncation.* Outside the points the integrand is bounded on cells: t^2 / 2 is convex, log R is increasing, g decreasing.
+*Truncation.* Outside the points the integrand is bounded on cells: t^2 / 2 is convex, log R is increasing and convex,
+log g is decreasing and below a concave function.
 
 *Decay.* |E exp(i w L)| under the tilted law is needed for every large w at once. A law that contains, as a
 mixture, uniform laws of masses m_k on intervals of lengths l_k has |phi(w)| <= 1 - sum_k m_k s(w l_k / 2) with
@@ -32,10 +36,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from jaxacct._arrays import array_module, histogram, logsumexp, pick, running_least, stopped
+from jaxacct._arrays import array_module, histogram, logsumexp, running_least, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct.mechanisms._gaussian_taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
