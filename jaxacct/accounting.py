@@ -27,6 +27,10 @@ __all__ = ["Bounds", "delta", "epsilon"]
 
 
 _WIDE = 1.1  # upper over lower
+_ADVICE = {
+    False: "More noise, a larger rate, fewer steps or a larger delta narrow them.",
+    True: "No epsilon is certified: losses are too large or likely infinite; more noise or a larger delta would help.",
+}
 
 
 def delta(
@@ -137,7 +141,7 @@ def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
         first = int(np.argmax(wide))
         warnings.warn(
             f"{int(wide.sum())} of {wide.size} bounds of {kind} are wide (the first: {lower.flat[first]:.3g} to "
-            f"{upper.flat[first]:.3g}); they are sound. Larger sigma or rate, fewer steps or larger delta narrow them.",
+            f"{upper.flat[first]:.3g}); they are sound. {_ADVICE[bool(np.isinf(upper.flat[first]))]}",
             RuntimeWarning,
             stacklevel=5,
         )

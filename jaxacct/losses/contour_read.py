@@ -14,9 +14,9 @@ __all__ = ["Integrand", "aliases", "read_delta", "read_epsilon"]
 
 Array = Any  # NumPy's or JAX's
 
-_NEWTON = 5
-_NUDGES = np.array([1.5, 5.0, 100.0])  # how far from the root bounds are tried, in units of their own distance from it,
-_ROUNDINGS = np.array([1e-14, 1e-11, 1e-6])  # and of the root
+_NEWTON = 4
+_NUDGES = np.array([1.5, 50.0])  # how far from the root bounds are tried, in units of their own distance from it,
+_ROUNDINGS = np.array([1e-14, 1e-7])  # and of the root
 
 
 class Integrand(NamedTuple):

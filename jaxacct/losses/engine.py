@@ -26,8 +26,9 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["Options", "bounds", "smooth_deltas"]
 
-_SIZES = (Size(256, 256), Size(512, 1024))  # of the contour, tried in turn
+_SIZES = (Size(256, 256), Size(512, 1024), Size(1024, 4096))  # of the contour, tried in turn
 _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
+_CACHED = 128  # larger batches leave a CPU's cache
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
@@ -116,10 +117,10 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         rest = attempt(functools.partial(_single_batch, kind), 1, 1.0, (groups, goal), open_[single])
         report(rest.size)
         open_ = open_[~single]
-    run = _contour_float32 if options.precision == "float32" else _contour_batch
-    if counts.size <= _FEW and options.precision == "float64" and options.devices is None:
-        run = _contour_numpy
     for size in _SIZES if contour else ():
+        run = _contour_float32 if options.precision == "float32" else _contour_batch
+        if open_.size * parts <= _FEW and options.precision == "float64" and options.devices is None:
+            run = _contour_numpy
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         open_ = attempt(functools.partial(run, kind, size), parts, each, (groups[0], counts, goal), open_)
     if open_.size:
@@ -135,7 +136,14 @@ def _tight(kind: str, lower: Any, upper: Any) -> Any:
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    sizes = [size * spread.shares for size in _BATCHES if size == _BATCHES[0] or size * each <= _WORK]
+    if not members.size:
+        return
+    if run.func is _contour_numpy:
+        yield members, *run(*jax.tree.map(lambda x: x[members], query))
+        return
+    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
+    sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
+    sizes = [size * spread.shares for size in sizes]
     while members.size:
         # A batch that is filled to three quarters, or else the largest that the members fill.
         filled = [size for size in sizes if size <= members.size]

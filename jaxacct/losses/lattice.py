@@ -68,6 +68,8 @@ def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array
     if kind == "epsilon":
         lower, upper = epsilon_bounds(composition, goal)
         upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, largest))
+        # An infinite loss that is likelier than delta leaves no epsilon.
+        lower = jnp.where(composition.infinite[1] > goal, jnp.inf, lower)
         return jnp.minimum(lower, upper), upper
     lower, upper = delta_bounds(composition, goal)
     return jnp.where(goal > largest, 0.0, lower), jnp.where(goal > largest, 0.0, upper)

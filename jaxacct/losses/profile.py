@@ -42,7 +42,7 @@ class PrivacyProfile:
         grid: losses log(gamma); holds loss 0, and none beyond 650 in absolute value.
         bound: ``"upper"`` (a privacy guarantee) or ``"lower"``.
 
-    Source: Dong, Roth, Su 2022, section 2.3; Zhu, Dong, Wang 2022, Lemma 9 (which functions are such curves).
+    Source: Dong, Roth, Su 2022, section 2.3; Zhu, Dong, Wang 2022 (which functions are such curves).
     """
 
     excess: Array
@@ -81,7 +81,7 @@ class PrivacyProfile:
 
         Raises:
             ValueError: values that are NaN, or not those of a decreasing convex curve above (1 - gamma)_+ (Theorem
-                A.3 of the paper on f-DP filters; Zhu, Dong, Wang 2022, Lemma 9), saying what is wrong and where.
+                A.3 of the paper on f-DP filters; Zhu, Dong, Wang 2022), saying what is wrong and where.
                 Traced values of that kind give the curve of no privacy (upper) or of perfect privacy (lower).
         """
         _validate.one_of(("upper", "lower"), bound=bound)

@@ -104,4 +104,6 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     upper = jnp.where(curve(zero, 1) <= target, 0.0, jnp.where(small, high, jnp.inf))
     upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, jnp.maximum(largest, 0.0)))
     upper = jnp.where(jnp.isnan(upper), jnp.inf, upper)
+    # An infinite loss that is likelier than delta leaves no epsilon.
+    lower = jnp.where(pair.infinity() > delta, jnp.inf, lower)
     return jnp.minimum(lower, upper), upper

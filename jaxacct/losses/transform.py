@@ -1,7 +1,7 @@
 """The Fourier transform of a weighted set of losses at equally spaced frequencies, and its rounding error.
 
 In float64, exp(i w_j x) for j = side a + b is a product: two short tables and a matrix product instead of a long table.
-Its error is a few units in all, which T steps make T times larger.
+Its error is some hundred units in all, which T steps make T times larger.
 
 In float32 that would be far too much. But the losses have mean 0, so the transform minus 1 is a sum of terms of
 second order, -2 sin^2(w x / 2) and sin(w x) - w x, each of which float32 knows to a relative unit. Then the error of
@@ -45,9 +45,8 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
     xp = array_module(losses)
     side = round(nodes**0.5)
     spacing = spacing[:, None, None]
-    inner = losses[:, :, None, :] * (np.arange(side) * spacing)[..., None]
-    outer = losses[:, :, None, :] * (np.arange(0, nodes, side) * spacing)[..., None]
-    ci, si, co, so = xp.cos(inner), xp.sin(inner), xp.cos(outer), xp.sin(outer)
+    ci, si = _powers(losses * spacing, side)
+    co, so = _powers(losses * (side * spacing), side)
     weights = weights[:, :, None, :]
     # One product of tables twice as high and wide.
     table = xp.concatenate([ci * weights, si * weights], -2)
@@ -57,7 +56,25 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
     flat = lambda x: x.reshape(*losses.shape[:-1], nodes)  # noqa: E731
     real = flat(found[..., :side, :side] - found[..., side:, side:])
     imag = flat(found[..., :side, side:] + found[..., side:, :side])
-    return Transform(real - 1.0, imag, xp.full_like(real, (32.0 + 2.0 * losses.shape[-1]) * UNIT))
+    return Transform(real - 1.0, imag, xp.full_like(real, (80.0 + 12.0 * side + 2.0 * losses.shape[-1]) * UNIT))
+
+
+def _powers(phase: Array, count: int) -> tuple[Array, Array]:
+    """cos(j phase) and sin(j phase) for j < ``count``, a power of 2, on a new axis before the last.
+
+    By multiplication, so that two transcendental functions are enough: what the first rounds to grows with j, and
+    each of log2(count) products adds 3 units.
+    """
+    xp = array_module(phase)
+    cos, sin = xp.cos(phase)[..., None, :], xp.sin(phase)[..., None, :]
+    real, imag = xp.ones_like(cos), xp.zeros_like(sin)
+    while real.shape[-2] < count:
+        real, imag = (
+            xp.concatenate([real, real * cos - imag * sin], -2),
+            xp.concatenate([imag, real * sin + imag * cos], -2),
+        )
+        cos, sin = (cos - sin) * (cos + sin), 2.0 * cos * sin
+    return real, imag
 
 
 def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:

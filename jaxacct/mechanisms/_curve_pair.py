@@ -2,7 +2,7 @@
 
 A bound B(gamma) on the hockey sticks of both directions of every pair of neighbours bounds them by the largest
 convex curve U <= B that equals its own reflection 1 - gamma + gamma U(1 / gamma). U is the hockey stick of a pair (Zhu,
-Dong, Wang 2022, Proposition 8), which therefore dominates the mechanism and may be composed with others (Theorem 10
+Dong, Wang 2022: which curves have pairs), which dominates the mechanism and may be composed with others (shown
 there), and sampled, like any pair.
 
 For both guarantees B has closed tails for losses l >= 0: with P(L > l) = e^-y, Q(L > l) is e^-g(y) and B = e^-y -
@@ -209,7 +209,7 @@ def merged_curves(parts: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
     Such parts stand for all of their runs (count 1). What happens between the runs of a part does not matter: the part
     is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
-    concurrently with the rest (Vadhan, Zhang 2023, Theorem 1.5).
+    concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
     """
     found: list[tuple[Any, Any]] = []
     for pair, count in parts:

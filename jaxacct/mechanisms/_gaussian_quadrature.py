@@ -13,12 +13,16 @@ with v = mu y < pi and the derivative p = q e^u / R of log R in u at Re t,
 
     |R|^2 = R(Re t)^2 (1 - 4 p (1 - p) sin(v / 2)^2),    |arg R| <= p v where p <= 1/2, and <= v everywhere:
 
-the derivative of arg R in v is (r cos v + r^2) / (1 + 2 r cos v + r^2) with r = p / (1 - p), largest at v = 0 if r <= 1.
-So the integrand's modulus there is at most exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2)
+the derivative of arg R in v is (r cos v + r^2) / (1 + 2 r cos v + r^2) with r = p / (1 - p), which for r <= 1 is
+largest at v = 0. So the integrand's modulus there is at most
+
+    exp(k y^2 / 2 + |w| |arg R|) (1 - 4 p (1 - p) sin(v / 2)^2)^(min(beta, 0) / 2)
+
 times the real integrand, with k = 1, and more with a taper. Its integral is bounded cell by cell, and the rule errs
 by at most 2 / (exp(2 pi y / h) - 1) times that (Trefethen and Weideman 2014, Theorem 5.1), for every such y.
 
-*Truncation.* Outside the points the integrand is bounded on cells: t^2 / 2 is convex, log R is increasing, g decreasing.
+*Truncation.* Outside the points the integrand is bounded on cells: t^2 / 2 is convex, log R is increasing and convex,
+log g is decreasing and below a concave function.
 
 *Decay.* |E exp(i w L)| under the tilted law is needed for every large w at once. A law that contains, as a
 mixture, uniform laws of masses m_k on intervals of lengths l_k has |phi(w)| <= 1 - sum_k m_k s(w l_k / 2) with
@@ -32,10 +36,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from jaxacct._arrays import array_module, histogram, logsumexp, pick, running_least, stopped
+from jaxacct._arrays import array_module, histogram, logsumexp, running_least, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct.mechanisms._gaussian_taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
@@ -45,13 +48,13 @@ __all__ = ["Points", "Quadrature", "decay", "log_moments", "placed", "quadrature
 
 Array = Any  # NumPy's or JAX's
 
-_NEAR, _NEAR_CELLS, _FAR_CELLS = 48.0, 96, 24  # cells of half a standard deviation at most, then wider ones
+_NEAR = 48.0  # standard deviations that equal cells cover at most; others are wider from one to the next
+_CELLS, _ROUGH_CELLS = (96, 24), (48, 12)  # numbers of both
 _REST = 60.0  # standard deviations beyond what can matter, for what a strip multiplies
-_FAR = (1.2 ** np.arange(1, _FAR_CELLS + 1) - 1.0) / (1.2**_FAR_CELLS - 1.0)
-_LADDER = 96
+_LADDER = 48
 _RUNG = 0.35  # log ratio of neighbouring layers
 _HALF_LOG_2PI = 0.9189385332046728
-_HEIGHTS = np.array([0.08, 0.2, 0.4, 0.65, 0.85, 1.0])  # of the strip, of the highest that may be of use
+_HEIGHTS = np.array([0.08, 0.2, 0.4, 0.7, 1.0])  # of the strip, of the highest that may be of use
 
 
 class Points(NamedTuple):
@@ -68,7 +71,7 @@ class Points(NamedTuple):
         tangent: that of ``edge_base``, a concave function, at a cell's left end, taken at its right end.
         edge_slope: p at the edges.
         cells: log of the widths of the cells.
-        uncovered: the same, a step more, of cells that the points do not cover; -inf for the others.
+        uncovered: the same, two steps more, of cells that the points do not cover; -inf for the others.
         low, high: the first edge and the last.
     """
 
@@ -129,8 +132,8 @@ def _exponent(pair: Any, theta: Array) -> Array:
     return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
 
 
-def _edges(pair: Any, beta: Array, cut: Array, digits: Array) -> tuple[Array, Array, Array, Array]:
-    """Edges of cells over all that can matter; psi, its derivative, and an upper bound of the log taper there.
+def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """Edges of cells over all that can matter, u there, and an upper bound of the log taper.
 
     The log integrand's slope is -t + beta mu slope(t) with slope in (0, 1) increasing. So beyond
     max(beta mu, 0) + reach, and below -reach - max(-beta, 0) mu slope(0), it falls faster than a normal density
@@ -146,17 +149,21 @@ def _edges(pair: Any, beta: Array, cut: Array, digits: Array) -> tuple[Array, Ar
     low = xp.minimum(low, high - 1.0)
     near = xp.minimum(high - low, _NEAR)[..., None]
     low, high = low[..., None], high[..., None]
-    far = low + near + (high - low - near + _REST) * _FAR
-    t = xp.concatenate([low + near * (np.arange(_NEAR_CELLS + 1) / _NEAR_CELLS), far], -1)
-    psi, slope = _log_ratio(pair.rate[..., None], mu[..., None] * t - (0.5 * mu * mu)[..., None])
-    return t, psi, slope, log_taper_above(t, cut[..., None])
+    equal, wider = cells
+    growth = 6.0 ** (4.0 / wider)
+    shares = (growth ** np.arange(1, wider + 1) - 1.0) / (growth**wider - 1.0)
+    far = low + near + (high - low - near + _REST) * shares
+    t = xp.concatenate([low + near * (np.arange(equal + 1) / equal), far], -1)
+    return t, mu[..., None] * t - (0.5 * mu * mu)[..., None], log_taper_above(t, cut[..., None])
 
 
 def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array]:
     """K, K', K'' of the loss at tilt theta, certified by nothing: to choose by. inf where the cells are too wide."""
     xp = array_module(theta)
     beta = _exponent(pair, theta)
-    t, psi, _, taper = _edges(pair, beta, cut, xp.full_like(beta, 32.0))
+    t, u, taper = _edges(pair, beta, cut, xp.full_like(beta, 32.0), _ROUGH_CELLS)
+    q = pair.rate[..., None]
+    psi = xp.where(u > 40.0, xp.log(q) + u, xp.log1p(q * xp.expm1(xp.minimum(u, 40.0))))
     log_weight = -0.5 * t**2 + taper + beta[..., None] * psi
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     top = log_weight.max(-1)
@@ -167,7 +174,7 @@ def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, 
     total = weights.sum(-1)
     mean = (weights * loss).sum(-1) / total
     variance = (weights * (loss - mean[..., None]) ** 2).sum(-1) / total
-    lost = weights[..., _NEAR_CELLS + 1 :].sum(-1) > 1e-3 * total
+    lost = weights[..., _ROUGH_CELLS[0] + 1 :].sum(-1) > 1e-3 * total
     log_total = top + xp.log(total) - _HALF_LOG_2PI
     return xp.where(lost, np.inf, log_total), xp.where(lost, np.inf, mean), variance
 
@@ -185,7 +192,8 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     xp = array_module(theta)
     beta = _exponent(pair, theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
-    edges, edge_psi, edge_slope, edge_taper = _edges(*stopped((pair, beta, cut, digits)))
+    edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), _CELLS)
+    edge_psi, edge_slope = _log_ratio(stopped(pair.rate)[..., None], edge_u)
     edge_base = -0.5 * edges**2 + edge_taper
     left, right = edges[..., :-1], edges[..., 1:]
     square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
@@ -202,7 +210,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     first = xp.floor(low / step)
     t = (first[..., None] + np.arange(size)) * step[..., None]
     covered = (left >= t[..., :1]) & (right <= t[..., -1:])
-    uncovered = xp.where(covered, -np.inf, xp.log(right - left + step[..., None]))
+    uncovered = xp.where(covered, -np.inf, xp.log(right - left + 2.0 * step[..., None]))
 
     mu, q = 1.0 / pair.noise[..., None], pair.rate[..., None]
     u = mu * t - 0.5 * mu * mu
@@ -287,18 +295,18 @@ def _strip(pair: Any, beta: Array, cut: Array, points: Points, log_total: Array,
     masses = xp.concatenate([below, _largest(beta, points) + points.cells, above], -1)
     masses = masses - (log_total + _HALF_LOG_2PI)[..., None]
 
-    # Axes: heights, ends of octaves of frequencies, cells.
+    # Axes: heights, frequencies that grow by factors of 4, cells.
     power = 0.5 * xp.minimum(beta, 0.0)[..., None, None]
     shrunk = power * log1p(-4.0 * bent[..., None, :] * xp.sin(0.5 * v)[..., None] ** 2)
     still = (masses[..., None, :] + shrunk)[..., None, :]
     per_frequency = (turned[..., None, :] * v[..., None])[..., None, :]
-    octaves = np.concatenate([[0.0], 2.0 ** np.arange(np.log2(nodes) + 1)])
-    ends = (octaves * spacing[..., None])[..., None, :, None]
+    edges = np.concatenate([[0.0], nodes / 4.0 ** np.arange(int(np.log2(nodes) / 2), -1, -1)])
+    ends = (edges * spacing[..., None])[..., None, :, None]
     logs = log_error[..., None] + logsumexp(still + per_frequency * ends)
     # A sum of exponentials is log-convex in the frequency: below its chords.
     index = np.arange(nodes)
-    block = np.searchsorted(octaves, index, side="right") - 1
-    share = (index - octaves[block]) / (octaves[block + 1] - octaves[block])
+    block = np.searchsorted(edges, index, side="right") - 1
+    share = (index - edges[block]) / (edges[block + 1] - edges[block])
     between = logs[..., block] * (1.0 - share) + logs[..., block + 1] * share
     between = xp.where(xp.isnan(between), np.inf, between).min(-2)
     return xp.exp(xp.minimum(between + 1e-9, 700.0))
@@ -323,9 +331,16 @@ def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array,
     return weights, log_total, rounding + 2.0 * xp.exp(xp.minimum(outside - log_total, 700.0))
 
 
+def _thinned(points: Points) -> Points:
+    """Every second point: the rule of twice the step."""
+    half = {name: getattr(points, name)[..., ::2] for name in ("t", "psi", "slope", "log_base", "off")}
+    return points._replace(step=2.0 * points.step, **half)
+
+
 def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
     """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
     xp = array_module(tilts)
+    points = _thinned(points)
     beta = _exponent(pair, tilts)
     _, log_total, relative = _weighed(pair, beta, cut, points)
     error = relative + _strip_at_0(pair, beta, cut, points.step)
@@ -403,6 +418,8 @@ def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
 def decay(masses: Array, lengths: Array, frequency: Array) -> Array:
     """A lower bound of 1 - |phi(w)| that holds for all |w| >= ``frequency``; frequencies on an axis of their own."""
     xp = array_module(masses)
-    x = (0.5 * frequency)[..., None] * lengths[..., None, :]
-    share = xp.maximum(xp.minimum(x * x / 8.0, 0.7), 1.0 - 1.0 / xp.maximum(x, 1e-3))
-    return (masses[..., None, :] * xp.maximum(share, 0.0)).sum(-1) * (1.0 - 1e-9)
+    # With x = w l / 2: x^2 / 8 and 0.7 where that is less, or 1 - 1 / x.
+    squares = (frequency * frequency)[..., None] * (lengths * lengths / 32.0)[..., None, :]
+    inverses = (2.0 / frequency)[..., None] * (1.0 / lengths)[..., None, :]
+    share = xp.maximum(xp.minimum(squares, 0.7), 1.0 - inverses)
+    return (masses[..., None, :] * share).sum(-1) * (1.0 - 1e-9)

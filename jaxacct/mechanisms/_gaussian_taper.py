@@ -72,7 +72,7 @@ def steepened(t: Any, cut: Any) -> Any:
 
 
 def placed_cut(pair: Any, log_share: Any) -> Any:
-    """A cut that leaves out about exp(``log_share``) of a run's probability; inf for `add`, whose losses are bounded."""
+    """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
     xp = array_module(log_share)
     reach = lambda log_mass: _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))  # noqa: E731
     cut = xp.maximum(reach(log_share), 1.0 / pair.noise + reach(log_share - xp.log(pair.rate)))

@@ -61,7 +61,7 @@ class Mechanism:
         """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
 
         With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
-        (P, (1 - rate) P + rate Q) (Zhu, Dong, Wang 2022, Theorem 11). This needs one pair a run.
+        (P, (1 - rate) P + rate Q) (Zhu, Dong, Wang 2022, on Poisson sampling). This needs one pair a run.
 
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.

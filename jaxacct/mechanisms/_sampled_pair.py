@@ -26,7 +26,7 @@ class SampledPair:
     strict inequality, atoms included.
 
     Attributes:
-        inner: the pair of the mechanism for the same direction (Zhu, Dong, Wang 2022, Theorem 11).
+        inner: the pair of the mechanism for the same direction (Zhu, Dong, Wang 2022, on Poisson sampling).
         rate: sampling rate in (0, 1]; scalar float64.
         reverse: 0 is the direction `remove`, 1 is `add`; a leaf, see ``GaussianPair``.
     """

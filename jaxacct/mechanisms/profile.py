@@ -25,7 +25,7 @@ class FromProfile(Mechanism):
     Being (epsilon, delta)-DP is a claim on both directions of every pair of neighbours. So each point (eps, delta) also
     bounds the curve at -eps, by 1 - e^-eps (1 - delta). As functions of e^eps hockey sticks are convex, non-increasing,
     and 1 at 0: the largest such curve below all points is their lower convex hull, constant right of the last. It is
-    itself the hockey stick of a pair (Zhu, Dong, Wang 2022, Proposition 8), symmetric, and dominates every mechanism
+    itself the hockey stick of a pair (Zhu, Dong, Wang 2022), symmetric, and dominates every mechanism
     that keeps the claims; so it may be composed and sampled. Upper and lower bounds enclose the worst case over all
     such mechanisms, not the mechanism that the points were read from. Between points the hull is the chord, so a
     smooth curve wants many points; the last delta is charged in full to every run.

@@ -25,7 +25,7 @@ class PoissonSampled(Mechanism):
 
     For neighbours that differ in one record x, the pair of `remove` (the dataset with x is the numerator) is the
     mixture (1 - rate) Q + rate P against Q, where (P, Q) is the inner mechanism's pair for `remove`; that of `add`
-    is P against (1 - rate) P + rate Q with its pair for `add` (Zhu, Dong, Wang 2022, Theorem 11). These are
+    is P against (1 - rate) P + rate Q with its pair for `add` (Zhu, Dong, Wang 2022, on Poisson sampling). These are
     different curves; `add_or_remove` is the worse of the two for the *whole* composition. `replace` is a third
     relation: neither of these pairs answers for it. Sampling a sample multiplies the rates.
 

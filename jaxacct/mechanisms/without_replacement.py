@@ -26,7 +26,7 @@ class SampledWithoutReplacement(Mechanism):
     clip norm). With q = sample_size / dataset_size and an inner curve H(gamma) for `replace`, the sampled one is at
     most q H(1 + (gamma - 1) / q) at gamma >= 1 (Balle, Barthe, Gaboardi 2018, Theorem 9), and at gamma < 1 what
     exchanging the neighbours makes of it, gamma H'(1 / gamma) + 1 - gamma. For a symmetric inner pair (P, Q)
-    these are the curves of ((1 - q) Q + q P, Q) and of (P, (1 - q) P + q Q) (Zhu, Dong, Wang 2022, section 4): together
+    these are the curves of ((1 - q) Q + q P, Q) and of (P, (1 - q) P + q Q) (Zhu, Dong, Wang 2022): together
     the curve of one symmetric pair, in which one step is exact and which composes.
 
     Under `add` and `remove` the size of the dataset changes, and with it the probability of every sample.

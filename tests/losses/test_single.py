@@ -73,3 +73,9 @@ def test_records_that_are_hardly_ever_sampled_cost_nothing():
     mechanism = jaxacct.PoissonSampled(jaxacct.Gaussian(0.01), 1e-7)
     assert jaxacct.epsilon(mechanism, 1.1e-4, steps=1000).upper == 0.0
     assert jaxacct.delta(mechanism, 0.0, steps=1000).upper <= 1e-4
+
+
+def test_no_epsilon_is_left_where_an_infinite_loss_is_likelier_than_delta():
+    lower, upper = jaxacct.epsilon(jaxacct.ApproximateDP(1.0, 1e-3), np.array([1e-5, 1e-2]))
+    assert lower[0] == upper[0] == np.inf
+    assert 0 < lower[1] <= upper[1] <= 1.0

@@ -87,7 +87,7 @@ def renyi_dp_curve(mechanism: RenyiDP, order: ArrayLike, relation: str) -> Array
 
 
 def discrete_gaussian_curve(mechanism: DiscreteGaussian, order: ArrayLike, relation: str) -> Array:
-    """order sensitivity^2 / (2 sigma^2), what the Gaussian has: a bound (Canonne, Kamath, Steinke 2020, Proposition 5).
+    """order sensitivity^2 / (2 sigma^2), what the Gaussian has: a bound (Canonne, Kamath, Steinke 2020, on its zCDP).
 
     Exact where order * sensitivity is whole.
     """
