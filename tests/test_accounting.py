@@ -239,3 +239,10 @@ def test_a_numpy_array_may_be_mapped_over_in_a_float32_program():
     mapped = jax.vmap(lambda sigma: jaxacct.epsilon(jaxacct.Gaussian(sigma), 1e-5, steps=10).upper)(sigmas)
     np.testing.assert_allclose(mapped, jaxacct.epsilon(jaxacct.Gaussian(sigmas), 1e-5, steps=10).upper, rtol=1e-6)
     np.testing.assert_allclose(jax.vmap(lambda sigma: renyi(jaxacct.Gaussian(sigma), 4.0))(sigmas), 2.0 / sigmas**2)
+
+
+def test_a_delta_that_compiled_code_reads_as_zero_has_no_lower_bound():
+    with pytest.warns(RuntimeWarning, match="wide"):
+        lower, upper = jaxacct.epsilon(jaxacct.Gaussian(2.0), np.array([1e-310, 1e-300]), steps=3)
+    assert lower[0] == 0 and lower[1] > 30
+    assert upper[0] >= upper[1]
