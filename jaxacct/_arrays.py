@@ -26,7 +26,7 @@ def array_module(value: Any) -> Any:
 def erfc(x: Any) -> Any:
     """The complementary error function in float64."""
     if array_module(x) is np:
-        return _erfc(x).astype(np.float64)
+        return np.asarray(_erfc(x), np.float64)
     return jax.scipy.special.erfc(x)
 
 

@@ -131,7 +131,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
-    return (upper == lower) | (upper < np.inf) & (upper - lower <= _TIGHT[kind] * upper)
+    return (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
 
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):

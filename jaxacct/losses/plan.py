@@ -188,7 +188,7 @@ def outline_for_epsilon(losses: Array, log_masses: Array, steps: Array, periods:
     return _outline(losses, log_masses, steps, periods, theta, epsilon, cutoff, tolerance)
 
 
-def saddle_log_delta(t: Array, k0: Array, k2: Array, epsilon: Array) -> Array:
+def saddle_log_delta(t: Any, k0: Any, k2: Any, epsilon: Any) -> Any:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2

@@ -192,7 +192,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     xp = array_module(theta)
     beta = _exponent(pair, theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
-    edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), _CELLS)
+    edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), cells=_CELLS)
     edge_psi, edge_slope = _log_ratio(stopped(pair.rate)[..., None], edge_u)
     edge_base = -0.5 * edges**2 + edge_taper
     left, right = edges[..., :-1], edges[..., 1:]
@@ -359,9 +359,9 @@ def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Arr
     mean = (weights * loss).sum(-1)
     centred = loss - mean[..., None]
     phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-    fixed = stopped((pair, beta, cut, points))
+    still = [stopped(x) for x in (pair, beta, cut, points)]
     base = _strip_at_0(pair, beta, cut, points.step) + 2.0 * relative
-    strip = _strip(*fixed, stopped(log_total), spacing, nodes)
+    strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes)
     frequencies = np.arange(nodes) * spacing[..., None]
     # Weights are those of the computed total: its own error counts a second time.
     error = 2.0 * (strip + relative[..., None] + strip[..., :1]) + frequencies * phase[..., None]
