@@ -6,6 +6,8 @@ may underflow to zero, and zero noise would release the value itself.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -67,5 +69,5 @@ def usable_order(order: Array) -> Array:
     return usable(order) & (order > 1)
 
 
-def _inside(value: Array) -> Array:
+def _inside(value: Any) -> Any:
     return (value >= _LEAST) & (value <= _MOST)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 __all__ = ["draw"]
 
 
@@ -21,8 +23,8 @@ def draw(report: dict[str, Any], path: Path) -> None:
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True)
     kept = [i for i, lost in enumerate(history["lost"]) if not lost]  # what is lost shows as a deeper step
-    spent = [1.0 - history["budget_left"][i] for i in kept]
-    budget(spent, steps=[history["step"][i] for i in kept], ax=above)
+    spent = 1.0 - np.asarray(history["budget_left"], np.float64)[kept]
+    budget(spent, steps=np.asarray(history["step"])[kept], ax=above)
     above.set_xlabel("")
     privacy = report["privacy"]["filter"]
     note = "" if privacy["is_bound"] else " (asymptotic, not a bound)"
