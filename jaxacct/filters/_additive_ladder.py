@@ -20,6 +20,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.mechanisms.profile import FromProfile
 
 __all__ = ["Ladder", "LadderGuarantee", "closed_form", "ladder"]
 
@@ -169,6 +172,14 @@ class LadderGuarantee:
             return high
 
         return _float64(np.array([one(float(v)) for v in wanted.reshape(-1)]).reshape(wanted.shape))
+
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as in `GDPGuarantee`."""
+        ends = [point[0] for point in (self.closed, self.trivial) if point]
+        most = min(max(float(self.losses.max(initial=0.0)), *ends), 600.0)
+        epsilons = np.unique([*np.linspace(0.0, most, 800), *ends])
+        return PrivacyProfile.from_mechanism(FromProfile(epsilons, np.asarray(self.delta(epsilons))), grid=grid)
 
 
 @jax.enable_x64(True)

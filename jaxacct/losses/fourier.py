@@ -17,7 +17,9 @@ distribution.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +30,31 @@ from jaxacct.mechanisms._pair import UNIT
 __all__ = ["ETA", "powers"]
 
 ETA = 8.0 * UNIT
+
+
+def _along_last(transform: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """``transform`` of the last axis, in float64 wherever it is mapped over.
+
+    JAX's own rule for batches of transforms converts their input anew, by the flag of the program that maps: in a
+    float32 program it would round to float32, which no bound here knows of.
+    """
+    wrapped = jax.custom_batching.custom_vmap(transform)
+
+    @wrapped.def_vmap
+    def _(size: int, mapped: list[bool], x: Array) -> tuple[Array, bool]:
+        del size, mapped
+        with jax.enable_x64(True):
+            return wrapped(x), True
+
+    return wrapped
+
+
+_rfft = _along_last(lambda x: jnp.fft.rfft(x))
+
+
+@functools.cache
+def _irfft(n: int) -> Callable[[Array], Array]:
+    return _along_last(lambda spectrum: jnp.fft.irfft(spectrum, n))
 
 
 def powers(steps: Array, rest: Array, exponents: Array, leftovers: Array) -> tuple[Array, Array, Array, Array]:
@@ -45,7 +72,7 @@ def powers(steps: Array, rest: Array, exponents: Array, leftovers: Array) -> tup
     """
     n = steps.shape[-1]
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
-    spectra, rest_spectrum = jnp.fft.rfft(steps), jnp.fft.rfft(rest)
+    spectra, rest_spectrum = _rfft(steps), _rfft(rest)
     step_error = eta * steps.sum(-1, keepdims=True) * (1.0 + 1e-9)
     rest_error = eta * rest.sum() * (1.0 + 1e-9)
     moduli = jnp.abs(spectra) * (1.0 + 8 * UNIT) + step_error
@@ -89,8 +116,8 @@ def powers(steps: Array, rest: Array, exponents: Array, leftovers: Array) -> tup
         return ((errors + eta * (bounds + errors)) * count).sum(-1) * (1.0 + 1e-9)
 
     return (
-        jnp.fft.irfft(step_products, n),
+        _irfft(n)(step_products),
         entry_error(step_errors, step_bounds),
-        jnp.fft.irfft(rest_product, n),
+        _irfft(n)(rest_product),
         entry_error(rest_errors, rest_bound),
     )

@@ -292,7 +292,7 @@ CASES = {
     ),
     "priced-menu": Case(
         menu,
-        lambda t: PoissonSampled(Gaussian(4.0 * t), 0.1),
+        lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(1.0), 0.1),
         None,
         batched=False,
