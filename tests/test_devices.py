@@ -66,6 +66,7 @@ def test_two_processes_give_the_same_answers():
         np.testing.assert_allclose(np.array(ast.literal_eval(out.split("upper", 1)[1].strip())), here, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_float32_transforms_enclose_and_stay_tight():
     exact = jaxacct.epsilon(_step(), 1e-5, steps=1000)
     single = jaxacct.epsilon(_step(), 1e-5, steps=1000, precision="float32")

@@ -67,6 +67,7 @@ def _contour_log_delta(sigma, rate, epsilon, t):
     return np.log(np.trapezoid(integrand, z.imag) / np.pi)
 
 
+@pytest.mark.slow
 def test_a_sampled_schedule_is_a_stationary_point_of_delta_itself(sampled):
     log_delta = lambda sigma: _contour_log_delta(sigma, 0.05, 1.0, 15.0)  # noqa: E731
     assert log_delta(sampled.sigma) == pytest.approx(np.log(sampled.delta.upper), abs=2e-3)

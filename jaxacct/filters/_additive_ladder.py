@@ -173,7 +173,6 @@ class LadderGuarantee:
 
         return _float64(np.array([one(float(v)) for v in wanted.reshape(-1)]).reshape(wanted.shape))
 
-
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as in `GDPGuarantee`."""
         ends = [point[0] for point in (self.closed, self.trivial) if point]

@@ -67,7 +67,10 @@ def _bounds(kind, parts, goals):
 
 
 @pytest.mark.parametrize("leak", [0.0, 1e-7])
-@pytest.mark.parametrize(("level", "steps"), [(1.0, 1), (1.0, 10), (0.3, 10), (0.05, 2000), (0.1234567, 2000)])
+@pytest.mark.parametrize(
+    ("level", "steps"),
+    [(1.0, 1), pytest.param(1.0, 10, marks=pytest.mark.slow), (0.3, 10), (0.05, 2000), (0.1234567, 2000)],
+)
 def test_two_atoms_compose_exactly(level, steps, leak):
     deviation = level * steps**0.5
     epsilons = steps * level * np.tanh(level / 2) + deviation * np.array([-0.31, 1.17, 4.03])
