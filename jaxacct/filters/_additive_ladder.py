@@ -175,7 +175,7 @@ class LadderGuarantee:
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as in `GDPGuarantee`."""
-        ends = [point[0] for point in (self.closed, self.trivial) if point]
+        """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as elsewhere."""
         most = min(max(float(self.losses.max(initial=0.0)), *ends), 600.0)
         epsilons = np.unique([*np.linspace(0.0, most, 800), *ends])
         return PrivacyProfile.from_mechanism(FromProfile(epsilons, np.asarray(self.delta(epsilons))), grid=grid)
