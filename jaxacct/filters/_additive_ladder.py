@@ -174,8 +174,8 @@ class LadderGuarantee:
         return _float64(np.array([one(float(v)) for v in wanted.reshape(-1)]).reshape(wanted.shape))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as in `GDPGuarantee`."""
         """The largest curve through 800 points of delta(epsilon) and the closed forms; ``grid`` as elsewhere."""
+        ends = [point[0] for point in (self.closed, self.trivial) if point]
         most = min(max(float(self.losses.max(initial=0.0)), *ends), 600.0)
         epsilons = np.unique([*np.linspace(0.0, most, 800), *ends])
         return PrivacyProfile.from_mechanism(FromProfile(epsilons, np.asarray(self.delta(epsilons))), grid=grid)
