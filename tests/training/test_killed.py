@@ -106,6 +106,7 @@ def kill_and_check(tmp_path, kind, kills, seed):
     return len(released), charges
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_twice_never_spent_more_than_its_journal_says(tmp_path):
     kill_and_check(tmp_path, "everyone", 2, seed=1)
 
