@@ -12,7 +12,7 @@ PAGES = sorted(page for page in DOCS.rglob("*.md"))
 THEOREMS = [page for page in PAGES if page.parent.name == "theorems" and page.stem != "index"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
-# Compile next to nothing; the others take their time in the docs' step of .ci/run.
+# Compile next to nothing; the others are slow tests.
 QUICK = {"sharp-edges.md"}
 
 

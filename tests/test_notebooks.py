@@ -55,7 +55,7 @@ def _install_cell(path):
 
 @pytest.mark.parametrize(
     "path",
-    # The default suite runs the first tour; .ci/run has a step of its own for the others.
+    # The default suite runs the first tour; the others take too long for it.
     [pytest.param(p, id=p.name, marks=() if p.stem == "quickstart" else pytest.mark.slow) for p in NOTEBOOKS],
 )
 def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
