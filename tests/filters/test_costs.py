@@ -114,7 +114,7 @@ def test_approximate_costs_are_pairs_that_add_up():
 @pytest.mark.parametrize(
     ("cost", "query", "message"),
     [
-        (pure_cost, Gaussian(1.0), "epsilon or a mechanism of pure privacy .*got Gaussian"),
+        (pure_cost, Gaussian(1.0), "a mechanism of pure privacy .*got Gaussian"),
         (pure_cost, PoissonSampled(Gaussian(1.0), 0.5), "got Gaussian"),
         (pure_cost, ApproximateDP(1.0, 1e-5), "got ApproximateDP"),
         (pure_cost, "laplace", "got str"),
