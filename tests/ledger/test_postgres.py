@@ -24,7 +24,7 @@ from jaxacct.ledger import (
     LedgerTooNew,
     LedgerUnavailable,
 )
-from tests.ledger.test_race import raced
+from tests.ledger.test_race import check_threads_race_for_the_last_of_a_budget, raced
 
 
 def _binaries():
@@ -185,26 +185,7 @@ def test_a_server_s_faults_have_names_and_cost_nothing(server):
 
 
 def test_connections_race_for_the_last_of_a_budget(server):
-    url = in_schema(server, "connections")
-    Ledger(url, filters.pure_dp(20.0)).close()
-    answers, faults = [], []
-
-    def ask():
-        try:
-            with Ledger(url) as ledger:
-                answers.extend(ledger.request(1.0) for _ in range(10))
-        except BaseException as problem:
-            faults.append(problem)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-    assert sum(answers) == 20
-    assert len(answers) == 40
-    assert Ledger(url).verify().admitted == 20
+    check_threads_race_for_the_last_of_a_budget(in_schema(server, "connections"))
 
 
 @pytest.mark.slow  # eight processes with a thousand requests each

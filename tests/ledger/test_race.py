@@ -26,6 +26,28 @@ def raced(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def check_threads_race_for_the_last_of_a_budget(place):
+    """Four threads ask for forty parts of a budget of twenty, each through an object of its own."""
+    Ledger(place, filters.pure_dp(20.0)).close()
+    answers, faults = [], []
+
+    def ask():
+        try:
+            with Ledger(place) as ledger:
+                answers.extend(ledger.request(1.0) for _ in range(10))
+        except BaseException as problem:
+            faults.append(problem)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert (sum(answers), len(answers)) == (20, 40)
+    assert Ledger(place).verify().admitted == 20
+
+
 def test_a_race_with_kills_neither_overspends_nor_loses(tmp_path):
     run, _ = raced("--processes", "3", "--requests", "30", "--kills", "4")
     assert run["spent"] == run["budget"] == 90
@@ -73,22 +95,4 @@ def test_a_process_that_dies_before_the_commit_charges_nothing(tmp_path, monkeyp
 
 
 def test_two_objects_race_for_the_last_of_a_budget(tmp_path):
-    place = tmp_path / "budget.db"
-    Ledger(place, filters.pure_dp(20.0)).close()
-    answers, faults = [], []
-
-    def ask():
-        try:
-            with Ledger(place) as ledger:
-                answers.extend(ledger.request(1.0) for _ in range(10))
-        except BaseException as problem:
-            faults.append(problem)
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-    assert (sum(answers), len(answers)) == (20, 40)
-    assert Ledger(place).verify().admitted == 20
+    check_threads_race_for_the_last_of_a_budget(tmp_path / "budget.db")
