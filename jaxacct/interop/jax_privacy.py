@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from dp_accounting import privacy_accountant
-from jax_privacy.accounting import accountants
+from jax_privacy.accounting import accountants  # pyright: ignore[reportMissingImports]  # in no extra of ours
 
 from jaxacct.interop.accountant import Accountant
 
