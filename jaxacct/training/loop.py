@@ -7,17 +7,14 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from jaxacct.training.step import StepReport, TrainState, with_accuracy
 
-if TYPE_CHECKING:
-    from jaxacct.training.durable import DurableRun
-
-__all__ = ["Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
+__all__ = ["Earlier", "Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
 
 
 class StepRecord(NamedTuple):
@@ -43,6 +40,14 @@ class StepRecord(NamedTuple):
     gradient_norm: float
     budget_left: float
     lost: bool = False
+
+
+class Earlier(Protocol):
+    """What is known of a run's earlier attempts; a :class:`jaxacct.training.DurableRun` knows it."""
+
+    attempt: int
+    records: list[StepRecord]
+    evaluations: list[tuple[int, float]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,7 +79,7 @@ def fit(
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
-    before: DurableRun | None = None,
+    before: Earlier | None = None,
 ) -> Outcome:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
