@@ -163,7 +163,9 @@ def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, 
     beta = _exponent(pair, theta)
     t, u, taper = _edges(pair, beta, cut, xp.full_like(beta, 32.0), _ROUGH_CELLS)
     q = pair.rate[..., None]
-    psi = xp.where(u > 40.0, xp.log(q) + u, xp.log1p(q * xp.expm1(xp.minimum(u, 40.0))))
+    small = q * (xp.exp(xp.minimum(u, 40.0)) - 1.0)  # expm1 and log1p would take most of the time
+    series = small * (1.0 - small * (0.5 - small / 3.0))
+    psi = xp.where(u > 40.0, xp.log(q) + u, xp.where(xp.abs(small) < 1e-3, series, xp.log(1.0 + small)))
     log_weight = -0.5 * t**2 + taper + beta[..., None] * psi
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     top = log_weight.max(-1)
@@ -359,7 +361,7 @@ def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Arr
     mean = (weights * loss).sum(-1)
     centred = loss - mean[..., None]
     phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-    still = [stopped(x) for x in (pair, beta, cut, points)]
+    still = stopped((pair, beta, cut, points))
     base = _strip_at_0(pair, beta, cut, points.step) + 2.0 * relative
     strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes)
     frequencies = np.arange(nodes) * spacing[..., None]
