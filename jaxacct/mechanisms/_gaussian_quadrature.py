@@ -128,6 +128,13 @@ def _log_ratio(q: Array, u: Array) -> tuple[Array, Array]:
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
 
 
+def _slope_at_0(q: Array, mu: Array) -> Array:
+    """The derivative of log R in u at t = 0, within a few units."""
+    xp = array_module(mu)
+    sampled = q * xp.exp(-0.5 * mu * mu)
+    return xp.where(q < 1.0, sampled / (xp.where(q < 1.0, 1.0 - q, 1.0) + sampled), 1.0)
+
+
 def _exponent(pair: Any, theta: Array) -> Array:
     return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
 
@@ -142,7 +149,7 @@ def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, 
     xp = array_module(beta)
     mu = 1.0 / pair.noise
     reach = xp.sqrt(2.0 * digits) + 1.0
-    _, slope = _log_ratio(pair.rate, -0.5 * mu * mu)
+    slope = _slope_at_0(pair.rate, mu)
     low = xp.minimum(beta * mu * slope, 0.0) - reach
     most = xp.maximum(beta * mu, 0.0)
     high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
@@ -249,7 +256,7 @@ def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     """
     xp = array_module(beta)
     mu = 1.0 / pair.noise
-    _, slope = _log_ratio(pair.rate, -0.5 * mu * mu)
+    slope = _slope_at_0(pair.rate, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
     ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]
