@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["array_module", "erfc", "histogram", "logsumexp", "pick", "repeated", "running_least", "stopped"]
+__all__ = ["array_module", "erfc", "histogram", "iterated", "logsumexp", "pick", "running_least", "stopped"]
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
@@ -39,13 +39,16 @@ def logsumexp(x: Any) -> Any:
     return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
 
 
-def repeated(step: Any, x: Any, times: int) -> Any:
-    """``step`` applied to ``x`` again and again."""
-    if array_module(x) is not np:
-        return jax.lax.scan(lambda at, _: (step(at), None), x, None, length=times)[0]
-    for _ in range(times):
-        x = step(x)
-    return x
+def iterated(step: Any, state: Any, done: Any, most: int) -> Any:
+    """``step`` applied to a tuple of arrays until ``done`` holds for all settings, at most so often."""
+    if array_module(state[0]) is not np:
+        going = lambda at: (at[0] < most) & ~done(at[1]).all()  # noqa: E731
+        return jax.lax.while_loop(going, lambda at: (at[0] + 1, step(at[1])), (0, state))[1]
+    for _ in range(most):
+        if done(state).all():
+            break
+        state = step(state)
+    return state
 
 
 def running_least(x: Any, reverse: bool = False) -> Any:
@@ -68,9 +71,17 @@ def histogram(places: Any, weights: Any, size: int) -> Any:
 
 def pick(values: Any, index: Any) -> Any:
     """``values[..., index]``, an index for every row."""
-    return array_module(values).take_along_axis(values, index[..., None], -1)[..., 0]
+    if array_module(values) is not np:
+        return jnp.take_along_axis(values, index[..., None], -1)[..., 0]
+    rows = values.reshape(-1, values.shape[-1])  # several times faster than NumPy's take_along_axis
+    return rows[np.arange(len(rows)), index.ravel()].reshape(index.shape)
 
 
 def stopped(tree: Any) -> Any:
-    """``tree`` as a constant to derivatives."""
-    return jax.tree.map(lambda x: x if array_module(x) is np else jax.lax.stop_gradient(x), tree)
+    """``tree`` as a constant to derivatives; one that holds a NumPy array holds nothing else."""
+    last = tree
+    while isinstance(last, tuple):
+        last = last[-1]
+    if array_module(last) is np:  # no walk through the tree where there are no derivatives
+        return tree
+    return jax.tree.map(jax.lax.stop_gradient, tree)

@@ -20,7 +20,8 @@ def first_least(values: Any) -> Any:
     float32 program. Comparing with the minimum needs a barrier: XLA may compute ``values`` twice, not to the same bit.
     """
     xp = array_module(values)
-    if xp is jnp:
-        values = jax.lax.optimization_barrier(jax.lax.stop_gradient(values))
-    before = xp.cumsum((values <= values.min(-1, keepdims=True)).astype(np.int32), -1) < 1
-    return xp.minimum(before.sum(-1, dtype=np.int32), values.shape[-1] - 1)
+    if xp is np:
+        return np.where(np.isnan(values.min(-1)), values.shape[-1] - 1, values.argmin(-1))
+    values = jax.lax.optimization_barrier(jax.lax.stop_gradient(values))
+    before = jnp.cumsum((values <= values.min(-1, keepdims=True)).astype(np.int32), -1) < 1
+    return jnp.minimum(before.sum(-1, dtype=np.int32), values.shape[-1] - 1)

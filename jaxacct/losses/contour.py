@@ -169,7 +169,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         return xp.where(xp.isnan(value), np.inf, value)
 
     def searched(cut: Array, low: Any, high: Any, count: int) -> tuple[Array, Array, Array]:
-        """The best of ``count`` tilts, its logarithm, the distance of neighbours', and what it says."""
+        """The logarithm of the best of ``count`` tilts, the distance of neighbours', and what it says."""
         spacing = (high - low) / (count - 1)
         grid = low + spacing * np.arange(float(count))[:, None]
         value = judged(xp.exp(grid), cut).T
@@ -183,12 +183,13 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     ends = xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6))
     if kind == "epsilon":
         cut = tapered(log_goal)
+        near, spacing, _ = searched(cut, *ends, _COARSE)
     else:
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
         cut = xp.full_like(counts, np.inf)
         for _ in range(2):
-            cut = tapered(xp.minimum(searched(cut, *ends, _COARSE)[2], 0.0) - 5.0)
-    near, spacing, _ = searched(cut, *ends, _COARSE)
+            near, spacing, value = searched(cut, *ends, _COARSE)
+            cut = tapered(xp.minimum(value, 0.0) - 5.0)
     near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._arrays import array_module, repeated
+from jaxacct._arrays import array_module, iterated
 from jaxacct._log1p import log1p
 from jaxacct.mechanisms._pair import UNIT
 
@@ -14,7 +14,8 @@ __all__ = ["Integrand", "aliases", "read_delta", "read_epsilon"]
 
 Array = Any  # NumPy's or JAX's
 
-_NEWTON = 4
+_ITERATIONS = 16
+_CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last
 _NUDGES = np.array([1.5, 50.0])  # how far from the root bounds are tried, in units of their own distance from it,
 _ROUNDINGS = np.array([1e-14, 1e-7])  # and of the root
 
@@ -101,13 +102,20 @@ def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Arra
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     xp = array_module(delta)
 
-    def newton(epsilon: Array) -> Array:
-        _, _, value, slope = read_delta(integrand, epsilon)
-        step = value / xp.minimum(slope, -1e-300) * xp.log(delta / value)
-        step = xp.where(xp.isfinite(step), step, 0.0)
-        return xp.maximum(epsilon + xp.clip(step, -1.0 - epsilon, 1.0 + epsilon), 0.0)
+    def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """A step of Newton's method for log delta, or half the bracket: a bad guess's value may be all error."""
+        at, low, high, _ = state
+        _, _, value, slope = read_delta(integrand, at)
+        below = value <= delta  # what errors made negative was small
+        low, high = xp.where(below, low, at), xp.where(below, at, high)
+        new = at + value / xp.minimum(slope, -1e-300) * xp.log(delta / value)
+        new = xp.where(new <= 0.0, 0.0, new)
+        new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        return new, low, high, xp.abs(new - at)
 
-    root = repeated(newton, guess, _NEWTON)
+    zero = xp.zeros_like(guess)
+    start = (guess, zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)
+    root = iterated(newton, start, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[0]
     lower, upper, value, slope = read_delta(integrand, root)
     # How far the bounds lie from the value says how far from the root they meet the target.
     nudge = xp.maximum(upper - value, value - lower) / xp.maximum(-slope, 1e-300)

@@ -26,14 +26,14 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["Options", "bounds", "smooth_deltas"]
 
-_SIZES = (Size(256, 256), Size(512, 1024), Size(1024, 4096))  # of the contour, tried in turn
+_SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
 _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
 _FEW = 4  # parts of all queries together up to which NumPy is as fast as a compiled program, and needs none
-_TIGHT = {"delta": 5e-4, "epsilon": 2e-4}  # relative width that asks for no second engine
+_TIGHT = {"delta": 5e-4, "epsilon": 5e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):

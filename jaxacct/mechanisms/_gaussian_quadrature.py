@@ -128,6 +128,13 @@ def _log_ratio(q: Array, u: Array) -> tuple[Array, Array]:
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
 
 
+def _slope_at_0(q: Array, mu: Array) -> Array:
+    """The derivative of log R in u at t = 0, within a few units."""
+    xp = array_module(mu)
+    sampled = q * xp.exp(-0.5 * mu * mu)
+    return xp.where(q < 1.0, sampled / (xp.where(q < 1.0, 1.0 - q, 1.0) + sampled), 1.0)
+
+
 def _exponent(pair: Any, theta: Array) -> Array:
     return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
 
@@ -142,7 +149,7 @@ def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, 
     xp = array_module(beta)
     mu = 1.0 / pair.noise
     reach = xp.sqrt(2.0 * digits) + 1.0
-    _, slope = _log_ratio(pair.rate, -0.5 * mu * mu)
+    slope = _slope_at_0(pair.rate, mu)
     low = xp.minimum(beta * mu * slope, 0.0) - reach
     most = xp.maximum(beta * mu, 0.0)
     high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
@@ -163,7 +170,9 @@ def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, 
     beta = _exponent(pair, theta)
     t, u, taper = _edges(pair, beta, cut, xp.full_like(beta, 32.0), _ROUGH_CELLS)
     q = pair.rate[..., None]
-    psi = xp.where(u > 40.0, xp.log(q) + u, xp.log1p(q * xp.expm1(xp.minimum(u, 40.0))))
+    small = q * (xp.exp(xp.minimum(u, 40.0)) - 1.0)  # expm1 and log1p would take most of the time
+    series = small * (1.0 - small * (0.5 - small / 3.0))
+    psi = xp.where(u > 40.0, xp.log(q) + u, xp.where(xp.abs(small) < 1e-3, series, xp.log(1.0 + small)))
     log_weight = -0.5 * t**2 + taper + beta[..., None] * psi
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     top = log_weight.max(-1)
@@ -247,7 +256,7 @@ def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     """
     xp = array_module(beta)
     mu = 1.0 / pair.noise
-    _, slope = _log_ratio(pair.rate, -0.5 * mu * mu)
+    slope = _slope_at_0(pair.rate, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
     ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]
@@ -359,7 +368,7 @@ def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Arr
     mean = (weights * loss).sum(-1)
     centred = loss - mean[..., None]
     phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-    still = [stopped(x) for x in (pair, beta, cut, points)]
+    still = stopped((pair, beta, cut, points))
     base = _strip_at_0(pair, beta, cut, points.step) + 2.0 * relative
     strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes)
     frequencies = np.arange(nodes) * spacing[..., None]

@@ -74,6 +74,8 @@ class PoissonSampled(Mechanism):
         xp = array_module(self, steps)
         inner_rare, inner_total = as_mechanism(self.mechanism)._rarely_sampled(steps)
         rare = xp.asarray(self.rate, np.float64) < _LEAST_RATE
+        if xp is np and not rare.any():
+            return inner_rare, inner_total
         # NaN parameters or rates have no guarantee at all.
         pairs = self._dominating("remove")
         shape = np.broadcast_shapes(*settings_shapes(pairs))
