@@ -180,17 +180,19 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
         return placed_cut(pairs, share[:, None])
 
-    ends = xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6))
+    def anywhere(cut: Array) -> tuple[Array, Array, Array]:
+        """Over all magnitudes, where neighbours are too far apart for what they say, then between two."""
+        near, spacing, _ = searched(cut, xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6)), _COARSE)
+        return searched(cut, near - spacing, near + spacing, _FINE)
+
     if kind == "epsilon":
         cut = tapered(log_goal)
-        near, spacing, _ = searched(cut, *ends, _COARSE)
     else:
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
         cut = xp.full_like(counts, np.inf)
         for _ in range(2):
-            near, spacing, value = searched(cut, *ends, _COARSE)
-            cut = tapered(xp.minimum(value, 0.0) - 5.0)
-    near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
+            cut = tapered(xp.minimum(anywhere(cut)[2], 0.0) - 5.0)
+    near, _, value = anywhere(cut)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":
