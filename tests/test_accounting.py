@@ -248,3 +248,20 @@ def test_a_delta_that_compiled_code_reads_as_zero_has_no_lower_bound():
     assert lower[0] == 0
     assert lower[1] > 30
     assert upper[0] >= upper[1]
+
+
+@pytest.mark.parametrize(
+    "delta", [1e-6, *(pytest.param(delta, marks=pytest.mark.slow) for delta in (1e-4, 1e-8, 1e-12))]
+)
+def test_a_delta_below_the_largest_loss_s_mass_is_answered_from_both_sides(delta):
+    # Ten runs lose 5 in all with probability 2^-10: epsilon is 5 less about delta / 2^-10.
+    lower, upper = jaxacct.epsilon(jaxacct.Laplace(2.0), delta, steps=10)
+    assert 5.0 + np.log1p(-delta * 2**10) - 1e-9 <= upper
+    assert lower >= (1 - 2e-4) * upper
+
+
+def test_the_far_tail_of_a_sampled_gaussian_keeps_its_digits():
+    # The contour places its taper by a first bound of delta: 1e-32 asks for another one than 1e-10.
+    lower, upper = jaxacct.delta(_sampled(1.0, 0.01), np.array([2.0, 6.0, 10.0]), steps=1000)
+    assert np.all(upper / lower - 1 < 1e-6)
+    assert 1e-34 < upper[2] < 1e-31

@@ -26,6 +26,7 @@ from jaxacct.losses.single import single_delta
 __all__ = ["capped"]
 
 _LOSSES = np.geomspace(1e-4, 1e7, 100)  # candidates t
+_SHARES = np.geomspace(1e-9, 0.5, 30)  # candidates s
 _LEAST = 1e-290  # what underflow may hide
 _SURE = 1.0 - 1e-12
 
@@ -44,6 +45,7 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     upper = jnp.where(jnp.isnan(upper), jnp.inf if kind == "epsilon" else 1.0, upper)
     lower = jnp.where(jnp.isnan(lower), 0.0, lower)
     p, q = _some_run_exceeds(groups, counts)
+    all_p, total = _every_run_exceeds(groups, counts)
     distance = _any([jax.vmap(lambda pair: single_delta(pair, jnp.zeros(()))[1])(group) for group in groups], counts)
     distance = distance / _SURE
     mu = jnp.sqrt((counts * jnp.concatenate([_gaussian(group) for group in groups]) ** 2).sum()) / _SURE
@@ -55,6 +57,8 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
         upper = jnp.where(distance <= goal, 0.0, upper)
         reached = jnp.where(p > goal, jnp.log(p - goal) - jnp.log(q), 0.0)
         lower = jnp.maximum(lower, jnp.max(reached) * _SURE - 1e-13)
+        reached = jnp.where(all_p > goal, total + log1p(-jnp.minimum(goal / all_p / _SURE, 1.0)), 0.0)
+        lower = jnp.fmax(lower, jnp.max(reached * _SURE))
         return jnp.clip(lower, 0.0, upper), upper
     floor = jnp.maximum(-jnp.expm1(goal), 0.0)
     gaussian = jnp.exp(log_delta_bounds(mu, jnp.maximum(goal, 0.0))[1]) + _LEAST
@@ -63,6 +67,8 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     upper = jnp.where(jnp.isnan(upper), 1.0, upper)
     reached = p - jnp.exp(goal + jnp.log(q)) * (1.0 + 1e-12 + 2.0**-50 * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
     lower = jnp.maximum(lower, jnp.max(reached))
+    reached = all_p * -jnp.expm1(jnp.minimum(goal - total + 2.0**-50 * jnp.abs(goal), 0.0)) * _SURE
+    lower = jnp.fmax(lower, jnp.max(reached))
     return jnp.minimum(jnp.where(jnp.isnan(lower), 0.0, lower), upper), upper
 
 
@@ -88,3 +94,19 @@ def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Ar
         p.append(tails.p_above * (1.0 - tails.error) - _LEAST)
         q.append(tails.q_above * (1.0 + tails.error) + _LEAST)
     return _any(p, counts) * _SURE, jnp.minimum(_any(q, counts) / _SURE + _LEAST, 1.0)
+
+
+def _every_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
+    """P of the event that every loss exceeds (1 - s) of its bound, and what their sum exceeds; both rounded down."""
+    logs, losses = [], []
+    for group in groups:
+        largest = jax.vmap(lambda pair: pair.max_loss())(group)
+        at = jnp.where((largest < jnp.inf) & (largest > 0), largest, 0.0)[:, None] * (1.0 - _SHARES[::-1])
+        tails = jax.vmap(lambda pair, at: pair.tails(at))(group, at)
+        p = jnp.where((largest < jnp.inf)[:, None], tails.p_above * (1.0 - tails.error) - _LEAST, 0.0)
+        logs.append(jnp.log(jnp.clip(p, 0.0, 1.0)))
+        losses.append(at - jax.vmap(lambda pair: pair.loss_error())(group)[:, None])
+    used = (counts > 0)[:, None]
+    log_p = jnp.where(used, counts[:, None] * jnp.concatenate(logs), 0.0).sum(0)
+    total = jnp.where(used, counts[:, None] * jnp.concatenate(losses), 0.0).sum(0)
+    return jnp.exp(log_p * (1.0 + 1e-12)) * _SURE, total - 1e-12 * jnp.abs(total)

@@ -82,15 +82,10 @@ def _root(composition: Composition, delta: Array, side: Array) -> Array:
         value, slope = _delta(c, epsilon, side)
         return jnp.where(jnp.isnan(value), 1.0 - side, value), slope
 
-    def newton(curve):
-        def step(epsilon: Array, _: None) -> tuple[Array, None]:
-            value, slope = curve(epsilon)
-            # In log delta: the curve is close to exponential, where plain Newton would crawl.
-            move = jnp.where(value > 0, value / jnp.minimum(slope, -1e-300) * jnp.log(delta / value), 0.0)
-            move = jnp.where(jnp.isfinite(move), move, 0.0)
-            return jnp.clip(epsilon + move, ends[0], ends[1]), None
-
-        return step
+    def moved(value: Array, slope: Array) -> Array:
+        # In log delta: the curve is close to exponential, where plain Newton would crawl.
+        move = jnp.where(value > 0, value / jnp.minimum(slope, -1e-300) * jnp.log(delta / value), jnp.inf)
+        return jnp.where(jnp.isnan(move), jnp.inf, move)
 
     # A search on a summary of the law in a thousand points: what is found only steers. Bisection needs a curve that
     # is monotone, without the charge; the charge is small only near the tilt's own epsilon.
@@ -99,13 +94,29 @@ def _root(composition: Composition, delta: Array, side: Array) -> Array:
     def halve(bracket: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        above = _delta(summary, middle, side, charged=False)[0] > delta
+        above = ~(_delta(summary, middle, side, charged=False)[0] <= delta)  # overflow is far below
         return (jnp.where(above, middle, low), jnp.where(above, high, middle)), None
+
+    def step(state: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], None]:
+        """Newton's, or half the bracket."""
+        at, low, high = state
+        value, slope = _delta(c, at, side, charged=False)
+        above = ~(value <= delta)
+        low, high = jnp.where(above, at, low), jnp.where(above, high, at)
+        new = at + moved(value, slope)
+        return (jnp.where((new > low) & (new < high), new, 0.5 * (low + high)), low, high), None
+
+    def polish(epsilon: Array, _: None) -> tuple[Array, None]:
+        move = moved(*curve(epsilon))
+        return jnp.clip(epsilon + jnp.where(jnp.isfinite(move), move, 0.0), ends[0], ends[1]), None
 
     ends = (jnp.maximum(start, 0.0), jnp.maximum(end, 0.0))
     (low, high), _ = jax.lax.scan(halve, ends, None, length=16)
-    guess, _ = jax.lax.scan(newton(lambda epsilon: _delta(summary, epsilon, side)), 0.5 * (low + high), None, length=4)
-    root, _ = jax.lax.scan(newton(curve), guess, None, length=4)
+    # Joining moved losses by half a point of the summary at most.
+    off = 0.5 * summary.spacing
+    between = jnp.maximum(low - off, ends[0]), jnp.minimum(high + off, ends[1])
+    (root, low, high), _ = jax.lax.scan(step, (0.5 * (low + high), *between), None, length=8)
+    root, _ = jax.lax.scan(polish, root, None, length=3)
     # Candidates from the tightest to the safest; the first that the curve itself certifies is taken.
     nudges = jnp.asarray([1e-13, 1e-10, 1e-7, 1e-4])
     width = high - low
@@ -123,12 +134,13 @@ def _root(composition: Composition, delta: Array, side: Array) -> Array:
 
 
 def _summary(composition: Composition) -> Composition:
-    """The same law with neighbouring points joined in their middle; no bound."""
+    """The same law, not the tilted one, with neighbouring points joined in their middle; no bound."""
     c = composition
     n = c.masses.shape[-1]
     block = max(1, n // _SUMMARY)
     if n % block:
         return c
     middle = c.origin + (c.lowest + 0.5 * (block - 1)) * c.spacing
-    joined = c.masses.reshape(2, -1, block).sum(-1)
+    tilt = jnp.exp(-c.theta * c.spacing * (np.arange(block) - 0.5 * (block - 1)))
+    joined = (c.masses.reshape(2, -1, block) * tilt).sum(-1)
     return c._replace(masses=joined, origin=middle, lowest=jnp.zeros_like(c.lowest), spacing=block * c.spacing)
