@@ -34,7 +34,7 @@ import numpy as np
 from jaxacct._arrays import array_module, pick, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
-from jaxacct.losses.contour_read import Integrand, aliases, read_delta, read_epsilon
+from jaxacct.losses.contour_read import Integrand, aliases, chernoff, read_delta, read_epsilon
 from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_quadrature import (
@@ -117,7 +117,8 @@ def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Tra
     """Bounds from the transform; see :func:`contour_bounds`."""
     integrand = _integrand(prepared, counts, found)
     if kind == "delta":
-        return read_delta(integrand, goal)[:2]
+        lower, upper, _, _ = read_delta(integrand, goal)
+        return lower, array_module(goal).minimum(upper, chernoff(integrand, goal))
     return read_epsilon(integrand, prepared.plan.epsilon, goal)
 
 
@@ -216,7 +217,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
     moments = log_moments(pairs, xp.broadcast_to(tilts[..., None], (*tilts.shape, counts.shape[1])), cut, points)
-    moments = xp.where(counts > 0, counts * moments, 0.0).sum(-1)
+    moments = xp.where(counts == 0, 0.0, counts * moments).sum(-1)  # NaN stays NaN
     moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
@@ -227,7 +228,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
-    missing = xp.where(counts > 0, counts * left_out(pairs, cut), 0.0).sum(-1) * (1.0 + 1e-12)
+    missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
     return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing))
 
 

@@ -32,7 +32,8 @@ _CACHED = 128  # larger batches leave a CPU's cache
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
-_FEW = 4  # parts of all queries together up to which NumPy is as fast as a compiled program, and needs none
+_FEW = 16  # parts of all queries together up to which NumPy is as fast as a compiled program, and needs none
+_NOTHING = 1e-280  # a delta that no second engine makes smaller
 _TIGHT = {"delta": 5e-4, "epsilon": 5e-4}  # relative width that asks for no second engine
 
 
@@ -131,7 +132,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
-    return (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
+    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
+    return tight | (upper < _NOTHING) if kind == "delta" else tight
 
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):

@@ -26,7 +26,7 @@ _FINEST = 2**18
 _LAYOUTS = layouts(_FINEST)
 _TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
 _MANY = 2000.0
-_MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
+_MERGED_POINTS = 2**20  # extra lattice points that a compilation less is worth
 _WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
 _CHUNK_POINTS = 2**20  # lattice points worked on at once: an eighth of a GiB with all temporaries
 
