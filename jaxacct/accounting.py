@@ -143,8 +143,11 @@ def _enclosure(
         open_ = np.flatnonzero(np.tile(~np.broadcast_to(known, batch.shape).ravel(), batch.sides))
         lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
         if open_.size:
-            query = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
-            lower[open_], upper[open_] = bounds_with_failures(kind, *query, batch.most, options, batch.sides)
+            some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
+            pairs, counts, goal = some
+            lower[open_], upper[open_] = bounds_with_failures(
+                kind, pairs, counts, goal, batch.most, options, batch.sides
+            )
         lower, upper = batch.worst(lower, upper)
         lower, upper = with_rare_sampling(kind, lower, upper, target, (rare, total), np)
     if warn:

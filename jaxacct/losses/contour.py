@@ -182,15 +182,13 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         return placed_cut(pairs, share[:, None])
 
     ends = xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6))
-    if kind == "epsilon":
-        cut = tapered(log_goal)
-        near, spacing, _ = searched(cut, *ends, _COARSE)
-    else:
+    cut = tapered(log_goal) if kind == "epsilon" else xp.full_like(counts, np.inf)
+    near, spacing, value = searched(cut, *ends, _COARSE)
+    if kind == "delta":
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
-        cut = xp.full_like(counts, np.inf)
-        for _ in range(2):
-            near, spacing, value = searched(cut, *ends, _COARSE)
-            cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        near, spacing, value = searched(cut, *ends, _COARSE)
+        cut = tapered(xp.minimum(value, 0.0) - 5.0)
     near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
