@@ -126,7 +126,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         open_ = attempt(functools.partial(run, kind, size), parts, each, (groups[0], counts, goal), open_)
     if open_.size:
         some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
-        low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report)
+        low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report, open_ % (total // sides))
         lower[open_], upper[open_] = np.maximum(lower[open_], low), np.minimum(upper[open_], high)
     return lower, upper
 
