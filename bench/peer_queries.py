@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 PEERS = ["dp_accounting", "prv_accountant"]
-SLOW = {"prv_accountant": 4}
+SLOW = {"prv_accountant": 8}
 """Answers only every so many of single queries."""
 
 _STEPS = np.arange(1, 3651)

@@ -110,7 +110,15 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
     """
     prepared = prepare(kind, size, pairs, counts, goal)
-    return finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    # No loss exceeds the sum of the largest ones: beyond it delta is 0.
+    xp = array_module(goal)
+    each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
+    largest = xp.where(counts == 0, 0.0, counts * each).sum(-1) * (1.0 + 1e-9)
+    if kind == "delta":
+        return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
+    upper = xp.where(largest < upper, largest, upper)
+    return xp.minimum(lower, upper), upper
 
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:

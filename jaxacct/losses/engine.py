@@ -34,7 +34,8 @@ _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
 _FEW = 16  # parts of all queries together up to which NumPy is as fast as a compiled program, and needs none
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
-_TIGHT = {"delta": 5e-4, "epsilon": 5e-4}  # relative width that asks for no second engine
+_DEEP = 1e-12
+_TIGHT = {"delta": 5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):
@@ -133,7 +134,9 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
     tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
-    return tight | (upper < _NOTHING) if kind == "delta" else tight
+    if kind == "epsilon":
+        return tight
+    return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
 
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
