@@ -52,12 +52,15 @@ def measured(*query: float | str) -> dict[str, float | str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", default=str(HERE / "results" / "extremes.json"), help="JSON file; empty for none")
-    parser.add_argument("--rows", type=int, default=None, help="only so many of them")
+    parser.add_argument(
+        "--targets", type=int, nargs="*", default=range(len(TARGETS)), help="which of them; others keep their rows"
+    )
     arguments = parser.parse_args()
-    rows = []
-    for (kind, target), sigma, rate, steps in itertools.islice(
-        itertools.product(TARGETS, SIGMAS, RATES, STEPS), arguments.rows
-    ):
+    file = pathlib.Path(arguments.output) if arguments.output else None
+    rows = json.loads(file.read_text())["rows"] if file is not None and file.exists() else []
+    asked = [TARGETS[i] for i in arguments.targets]
+    rows = [row for row in rows if (row["kind"], row["target"]) not in asked]
+    for (kind, target), sigma, rate, steps in itertools.product(asked, SIGMAS, RATES, STEPS):
         rows.append(measured(kind, target, sigma, rate, steps))
         print(rows[-1], flush=True)
     good = [row for row in rows if "failed" not in row]
@@ -70,8 +73,8 @@ def main() -> None:
         "slowest_warm": max((row["warm"] for row in good), default=None),
         "rows": rows,
     }
-    if arguments.output:
-        pathlib.Path(arguments.output).write_text(json.dumps(report, indent=1) + "\n")
+    if file is not None:
+        file.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

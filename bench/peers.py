@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from machine import about
-from peer_queries import HETEROGENEOUS, PEERS, peer_calibrate, peer_delta, peer_epsilon, peer_schedule
+from peer_queries import HETEROGENEOUS, PEERS, SLOW, peer_calibrate, peer_delta, peer_epsilon, peer_schedule
 from peers_picture import draw
 
 import jaxacct
@@ -73,11 +73,12 @@ def single(peers: list[str], runs: int) -> dict[str, Any]:
     truths = [(r["delta"], r["direction"]) for r in _reference()]
     found = []
     for i, (sigma, rate, steps, epsilon) in enumerate(rows):
+        asked = [peer for peer in peers if peer not in SLOW or i % SLOW[peer] == 0]
         contestants: dict[str, Callable[[], Any]] = {
             "jaxacct": lambda: jaxacct.delta(sampled(sigma, rate), epsilon, steps=steps)  # noqa: B023
         }
         failed = {}
-        for peer in peers:
+        for peer in asked:
             try:
                 peer_delta(peer, sigma, rate, steps, epsilon)
             except Exception as error:  # prv_accountant gives up on some settings

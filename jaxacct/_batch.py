@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.mechanisms._dominating import directions, rarely_sampled
+from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._row import flattened, settings_shapes
 
 __all__ = ["Batch", "Bounds", "with_rare_sampling"]
@@ -57,11 +57,11 @@ class Batch(NamedTuple):
         return lower, upper
 
 
-def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, mechanism: Any, steps: Any, xp: Any):
-    """Corrects bounds of mechanisms whose rates are too small for a lattice; see ``rarely_sampled``."""
-    rare, total = rarely_sampled(mechanism, steps)
+def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: Any):
+    """Corrects bounds of mechanisms whose rates are too small for a lattice; ``rare`` is from ``rarely_sampled``."""
+    some, total = rare
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":
-        return xp.where(rare, 0.0, lower), xp.where(total <= target, 0.0, upper)
-    floor = -xp.expm1(xp.minimum(target, 0.0))
-    return xp.where(rare, floor * (1.0 - 2.0**-50), lower), xp.minimum(upper, floor + total)
+        return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)
+    floor = 0.0 - xp.expm1(xp.minimum(target, 0.0))
+    return xp.where(some, floor * (1.0 - 2.0**-50), lower), xp.minimum(upper, floor + total)

@@ -22,6 +22,7 @@ from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
 from jaxacct._least import first_least
 from jaxacct.losses import engine
+from jaxacct.mechanisms._dominating import rarely_sampled
 
 __all__ = ["traced_answer"]
 
@@ -91,7 +92,8 @@ def _enclosed(question: _Question, leaves: list[Any]) -> tuple[Any, Any, Array, 
     mechanism, target, steps = jax.tree.unflatten(question.tree, leaves)
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
-    return batch, high, *with_rare_sampling(question.kind, *batch.worst(low, high), target, mechanism, steps, jnp)
+    rare = rarely_sampled(mechanism, steps)
+    return batch, high, *with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -19,14 +19,15 @@ from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
 from jaxacct._differentiable import traced_answer
 from jaxacct._settled import settled
-from jaxacct.losses import engine
 from jaxacct.losses.engine import Options
-from jaxacct.mechanisms._dominating import witness
+from jaxacct.losses.failures import bounds_with_failures
+from jaxacct.mechanisms._dominating import rarely_sampled, witness
 
 __all__ = ["Bounds", "delta", "epsilon"]
 
 
 _WIDE = 1.1  # upper over lower
+_NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
 _ADVICE = {
     False: "More noise, a larger rate, fewer steps or a larger delta narrow them.",
     True: "No epsilon is certified: losses are too large or likely infinite; more noise or a larger delta would help.",
@@ -136,8 +137,19 @@ def _enclosure(
         return traced_answer(kind, mechanism, target, steps, relation)
     with jax.enable_x64(True):
         batch = Batch.of(mechanism, target, steps, relation, np)
-        lower, upper = batch.worst(*engine.bounds(kind, *batch.query, batch.most, np, options, batch.sides))
-        lower, upper = with_rare_sampling(kind, lower, upper, target, mechanism, steps, np)
+        rare, total = rarely_sampled(mechanism, steps)
+        # What hardly ever samples at all needs no engine.
+        known = rare & (total <= (target if kind == "epsilon" else _NEXT_TO_NOTHING))
+        open_ = np.flatnonzero(np.tile(~np.broadcast_to(known, batch.shape).ravel(), batch.sides))
+        lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
+        if open_.size:
+            some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
+            pairs, counts, goal = some
+            lower[open_], upper[open_] = bounds_with_failures(
+                kind, pairs, counts, goal, batch.most, options, batch.sides
+            )
+        lower, upper = batch.worst(lower, upper)
+        lower, upper = with_rare_sampling(kind, lower, upper, target, (rare, total), np)
     if warn:
         _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
     return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])

@@ -70,18 +70,9 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             return math.inf
         if spent.is_nothing or target_delta == 1.0:
             return 0.0
-        # A composition with a step that fails with probability f has delta f + (1 - f) delta', exactly.
-        fails = spent.fails
-        rest = (target_delta - fails) / (1.0 - fails) / _UP if fails else target_delta
-        parts = spent.all_parts()
-        if fails and rest <= 0.0:
-            return math.inf
-        if not parts:
-            return 0.0
-        whole = composed(parts)
-        if rest == 0.0:
-            return _pure_epsilon(whole)
-        return float(accounting.epsilon(whole, rest, relation=self._relation()).upper)
+        if target_delta == 0.0:
+            return math.inf if spent.fails else _pure_epsilon(spent.mechanism())
+        return float(self.bounds(target_delta).upper)
 
     def get_delta(self, target_epsilon: float) -> float:
         """The least delta that is certified at ``target_epsilon`` >= 0, which may be inf.

@@ -34,7 +34,7 @@ import numpy as np
 from jaxacct._arrays import array_module, pick, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
-from jaxacct.losses.contour_read import Integrand, aliases, read_delta, read_epsilon
+from jaxacct.losses.contour_read import Integrand, aliases, chernoff, read_delta, read_epsilon
 from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_quadrature import (
@@ -110,14 +110,23 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
     """
     prepared = prepare(kind, size, pairs, counts, goal)
-    return finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    # No loss exceeds the sum of the largest ones: beyond it delta is 0.
+    xp = array_module(goal)
+    each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
+    largest = xp.where(counts == 0, 0.0, counts * each).sum(-1) * (1.0 + 1e-9)
+    if kind == "delta":
+        return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
+    upper = xp.where(largest < upper, largest, upper)
+    return xp.minimum(lower, upper), upper
 
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
     """Bounds from the transform; see :func:`contour_bounds`."""
     integrand = _integrand(prepared, counts, found)
     if kind == "delta":
-        return read_delta(integrand, goal)[:2]
+        lower, upper, _, _ = read_delta(integrand, goal)
+        return lower, array_module(goal).minimum(upper, chernoff(integrand, goal))
     return read_epsilon(integrand, prepared.plan.epsilon, goal)
 
 
@@ -180,19 +189,21 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
         return placed_cut(pairs, share[:, None])
 
-    def anywhere(cut: Array) -> tuple[Array, Array, Array]:
+    def anywhere(cut: Array) -> tuple[Array, Array]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between two."""
         near, spacing, _ = searched(cut, xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6)), _COARSE)
-        return searched(cut, near - spacing, near + spacing, _FINE)
+        near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
+        return near, value
 
     if kind == "epsilon":
         cut = tapered(log_goal)
+        near, value = anywhere(cut)
     else:
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
         cut = xp.full_like(counts, np.inf)
         for _ in range(2):
-            cut = tapered(xp.minimum(anywhere(cut)[2], 0.0) - 5.0)
-    near, _, value = anywhere(cut)
+            near, value = anywhere(cut)
+            cut = tapered(xp.minimum(value, 0.0) - 5.0)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":
@@ -218,7 +229,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
     moments = log_moments(pairs, xp.broadcast_to(tilts[..., None], (*tilts.shape, counts.shape[1])), cut, points)
-    moments = xp.where(counts > 0, counts * moments, 0.0).sum(-1)
+    moments = xp.where(counts == 0, 0.0, counts * moments).sum(-1)  # NaN stays NaN
     moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
@@ -229,7 +240,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
-    missing = xp.where(counts > 0, counts * left_out(pairs, cut), 0.0).sum(-1) * (1.0 + 1e-12)
+    missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
     return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing))
 
 

@@ -33,7 +33,9 @@ _ROWS = 64  # of a table of NumPy's
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
-_TIGHT = {"delta": 5e-4, "epsilon": 5e-4}  # relative width that asks for no second engine
+_NOTHING = 1e-280  # a delta that no second engine makes smaller
+_DEEP = 1e-12
+_TIGHT = {"delta": 5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):
@@ -122,7 +124,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         open_ = attempt(functools.partial(_contour(options), kind, size), parts, each, (groups[0], counts, goal), open_)
     if open_.size:
         some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
-        low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report)
+        low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report, open_ % (total // sides))
         lower[open_], upper[open_] = np.maximum(lower[open_], low), np.minimum(upper[open_], high)
     return lower, upper
 
@@ -138,7 +140,10 @@ def _contour(options: Options) -> Callable[..., Any]:
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
-    return (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
+    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
+    if kind == "epsilon":
+        return tight
+    return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
 
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):

@@ -26,8 +26,9 @@ _FINEST = 2**18
 _LAYOUTS = layouts(_FINEST)
 _TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
 _MANY = 2000.0
-_MERGED_POINTS = 2**18  # extra lattice points that a compilation less is worth
+_MERGED_POINTS = 2**20  # extra lattice points that a compilation less is worth
 _WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
+_FARTHEST = 1e4  # a lattice calls losses of 650 infinite; where steps have such ones as these it would say nothing
 _CHUNK_POINTS = 2**20  # lattice points worked on at once: an eighth of a GiB with all temporaries
 
 
@@ -102,10 +103,12 @@ def lattice_bounds(
     goal: Any,
     spread: Spread | None = None,
     report: Callable[[int], Any] = lambda _: None,
+    setting: np.ndarray | None = None,
 ):
     """Groups concrete queries by the layout they need, pads groups to powers of 2 (few compilations), runs them.
 
-    ``report`` is called with the number of queries answered since its last call.
+    ``report`` is called with the number of queries answered since its last call. Queries of the same number in
+    ``setting`` are directions of one setting, of which only the worst counts.
     """
     spread = spread or Spread()
 
@@ -128,9 +131,13 @@ def lattice_bounds(
             break
     good = gaps <= outline.tolerance[:, None]
     chosen = _merged_choice(good, np.where(good.any(1), good.argmax(1), gaps.argmin(1)), counts.shape[-1])
-    for index in np.unique(chosen):
+    hopeless = outline.cutoff > _FARTHEST
+    if setting is not None:
+        hopeless = np.isin(setting, setting[hopeless])
+    report(int(hopeless.sum()))
+    for index in np.unique(chosen[~hopeless]):
         layout = _LAYOUTS[index]
-        members = np.flatnonzero(chosen == index)
+        members = np.flatnonzero((chosen == index) & ~hopeless)
         chunk = max(1, _CHUNK_POINTS // (layout.first * counts.shape[-1]))
         for begin in range(0, len(members), chunk):
             some = members[begin : begin + chunk]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jaxacct.mechanisms._pair import UNIT
@@ -42,6 +43,15 @@ class ResponsePair(Tabulated):
         losses = jnp.stack([-far, -eps, nothing, eps, far])
         p = jnp.stack([nothing, lie, same, truth, delta + nothing])
         return Atoms(losses, p, jnp.flip(p), 16.0 * UNIT, 0.0 * eps)
+
+    def split(self) -> tuple[ResponsePair | None, Any]:
+        """What is left of concrete parameters without failing, None for nothing, and the probability of failing."""
+        left = (
+            None
+            if np.all(np.asarray(self.epsilon) == 0)
+            else ResponsePair(self.epsilon, self.categories, 0.0 * self.delta)
+        )
+        return left, self.delta
 
     def anchors(self) -> tuple[Array, Array]:
         """The atom at eps, and the distance of the others: 2 eps for two categories, eps for more."""

@@ -82,5 +82,7 @@ class PoissonSampled(Mechanism):
         leaves = jax.tree.leaves(flattened(pairs, shape, xp))
         bad = xp.stack([xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves]).any(0)
         valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
-        total = xp.where(rare & valid, whole_steps(steps) * _LEAST_RATE, np.inf)
+        total = xp.where(
+            rare & valid, whole_steps(steps) * xp.asarray(self.rate, np.float64) * (1.0 + 2.0**-50), np.inf
+        )
         return rare | inner_rare, xp.minimum(total, inner_total)

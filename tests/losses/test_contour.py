@@ -94,3 +94,15 @@ def test_rare_sampling_no_longer_wants_lattices():
     assert np.all(lower <= delta)
     assert np.all(_bounds("delta", Size(1024, 4096), RARE, low)[1] >= delta)
     assert np.all(upper - lower <= 1e-2 * upper)
+
+
+def test_a_root_is_found_from_a_bad_guess():
+    # Conversion from Renyi divergence guesses twice the epsilon here, where delta is all rounding error.
+    settings = [(1.187, 0.00238, 0.0, 643.0), (1.341, 0.00146, 0.0, 871.0), (0.941, 0.00115, 0.0, 1974.0)]
+    low, high = _bounds("epsilon", Size(2048, 1024), settings, np.array([4e-7, 1.4e-6, 6.5e-7]))
+    assert np.all(high - low <= 1e-5 * high)
+
+
+def test_an_epsilon_far_beyond_every_loss_has_next_to_no_delta():
+    _, upper = _bounds("delta", Size(256, 256), SETTINGS[:3], np.array([1e3, 1e300, 1e5]))
+    assert np.all(upper < 1e-290)
