@@ -16,6 +16,9 @@ D(x) <= M(t) e^(-t x) / (1 + t) with a t above theta, the terms k < 0 by the sam
 *Evaluation.* M(z) is known within the quadrature's certified error eta_k(w), and
 |a^T - b^T| <= (|b| + eta)^T - |b|^T for |a - b| <= eta.
 
+*Near 1.* 1 - delta(eps) = E_P[min(1, e^(eps - L))] <= e^(s eps) M(-s) for 0 <= s <= 1: where almost every loss is far
+above eps no contour is needed.
+
 *Left out.* D is the hockey stick of tapered laws (:mod:`jaxacct.mechanisms._gaussian_taper`); delta exceeds it by at
 most the probability that the taper leaves out, a billionth of delta.
 
@@ -59,6 +62,7 @@ _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
+_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 _STRIDE = 4
 _TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 
@@ -86,7 +90,10 @@ class Plan(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies."""
+    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies.
+
+    ``rest`` bounds 1 - D(plan.epsilon).
+    """
 
     plan: Plan
     parts: Quadrature
@@ -94,6 +101,7 @@ class Prepared(NamedTuple):
     log_moments: Array
     spacing: Array
     left_out: Array
+    rest: Array
 
 
 def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
@@ -126,6 +134,7 @@ def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Tra
     integrand = _integrand(prepared, counts, found)
     if kind == "delta":
         lower, upper, _, _ = read_delta(integrand, goal)
+        lower = array_module(goal).maximum(lower, 1.0 - prepared.rest)
         return lower, array_module(goal).minimum(upper, chernoff(integrand, goal))
     return read_epsilon(integrand, prepared.plan.epsilon, goal)
 
@@ -232,6 +241,14 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     moments = xp.where(counts == 0, 0.0, counts * moments).sum(-1)  # NaN stays NaN
     moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
 
+    back = xp.broadcast_to(_BACK, (_BACK.size, chosen.epsilon.size))
+    rest = log_moments(pairs, -xp.broadcast_to(back[..., None], (*back.shape, counts.shape[1])), cut, points)
+    rest = xp.where(counts > 0, counts * rest, 0.0)
+    linear = back * chosen.epsilon
+    rounded = UNIT * (8.0 + counts.shape[1]) * (xp.abs(rest).sum(-1) + xp.abs(linear) + 1.0)
+    rest = rest.sum(-1) + linear + rounded
+    rest = xp.exp(xp.where(xp.isnan(rest), 0.0, xp.clip(rest, -600.0, 0.0)).min(0)) * (1.0 + 1e-12)
+
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
     excess = moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
@@ -241,7 +258,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
     missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
-    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing))
+    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(rest + missing))
 
 
 def _log_modulus(real: Array, imag: Array) -> Array:
