@@ -241,13 +241,15 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     moments = xp.where(counts == 0, 0.0, counts * moments).sum(-1)  # NaN stays NaN
     moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
 
+    missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
     back = xp.broadcast_to(_BACK, (_BACK.size, chosen.epsilon.size))
     rest = log_moments(pairs, -xp.broadcast_to(back[..., None], (*back.shape, counts.shape[1])), cut, points)
     rest = xp.where(counts > 0, counts * rest, 0.0)
     linear = back * chosen.epsilon
     rounded = UNIT * (8.0 + counts.shape[1]) * (xp.abs(rest).sum(-1) + xp.abs(linear) + 1.0)
     rest = rest.sum(-1) + linear + rounded
-    rest = xp.exp(xp.where(xp.isnan(rest), 0.0, xp.clip(rest, -600.0, 0.0)).min(0)) * (1.0 + 1e-12)
+    rest = xp.exp(xp.where(xp.isnan(rest), 0.0, xp.clip(rest, -600.0, 0.0)).min(0)) * (1.0 + 1e-12) + missing
+    rest = xp.where(rest <= 1.0, rest, 1.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
@@ -257,8 +259,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
-    missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
-    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(rest + missing))
+    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(rest))
 
 
 def _log_modulus(real: Array, imag: Array) -> Array:
