@@ -34,7 +34,7 @@ def laplace(pure):
 
 
 def bounded_range(pure):
-    """The worst of all two-point laws of range ``pure``, by a search over where they lie (Dong, Durfee, Rogers 2020)."""
+    """The worst two-point law of range ``pure``, by a search over where it lies (Dong, Durfee, Rogers 2020)."""
     t = np.linspace(0, pure, 2001, dtype=Long)
     p = -np.expm1(t - pure) / -np.expm1(-Long(pure))
 
@@ -308,7 +308,7 @@ def sampled_gaussians(parts, relation):
                     total = total + steps * (np.concatenate(pieces) + exponent.max())
                 return total
 
-            def level(t, laws=laws):
+            def level(t, laws=laws, fine=fine):
                 total = 0.0
                 for loss, log_p, steps in laws:
                     thin = slice(None, None, fine)
@@ -317,7 +317,7 @@ def sampled_gaussians(parts, relation):
                     total = total + steps * (np.log(np.exp(exponent - top[:, None]).sum(1)) + top)
                 return total - t * x
 
-            now = inverse(level, lambda z, shift: np.exp(summed(z) - z * x - shift))  # noqa: B023
+            now = inverse(level, lambda z, shift: np.exp(summed(z) - z * x - shift))
             if abs(now - before) <= 2e-9 * abs(now):
                 return now
             before, fine = now, 2 * fine
