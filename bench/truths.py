@@ -35,20 +35,23 @@ def laplace(pure):
 
 def bounded_range(pure):
     """The worst two-point law of range ``pure``, by a search over where it lies (Dong, Durfee, Rogers 2020)."""
-    t = np.linspace(0, pure, 2001, dtype=Long)
-    p = -np.expm1(t - pure) / -np.expm1(-Long(pure))
+    pure = Long(pure)
 
     def curve(x):
         x = Long(float(x))
 
-        def at(t, p):
-            return np.maximum(p * -np.expm1(x - t), 0) + np.maximum((1 - p) * -np.expm1(x - t + pure), 0)
+        def at(t):
+            p = np.expm1(t - pure) / np.expm1(-pure)
+            return np.maximum(-p * np.expm1(x - t), 0) + np.maximum(-(1 - p) * np.expm1(x - t + pure), 0)
 
-        values = at(t, p)
-        best = int(np.argmax(values))
-        # The maximum is flat: a fine grid around the best point has it to 1e-13.
-        near = np.linspace(t[max(best - 1, 0)], t[min(best + 1, t.size - 1)], 2001, dtype=Long)
-        return mpf(str(at(near, -np.expm1(near - pure) / -np.expm1(-Long(pure))).max()))
+        low, high = max(x, Long(0)), pure
+        if low >= high:
+            return mpf(0)
+        for _ in range(3):
+            t = np.linspace(low, high, 1001, dtype=Long)
+            best = int(np.argmax(at(t)))
+            low, high = t[max(best - 1, 0)], t[min(best + 1, 1000)]
+        return mpf(str(at(t)[best]))
 
     return curve
 
