@@ -22,6 +22,8 @@ def settled(*values: Any) -> list[Any]:
     """
 
     def settle(leaf: Any) -> Any:
+        if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
+            return float(leaf)  # more than JAX has whole numbers for
         return leaf * 1 if _validate.is_traced(leaf) and leaf.dtype != "float64" else leaf
 
     return [jax.tree.map(settle, value) for value in values]

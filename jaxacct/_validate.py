@@ -21,6 +21,8 @@ __all__ = [
     "greater",
     "is_traced",
     "nonnegative",
+    "number",
+    "numbers",
     "one_of",
     "positive",
     "probability",
@@ -56,6 +58,23 @@ def _short(value: Any) -> str:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def numbers(**named: Any) -> None:
+    """Every value holds real numbers: for functions, where no tree is unflattened and a placeholder is a mistake."""
+    _check(lambda a: np.full(a.shape, True), "a number", named)
+    for name, value in named.items():
+        hollow = isinstance(value, list | tuple | np.ndarray) and any(part is None for part in np.ravel(value))
+        if value is None or type(value) is object or hollow or np.iscomplexobj(value):
+            raise ValueError(f"{name} must be a number, got {_short(value)}")
+
+
+def number(**named: Any) -> None:
+    """Every value is one real number, traced or not."""
+    numbers(**named)
+    for name, value in named.items():
+        if np.shape(value):
+            raise ValueError(f"{name} must be one number, got an array of shape {np.shape(value)}")
 
 
 def finite(**named: Any) -> None:

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._bracketing import Brackets
+from jaxacct.mechanisms._dominating import RELATIONS
 
 __all__ = ["Calibration", "calibrate"]
 
@@ -102,6 +103,12 @@ def calibrate(
     _validate.probability(delta=delta)
     _validate.one_of(("smallest", "largest"), seek=seek)
     _validate.one_of(("raise", "nan"), unreachable=unreachable)
+    _validate.one_of(RELATIONS, relation=relation)
+    if not isinstance(whole, bool | np.bool_):
+        raise ValueError(f"whole must be True or False, got {whole!r}")
+    _validate.number(tolerance=tolerance)
+    if not callable(steps):
+        _validate.numbers(steps=steps)
     _validate.at_least(0.0 if whole else _LEAST_TOLERANCE, tolerance=tolerance)
     low, high = _ends(bracket, seek, whole)
     start = 1024.0 if whole else 1.0 if bracket is None else np.sqrt(low) * np.sqrt(high)
@@ -195,6 +202,8 @@ def _ends(bracket: Any, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]
         low, high = bracket
     except (TypeError, ValueError):
         raise ValueError(f"bracket must be a pair (low, high), got {bracket!r}") from None
+    for end in (low, high):
+        _validate.numbers(bracket=end)
     (_validate.count if whole else _validate.positive)(bracket=low)
     (_validate.count if whole else _validate.positive)(bracket=high)
     low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))

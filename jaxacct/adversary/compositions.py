@@ -80,7 +80,11 @@ class Compositions:
     """
 
     def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
-        self.family = families.members_of(list(family))
+        try:
+            members = list(family)
+        except TypeError:
+            raise ValueError(f"family must be a sequence of mechanisms, got {type(family).__name__}") from None
+        self.family = families.members_of(members)
         self.rounds, self.relation = rounds, relation
         self._grid = grid
         found = [experiments_of(m, relation) for m in self.family]

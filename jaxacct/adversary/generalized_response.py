@@ -18,7 +18,7 @@ from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.tradeoff import TradeOff
-from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._dominating import RELATIONS, directions
 
 __all__ = ["GeneralizedResponse", "rounded"]
 
@@ -88,7 +88,11 @@ def rounded(
     Raises:
         ValueError: ends that do not increase, or a query whose loss is not symmetric.
     """
+    _validate.numbers(epsilons=epsilons)
+    _validate.one_of(RELATIONS, relation=relation)
     ends = np.asarray(epsilons, np.float64).reshape(-1)
+    if not ends.size:
+        raise ValueError("epsilons must hold at least one number, got none")
     _validate.positive(epsilons=ends)
     if np.any(np.diff(ends) <= 0):
         raise ValueError(f"epsilons must increase, got {ends!r}")

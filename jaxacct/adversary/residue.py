@@ -87,11 +87,12 @@ def residue_condition(
 def _plans(
     budget: Any, query: int, family: Sequence[Any], rounds: int, relation: str
 ) -> tuple[Compositions, list[tuple[int, ...]]]:
+    _validate.number(rounds=rounds)
     _validate.count(rounds=rounds)
     compositions = Compositions(family, int(rounds), relation)
     if not compositions.finite or compositions.sides != 1:
         raise ValueError("family must have finite members with one direction each")
-    if not 0 <= query < len(compositions.family):
+    if not isinstance(query, int | np.integer) or not 0 <= query < len(compositions.family):
         raise ValueError(f"query must be an index below {len(compositions.family)}, got {query!r}")
     tests = Budget(budget, compositions, TOLERANCE)
     plans = []

@@ -40,9 +40,17 @@ class Rule:
     timed: bool = False
 
 
+def _sequence(**named: Any) -> tuple[Any, ...]:
+    ((name, value),) = named.items()
+    try:
+        return tuple(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a sequence, got {type(value).__name__}") from None
+
+
 def any_order(queries: Sequence[Any]) -> Rule:
     """Every query is allowed at every time."""
-    return Rule(tuple(queries), (), lambda state, query, left: ())
+    return Rule(_sequence(queries=queries), (), lambda state, query, left: ())
 
 
 def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
@@ -51,12 +59,15 @@ def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
     Raises:
         ValueError: as many costs as queries are needed, whole and at least 1.
     """
-    if len(costs) != len(queries):
-        raise ValueError(f"costs must be as many as queries, {len(queries)}, got {len(costs)}")
-    _validate.count(costs=list(costs))
-    return Rule(
-        tuple(queries), int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None
-    )
+    moves = _sequence(queries=queries)
+    if len(_sequence(costs=costs)) != len(moves):
+        raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
+    for cost in costs:
+        _validate.number(costs=cost)
+        _validate.count(costs=cost)
+    _validate.number(budget=budget)
+    _validate.nonnegative(budget=budget)
+    return Rule(moves, int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None)
 
 
 def multisets(

@@ -42,6 +42,11 @@ Example:
 """
 
 
+_PARAMETERS = "\b\nFILTER and its parameters ([...]: may be left out):\n" + "\n".join(
+    f"  {name:<23}{wanted}" for name, wanted in _FILTERS.items()
+)
+
+
 @click.group(epilog=_EXAMPLE)
 def ledger() -> None:
     """Keep a privacy budget that several processes draw on.
@@ -64,7 +69,7 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@ledger.command()
+@ledger.command(epilog=_PARAMETERS, short_help="Make a ledger for a filter.")
 @_shared
 @click.argument("filter_name", metavar="FILTER", type=click.Choice(sorted(_FILTERS)))
 @click.argument("parameters", nargs=-1, metavar="NAME=VALUE...")
@@ -90,7 +95,7 @@ def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: f
     click.echo(f"head {head}   (keep it elsewhere: `jaxacct ledger verify --head` finds whether it was cut)")
 
 
-@ledger.command()
+@ledger.command(short_help="Ask for a query; exit code 0 if it is admitted (and charged).")
 @_shared
 @click.option("--sigma", type=float, help="A Gaussian of this noise.")
 @click.option("--scale", type=float, help="Laplace noise of this scale.")
@@ -163,7 +168,7 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
     click.echo(f"head {head}")
 
 
-@ledger.command()
+@ledger.command(short_help="Check every hash, replay every decision.")
 @_shared
 @click.option("--head", help="What an earlier verify printed: finds whether the ledger was cut or rewritten since.")
 def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
@@ -188,7 +193,7 @@ def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
     click.echo(f"head {report.head}   (keep it elsewhere, for --head)")
 
 
-@ledger.command()
+@ledger.command(short_help="Print the whole ledger as stable JSON, or as DpEvents.")
 @click.argument("place", metavar="LEDGER")
 @click.option("--timeout", type=float, default=60.0, show_default=True, help="Seconds to wait for a lock.")
 @click.option("--events", is_flag=True, help="Print the DpEvents of dp_accounting, of what was admitted.")

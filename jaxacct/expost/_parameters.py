@@ -22,6 +22,7 @@ _LEAST, _MOST = 2.0**-300, 2.0**300
 
 def check_sizes(**named: ArrayLike) -> None:
     """Raises ValueError unless every concrete value is a positive number that scales can be made from."""
+    _validate.numbers(**named)
     _validate.positive(**named)
     for name, value in named.items():
         if not _validate.is_traced(value) and not np.all(_inside(np.asarray(value, np.float64))):
@@ -30,7 +31,8 @@ def check_sizes(**named: ArrayLike) -> None:
 
 def check_epsilon(epsilon: ArrayLike) -> None:
     """Raises ValueError unless concrete ``epsilon``, returned by a mechanism, is at least 0; infinity is allowed."""
-    if not _validate.is_traced(epsilon) and not np.all(np.asarray(epsilon) >= 0):
+    _validate.numbers(epsilon=epsilon)
+    if not _validate.is_traced(epsilon) and not np.all(np.asarray(epsilon, np.float64) >= 0):
         raise ValueError(f"epsilon must be at least 0, got {epsilon}")
 
 

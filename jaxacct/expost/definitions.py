@@ -136,6 +136,7 @@ def _concrete(**named: Any) -> None:
     for name, value in named.items():
         if _validate.is_traced(value):
             raise ValueError(f"{name} must be a concrete number fixed in advance, got a traced value")
+    _validate.number(**named)
 
 
 @_register

@@ -40,8 +40,15 @@ class Policy:
         """The policy of a filter.
 
         Raises:
-            ValueError: no filter of a registered type, or one for a batch of budgets.
+            ValueError: no filter of a registered type, one for a batch of budgets, or one that keeps a budget for each
+                example: what such a filter decides depends on the data, and a ledger tells it to all who read it.
         """
+        if callable(getattr(filter, "init", None)) and hasattr(filter, "examples"):
+            raise ValueError(
+                f"filter must have one budget, charged without a look at the data, got {type(filter).__name__}, whose "
+                "ledgers are one for each example and as private as the data: keep its state in a private checkpoint, "
+                "and none of it in a ledger that others read"
+            )
         identity = canonical.encoded(filter, "filter")
         methods = ("init", "update", "spent", "remaining", "fraction")
         if not all(callable(getattr(filter, name, None)) for name in methods):

@@ -26,7 +26,7 @@ from jaxacct.losses.single import single_delta
 __all__ = ["capped"]
 
 _LOSSES = np.geomspace(1e-4, 1e7, 100)  # candidates t
-_SHARES = np.geomspace(1e-9, 0.5, 30)  # candidates s
+_SHARES = np.geomspace(1e-12, 0.5, 36)  # candidates s
 _LEAST = 1e-290  # what underflow may hide
 _SURE = 1.0 - 1e-12
 

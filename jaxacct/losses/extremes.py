@@ -51,7 +51,8 @@ def supremum(
             rows = [arrays(m) for m in members]
             size = max(w.shape[-1] for w, _ in rows)
             pad = lambda x: jnp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
-            stacked = [jnp.stack([pad(x) for x in xs]) if len(rows) > 1 else xs[0] for xs in zip(*rows, strict=True)]
+            batch = len(rows) == 1 and rows[0][0].ndim > 1
+            stacked = [xs[0] if batch else jnp.stack([pad(x) for x in xs]) for xs in zip(*rows, strict=True)]
             widths, drops = _hull(*stacked, leakier=side == "upper")
             return conversions.concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
         only = members[0]

@@ -146,7 +146,11 @@ class ConcentratedPair(CurvePair):
             slope = 2.0 * rho + 1.0 / (b * (1.0 + b))
             return jnp.maximum(b - residual(b) / slope, floor), None
 
-        b, _ = jax.lax.scan(newton, jnp.maximum((losses - rho) / (2.0 * rho), floor), None, length=_NEWTON)
+        # Left of the root, and within a factor of 2 of it where losses < rho: b e^(2 rho b) > e^(losses - rho), and
+        # Lambert's W(x) >= log1p(x) / 2.
+        near = log1p(2.0 * rho * jnp.exp(jnp.minimum(losses - rho, 0.0))) / (4.0 * rho)
+        first = jnp.maximum(jnp.maximum((losses - rho) / (2.0 * rho), near), floor)
+        b, _ = jax.lax.scan(newton, first, None, length=_NEWTON)
         size = rho * (1.0 + 2.0 * b) + log1p(1.0 / b)
         solved = (jnp.abs(residual(b)) <= 32.0 * UNIT * (size + losses)) | (b <= floor)
         return jnp.where(solved, rho * b**2, jnp.nan)

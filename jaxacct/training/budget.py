@@ -56,6 +56,7 @@ def plan_budget(filter: str, schedule: str, *, epsilon: float, delta: float, ste
     """
     _validate.one_of(FILTERS, filter=filter)
     _validate.one_of(schedules.SCHEDULES, schedule=schedule)
+    _validate.number(epsilon=epsilon, delta=delta, steps=steps, rate=rate)
     _validate.positive(epsilon=epsilon, rate=rate)
     _validate.rate(rate=rate)
     _validate.probability(delta=delta)

@@ -49,8 +49,9 @@ def seeded_keys(seed: int) -> Keys:
     Raises:
         ValueError: a seed outside that range.
     """
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed}")
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r}")
+    seed = int(seed)
     words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], dtype=jnp.uint32)
     root = jax.random.wrap_key_data(words, impl="threefry2x32")
     return Keys(sampling=jax.random.fold_in(root, 0), noise=jax.random.fold_in(root, 1))
@@ -64,8 +65,8 @@ def attempt_keys(keys: Keys, attempt: int) -> Keys:
     Raises:
         ValueError: an attempt that is no whole number in [0, 2^32).
     """
-    if not 0 <= attempt < 2**32:
-        raise ValueError(f"attempt must be a whole number from 0 to 2**32 - 1, got {attempt}")
+    if isinstance(attempt, bool) or not isinstance(attempt, int | np.integer) or not 0 <= attempt < 2**32:
+        raise ValueError(f"attempt must be a whole number from 0 to 2**32 - 1, got {attempt!r}")
     return step_keys(keys, np.uint32(attempt))
 
 

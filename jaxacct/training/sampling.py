@@ -7,6 +7,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -30,8 +31,11 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
         rate: scalar in [0, 1]; at 1 everyone is in the sample.
 
     Raises:
-        ValueError: a concrete ``rate`` outside [0, 1].
+        ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
+        raise ValueError(f"size must be a whole number of at least 0, got {size!r}")
+    _validate.number(rate=rate)
     _validate.rate(rate=rate)
     rate = jnp.asarray(rate, jnp.float32)
     inside = jnp.where((rate > 0) & (rate < 1), rate, 0.0)

@@ -169,8 +169,14 @@ def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
     return Schedule(lambda: (), propose, planned, False, bool(np.all(rates == 1)), levels)
 
 
+_MOST_NOISE = 1e30  # and some octaves more are float32 numbers
+
+
 def _check(sigma: float, rate: float, steps: int) -> None:
+    _validate.number(sigma=sigma, rate=rate, steps=steps)
     _validate.positive(sigma=sigma, rate=rate)
+    if sigma > _MOST_NOISE:
+        raise ValueError(f"sigma must be at most {_MOST_NOISE:g}, got {sigma:g}")
     _validate.rate(rate=rate)
     _validate.count(steps=steps)
 

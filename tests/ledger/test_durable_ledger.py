@@ -287,6 +287,15 @@ def test_a_filter_of_functions_cannot_be_written_down(path):
         Ledger(path, bad)
 
 
+@pytest.mark.parametrize(
+    "bad", [filters.IndividualFilter(filters.pure_dp(1.0), 3), filters.individual_approximate_gdp(1.0, examples=3)]
+)
+def test_a_budget_for_each_example_is_private_and_belongs_in_no_ledger(path, bad):
+    with pytest.raises(ValueError, match="filter must have one budget, charged without a look at the data"):
+        Ledger(path, bad)
+    assert not path.exists()
+
+
 def test_a_step_that_would_have_to_be_clipped_is_refused(path):
     ledger = Ledger(path, filters.approximate_gdp(1e-3))
     step = PoissonSampled(Gaussian(1.0), 0.02)  # costs 0.02^2 (e - 1) / 2 = 3.4e-4

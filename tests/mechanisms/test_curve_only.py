@@ -135,6 +135,13 @@ def test_zcdp_is_the_infimum_over_orders_where_that_is_convex(rho):
     np.testing.assert_allclose(mirrored, 1 - np.exp(-small) * (1 - values), rtol=1e-9)
 
 
+def test_zcdp_of_a_large_rho_is_the_infimum_below_its_losses_too():
+    epsilons = np.array([174.0, 180.0, 185.0, 188.0])
+    upper = jaxacct.delta(ZeroConcentratedDP(189.0), epsilons).upper
+    best = np.array([infimum_over_orders(189.0, epsilon) for epsilon in epsilons])
+    np.testing.assert_allclose(1 - upper, 1 - best, rtol=1e-3)
+
+
 @pytest.mark.parametrize("order", [1.01, 2.0, 30.0, 1e4])
 def test_a_renyi_guarantee_is_at_most_its_conversion(order):
     divergence = np.array([1e-4, 0.1, 3.0])[:, None]
