@@ -89,7 +89,7 @@ class Check(NamedTuple):
 @functools.cache
 def _pattern(atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Nodes 0, 1, 2, ... and then by twos, as many of either: all of them, and blocks' centres and offsets."""
-    half = max(64, min(256, _EXPONENTIALS // (2 * atoms)) // _BLOCK * _BLOCK)
+    half = max(80, min(256, _EXPONENTIALS // (2 * atoms)) // _BLOCK * _BLOCK)
     first = np.arange(half, dtype=np.float64)
     nodes = np.stack([first, half + 2.0 * first]).reshape(2, -1, _BLOCK)
     centres = nodes.mean(-1)
