@@ -140,10 +140,13 @@ def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
 
 def _of_pld(pld: PLD) -> TradeOff:
     """The pair of an upper law, whose masses are good relative to themselves where its curve is to a unit of 1."""
-    p, losses = jnp.asarray(pld.masses, jnp.float64), jnp.asarray(pld.grid.losses)
-    infinity = jnp.asarray(pld.infinity_mass, jnp.float64)[..., None]
+    law = pld.float64()
+    p, infinity, losses = law.masses, law.infinity_mass[..., None], jnp.asarray(pld.grid.losses)
     q = p * jnp.exp(-losses)
     units = (8.0 + 2.0 * losses.size) * _UNIT
+    if jnp.asarray(pld.masses).dtype != jnp.float64:
+        # What was rounded to float32: Q may have as much more where P has no loss.
+        units += 2.0**-21
     # If the masses sum up to 1 + tau, the curve starts at 1 + tau. The true one starts at 1: below the lowest loss it
     # is under the chord from there, which is steeper by tau over that loss's gamma: mass that only Q has.
     tau = jnp.maximum(jnp.sum(p, -1, keepdims=True) + infinity - 1.0, 0.0) + units
