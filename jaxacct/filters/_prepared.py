@@ -31,6 +31,7 @@ from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["Prepared", "prepare"]
 
+ATOMS = 128
 _UNIT = 2.0**-52
 _HALF = 2**14  # points of a mechanism's lattice, either side of 0
 _SHARE = 0.6  # of the atoms that follow the mass; the others follow the losses
@@ -73,7 +74,9 @@ def joined(pieces: Array) -> Array:
     return jnp.asarray(pieces[..., 0], jnp.float64) + jnp.asarray(pieces[..., 1], jnp.float64)
 
 
-def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = 128) -> Prepared:
+def prepare(
+    query: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
+) -> Prepared:
     """The query in at most ``atoms`` atoms a direction, dominating it: what `gdp_residue` computes with.
 
     A filter's ``update`` does this by itself; for a query that is asked again and again, do it once.
@@ -94,8 +97,26 @@ def prepare(query: Any, *, relation: str = "add_or_remove", grid: LossGrid | Non
     with jax.enable_x64(True):
         if is_gaussian(query):
             return _of_gaussian(gaussian_cost(gaussian_parts(query)), int(atoms))
-        widths, drops = (jnp.asarray(x, jnp.float64) for x in arrays(_trade_off(query, relation, grid)))
-        return _prepared(widths, drops, int(atoms))
+        curve = query if isinstance(query, PLD | PrivacyProfile | TradeOff) else _trade_off(query, relation, grid)
+        return of_curve(curve, int(atoms))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def of_curve(query: PLD | PrivacyProfile | TradeOff, atoms: int = ATOMS) -> Prepared:
+    """`prepare` for a curve (inside ``enable_x64``)."""
+    if query.bound != ("lower" if isinstance(query, TradeOff) else "upper"):
+        kind = "a lower trade-off curve" if isinstance(query, TradeOff) else "an upper curve"
+        raise ValueError(f"query must be {kind} (a guarantee), got bound {query.bound!r}")
+    losses = None
+    if isinstance(query, PLD):
+        lattice = jnp.asarray(query.grid.losses)
+        losses = jnp.concatenate([lattice[:1], lattice, lattice[-1:]])
+        query = _of_pld(query)
+    curve = TradeOff.from_profile(query) if isinstance(query, PrivacyProfile) else query
+    widths, drops = (jnp.asarray(x, jnp.float64) for x in arrays(curve))
+    flat = [x.reshape(-1, x.shape[-1]) for x in (widths, drops)]
+    made = jax.vmap(lambda p, q: _one(p, q, losses, atoms))(*flat)
+    return jax.tree.map(lambda x: x.reshape(*widths.shape[:-1], *x.shape[1:]), made)
 
 
 def _of_gaussian(square: Array, atoms: int) -> Prepared:
@@ -107,14 +128,6 @@ def _of_gaussian(square: Array, atoms: int) -> Prepared:
 
 
 def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
-    if isinstance(query, PLD):
-        return _upper(query, _of_pld)
-    if isinstance(query, PrivacyProfile):
-        return _upper(query, TradeOff.from_profile)
-    if isinstance(query, TradeOff):
-        if query.bound != "lower":
-            raise ValueError(f"query must be a lower trade-off curve (a guarantee), got bound {query.bound!r}")
-        return query
     one = "remove" if relation == "add_or_remove" else relation
     if grid is None:
         if not _validate.is_traced(query) and (exact := _experiments(query, one)) is not None:
@@ -127,10 +140,13 @@ def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
 
 def _of_pld(pld: PLD) -> TradeOff:
     """The pair of an upper law, whose masses are good relative to themselves where its curve is to a unit of 1."""
-    p, losses = jnp.asarray(pld.masses, jnp.float64), jnp.asarray(pld.grid.losses)
-    infinity = jnp.asarray(pld.infinity_mass, jnp.float64)[..., None]
+    law = pld.float64()
+    p, infinity, losses = law.masses, law.infinity_mass[..., None], jnp.asarray(pld.grid.losses)
     q = p * jnp.exp(-losses)
     units = (8.0 + 2.0 * losses.size) * _UNIT
+    if jnp.asarray(pld.masses).dtype != jnp.float64:
+        # What was rounded to float32: Q may have as much more where P has no loss.
+        units += 2.0**-21
     # If the masses sum up to 1 + tau, the curve starts at 1 + tau. The true one starts at 1: below the lowest loss it
     # is under the chord from there, which is steeper by tau over that loss's gamma: mass that only Q has.
     tau = jnp.maximum(jnp.sum(p, -1, keepdims=True) + infinity - 1.0, 0.0) + units
@@ -149,67 +165,66 @@ def _experiments(query: Any, relation: str) -> list[Experiment] | None:
     return None if batched else experiments_of(query, relation)
 
 
-def _upper(curve: Any, convert: Any) -> Any:
-    if curve.bound != "upper":
-        raise ValueError(f"query must be an upper curve (a guarantee), got bound {curve.bound!r}")
-    return convert(curve)
-
-
-@functools.partial(jax.jit, static_argnums=2)
-def _prepared(widths: Array, drops: Array, atoms: int) -> Prepared:
-    batch = widths.shape[:-1]
-    flat = [x.reshape(-1, x.shape[-1]) for x in (widths, drops)]
-    made = jax.vmap(lambda w, d: _one(w, d, atoms))(*flat)
-    return jax.tree.map(lambda x: x.reshape(*batch, *x.shape[1:]), made)
-
-
-def _one(p: Array, q: Array, atoms: int) -> Prepared:
+def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
+    """Of one curve; ``losses`` of its segments where they are known exactly."""
     n = p.shape[0]
     both = (p > 0) & (q > 0)
-    ratio = jnp.where(both, p, 1.0) / jnp.where(both, q, 1.0)
-    loss = jnp.log(ratio)
-    off = 4.0 * _UNIT * (1.0 + jnp.abs(loss))
+    if losses is not None:
+        found, sorts = losses, jnp.asarray(True)
+    else:
+        # Segments are steepest first, so losses rise, but for rounding; where they do not, there is no curve.
+        ratio = jnp.log(jnp.where(both, p, 1.0) / jnp.where(both, q, 1.0))
+        found = jax.lax.cummax(jnp.where(both, ratio, -jnp.inf))
+        sorts = jnp.all(jnp.where(both, found - ratio, 0.0) <= 8.0 * _UNIT * (1.0 + jnp.abs(ratio)))
+    lowest, highest = (f(jnp.where(both, found, s)) for f, s in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
+    widths, drops = p, q
+    loss = jnp.where(lowest <= highest, jnp.clip(found, lowest, highest), 0.0)
+    reach = jnp.maximum(-loss[0], loss[-1])
+    off = 16.0 * _UNIT * (1.0 + reach)
     # A curve is meant with the excess of its segments on either side of order 1. The sum over all segments, which
     # composition takes, differs from it by the totals' distance from 1: at most a share of TV that scaling makes good.
     distance = jnp.minimum(jnp.sum(jnp.maximum(p - q, 0.0)), jnp.sum(jnp.maximum(q - p, 0.0))) * (1.0 - 1e-9)
     gap = jnp.sum(q) - jnp.sum(p)
-    # Segments are steepest first, so losses rise under P, and under Q from the other end.
-    mine, other = jnp.stack([p, jnp.flip(q)]), jnp.stack([q, jnp.flip(p)])
-    x = jnp.stack([loss + off, jnp.flip(off - loss)])
     share = (jnp.maximum(jnp.stack([gap, -gap]), 0.0) + 8.0 * n * _UNIT) / distance
-    scaled = mine * (1.0 + share[:, None] * (1.0 + 1e-9) + 8.0 * _UNIT)
-    infinite = jnp.sum(jnp.where(other > 0, 0.0, scaled), -1) * (1.0 + 2.0 * n * _UNIT)
-    losses, masses = jax.vmap(lambda x, m: _pooled(x, m, atoms))(x, jnp.where(other > 0, scaled, 0.0))
-    largest = jnp.max(jnp.where(both, jnp.abs(loss) + off, 0.0))
-    epsilon = jnp.where(jnp.all(infinite == 0), largest, jnp.inf)
+    p, q = jnp.stack([p, q]) * (1.0 + share[:, None] * (1.0 + 1e-9) + 8.0 * _UNIT)
+    infinite = jnp.stack([jnp.sum(jnp.where(both, 0.0, x)) for x in (p, q)]) * (1.0 + 2.0 * n * _UNIT)
+    infinite = jnp.where(sorts, infinite, 1.0)
+    kept, p, q = _pooled(loss, jnp.where(both, p, 0.0), jnp.where(both, q, 0.0), atoms)
+    epsilon = jnp.where(jnp.all(infinite == 0), reach + off, jnp.inf)
     delta = jnp.minimum(jnp.max(infinite), 1.0)
-    mu = jnp.where(delta < 1.0, _dominating(p, q, delta), jnp.inf)
-    return Prepared(*(pieces_up(x) for x in (losses, masses, infinite, epsilon, mu)))
+    mu = jnp.where(delta < 1.0, _dominating(widths, drops, delta), jnp.inf)
+    both_losses = jnp.stack([kept, jnp.flip(-kept)]) + off
+    return Prepared(*(pieces_up(x) for x in (both_losses, jnp.stack([p, jnp.flip(q)]), infinite, epsilon, mu)))
 
 
-def _pooled(losses: Array, masses: Array, atoms: int) -> tuple[Array, Array]:
-    """At most ``atoms`` atoms that dominate the given ones, which rise (but for rounding)."""
+def _pooled(losses: Array, p: Array, q: Array, atoms: int) -> tuple[Array, Array, Array]:
+    """At most ``atoms`` of the given losses, which rise, and masses at them that dominate, for both directions."""
     n = losses.shape[0]
     if n <= atoms:
-        return losses, masses
-    seen = masses > 0
-    # A loss that is moved up dominates: so is one that falls, and one without a mass is anywhere.
-    lowest = jnp.min(jnp.where(seen, losses, jnp.inf))
-    losses = jax.lax.cummax(jnp.where(seen, losses, lowest))
-    scale = jnp.sqrt(jnp.sum(masses * losses * losses)) * 0.1 + 1e-300
-    gaps = jnp.diff(jnp.arcsinh(losses / scale))
+        return losses, p, q
+    mass = p + q
+    scale = jnp.sum(mass * losses * losses) * 0.005 + 1e-300
     step = jnp.diff(losses)
+    middle = 0.5 * (losses[1:] + losses[:-1])
     # Between neighbours: the density's cube root, for the bulk, and equal ratios of losses, for the tails.
-    cube = jnp.cbrt(0.5 * (masses[1:] + masses[:-1]) * step * step)
-    weight = _SHARE * cube / jnp.maximum(cube.sum(), 1e-300) + (1.0 - _SHARE) * gaps / jnp.maximum(gaps.sum(), 1e-300)
-    total = jnp.pad(jnp.cumsum(weight), (1, 0))
-    wanted = total[-1] * jnp.linspace(0.0, 1.0, atoms)
-    index = jnp.clip(jnp.searchsorted(total, wanted), 0, n - 1).at[0].set(0).at[-1].set(n - 1)
-    kept = losses[index]
-    cell = jnp.clip(jnp.cumsum(jnp.zeros(n, jnp.int32).at[index].add(1)) - 1, 0, atoms - 2)
-    low, high = kept[cell], kept[cell + 1]
+    cube = jnp.cbrt(0.5 * (mass[1:] + mass[:-1]) * step * step)
+    ratio = step * jax.lax.rsqrt(middle * middle + scale)
+    cube, ratio = jax.lax.optimization_barrier((cube, ratio))
+    weight = _SHARE * cube / jnp.maximum(cube.sum(), 1e-300) + (1.0 - _SHARE) * ratio / jnp.maximum(ratio.sum(), 1e-300)
+    # Sums of integers, so that they rise: a cell's losses are between those kept at its ends.
+    whole = 2**40
+    total = jnp.pad(jnp.cumsum((weight * whole).astype(jnp.int64)), (1, 0))
+    cell = jnp.clip(total * (atoms - 1) // whole, 0, atoms - 2)
+    kept = losses[jnp.minimum(jnp.searchsorted(cell, np.arange(atoms)), n - 1)]
+    low, high = jax.lax.optimization_barrier((kept[cell], kept[cell + 1]))
     wide = high > low
-    share = jnp.expm1(low - losses) / jnp.where(wide, jnp.expm1(low - high), 1.0) * (1.0 + 16.0 * _UNIT)
-    up = masses * jnp.where(wide, jnp.clip(share, 0.0, 1.0), 1.0)
-    sums = jnp.zeros(atoms).at[cell].add((masses - up) * (1.0 + 4.0 * _UNIT)).at[cell + 1].add(up)
-    return kept, sums * (1.0 + 2.0 * n * _UNIT)
+    over = jnp.where(wide, -jnp.expm1(low - high), 1.0) * (1.0 - 16.0 * _UNIT)
+    # What goes outwards: up for P, and down for Q, whose losses are the negated ones.
+    up, down = (jnp.where(wide, jnp.clip(-jnp.expm1(x) / over, 0.0, 1.0), 1.0) for x in (low - losses, losses - high))
+    there, back = p * up, q * down
+    # The barrier keeps XLA from computing exponentials one by one, where it adds.
+    parts = jax.lax.optimization_barrier((p - there, q - back, there, back))
+    sums = [jnp.zeros(atoms).at[cell].add(x, indices_are_sorted=True) for x in parts]
+    p, q = sums[0] + jnp.roll(sums[2], 1), jnp.roll(sums[1], 1) + sums[3]
+    p, q = p * (1.0 + 3.0 * n * _UNIT), q * (1.0 + 3.0 * n * _UNIT)
+    return kept, p, q

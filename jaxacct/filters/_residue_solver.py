@@ -38,15 +38,45 @@ __all__ = ["certified", "largest", "largest_for_response"]
 
 _UNIT = 2.0**-52
 _EXPONENTIALS = 2**14
+_BLOCK = 8
+_RANGE = 600.0  # of exponents: a product of which one factor underflows is below exp(600 - 708) then
 _GAUSS, _WEIGHTS = (x.astype(np.float64) for x in np.polynomial.legendre.leggauss(8))
 _AT = 0.5 * (1.0 + _GAUSS)  # position in a cell, 0 to 1
-_STRETCH = 1.0
+_ROUNDS = 3
 # Candidates for the last node T, in units of mu: beyond the turn where f >= 0, and for what is beyond to be little.
-_AFTER = np.array([0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0])
-_ENDS = np.geomspace(3.0, 36.0, 40)
+_AFTER = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 8.0])
+_ENDS = np.geomspace(3.0, 36.0, 24)
 _QUADRATURE = 1e-10
 _FURTHER = 4.0  # beyond where f >= 0 for certain, in units of mu: what it adds there is left out
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
+
+
+class Nodes(NamedTuple):
+    """The nodes t of one direction and what of the condition does not depend on m.
+
+    Attributes:
+        unit: the nodes' distance, twice as much in the further half.
+        t: shape ``(nodes,)``, from 0.
+        gamma: exp(t).
+        density: a(t).
+        start: shape ``(2, cells)``: integrals over a cell of a and of a e^-s, times what falls from 1 to 0 there.
+        stop: the other way round.
+        room: what is left of it for t within the nodes.
+        bounded: whether that is for a bound on everything beyond the last node; otherwise f >= 0 must hold there.
+        safe: where f >= 0 was first seen; only steers.
+        fit: whether the quadrature's error is proven.
+    """
+
+    unit: Array
+    t: Array
+    gamma: Array
+    density: Array
+    start: Array
+    stop: Array
+    room: Array
+    bounded: Array
+    safe: Array
+    fit: Array
 
 
 class Check(NamedTuple):
@@ -57,10 +87,13 @@ class Check(NamedTuple):
 
 
 @functools.cache
-def _positions(nodes: int) -> np.ndarray:
-    """Nodes in [0, 1], twice as dense at 0 as on average."""
-    line = np.linspace(0.0, 1.0, nodes)
-    return line * (1.0 + line) / 2.0
+def _pattern(atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes 0, 1, 2, ... and then by twos, as many of either: all of them, and blocks' centres and offsets."""
+    half = max(80, min(256, _EXPONENTIALS // (2 * atoms)) // _BLOCK * _BLOCK)
+    first = np.arange(half, dtype=np.float64)
+    nodes = np.stack([first, half + 2.0 * first]).reshape(2, -1, _BLOCK)
+    centres = nodes.mean(-1)
+    return nodes.reshape(-1), centres, (nodes - centres[..., None])[:, 0]
 
 
 def _suffix(cells: Array) -> Array:
@@ -77,80 +110,121 @@ def _sum_of_exponentials(constant: Array, rates: Array, at: Array, lift: Array) 
     return jnp.sum(jnp.exp(constant[:, None] + rates[:, None] * at - lift), 0)
 
 
+def _at_nodes(constant: Array, rates: Array, kappa: Array, unit: Array, end: Array) -> Array:
+    """At least the sum over i of exp(constant_i + rates_i t - kappa t^2), but for rounding, at the nodes t.
+
+    A node is a block's centre c and an offset o, and exp(rate t) = exp(rate c) exp(rate o): a product of matrices.
+    Terms whose second factor is out of range are replaced by their maximum over all nodes.
+    """
+    _, centres, offsets = _pattern(rates.shape[-1])
+    furthest = offsets.max() * unit
+    near = jnp.abs(rates) * furthest + 2.0 * kappa * end * furthest <= _RANGE
+    far = jnp.sum(jnp.where(near, 0.0, jnp.exp(constant + jnp.maximum(rates, 0.0) * end)))
+    c, o = centres * unit, offsets * unit
+    one = jnp.exp(jnp.where(near, constant, -jnp.inf)[:, None, None] + rates[:, None, None] * c - kappa * c * c)
+    # exp(rate o) for o = 0.5, 1.5, 2.5, 3.5 units, and the same of two units, as powers.
+    base = jnp.exp(jnp.where(near, rates, 0.0) * (0.5 * unit))
+    base = jnp.stack([base, base * base])
+    square = base * base
+    odd = [base]
+    for _ in range(_BLOCK // 2 - 1):
+        odd.append(odd[-1] * square)
+    up = jnp.stack(odd, 1)
+    other = jnp.concatenate([jnp.flip(1.0 / up, 1), up], 1)
+    one, other = jax.lax.optimization_barrier((one, other))
+    sums = jnp.einsum("ihb,hoi->hbo", one, other, precision="highest")
+    return (sums * jnp.exp(-kappa * (2.0 * c[..., None] + o[:, None]) * o[:, None])).reshape(-1) + (far + 1e-40)
+
+
 def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Array:
     """A loss above which even G_mu * L has at most a 32nd of the room, by Chernoff; inf if there is none."""
     ends = mu * _ENDS
-    y = (ends - jnp.where(masses > 0, losses, 0.0)[:, None]) / mu - 0.5 * mu
+    y = (ends - losses[:, None]) / mu - 0.5 * mu
     beyond = jnp.sum(jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio * (1.0 + 1e-9)
     return jnp.min(jnp.where((beyond <= room / 32.0) & (room > 0), ends, jnp.inf))
 
 
-def certified(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array, tail: Array) -> Check:
+def _nodes(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Nodes:
+    """Where to look for one direction of a query whose charge is near ``charge``; `certified` decides anew."""
+    m2, kappa, constant, turn = _law(mu, charge, losses, masses)
+    after = turn + mu * _AFTER
+    heights = _sum_of_exponentials(constant, losses, after / m2, kappa * after * after)
+    safe = jnp.min(jnp.where(heights * ratio <= 1.0 - 1e-9, after, jnp.inf))
+    tail = _tail(mu, losses, masses, room, ratio)
+    bounded = tail < safe + _FURTHER * mu
+    end = jnp.where(bounded, tail, safe + _FURTHER * mu)
+
+    pattern, _, _ = _pattern(losses.shape[-1])
+    unit = end / pattern[-1]
+    t, width = unit * pattern, unit * np.diff(pattern)
+    density = lambda s: jnp.exp(-0.5 * jnp.square(s / mu - 0.5 * mu)) / (mu * _SQRT_2PI)  # noqa: E731
+    s = t[:-1] + width * _AT[:, None]
+    a = density(s) * (0.5 * width) * _WEIGHTS[:, None]
+    fall = jnp.exp(-unit * _AT)
+    fall = jnp.repeat(jnp.stack([fall, fall * fall], 1), np.array([t.size // 2, t.size // 2 - 1]), 1)
+    b = a * fall * jnp.exp(-t[:-1])
+    start, stop = (jnp.stack([jnp.sum(x * y[:, None], 0) for x in (a, b)]) for y in (1.0 - _AT, _AT))
+    # Cells of h x <= 2 mu, of which only the last of either width need to be looked at.
+    corner = np.array([t.size // 2, -1])
+    far = jnp.maximum(t[corner] / mu + 0.5 * mu, 1.0)
+    fit = jnp.all(unit * np.array([1.0, 2.0]) * far <= 2.0 * mu) & (2.0 * unit <= 0.5 * mu)
+    # Nothing underflows: a e^-s is above e^-700.
+    fit &= (end <= 36.0 * mu) & (mu <= 20.0) & (room >= 0) & (0.5 * jnp.square(end / mu - 0.5 * mu) + end <= 690.0)
+    left = room * jnp.where(bounded, 31.0 / 32.0, 1.0)
+    return Nodes(unit, t, jnp.exp(t), density(t), start, stop, left, bounded, safe, fit)
+
+
+def _law(mu: Array, charge: Array, losses: Array, masses: Array) -> tuple[Array, Array, Array, Array]:
+    """m^2, kappa, the logarithms of the sum's terms at s = 0, and the loss from which on R falls."""
+    m2 = mu * mu - charge
+    kappa = 0.5 * charge / (m2 * mu * mu)
+    constant = jnp.log(masses) - losses * (0.5 * losses / m2 + 0.5) + (0.125 * charge + 0.5 * jnp.log(mu * mu / m2))
+    # log R has a slope of at most top / m^2 - 2 kappa s: from s = turn on R falls, so f >= 0 once it is so.
+    return m2, kappa, constant, jnp.maximum(jnp.max(losses), 0.0) / (2.0 * kappa * m2) * (1.0 + 1e-9)
+
+
+def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Array, nodes: Nodes) -> Check:
     """Whether budget G_m, m^2 = mu^2 - charge, is certainly a residue for one direction of the query.
 
     Args:
         mu: > 0, scalar.
         charge: in (0, mu^2), scalar.
-        losses: shape ``(atoms,)``, finite; any where the mass is 0.
+        losses: shape ``(atoms,)``, finite; 0 where the mass is.
         masses: shape ``(atoms,)``, >= 0.
-        room: D at infinity, >= 0.
         ratio: rho, >= 1.
-        tail: of `_tail`, for any m at most mu.
+        nodes: of `_nodes`, for any charge; best for a near one.
     """
-    m2 = mu * mu - charge
-    m = jnp.sqrt(m2)
-    kappa = 0.5 * charge / (m2 * mu * mu)
-    seen = masses > 0
-    losses = jnp.where(seen, losses, 0.0)
-    reach = jnp.max(jnp.abs(losses))
-    constant = jnp.log(masses) - losses * (0.5 * losses / m2 + 0.5) + (0.125 * charge + jnp.log(mu / m))
-    # log R has a slope of at most top / m^2 - 2 kappa s: from s = turn on R falls, so f >= 0 once it is so.
-    turn = jnp.maximum(jnp.max(jnp.where(seen, losses, -jnp.inf)), 0.0) / (2.0 * kappa * m2) * (1.0 + 1e-9)
-    after = turn + mu * _AFTER
-    heights = _sum_of_exponentials(constant, losses, after / m2, kappa * after * after)
-    safe = jnp.min(jnp.where(heights * ratio <= 1.0 - 1e-9, after, jnp.inf))
-    helps = safe + _FURTHER * mu
-    lost = jnp.where(tail < helps, room / 32.0, 0.0)
-    end = jnp.minimum(tail, helps)
-
-    t = end * _positions(max(128, min(1024, _EXPONENTIALS // losses.shape[-1])))
-    width = jnp.diff(t)
-    density = lambda s: jnp.exp(-0.5 * jnp.square(s / mu - 0.5 * mu)) / (mu * _SQRT_2PI)  # noqa: E731
-    lift = kappa * t * t
-    r = ratio * _sum_of_exponentials(constant, losses, t / m2, lift)
+    unit, t, gamma, density, start, stop, room, bounded, safe, fit = nodes
+    m2, kappa, constant, turn = _law(mu, charge, losses, masses)
+    reach, end = jnp.max(jnp.abs(losses)), t[-1]
+    width = unit * np.diff(_pattern(losses.shape[-1])[0])
+    r = ratio * _at_nodes(constant, losses / m2, kappa, unit, end)
     bend = 0.25 * kappa * width * width
     concave = bend / (1.0 - bend) * jnp.maximum(r[1:], r[:-1])
     # Of exponents, logarithms of masses among them, and of mu^2 = m^2 + charge, which holds to a unit of mu^2.
-    sizes = 100.0 + lift[-1] + end * end / m2 + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu
-    rounding = 32.0 * _UNIT * sizes + 1e-14
+    sizes = 100.0 + kappa * end * end + end * end / m2 + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu
+    rounding = (32.0 * sizes + losses.shape[-1]) * _UNIT + 1e-14
     bent = jnp.maximum(jnp.pad(concave, (0, 1)), jnp.pad(concave, (1, 0)))
     f = 1.0 - (r * (1.0 + rounding) + bent) * (1.0 + 1e-14)
 
-    s = t[:-1] + width * _AT[:, None]
-    a = density(s) * (0.5 * width) * _WEIGHTS[:, None]
-    b = a * jnp.exp(-s)
-    weights = [(jnp.sum(x * (1.0 - _AT[:, None]), 0), jnp.sum(x * _AT[:, None], 0)) for x in (a, b)]
-    parts = [start * y[:-1] + stop * y[1:] for start, stop in weights for y in (f, jnp.abs(f))]
-    p, p_size, q, q_size = _suffix(jnp.stack(parts))
-    gamma = jnp.exp(t)
+    parts = [start * y[:-1] + stop * y[1:] for y in (f, jnp.abs(f))]
+    (p, q), (p_size, q_size) = _suffix(jnp.stack(parts))
     slope, doubt = gamma * q, _QUADRATURE * gamma * q_size
-    value = (room - lost) + (p - slope) - (_QUADRATURE * p_size + doubt) - 1e-15 * room
+    value = room + (p - slope) - (_QUADRATURE * p_size + doubt) - 1e-15 * room
     # Parabolas below the minorant on each cell, from its left and its right end, in units of gamma there.
-    least, a_node = jnp.minimum(f[:-1], f[1:]), density(t)
+    least = jnp.minimum(f[:-1], f[1:])
     grow = jnp.exp(width)
-    curve = jnp.where(least >= 0, least * a_node[1:] / (grow * grow), least * a_node[:-1])
+    curve = jnp.where(least >= 0, least * density[1:] / (grow * grow), least * density[:-1])
     curve = curve - 1e-9 * jnp.abs(curve)
     left = _least(value[:-1], -(slope + doubt)[:-1], curve, jnp.expm1(width))
     right = _least(value[1:], (slope - doubt)[1:], curve * grow * grow, -jnp.expm1(-width))
     bound = jnp.maximum(left, right)
-    far = jnp.maximum(t[1:] / mu + 0.5 * mu, 1.0)
-    fit = jnp.all(width * far <= 2.0 * mu) & jnp.all(width <= 0.5 * mu) & (end <= 36.0 * mu) & (mu <= 20.0)
-    fit &= (room >= 0) & jnp.all(bend < 0.5) & jnp.isfinite(end) & (charge > 0) & (m2 > 0)
-    holds = fit & jnp.all(bound >= 0)
+    beyond = bounded | ((turn <= end) & (f[-1] >= 1e-9))
+    ok = fit & beyond & (bend[-1] < 0.5) & jnp.isfinite(end) & (charge > 0) & (m2 > 0)
     # How H_m moves with m^2, roughly: what a Newton step divides by.
-    pull = jnp.exp(-0.5 * jnp.square(t[:-1] / mu - 0.5 * mu)) / (2.0 * _SQRT_2PI * mu)
-    matters = (t[:-1] < safe) | (tail < helps)
-    return Check(holds, jnp.max(jnp.where(matters, -bound / jnp.maximum(pull, 1e-280), -jnp.inf)))
+    pull = 0.5 * density[:-1]
+    matters = (t[:-1] < safe) | bounded
+    return Check(ok & jnp.all(bound >= 0), jnp.max(jnp.where(matters, -bound / jnp.maximum(pull, 1e-280), -jnp.inf)))
 
 
 def _least(value: Array, slope: Array, curve: Array, reach: Array) -> Array:
@@ -180,30 +254,37 @@ def largest(
     good = (mu > 0) & (mu < jnp.inf)
     safe = jnp.where(good, mu, 1.0)
 
-    tails = jax.vmap(lambda x, p, r: _tail(safe, x, p, r, ratio))(losses, masses, room)
-
-    def look(charge: Array) -> Check:
-        found = jax.vmap(lambda x, p, r, t: certified(safe, charge, x, p, r, ratio, t))(losses, masses, room, tails)
-        return Check(jnp.all(found.holds), jnp.max(found.step))
-
-    def go(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        charge, fails, holds, tried, _ = state
-        found = look(charge)
-        fails = jnp.where(found.holds, fails, jnp.maximum(fails, charge))
-        holds = jnp.where(found.holds, jnp.minimum(holds, charge), holds)
-        step = jnp.where(jnp.isnan(found.step), jnp.inf, found.step)
-        done = found.holds & (-step <= tolerance * charge)
-        wanted = (charge + step) * (1.0 + 0.5 * tolerance)
-        middle = jnp.where(fails > 0, jnp.sqrt(fails * holds), 0.5 * holds)
-        inside = (wanted > fails * (1.0 + 0.1 * tolerance)) & (wanted < holds)
-        done |= holds - fails <= tolerance * holds
-        return jnp.where(inside, wanted, middle), fails, holds, tried + 1, done
-
+    losses = jnp.where(masses > 0, losses, 0.0)
     limit = safe * safe * (1.0 - 1e-9)
-    first = jnp.clip(start, 1e-14 * limit, 0.5 * limit)
     zero = jnp.zeros_like(limit)
-    state = (first, zero, limit, jnp.zeros((), jnp.int32), ~good)
-    _, _, holds, _, _ = jax.lax.while_loop(lambda s: ~s[4] & (s[3] < tries), go, state)
+
+    def search(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """With nodes for one charge; anew where the result is far from it."""
+        at, _, rounds, _ = state
+        nodes = jax.vmap(lambda x, p, r: _nodes(safe, at, x, p, r, ratio))(losses, masses, room)
+
+        def go(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            charge, fails, holds, tried, _ = state
+            found = jax.vmap(lambda x, p, n: certified(safe, charge, x, p, ratio, n))(losses, masses, nodes)
+            certain, step = jnp.all(found.holds), jnp.max(found.step)
+            fails = jnp.where(certain, fails, jnp.maximum(fails, charge))
+            holds = jnp.where(certain, jnp.minimum(holds, charge), holds)
+            step = jnp.where(jnp.isnan(step), jnp.inf, step)
+            done = certain & (-step <= tolerance * charge)
+            wanted = (charge + step) * (1.0 + 0.5 * tolerance)
+            middle = jnp.where(fails > 0, jnp.sqrt(fails * holds), 0.5 * holds)
+            inside = (wanted > fails * (1.0 + 0.1 * tolerance)) & (wanted < holds)
+            done |= holds - fails <= tolerance * holds
+            return jnp.where(inside, wanted, middle), fails, holds, tried + 1, done
+
+        begin = (at, zero, limit, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+        _, _, holds, _, _ = jax.lax.while_loop(lambda s: ~s[4] & (s[3] < tries), go, begin)
+        near = (holds > 0.9 * at) & ((holds < 1.25 * at) | (holds >= limit))
+        return holds, jnp.minimum(holds, state[1]), rounds + 1, near
+
+    first = jnp.clip(start, 1e-14 * limit, 0.5 * limit)
+    begin = (first, limit, jnp.zeros((), jnp.int32), ~good)
+    _, holds, _, _ = jax.lax.while_loop(lambda s: ~s[3] & (s[2] < _ROUNDS), search, begin)
     # m^2 = mu^2 - charge in floating point, and its root, are off by a few units; a smaller m is a residue too.
     m = jnp.sqrt(jnp.maximum(whole - holds, 0.0)) * (1.0 - 2.0**-50)
     return jnp.where(good & (holds < limit), m, -1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,12 +16,14 @@ from jaxacct import _validate
 from jaxacct.filters import _ledger
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters._guarantees import with_atom
-from jaxacct.filters._prepared import Prepared, joined, prepare
+from jaxacct.filters._prepared import Prepared, joined, of_curve, prepare
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.filters._residue_solver import largest, largest_for_response
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.losses.tradeoff import TradeOff
 from jaxacct.mechanisms import GDP
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -146,8 +149,9 @@ class GDPResidueFilter:
         """
         if is_scalar_query(query) or is_gaussian(query):
             return _update_gaussian(gaussian_parts(query), state)
-        prepared = query if isinstance(query, Prepared) else prepare(query, relation=self.relation)
-        return _update(prepared, self.delta_pieces, self.share, state)
+        if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
+            query = prepare(query, relation=self.relation)
+        return _update(query, self.delta_pieces, self.share, state)
 
     def spent(self, state: ResidueState) -> Array:
         """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
@@ -215,16 +219,42 @@ def _update_gaussian(parameters: list[tuple[Any, Any, Any]], state: ResidueState
 
 @jax.enable_x64(True)
 @jax.jit
-def _update(query: Prepared, slack: Array, share: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+def _update(query: Any, slack: Array, share: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    query = query if isinstance(query, Prepared) else of_curve(query)
     shape = _covered(jnp.shape(query.epsilon)[:-1], state)
     mu, delta = _ledger.join(state.mu), _ledger.join(state.delta)
     offer = jnp.broadcast_to(_ledger.join(slack) * jnp.asarray(share, jnp.float64), shape)
     wide = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape[query.epsilon.ndim - 1 :])), query)
-    one = _residue
+    one = _each
     for _ in shape:
         one = jax.vmap(one)
     after, left = one(wide, mu, delta, offer)
     return _accepted(after >= 0, after, left, state)
+
+
+@jax.custom_batching.custom_vmap
+def _each(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
+    return _residue(query, mu, delta, offer)
+
+
+@_each.def_vmap
+@jax.enable_x64(True)
+def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
+    """Processors take one after the other, each in as few steps as it needs; accelerators all at once."""
+    leaves, tree = jax.tree.flatten(arguments)
+    flags = jax.tree.leaves(mapped)
+    given = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        def one(some: list[Any]) -> tuple[Array, Array]:
+            rest = iter(some)
+            whole = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
+            return function(*jax.tree.unflatten(tree, whole))
+
+        return one
+
+    in_turn = lambda some: jax.lax.map(of(_each), some)  # noqa: E731
+    return jax.lax.platform_dependent(given, cpu=in_turn, default=jax.vmap(of(_residue))), (True, True)
 
 
 def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:

@@ -30,6 +30,17 @@ _STATEMENT = (
 )
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["masses", "infinity_mass"], meta_fields=["grid", "bound"]
+)
+@dataclasses.dataclass(frozen=True, eq=False)
+class SymmetricLaw(PLD):
+    """An upper law that dominates a query in both directions, as `NaturalApproximateDPFilter.prepare` makes it.
+
+    A kind of its own, because a `PLD` may be of one direction, and nothing in it says what the other one costs here.
+    """
+
+
 @_register
 class NaturalApproximateDPFilter:
     """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
@@ -55,19 +66,20 @@ class NaturalApproximateDPFilter:
         return nothing(self.grid)
 
     @jax.enable_x64(True)
-    def prepare(self, query: Any) -> PLD:
+    def prepare(self, query: Any) -> SymmetricLaw:
         """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
 
         Raises:
             ValueError: a curve that is a bound from below, or of another spacing.
         """
-        return on_grid(query, self.grid, self.relation, symmetric=True)
+        law = on_grid(query, self.grid, self.relation, symmetric=True)
+        return SymmetricLaw(law.masses, law.infinity_mass, law.grid, law.bound)
 
     def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
-            query: a mechanism or upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`.
+            query: a mechanism or upper curve, or the result of `prepare`, which may be traced.
             state: from `init` or `update`.
 
         Returns:
@@ -77,7 +89,7 @@ class NaturalApproximateDPFilter:
         Raises:
             ValueError: see `prepare`.
         """
-        ready = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
+        ready = isinstance(query, SymmetricLaw) and query.grid == self.grid
         law = query if ready else self.prepare(query)
         return _update(law, state, self.parameters, self.grid)
 
@@ -98,16 +110,7 @@ class NaturalApproximateDPFilter:
 def _update(
     law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
 ) -> tuple[Array, ComposedState]:
-    return _step(_widened(law), state, jnp.asarray(parameters[0]), jnp.asarray(parameters[1]), parameters[2], grid)
-
-
-def _widened(law: PLD) -> PLD:
-    """float64 masses, rounded up where a float32 program has rounded them."""
-    masses, infinity = jnp.asarray(law.masses), jnp.asarray(law.infinity_mass)
-    if masses.dtype == jnp.float64 and infinity.dtype == jnp.float64:
-        return law
-    wide = [x.astype(jnp.float64) * (1.0 + 2.0**-23) + 1e-38 for x in (masses, infinity)]
-    return dataclasses.replace(law, masses=wide[0], infinity_mass=wide[1])
+    return _step(law.float64(), state, jnp.asarray(parameters[0]), jnp.asarray(parameters[1]), parameters[2], grid)
 
 
 @functools.partial(jax.jit, static_argnames=("rounds", "grid"))

@@ -152,11 +152,11 @@ def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
         # Nothing left after delta: the vertex is the approximate curve's own atom.
         return jnp.where((small * up <= delta) | (other * down >= kept), -jnp.inf, mu)
 
-    p, q = jnp.cumsum(widths, -1), jnp.cumsum(drops, -1)
-    left = jnp.where(steep, need(q, p), -jnp.inf)
-    p, q = (jnp.flip(jnp.cumsum(jnp.flip(x, -1), -1), -1) for x in (widths, drops))
-    right = jnp.where(steep | (widths + drops == 0), -jnp.inf, need(p, q))
-    return jnp.maximum(jnp.maximum(left.max(-1), right.max(-1)), 0.0)
+    both = jnp.stack([widths, drops])
+    p, q, p_rest, q_rest = jnp.cumsum(jnp.concatenate([both, jnp.flip(both, -1)]), -1)
+    p_rest, q_rest = jnp.flip(p_rest, -1), jnp.flip(q_rest, -1)
+    found = need(*jax.lax.optimization_barrier((jnp.where(steep, q, p_rest), jnp.where(steep, p, q_rest))))
+    return jnp.maximum(jnp.max(jnp.where(steep | (widths + drops > 0), found, -jnp.inf), -1), 0.0)
 
 
 def _dominated(losses: Array, low: Array, delta: Array) -> Array:

@@ -168,7 +168,23 @@ class PLD:
 
     def _law(self) -> tuple[Array, Array, LossGrid]:
         """Masses and infinity mass as arrays of float64, and the grid."""
-        return jnp.asarray(self.masses, jnp.float64), jnp.asarray(self.infinity_mass, jnp.float64), self.grid
+        law = self.float64()
+        return law.masses, law.infinity_mass, law.grid
+
+    def float64(self) -> PLD:
+        """The law in float64, widened to the side of ``bound`` where a float32 program has rounded it.
+
+        Such a program may also have flushed what is below 2^-126, at any loss.
+        """
+
+        def wide(x: Any) -> Array:
+            x = jnp.asarray(x)
+            if x.dtype == jnp.float64:
+                return x
+            up = self.bound == "upper"
+            return x.astype(jnp.float64) * (1.0 + self._sign * 2.0**-23) + (2.0**-126 if up else 0.0)
+
+        return dataclasses.replace(self, masses=wide(self.masses), infinity_mass=wide(self.infinity_mass))
 
     def compose(self, other: PLD) -> PLD:
         """The law of the sum of two losses: both mechanisms run. Grids must have one spacing; sizes may differ.
@@ -181,13 +197,13 @@ class PLD:
         if self.bound != other.bound:
             raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
         with jax.enable_x64(True):
-            return _concrete(_combine(self, other, 1))
+            return _concrete(_combine(self.float64(), other.float64(), 1))
 
     def self_compose(self, steps: int) -> PLD:
         """The law of ``steps`` independent losses added up; ``steps`` is a static whole number >= 1."""
         _validate.count(steps=steps)
         with jax.enable_x64(True):
-            return self if steps == 1 else _concrete(_combine(self, None, int(steps)))
+            return self if steps == 1 else _concrete(_combine(self.float64(), None, int(steps)))
 
 
 def _concrete(tree: Any) -> Any:

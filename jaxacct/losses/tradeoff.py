@@ -102,6 +102,10 @@ class TradeOff:
     def profile(self, grid: LossGrid) -> PrivacyProfile:
         """The privacy profile on ``grid``: chords of this curve's own profile (lower), or its supporting lines.
 
+        A segment whose loss log(width / drop) is a point of the grid keeps its kink. One between two points loses it,
+        which moves H by up to a quarter of the spacing times the segment's width, and the way back (`from_profile`,
+        which adds nothing) is off by as much. A curve of few segments wants a grid through its losses.
+
         Raises:
             ValueError: a grid that is not fit for profiles.
         """

@@ -115,3 +115,13 @@ def test_the_natural_filter_stops_at_the_exact_composition_and_promises_more_tha
     assert float(guarantee.delta(1.0)) > 0.01
     bad = PLD(np.full(401, np.nan), query.infinity_mass, query.grid, "upper")
     assert not bool(budget.update(bad, budget.init())[0])
+
+
+def test_a_law_of_one_direction_is_charged_for_both():
+    """Nothing of it exceeds epsilon under P, and all of Q's half is seen from the other side: delta is 1/2 there."""
+    grid = LossGrid(0.05, -200, 401)
+    budget = natural_approximate_dp(1.0, 0.01, rounds=40, grid=grid)
+    masses = np.where(np.arange(grid.size) + grid.lowest == 14, 1.0, 0.0)  # loss 0.7: Q has 1/2 elsewhere
+    one_sided = PLD(masses, np.zeros(()), grid)
+    assert float(one_sided.hockey_stick(1.0)) == pytest.approx(0.0, abs=1e-12)
+    assert not bool(budget.update(one_sided, budget.init())[0])

@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 from jaxacct.filters import gdp_residue, prepare
 from jaxacct.filters._prepared import joined
+from jaxacct.filters._residue_solver import _at_nodes, _pattern
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.tradeoff import TradeOff
@@ -252,3 +253,58 @@ def test_no_analyst_gets_more_than_the_budget_where_the_natural_filter_gives_mor
     cost = worst(budget, budget.init(), queries, gamma, 3)
     assert np.all(cost <= hockey_stick(1.082790171, np.log(gamma)) + 1e-9)
     assert np.any(cost > hockey_stick(1.08, np.log(gamma)))
+
+
+def test_a_mapped_update_is_the_update_of_each_in_float32_programs_too():
+    query, budget, states = prepare(lazy(0.1, 1.0)), gdp_residue(1.0, 1e-6), gdp_residue([1.0, 0.5, 1e-3], 1e-6).init()
+    each = [budget.update(query, jax.tree.map(lambda x, i=i: x[i], states)) for i in range(3)]
+    assert [bool(admitted) for admitted, _ in each] == [True, True, False]
+    queries = jax.tree.map(lambda x: jnp.stack([x, x, x]), query)
+    for over, axis in ((query, None), (queries, 0)):
+        admitted, after = jax.jit(jax.vmap(budget.update, in_axes=(axis, 0)))(over, states)
+        assert admitted.tolist() == [True, True, False]
+        np.testing.assert_array_equal(after.mu, np.stack([state.mu for _, state in each]))
+        np.testing.assert_array_equal(after.delta, np.stack([state.delta for _, state in each]))
+
+
+def test_a_law_costs_as_much_as_what_prepare_makes_of_it():
+    grid = LossGrid(0.01, -128, 256)
+    masses = np.exp(-0.5 * np.square(grid.losses / 0.2 - 0.1))
+    masses *= (1 - 1e-9) / masses.sum()
+    law = PLD(masses, 1e-9, grid)
+    budget = gdp_residue(1.0, 1e-6)
+    (_, raw), (_, ready) = (budget.update(query, budget.init()) for query in (law, prepare(law)))
+    np.testing.assert_array_equal(raw.mu, ready.mu)
+    # Rounded to float32 nobody knows Q's mass to 1e-7 any more, and slack has to pay for what may be singular.
+    rounded = PLD(np.float32(masses), np.float32(1e-9), grid)
+    assert not bool(budget.update(rounded, budget.init())[0])
+    budget = gdp_residue(1.0, 1e-2)
+    admitted, state = budget.update(rounded, budget.init())
+    assert bool(admitted)
+    assert exact(state.delta) < 1e-2 - 2e-7
+    with pytest.raises(ValueError, match="query must be an upper"):
+        budget.update(PLD(masses, 1e-9, grid, bound="lower"), budget.init())
+
+
+def test_segments_that_are_not_sorted_are_refused():
+    """Traced, so that nobody could look: as if sorted they would cost too little in one of the directions."""
+    widths, drops = np.array([0.2, 0.4, 0.4]), np.array([0.3, 0.5, 0.2])
+    update = jax.jit(lambda w, d, s: gdp_residue(2.0, 1e-3).update(TradeOff(w, d, "lower"), s)[0])
+    state = gdp_residue(2.0, 1e-3).init()
+    assert bool(update(widths, drops, state))
+    order = np.array([1, 0, 2])
+    assert not bool(update(widths[order], drops[order], state))
+
+
+@pytest.mark.parametrize(("mu", "charge", "spread"), [(1.0, 0.01, 1.0), (0.05, 0.002, 3.0), (1e-3, 1e-9, 20.0)])
+def test_products_of_powers_are_the_exponentials_or_more(mu, charge, spread):
+    losses = spread * np.random.default_rng(0).normal(size=128)
+    m2, kappa, nodes = mu**2 - charge, 0.5 * charge / ((mu**2 - charge) * mu**2), _pattern(128)[0] * (mu / 20)
+    constant = -np.log(128) - losses * (losses / m2 + 1) / 2
+    with jax.enable_x64(True):
+        found = np.asarray(_at_nodes(*map(jnp.asarray, (constant, losses / m2, kappa, mu / 20, nodes[-1]))))
+    exponents = (np.longdouble(constant)[:, None] + losses[:, None] / np.longdouble(m2) * nodes) - kappa * nodes**2
+    exact = np.exp(exponents).sum(0)
+    size = 100 + np.abs(losses).max() * (nodes[-1] + np.abs(losses).max()) / m2 + kappa * nodes[-1] ** 2
+    assert np.all(found >= exact * (1 - 32 * 2.0**-52 * size))
+    np.testing.assert_allclose(found, np.float64(exact), rtol=64 * 2.0**-52 * size, atol=2e-40)
