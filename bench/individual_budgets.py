@@ -37,7 +37,7 @@ from jaxacct.losses.gdp_curve import gdp_epsilon
 
 DELTA, STEPS, MOMENTUM = 1e-5, 30, 0.9
 EPSILON = {"adult": 0.05, "mnist": 1.0}
-CLIPS, RATES, SHARES = (0.15, 0.35, 0.7), (1.0, 3.0, 10.0, 30.0), (0.8, 0.5)
+CLIPS, RATES, SHARES = (0.15, 0.35, 0.7), (3.0, 10.0, 30.0), (0.8,)
 WAYS = ("common", "drop-out", "paced")
 BINS = np.linspace(0, 1, 41)
 
@@ -192,7 +192,7 @@ def main() -> None:
     parser.add_argument("--adult", type=pathlib.Path)
     parser.add_argument("--mnist", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--tuning", type=int, default=3, help="seeds with which settings are chosen")
+    parser.add_argument("--tuning", type=int, default=2, help="seeds with which settings are chosen")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results")
     options = parser.parse_args()
     folders = {"adult": options.adult, "mnist": options.mnist}
