@@ -37,7 +37,8 @@ from jaxacct.losses.gdp_curve import gdp_epsilon
 
 DELTA, STEPS, MOMENTUM = 1e-5, 30, 0.9
 EPSILON = {"adult": 0.05, "mnist": 1.0}
-CLIPS, RATES, SHARES = (0.15, 0.35, 0.7), (3.0, 10.0, 30.0), (0.8,)
+CLIPS, SHARES = (0.15, 0.35, 0.7), (0.8,)
+RATES = {"adult": (3.0, 10.0, 30.0), "mnist": (10.0, 30.0, 100.0)}
 WAYS = ("common", "drop-out", "paced")
 BINS = np.linspace(0, 1, 41)
 
@@ -110,9 +111,9 @@ class Lab:
         return {"accuracy": accuracy, "out": out, "spent": spent}
 
 
-def settings(way: str) -> list[Setting]:
+def settings(name: str, way: str) -> list[Setting]:
     shares = SHARES if way == "drop-out" else (1.0,)
-    return [Setting(clip, rate, share) for clip in CLIPS for rate in RATES for share in shares]
+    return [Setting(clip, rate, share) for clip in CLIPS for rate in RATES[name] for share in shares]
 
 
 def measure(name: str, folder: pathlib.Path, seeds: int, tuning: int) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def measure(name: str, folder: pathlib.Path, seeds: int, tuning: int) -> dict[st
     for way in WAYS:
         start = time.perf_counter()
         scores = {}
-        for setting in settings(way):
+        for setting in settings(name, way):
             tried = [lab.run(way, setting, jax.random.key(1000 + seed))["accuracy"][-1] for seed in range(tuning)]
             scores[setting] = float(np.mean(tried))
         best = max(scores, key=lambda one: scores[one])
