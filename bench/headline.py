@@ -98,10 +98,10 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8.8, 3.5), layout="constrained")
+    figure = Figure(figsize=(8.8, 3.5))
+    figure.set_layout_engine("constrained", wspace=0.06)
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    figure.get_layout_engine().set(wspace=0.06)
     places = list(range(len(STYLE)))[::-1]
     floor = report["showcase"]["fixed in advance"]
     left.axvline(floor, color="0.35", linestyle=":", linewidth=1.5, zorder=0)
