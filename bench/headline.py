@@ -67,7 +67,7 @@ def run(name: str, filter: Any, schedule: training.Schedule, seeds: int) -> dict
         assert outcome.stopped == "budget spent"
         paths.append(outcome)
     steps = [len(path.records) for path in paths]
-    final = [path.evaluations[-1][1] for path in paths]
+    final = [round(path.evaluations[-1][1], 4) for path in paths]
     guarantee = filter.guarantee
     return {
         "steps": steps,
@@ -75,12 +75,6 @@ def run(name: str, filter: Any, schedule: training.Schedule, seeds: int) -> dict
         "epsilon": float(guarantee.epsilon(DELTA)),
         "is_bound": bool(guarantee.is_bound),
         "seconds_a_run": (time.perf_counter() - start) / seeds,
-        "path": {
-            "step": [number for number, _ in paths[0].evaluations],
-            "accuracy": [value for _, value in paths[0].evaluations],
-            "sigma": [record.sigma for record in paths[0].records],
-            "budget_left": [record.budget_left for record in paths[0].records],
-        },
     }
 
 
@@ -100,37 +94,45 @@ def showcase() -> dict[str, Any]:
 
 
 def draw(report: dict[str, Any], path: pathlib.Path) -> None:
+    """Points where the axis does not begin at 0, bars where it does; what is no bound is hollow."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10.5, 3.9), layout="constrained")
+    figure = Figure(figsize=(8.8, 3.5))
+    figure.set_layout_engine("constrained", wspace=0.06)
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
     places = list(range(len(STYLE)))[::-1]
-    fixed = report["showcase"]["fixed in advance"]
+    floor = report["showcase"]["fixed in advance"]
+    left.axvline(floor, color="0.35", linestyle=":", linewidth=1.5, zorder=0)
+    left.annotate(
+        f"these steps fixed in advance: {floor:.3f}", (floor, 3.55), (5, 0), textcoords="offset points",
+        fontsize=9, color="0.35", va="center",
+    )  # fmt: skip
     for place, (name, color) in zip(places, STYLE.items(), strict=True):
         row, value = report["filters"][name], report["showcase"][name]
         proven = row["is_bound"]
-        look = {"color": color if proven else "white", "edgecolor": color, "height": 0.6}
-        left.barh(place, value, linestyle="-" if proven else "--", **look)
-        note = f"{value:.3f}" if proven else f"{value:.3f}, no bound"
-        left.text(value + 0.004, place, note, va="center", fontsize=10)
+        fill, line = (color, "-") if proven else ("white", "--")
+        left.plot([value, floor], [place, place], color=color, linewidth=3, linestyle=line, zorder=1)
+        left.plot(value, place, "o", markersize=11, markerfacecolor=fill, markeredgecolor=color, markeredgewidth=2)
+        left.annotate(
+            f"{value:.3f}" if proven else f"{value:.3f}, no bound", (max(value, floor), place),
+            (10 if value > floor else 5, 0), textcoords="offset points", fontsize=10, va="center",
+        )  # fmt: skip
         steps = np.mean(row["steps"])
-        right.barh(place, steps, linestyle="-" if proven else "--", **look)
+        right.barh(place, steps, color=fill, edgecolor=color, linestyle=line, height=0.62, linewidth=1.5)
         note = f"{steps:.0f} steps, {100 * np.mean(row['accuracy']):.1f} % accurate"
-        right.text(0.97 * steps, place, note, va="center", ha="right", fontsize=10, color="white" if proven else "0.2")
-    left.axvline(fixed, color="0.3", linestyle=":", linewidth=1.5)
-    left.text(
-        fixed - 0.003, 3.42, f"the same steps fixed in advance: {fixed:.3f}", fontsize=8.5, color="0.3", ha="right"
-    )
+        right.text(0.96 * steps, place, note, va="center", ha="right", fontsize=10, color="white" if proven else "0.2")
     left.set_yticks(places, list(STYLE))
-    left.set(xlim=(1.1, 1.4), ylim=(-0.5, 3.7), xlabel="epsilon at delta 1e-5")
-    left.set_title("3,650 adaptive steps (rate 0.01, sigma 1.4 to 2.5)", fontsize=11)
-    right.set(yticks=[], ylim=(-0.5, 3.7), xlabel=f"steps until the filter refuses (mean of {report['seeds']} runs)")
-    right.set_title(f"DP-SGD on digits, epsilon {EPSILON:g}, noise that reacts to releases", fontsize=11)
+    left.tick_params("y", length=0)
+    left.set(xlim=(1.18, 1.37), xticks=(1.2, 1.25, 1.3, 1.35), ylim=(-0.6, 3.8), xlabel="epsilon at delta 1e-5")
+    left.set_title("What 3,650 adaptive steps cost", fontsize=11, loc="left")
+    right.set(yticks=[], ylim=(-0.6, 3.8), xlabel=f"steps until the filter refuses, mean of {report['seeds']} runs")
+    right.set_title(f"What epsilon {EPSILON:g} buys: DP-SGD on digits", fontsize=11, loc="left")
     for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+    right.spines["left"].set_visible(True)
+    figure.savefig(path, dpi=180)
 
 
 def main() -> None:

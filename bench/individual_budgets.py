@@ -1,202 +1,209 @@
-"""What individual budgets buy on Adult and MNIST: more steps, at the same worst-case guarantee as a common budget.
+"""What individual budgets buy on Adult and MNIST, at the same worst-case guarantee as a common budget.
 
 Run with ``python bench/individual_budgets.py --adult FOLDER --mnist FOLDER``; writes
-``results/individual_budgets.json`` and ``individual_budgets.png``. One priced menu with one budget serves both sides.
-With the common budget everybody pays for the clip norm, and the run ends when it is spent. With individual budgets each
-example pays for its own clipped gradient norm, and the run goes on.
+``results/individual_budgets.json`` and ``individual_budgets.png``. A linear model learns by full gradients, clipped and
+with Gaussian noise, in a number of steps fixed in advance, under a GDP filter (exact, a bound). Three ways to spend the
+same budget:
 
-The histograms show what examples have spent. That is published here because the data are public: in a private run it
-must never leave the program (see ``jaxacct.filters.individual``).
+- ``common``: everybody pays for the clip norm in every step.
+- ``drop-out``: everybody pays for their own clipped norm, and takes no part when nothing is left. The noise is less
+  than the common budget would bear by the factor sqrt(share), so that who is always at the clip norm lasts for that
+  share of the steps.
+- ``paced``: everybody pays for their own norm, clipped to what an equal share of the rest of their own budget over the
+  remaining steps pays for. Nobody drops out, and who had short gradients may have longer ones later.
+
+Each way is tuned by itself (clip norm, learning rate, share) for held-out accuracy, with seeds of its own; held-out
+data are declared public. Fresh seeds, the same for all ways, are then reported. The histograms show what examples have
+spent. That is published here because the data are public: in a private run it must never leave the program (see
+``jaxacct.filters.individual``). Sums are taken in floating point; ``jaxacct.training`` is exact there.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import pathlib
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from machine import about
 
-from jaxacct import Gaussian, PoissonSampled, filters, training
+from jaxacct import Gaussian, filters, training
+from jaxacct.losses.gdp_curve import gdp_epsilon
 
-EPSILON, DELTA, RATE, SIGMA, SPAN = 1.0, 1e-5, 0.05, 3.0, 6.0
-CLIP, MOMENTUM, RATES = 1.0, 0.9, (0.25, 0.5, 1.0, 2.0)
-SPENT = 1 - 1 / 200  # of the budget: less is left than a step at the clip norm takes
+DELTA, STEPS, MOMENTUM = 1e-5, 30, 0.9
+EPSILON = {"adult": 0.05, "mnist": 1.0}
+CLIPS, SHARES = (0.15, 0.35, 0.7), (0.8,)
+RATES = {"adult": (3.0, 10.0, 30.0), "mnist": (10.0, 30.0, 100.0)}
+WAYS = ("common", "drop-out", "paced")
 BINS = np.linspace(0, 1, 41)
 
 
-def features(x: np.ndarray) -> jnp.ndarray:
-    """Rows of length 1 with a constant beside them."""
+class Setting(NamedTuple):
+    clip: float  # norm of a gradient of a row of length at most 1
+    rate: float  # learning rate times clip norm
+    share: float  # of the steps for which somebody at the clip norm lasts
+
+
+def features(x: np.ndarray) -> jax.Array:
+    """Rows of length at most 1, with a constant among them."""
     x = x.reshape(len(x), -1)
     x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-6)
-    return jnp.asarray(np.concatenate([x, np.ones((len(x), 1), np.float32)], 1))
+    return jnp.asarray(np.concatenate([x, np.ones((len(x), 1), np.float32)], 1) / np.float32(2**0.5))
 
 
-def loss(weights: jax.Array, example: Any) -> jax.Array:
-    x, y, _ = example
-    return optax.softmax_cross_entropy_with_integer_labels(x @ weights, y)
-
-
-def norms(weights: jax.Array, data: Any) -> jax.Array:
-    """||p - y|| ||x||: the gradient of a linear layer is an outer product. At least what the data say: the clip norm
-    where the budget is a common one, because then everybody pays for that."""
-    x, y, least = data
-    error = jax.nn.softmax(x @ weights) - jax.nn.one_hot(y, weights.shape[1])
-    return jnp.maximum(jnp.linalg.norm(error, axis=1) * jnp.linalg.norm(x, axis=1), least)
+def largest_mu(epsilon: float) -> float:
+    low, high = 0.0, 10.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(gdp_epsilon(middle, DELTA)) <= epsilon else (low, middle)
+    return low * (1 - 1e-11)
 
 
 class Lab:
-    """One data set, one ledger, one compiled step for both sides."""
+    """A data set and a filter with one ledger for each example."""
 
-    def __init__(self, name: str, folder: pathlib.Path, menu: list[Any]) -> None:
+    def __init__(self, name: str, folder: pathlib.Path) -> None:
         data = training.load(name, folder)
-        self.size, self.held_out_size = len(data.train_y), len(data.test_y)
-        self.data = features(data.train_x), jnp.asarray(data.train_y)
-        held_x, held_y = features(data.test_x), jnp.asarray(data.test_y)
-        self.ledger = filters.individual_priced_menu(menu, examples=self.size, epsilon=EPSILON, delta=DELTA)
-        price = int(self.ledger.common.price(PoissonSampled(Gaussian(SIGMA), np.float32(RATE))))
-        self.steps = int(self.ledger.common.budget) // price
-        self.optimizer = optax.inject_hyperparams(optax.sgd)(learning_rate=1.0, momentum=MOMENTUM)
-        self.step = training.make_individual_step(
-            loss, self.optimizer, self.ledger, clip_norm=CLIP, physical_batch=256, norms=norms, donate=True
+        self.x, self.y, self.classes = features(data.train_x), jnp.asarray(data.train_y), data.classes
+        self.held_x, self.held_y = features(data.test_x), jnp.asarray(data.test_y)
+        self.mu = largest_mu(EPSILON[name])
+        self.filter = filters.individual(filters.gdp(self.mu), examples=len(self.y))
+
+    @functools.partial(jax.jit, static_argnums=(0, 1))
+    def run(self, way: str, setting: Setting, key: jax.Array) -> dict[str, jax.Array]:
+        """Accuracy after every step, the share of examples without a full step left, and what each has spent."""
+        clip, rate, share = setting
+        # A hair more noise than that, so that roundings do not cost the last step.
+        sigma = clip * jnp.sqrt(STEPS * share) / self.mu * (1 + 1e-5)
+        lengths, classes = jnp.linalg.norm(self.x, axis=1), self.classes
+
+        def step(carry: Any, now: Any) -> Any:
+            weights, velocity, ledgers = carry
+            number, key = now
+            error = jax.nn.softmax(self.x @ weights) - jax.nn.one_hot(self.y, classes)
+            norms = jnp.linalg.norm(error, axis=1) * lengths
+            wanted = jnp.minimum(norms, clip)
+            if way == "paced":
+                left = self.filter.remaining(ledgers) * sigma
+                wanted = jnp.minimum(norms, left / jnp.sqrt(STEPS - number) * (1 - 1e-6))
+            charged = jnp.full_like(norms, clip) if way == "common" else wanted
+            query = Gaussian(sigma, clip * STEPS**0.5)
+            _, ledgers = self.filter.update(query, charged, ledgers)
+            length = jnp.minimum(wanted, self.filter.bounds(query, charged, ledgers))
+            total = self.x.T @ (error * (length / jnp.maximum(norms, 1e-9))[:, None])
+            gradient = (total + sigma * jax.random.normal(key, total.shape)) / len(self.y)
+            velocity = MOMENTUM * velocity + gradient
+            weights = weights - rate / clip * velocity
+            right = (self.held_x @ weights).argmax(1) == self.held_y
+            return (weights, velocity, ledgers), (right.mean(), (length < 0.999 * wanted).mean())
+
+        weights = jnp.zeros((self.x.shape[1], classes))
+        start = (weights, weights, self.filter.init())
+        (_, _, ledgers), (accuracy, out) = jax.lax.scan(
+            step, start, (jnp.arange(STEPS, dtype=jnp.float32), jax.random.split(key, STEPS))
         )
-        self.weights = jnp.zeros((self.data[0].shape[1], int(self.data[1].max()) + 1))
-        self.accuracy = jax.jit(lambda w: ((held_x @ w).argmax(1) == held_y).mean())
-        self.exhausted = jax.jit(lambda ledgers: (self.ledger.fraction(ledgers) > SPENT).mean())
-
-    def run(self, least: float, steps: int, rate: float, seed: int) -> dict[str, Any]:
-        """A run: accuracy after every step, and what everybody has spent."""
-        state = training.init_individual(self.weights, self.optimizer, self.ledger, training.seeded_keys(seed))
-        state.opt_state.hyperparams["learning_rate"] = jnp.float32(rate)
-        data = (*self.data, jnp.full(self.size, least, jnp.float32))
-        found: dict[str, Any] = {"accuracy": [], "exhausted": [], "histograms": []}
-        for number in range(1, steps + 1):
-            state, _ = self.step(state, data, SIGMA, RATE)
-            found["accuracy"].append(self.accuracy(state.params))
-            found["exhausted"].append(self.exhausted(state.ledgers))
-            if number in (self.steps, steps):
-                share = np.asarray(self.ledger.fraction(state.ledgers))
-                found["histograms"].append(np.histogram(np.minimum(share, 1), BINS)[0].tolist())
-        return {key: np.asarray(value) for key, value in found.items()}
+        spent = (self.filter.spent(ledgers) / self.mu) ** 2  # mu^2 is what adds up
+        return {"accuracy": accuracy, "out": out, "spent": spent}
 
 
-def measure(name: str, folder: pathlib.Path, menu: list[Any], seeds: int, times: int) -> dict[str, Any]:
-    lab = Lab(name, folder, menu)
-    # Chosen for the common budget, on the held-out data (declared public), with seeds of its own; then used for both.
-    sweep = {rate: float(lab.run(CLIP, lab.steps, rate, 100)["accuracy"][-1]) for rate in RATES}
-    rate = max(sweep, key=lambda r: sweep[r])
-    rows: dict[str, Any] = {}
-    for side, least, length in (("common", CLIP, lab.steps), ("individual", 0.0, times * lab.steps)):
+def settings(name: str, way: str) -> list[Setting]:
+    shares = SHARES if way == "drop-out" else (1.0,)
+    return [Setting(clip, rate, share) for clip in CLIPS for rate in RATES[name] for share in shares]
+
+
+def measure(name: str, folder: pathlib.Path, seeds: int, tuning: int) -> dict[str, Any]:
+    lab, rows = Lab(name, folder), {}
+    for way in WAYS:
         start = time.perf_counter()
-        runs = [lab.run(least, length, rate, seed) for seed in range(seeds)]
-        accuracy = np.stack([run["accuracy"] for run in runs])
-        rows[side] = {
-            "steps": length,
+        scores = {}
+        for setting in settings(name, way):
+            tried = [lab.run(way, setting, jax.random.key(1000 + seed))["accuracy"][-1] for seed in range(tuning)]
+            scores[setting] = float(np.mean(tried))
+        best = max(scores, key=lambda one: scores[one])
+        runs = [jax.tree.map(np.asarray, lab.run(way, best, jax.random.key(seed))) for seed in range(seeds)]
+        accuracy, spent = np.stack([run["accuracy"] for run in runs]), runs[0]["spent"]
+        assert spent.max() <= 1 + 1e-6
+        rows[way] = {
+            "setting": best._asdict(),
+            "tuned_accuracy": round(scores[best], 4),
             "accuracy": np.round(accuracy.mean(0), 4).tolist(),
-            "last_accuracy": round(float(accuracy[:, -1].mean()), 4),
             "last_accuracy_each": np.round(accuracy[:, -1], 4).tolist(),
-            "exhausted": np.round(runs[0]["exhausted"], 4).tolist(),
-            "histogram_at_the_common_end": runs[0]["histograms"][0].tolist(),
-            "histogram_at_the_end": runs[0]["histograms"][-1].tolist(),
+            "out": np.round(np.mean([run["out"] for run in runs], 0), 4).tolist(),
+            "mean_spent": round(float(spent.mean()), 4),
+            "histogram": np.histogram(np.minimum(spent, 1), BINS)[0].tolist(),
             "seconds": round(time.perf_counter() - start, 1),
         }
-        print(name, side, length, rows[side]["last_accuracy_each"], flush=True)
+        print(name, way, best, rows[way]["last_accuracy_each"], rows[way]["seconds"], flush=True)
+    common = np.array(rows["common"]["last_accuracy_each"])
+    for way in WAYS:
+        each = np.array(rows[way]["last_accuracy_each"])
+        rows[way]["last_accuracy"] = round(float(each.mean()), 4)
+        rows[way]["spread"] = round(float(each.std(ddof=1)), 4)
+        gain = each - common
+        rows[way]["gain"] = round(float(gain.mean()), 4)
+        rows[way]["gain_standard_error"] = round(float(gain.std(ddof=1) / len(gain) ** 0.5), 4)
     return {
-        "examples": lab.size,
-        "held_out": lab.held_out_size,
-        "learning_rates": sweep,
-        "learning_rate": rate,
-        "certified_epsilon": float(lab.ledger.guarantee.epsilon(DELTA)),
-        "delta": DELTA,
-        "first_exhausted_step": int(np.argmax(np.array(rows["individual"]["exhausted"]) > 0)) + 1,
+        "examples": len(lab.y),
+        "held_out": len(lab.held_y),
+        "certified_epsilon": float(lab.filter.guarantee.epsilon(DELTA)),
         **rows,
     }
 
 
 def draw(found: dict[str, Any], path: pathlib.Path) -> None:
-    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names = list(found)
-    figure, axes = plt.subplots(2, len(names), figsize=(5.2 * len(names), 6.4), squeeze=False, constrained_layout=True)
-    common, own = "#b5651d", "#1f5fa8"
-    for column, name in enumerate(names):
-        row, top, low = found[name], *axes[:, column]
-        for side, colour in (("individual", own), ("common", common)):
-            accuracy = np.array(row[side]["accuracy"])
-            top.plot(np.arange(1, len(accuracy) + 1), 100 * accuracy, color=colour, label=f"{side} budget")
-        end = row["common"]["steps"]
-        top.plot([end], [100 * row["common"]["last_accuracy"]], "o", color=common)
-        top.annotate("common budget spent", (end, 100 * row["common"]["last_accuracy"]), (6, -16),
-                     textcoords="offset points", fontsize=8, color=common)  # fmt: skip
-        last = np.array(row["individual"]["accuracy"])
-        settled = np.array(row["common"]["accuracy"])[end // 4 :].min()
-        top.set_ylim(100 * settled - 1, 100 * last.max() + 0.5)
-        top.set_title(
-            f"{'Adult' if name == 'adult' else 'MNIST (8,000 images)'}: linear model, "
-            f"ε = {row['certified_epsilon']:.2f} at δ = 1e-5"
-        )
-        top.set_xlabel("step")
-        top.set_ylabel("held-out accuracy, %")
-        gone = top.twinx()
-        exhausted = 100 * np.array(row["individual"]["exhausted"])
-        gone.fill_between(np.arange(1, len(exhausted) + 1), exhausted, color="0.85", zorder=-1)
-        gone.set_ylim(0, 100)
-        gone.set_ylabel("examples that have spent everything, %", color="0.45")
-        top.set_zorder(gone.get_zorder() + 1)
-        top.patch.set_visible(False)
-        top.legend(loc="lower right", frameon=False)
-        middle = (BINS[1:] + BINS[:-1]) / 2
-        for key, colour, label in (
-            ("histogram_at_the_common_end", "#7fb2e5", f"after {end} steps (the common budget's last)"),
-            ("histogram_at_the_end", own, f"after {row['individual']['steps']} steps"),
-        ):
-            share = 100 * np.array(row["individual"][key]) / row["examples"]
-            low.step(100 * middle, share, where="mid", color=colour, label=label)
-            low.fill_between(100 * middle, share, step="mid", color=colour, alpha=0.25)
-        low.axvline(100, color=common, linestyle="--", label=f"everybody, common budget, after {end} steps")
-        low.set_xlabel("budget that an example has spent, %")
-        low.set_ylabel("examples, %")
-        low.set_yscale("log")
-        low.legend(frameon=False, fontsize=8, loc="upper center")
+    looks = {"common": ("#D55E00", "--"), "drop-out": ("0.45", ":"), "paced": ("#0072B2", "-")}
+    titles = {"adult": "Adult", "mnist": "MNIST (8,000 images)"}
+    figure = Figure(figsize=(4.9 * len(found), 6.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, len(found), squeeze=False)
+    steps = np.arange(1, STEPS + 1)
+    for column, (name, row) in enumerate(found.items()):
+        top, low = axes[:, column]
+        for way, (color, line) in looks.items():
+            one = row[way]
+            label = f"{way}: {100 * one['last_accuracy']:.2f} ± {100 * one['spread']:.2f} %"
+            top.plot(steps, 100 * np.array(one["accuracy"]), color=color, linestyle=line, linewidth=2, label=label)
+            share = 100 * np.array(one["histogram"]) / row["examples"]
+            if way == "common":
+                low.axvline(100, color=color, linestyle=line, linewidth=2, label="common: everybody")
+            else:
+                low.stairs(share, 100 * BINS, color=color, linestyle=line, linewidth=2, label=way)
+        last = [100 * row[way]["accuracy"][-1] for way in WAYS]
+        top.set_ylim(min(last) - 6, max(last) + 1.5)
+        top.set_title(f"{titles[name]}, linear, ε = {row['certified_epsilon']:.2f} at δ = 1e-5", fontsize=11)
+        top.set(xlabel="step", ylabel="held-out accuracy, %")
+        top.legend(frameon=False, loc="lower right", fontsize=9)
+        low.set(xlabel="budget that an example has spent at the end, %", ylabel="examples, %", yscale="log")
+        low.legend(frameon=False, fontsize=9, loc="upper center")
+        for one in (top, low):
+            one.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="What individual budgets buy.")
     parser.add_argument("--adult", type=pathlib.Path)
     parser.add_argument("--mnist", type=pathlib.Path)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--times", type=int, default=4, help="steps of the individual run over those of the common one")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tuning", type=int, default=2, help="seeds with which settings are chosen")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results")
     options = parser.parse_args()
-    menu = filters.gaussian_menu((SIGMA, SPAN * SIGMA), RATE, sigmas=40)
-    found = {
-        name: measure(name, folder, menu, options.seeds, options.times)
-        for name, folder in (("adult", options.adult), ("mnist", options.mnist))
-        if folder is not None
-    }
+    folders = {"adult": options.adult, "mnist": options.mnist}
+    found = {name: measure(name, at, options.seeds, options.tuning) for name, at in folders.items() if at is not None}
     draw(found, options.results / "individual_budgets.png")
-    setting = {
-        "sigma": SIGMA,
-        "rate": RATE,
-        "clip_norm": CLIP,
-        "momentum": MOMENTUM,
-        "menu_reaches_to": SPAN * SIGMA,
-        "target_epsilon": EPSILON,
-    }
-    text = json.dumps({"about": about("optax"), "setting": setting, **found}) + "\n"
-    (options.results / "individual_budgets.json").write_text(text)
+    report = {"about": about(), "delta": DELTA, "steps": STEPS, "momentum": MOMENTUM, **found}
+    (options.results / "individual_budgets.json").write_text(json.dumps(report) + "\n")
     for name, row in found.items():
-        print(name, *((side, row[side]["steps"], row[side]["last_accuracy"]) for side in ("common", "individual")))
+        for way in WAYS:
+            print(name, way, *(row[way][key] for key in ("last_accuracy", "gain", "gain_standard_error")))
 
 
 if __name__ == "__main__":

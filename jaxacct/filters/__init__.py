@@ -22,6 +22,8 @@ filter                   accepts (or the number in brackets)         theorem    
 The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD` as a query too; `pure_dp`, `zcdp`,
 `renyi` and `gdp` refuse one with mass at an infinite loss, as a lattice law of a continuous mechanism has it.
 
+`online_menu` is a `priced_menu` that prices queries off the menu too, outside of compiled code.
+
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
 One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),
@@ -54,6 +56,7 @@ from jaxacct.filters.individual_priced_menu import IndividualPricedMenuFilter, i
 from jaxacct.filters.natural import NaturalFilter, UndeclaredNaturalFilter, natural
 from jaxacct.filters.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
 from jaxacct.filters.odometer import Odometer, odometer
+from jaxacct.filters.online_menu import OnlineMenuFilter, online_menu
 from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
 from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
 from jaxacct.filters.pure_dp import PureDPFilter, pure_dp
@@ -85,6 +88,7 @@ __all__ = [
     "NaturalApproximateDPFilter",
     "NaturalFilter",
     "Odometer",
+    "OnlineMenuFilter",
     "Prepared",
     "PricedMenuFilter",
     "ProfileGuarantee",
@@ -113,6 +117,7 @@ __all__ = [
     "natural",
     "natural_approximate_dp",
     "odometer",
+    "online_menu",
     "plan_epsilon",
     "plan_order",
     "prepare",

@@ -81,11 +81,14 @@ class Table(NamedTuple):
         excess: at the lattice's points, shape ``(grid.size,)``.
         budget: in units, a whole number.
         levels: nodes that were computed.
+        curves: where they were to be kept, U / sqrt(gamma) at every node up to the first one above the budget (shape
+            ``(nodes, grid.size)``): between nodes linear in the budget, and with (1).
     """
 
     excess: np.ndarray
     budget: int
     levels: int
+    curves: np.ndarray | None = None
 
 
 class _Rows(NamedTuple):
@@ -122,6 +125,7 @@ def budget_table(
     met: Callable[[np.ndarray], bool],
     most: int,
     progress: Callable[[int], Any] | None = None,
+    keep: bool = False,
 ) -> Table:
     """The largest whole budget whose certified curve passes ``met``, and that curve.
 
@@ -132,13 +136,20 @@ def budget_table(
         met: whether a curve (excess at lattice points) meets the target.
         most: the largest budget that may be returned, in units.
         progress: called with the number of nodes done.
+        keep: whether to return the curves of all nodes, 8 bytes a node and point.
     """
     with jax.enable_x64(True):
-        return _budget_table(laws, prices, node, met, most, progress)
+        return _budget_table(laws, prices, node, met, most, progress, keep)
 
 
 def _budget_table(
-    laws: MenuLaws, prices: np.ndarray, node: int, met: Callable[[np.ndarray], bool], most: int, progress: Any
+    laws: MenuLaws,
+    prices: np.ndarray,
+    node: int,
+    met: Callable[[np.ndarray], bool],
+    most: int,
+    progress: Any,
+    keep: bool,
 ) -> Table:
     size, pad = laws.grid.size, laws.below + laws.above
     n = 1 << (size + pad - 1).bit_length()
@@ -175,8 +186,11 @@ def _budget_table(
     )
     # The first node is perfect privacy, at every budget below the cheapest price.
     before, count = np.zeros(size), 0
+    kept = [np.zeros((1, size))]
     while True:
         carry, found = _levels(carry, rows, n)
+        if keep:
+            kept.append(np.asarray(found))
         curves = np.concatenate([before[None], np.asarray(found) * root])
         if met(curves[-1]) and (count + _CHUNK) * node < most:
             before, count = curves[-1], count + _CHUNK
@@ -190,7 +204,8 @@ def _budget_table(
         if progress is not None:
             progress(count + last)
         # A budget above `most` is cut: a smaller budget's worst case is below that of a larger one.
-        return Table(inside(units), min((count + last) * node + units, most), count + last + 1)
+        nodes = np.concatenate(kept)[: count + last + 2] if keep else None
+        return Table(inside(units), min((count + last) * node + units, most), count + last + 1, nodes)
 
 
 def _last(curve: Callable[[int], np.ndarray], met: Callable[[np.ndarray], bool], end: int) -> int:

@@ -15,8 +15,9 @@ from jax import Array
 from jaxacct.losses import conversions
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
+from jaxacct.mechanisms import Composed
 
-__all__ = ["MenuLaws", "delta_of", "menu_laws", "runs_alone"]
+__all__ = ["MenuLaws", "delta_of", "law_of", "menu_laws", "runs_alone"]
 
 _COARSE = 4096
 _POINTS = 120.0
@@ -104,6 +105,15 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
         max(excess[k - grid.lowest], math.exp(k * grid.spacing) * excess[-k - grid.lowest]) for k in (cell, cell + 1)
     )
     return float(low * (1.0 - share) + high * share) * (1.0 + 1e-9)
+
+
+def law_of(query: Any, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
+    """A query's upper law for `remove`, each run of it on ``step``, and its excess at the points of ``grid``."""
+    with jax.enable_x64(True):
+        # A Composed's counts must be concrete, so it does not go into a compiled batch.
+        composed = isinstance(query, Composed)
+        law = PLD.from_mechanism(query, grid=step) if composed else _laws([query], step)[0]
+        return law, np.asarray(conversions.pld_excess(law, grid))
 
 
 def _laws(menu: Sequence[Any], grid: LossGrid) -> list[PLD]:

@@ -45,6 +45,8 @@ average of curves that are each below W_b. The number of steps that cost nothing
   they do may depend on releases (step 1), but never on j's data except through releases: no batch normalisation over
   examples, no ranking of norms, no clip norm from their quantile, no division by the number of who is left. The
   number of examples by which sums are divided is a public constant.
+- What an example contributes may depend on its own ledger: instead of dropping out, everybody may be clipped to an
+  equal share of what they have left over the steps to come (``bench/individual_budgets.py``).
 - The run ends after a number of steps, or by a rule, that depends on releases only: "until everybody is spent" is
   not one.
 - *Ledgers are private.* What an example has spent, who takes part, how many are left, the largest or the mean budget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,12 +24,21 @@ from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.mechanisms._register import mechanism as _register
 
-__all__ = ["MenuState", "PricedMenuFilter", "constant_schedules", "priced_menu"]
+__all__ = [
+    "TOO_DEAR",
+    "MenuState",
+    "PricedMenuFilter",
+    "constant_schedules",
+    "filter_of",
+    "kept_table",
+    "priced_menu",
+]
 
 _VERSION = 1  # of what is computed; another number makes all tables on disk strangers
 _MOST_UNITS = 2**31 - 2
-_TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
+TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
 _LEAST_NODES = 600
+_SPARED = 0.01  # of delta, where the table is to price what is off the menu
 
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
@@ -130,7 +140,7 @@ class PricedMenuFilter:
 def _parameters(query: Any) -> list[Any]:
     """Each part's (noise, rate, runs), or its position on the menu."""
     if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
-        return [np.int32(np.clip(query, -1, _TOO_DEAR))]
+        return [np.int32(np.clip(query, -1, TOO_DEAR))]
     if isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer):
         return [query]
     found = []
@@ -155,14 +165,14 @@ def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
         if not isinstance(one, tuple):
             place = jnp.asarray(one, jnp.int64)
             on_menu = (place >= 0) & (place < prices.shape[-1])
-            total = jnp.where(on_menu, jnp.take(prices, jnp.where(on_menu, place, 0), axis=-1), _TOO_DEAR)
+            total = jnp.where(on_menu, jnp.take(prices, jnp.where(on_menu, place, 0), axis=-1), TOO_DEAR)
             continue
         noise, rate, runs = (jnp.asarray(x, jnp.float64) for x in one)
         covers = (noise[..., None] >= _ledger.join(menu.noise)) & (rate[..., None] <= _ledger.join(menu.rate))
         covers &= ((rate >= 0) & (noise < jnp.inf) & (runs >= 1) & (runs == jnp.floor(runs)))[..., None]
-        total = total + runs * jnp.where(covers, prices, _TOO_DEAR).min(-1)
-    good = (total >= 0) & (total < _TOO_DEAR)
-    return jnp.where(good, total, _TOO_DEAR).astype(jnp.int32)
+        total = total + runs * jnp.where(covers, prices, TOO_DEAR).min(-1)
+    good = (total >= 0) & (total < TOO_DEAR)
+    return jnp.where(good, total, TOO_DEAR).astype(jnp.int32)
 
 
 @jax.enable_x64(True)
@@ -209,6 +219,25 @@ def priced_menu(
     Raises:
         ValueError: a bad argument (named), an empty menu, or an entry that misses the target at once.
     """
+    kept = kept_table(menu, epsilon, delta, unit, points, cache, progress)
+    return filter_of(menu, kept, float(epsilon), float(delta))
+
+
+def kept_table(
+    menu: Sequence[Any],
+    epsilon: float,
+    delta: float,
+    unit: int,
+    points: int | None,
+    cache: bool,
+    progress: Any,
+    whole: bool = False,
+) -> dict[str, np.ndarray]:
+    """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes.
+
+    Raises:
+        ValueError: as `priced_menu`.
+    """
     if _validate.is_traced((menu, epsilon, delta)):
         raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
     _validate.positive(epsilon=epsilon)
@@ -223,12 +252,22 @@ def priced_menu(
     if points is not None:
         _validate.at_least(256, points=points)
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
-    key = _table_cache.digest(f"priced menu {_VERSION}", entries, epsilon, delta, unit, points or 0)
+    kind = f"priced menu {_VERSION}" + ", whole" * whole
+    key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
     kept = _table_cache.load(key) if cache else None
     if kept is None:
-        kept = _table(entries, epsilon, delta, unit, points, progress)
+        kept = _table(entries, epsilon, delta, unit, points, progress, whole)
         if cache:
             _table_cache.store(key, kept)
+    return kept
+
+
+def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
+    """The filter of a table.
+
+    Raises:
+        ArithmeticError: a certified curve that misses the target.
+    """
     excess = kept["excess"]
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
     worst: Any = np.minimum(excess, np.minimum(np.exp(grid.losses) * (1.0 + 2.0**-48), 1.0))
@@ -244,7 +283,7 @@ def priced_menu(
 
 
 def _table(
-    entries: list[Any], epsilon: float, delta: float, unit: int, points: int | None, progress: Any
+    entries: list[Any], epsilon: float, delta: float, unit: int, points: int | None, progress: Any, whole: bool
 ) -> dict[str, np.ndarray]:
     laws, runs = menu_laws(entries, epsilon, delta, points)
     most = runs.max()
@@ -253,21 +292,31 @@ def _table(
     node = max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
     total = int(unit * most / node)
     report = (lambda done: progress(min(done, total), total)) if progress is not None else None
-    table = budget_table(
-        laws, prices, node, lambda curve: delta_of(curve, laws.grid, epsilon) <= delta * (1 - 1e-9), _MOST_UNITS, report
-    )
+    spared = _SPARED if whole else 0.0
+    met = lambda curve: delta_of(curve, laws.grid, epsilon) <= delta * (1 - spared - 1e-9)  # noqa: E731
+    table = budget_table(laws, prices, node, met, _MOST_UNITS, report, whole)
     if table.budget < prices.min():
         raise ValueError(
             f"menu must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no entry's "
             "certified cost does"
         )
-    return {
+    kept = {
         "prices": prices,
         "budget": np.array(table.budget),
         "excess": table.excess,
         "spacing": np.array(laws.grid.spacing),
         "lowest": np.array(laws.grid.lowest),
     }
+    if whole:
+        # As jaxacct.filters.online_menu proves: a little more for every unit, the same in both directions.
+        steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
+        if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
+            raise ArithmeticError("an entry's law on the lattice holds more than probability 1")
+        slack = spared * delta / (1 + math.exp(epsilon)) / table.budget
+        added = slack * table.budget * (1 + np.exp(laws.grid.losses))
+        kept |= {"excess": (table.excess + added) * (1 + 2.0**-45), "slack": np.array(slack)}
+        kept |= {"curves": table.curves, "node": np.array(node), "reach": np.array(max(laws.below, laws.above))}
+    return kept
 
 
 def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Any], delta: ArrayLike) -> Bounds:

@@ -56,7 +56,7 @@ def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int 
         noisy, noise_state = privatizer.update(jax.tree.map(lambda leaf: leaf / level, total), noise_state)
         gradient = jax.tree.map(lambda leaf: leaf * level * CLIP / (levels[0].rate * len(x)), noisy)
         updates, opt_state = optimizer.update(gradient, opt_state, params)
-        return optax.apply_updates(params, updates), opt_state, noise_state, optax.global_norm(gradient)
+        return optax.apply_updates(params, updates), opt_state, noise_state, training.global_norm(gradient)
 
     params = model.params
     opt_state, noise_state, spent = optimizer.init(params), privatizer.init(params), budget.init()

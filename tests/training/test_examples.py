@@ -26,6 +26,7 @@ def test_a_linen_network_learns_in_a_loop_of_its_own_until_the_filter_refuses(tm
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:optax.global_norm is deprecated:DeprecationWarning")  # jax_privacy calls it
 def test_jax_privacys_modules_train_under_a_filter(tmp_path, monkeypatch):
     pytest.importorskip("jax_privacy", reason="jax_privacy is not installed")
     monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))

@@ -1,0 +1,160 @@
+"""Prices off the menu: an exact worst case with such queries in it, what they buy, and what is refused."""
+
+import math
+from fractions import Fraction as F
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
+from jaxacct.filters import _budget_table
+from jaxacct.filters._menu_laws import MenuLaws
+from jaxacct.filters.online_menu import OnlineMenuFilter
+from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter
+from jaxacct.losses.grid import LossGrid
+from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS, randomized_response
+
+NOWHERE = 2**31 - 1
+
+
+@pytest.fixture(scope="module")
+def online(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
+        made = filters.online_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
+        again = filters.online_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
+    assert (made.curves == again.curves).all()  # from the disk
+    return made
+
+
+def off_menu(sigma, rate=0.1):
+    return PoissonSampled(Gaussian(float(sigma)), rate)
+
+
+def test_it_dominates_the_exact_worst_case_of_coins_on_and_off_the_menu_in_rational_numbers():
+    size, reach, node = 40, 2, 5
+    prices = np.array([7, 22])
+    coins = [randomized_response(offset, size, reach) for offset in (1, 2)]
+    grid = LossGrid(math.log(2.0), -size, 2 * size + 1)
+    masses = np.zeros((2, 2 * reach + 1))
+    for i, (one, _) in enumerate(coins):
+        for offset, p in one.items():
+            masses[i, reach + offset] = float(p)
+    lattice = MenuLaws(grid, masses, np.array([[float(e) for e in excess] for _, excess in coins]), reach, reach)
+    target = lambda curve: curve[size + 2] <= 0.7  # noqa: E731
+    table = _budget_table.budget_table(lattice, prices, node, target, 2**31 - 2, keep=True)
+    assert table.curves is not None
+    budget, slack = table.budget, 1e-12
+    assert budget > 60
+    common = PricedMenuFilter(prices, np.int32(budget), np.full((4, 2), np.nan), np.full((4, 2), np.nan), None, grid)
+    ledger = OnlineMenuFilter(common, table.curves, node, slack, reach, grid)
+
+    # Off the menu: a louder coin than any, and one that is tossed with probability 1/2 (a loss of 0 otherwise).
+    louder = randomized_response(3, size, 3)
+    half = {k: p / 2 for k, p in coins[1][0].items()} | {0: F(1, 2)}
+    off = [louder, (half, [e / 2 for e in coins[1][1]])]
+
+    def certified(query, left, price):
+        one, excess = query
+        law = np.array([float(one.get(k, F(0))) * 2.0 ** (-k / 2) for k in range(-3, 4)]) * (1 + 1e-15)
+        at = np.array([float(e) for e in excess]) * np.exp(-0.5 * grid.losses) * (1 + 1e-13)
+        return ledger.certified(law, -3, at, left, price)
+
+    # The least certified price in every state; a smaller one must not have passed by accident of the search.
+    nowhere = budget + 1
+    found = [
+        [next((p for p in range(1, b + 1) if certified(q, b, p)), nowhere) for b in range(budget + 1)] for q in off
+    ]
+    assert 22 < min(found[0]) <= max(found[0][-10:]) < nowhere
+    assert 7 < min(found[1]) < 22
+
+    def value(known, k):
+        return known[k + size] if -size <= k <= size else F(0)
+
+    exact = [[F(0)] * (2 * size + 1)]
+    for b in range(1, budget + 1):
+        best = list(exact[-1])
+        moves = [(query, int(price)) for query, price in zip(coins, prices, strict=True)]
+        moves += [(query, prices_[b]) for query, prices_ in zip(off, found, strict=True)]
+        for (one, excess), price in moves:
+            if price <= b:
+                known = exact[b - price]
+                for k in range(-size, size + 1):
+                    mean = sum(p * value(known, k - loss) for loss, p in one.items())
+                    best[k + size] = max(best[k + size], excess[k + size] + mean)
+        exact.append([F(math.floor(x * 2**60), 2**60) for x in best])
+        promised = ledger._curve(b) * np.exp(0.5 * grid.losses) * (1 + 1e-13)
+        assert (promised >= np.array([float(x) for x in exact[-1]])).all()
+    assert not certified(off[0], budget, budget + 1)
+    assert not certified(off[0], budget, 0)
+    assert not certified(off[0], budget + 1, 30)
+
+
+def test_what_lies_between_two_entries_pays_between_their_prices(online):
+    prices, sigmas = np.asarray(online.common.prices), [float(one.mechanism.sigma) for one in MENU]
+    budget = int(online.common.budget)
+    for spent in (0, budget // 2):
+        state = MenuState(jnp.int32(spent))
+        for i, sigma in enumerate(sigmas):
+            # On the menu: never more than the menu's price, and not much less, or the table would be slack.
+            assert 0.97 * prices[i] <= online.price(off_menu(sigma), state) <= prices[i]
+        for i, middle in enumerate(np.sqrt(np.array(sigmas[1:]) * sigmas[:-1])):
+            price = online.price(off_menu(middle), state)
+            assert prices[i + 1] < price < 0.9 * prices[i]
+            law = online._law(off_menu(middle))
+            assert online.certified(*law, budget - spent, price)
+        louder, quieter = (online.price(off_menu(s), state) for s in (0.95 * sigmas[0], 1.5 * sigmas[-1]))
+        assert prices[0] < louder < 1.5 * prices[0]
+        assert 0.25 * prices[-1] < quieter < 0.7 * prices[-1]
+    assert [online.price(i, state) for i in (0, 3, 4, -1)] == [prices[0], prices[3], NOWHERE, NOWHERE]
+
+
+def test_a_run_off_the_menu_goes_on_for_longer_and_costs_what_was_promised(online):
+    query = off_menu(1.35)
+    state, runs = online.init(), 0
+    while True:
+        admitted, after = online.update(query, state)
+        if not admitted:
+            assert after is state
+            break
+        assert int(after.spent) > int(state.spent)
+        state, runs = after, runs + 1
+    assert runs >= 1.08 * (int(online.common.budget) // int(online.common.price(query)))
+    truth = jaxacct.epsilon(query, DELTA, steps=runs)
+    claimed = float(online.guarantee.epsilon(DELTA))
+    assert truth.lower <= claimed <= EPSILON
+    assert truth.upper >= 0.9 * EPSILON
+    assert online.guarantee.is_bound
+    assert "off the menu" in online.guarantee.statement
+    # Too little is left for any entry of that noise, but not for a much quieter one.
+    left = int(online.remaining(state))
+    assert online.price(query, state) > left
+    assert 0.9 < float(online.fraction(state)) <= 1
+
+
+def test_what_has_no_price_is_refused_and_what_is_no_query_is_an_error(online):
+    state = online.init()
+    assert online.price(off_menu(0.3), state) == NOWHERE
+    spent = MenuState(online.common.budget)
+    assert not online.update(off_menu(50.0), spent)[0]
+    with pytest.raises(ValueError, match="one query"):
+        online.price(PoissonSampled(Gaussian(np.array([1.3, 1.5])), 0.1), state)
+    with pytest.raises(ValueError, match="concrete"):
+        jax.jit(lambda s: online.price(off_menu(1.5), MenuState(s)))(state.spent)
+    for wrong in ("gaussian", 0.5, True):
+        with pytest.raises(ValueError, match="mechanism"):
+            online.price(wrong, state)
+
+
+@pytest.mark.slow
+def test_other_kinds_of_queries_have_prices_as_well(online):
+    state = online.init()
+    quiet = online.price(Laplace(20.0), state)
+    assert 0 < quiet < int(online.common.prices.max())
+    assert quiet < online.price(Laplace(10.0), state)
+    two = Composed([off_menu(1.35)], 2)
+    one = online.price(off_menu(1.35), state)
+    assert 1.9 * one < online.price(two, state) < 2.1 * one
