@@ -22,9 +22,10 @@ def settled(*values: Any) -> list[Any]:
     """
 
     def settle(leaf: Any) -> Any:
-        if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
-            return float(leaf)  # more than JAX has whole numbers for
-        return leaf * 1 if _validate.is_traced(leaf) and leaf.dtype != "float64" else leaf
+        if _validate.is_traced(leaf):
+            return leaf if leaf.dtype == "float64" else leaf * 1
+        # JAX has no whole numbers beyond 64 bits.
+        return float(leaf) if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63 else leaf
 
     return [jax.tree.map(settle, value) for value in values]
 

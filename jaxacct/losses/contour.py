@@ -204,15 +204,13 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
         return near, value
 
-    if kind == "epsilon":
-        cut = tapered(log_goal)
-        near, value = anywhere(cut)
-    else:
+    cut = tapered(log_goal) if kind == "epsilon" else xp.full_like(counts, np.inf)
+    near, value = anywhere(cut)
+    if kind == "delta":
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
-        cut = xp.full_like(counts, np.inf)
-        for _ in range(2):
-            near, value = anywhere(cut)
-            cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        near, value = anywhere(cut)
+        cut = tapered(xp.minimum(value, 0.0) - 5.0)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":
