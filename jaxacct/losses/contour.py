@@ -60,6 +60,7 @@ _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _STRIDE = 4
+_BEYOND = 40.0
 _TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 
 
@@ -86,12 +87,16 @@ class Plan(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies."""
+    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies.
+
+    ``affinity`` is an upper bound of log E[exp(-L / 2)].
+    """
 
     plan: Plan
     parts: Quadrature
     tilts: Array
     log_moments: Array
+    affinity: Array
     spacing: Array
     left_out: Array
 
@@ -116,9 +121,25 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
     each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
     largest = xp.where(counts == 0, 0.0, counts * each).sum(-1) * (1.0 + 1e-9)
     if kind == "delta":
+        lower = xp.maximum(lower, xp.minimum(_nearly_sure(prepared, goal), upper))
         return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
     upper = xp.where(largest < upper, largest, upper)
     return xp.minimum(lower, upper), upper
+
+
+def _nearly_sure(prepared: Prepared, epsilon: Array) -> Array:
+    """A lower bound of delta where it is next to 1, which no contour to the right of 0 sees.
+
+    With x = epsilon + 40, delta >= P(L > x) - e^epsilon Q(L > x) >= (1 - e^-40) P(L > x), and by Chernoff's bound
+    P(L <= x) <= e^(x / 2) E[exp(-L / 2)].
+    """
+    xp = array_module(epsilon)
+    x = epsilon + _BEYOND
+    exponent = prepared.affinity + 0.5 * x
+    exponent = exponent + 8.0 * UNIT * (xp.abs(prepared.affinity) + xp.abs(x))
+    missed = xp.exp(xp.minimum(exponent, 0.0)) + prepared.left_out
+    sure = (1.0 - missed) * (1.0 - 1e-14) - 1e-15
+    return xp.where(sure > 0.0, sure, 0.0)  # NaN is none
 
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
@@ -189,14 +210,17 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
         return placed_cut(pairs, share[:, None])
 
-    ends = xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6))
+    # Tiny losses want larger tilts: as many as a normal law of their variance.
+    variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
+    normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
+    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
     cut = tapered(log_goal) if kind == "epsilon" else xp.full_like(counts, np.inf)
     near, spacing, value = searched(cut, *ends, _COARSE)
     if kind == "delta":
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
-        cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
         near, spacing, value = searched(cut, *ends, _COARSE)
-        cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
     near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
@@ -222,9 +246,11 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    moments = log_moments(pairs, xp.broadcast_to(tilts[..., None], (*tilts.shape, counts.shape[1])), cut, points)
-    moments = xp.where(counts == 0, 0.0, counts * moments).sum(-1)  # NaN stays NaN
-    moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
+    every = xp.concatenate([tilts, xp.full_like(theta, -0.5)[None]])
+    moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
+    moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
+    moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
+    moments, affinity = xp.where(tilts > 0, moments[:-1], 0.0), moments[-1]
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
@@ -235,7 +261,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
     missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
-    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing))
+    return Prepared(chosen, parts, tilts, moments, stopped(affinity), spacing, stopped(missing))
 
 
 def _log_modulus(real: Array, imag: Array) -> Array:
