@@ -133,9 +133,10 @@ def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Tra
     """Bounds from the transform; see :func:`contour_bounds`."""
     integrand = _integrand(prepared, counts, found)
     if kind == "delta":
+        xp = array_module(goal)
         lower, upper, _, _ = read_delta(integrand, goal)
-        lower = array_module(goal).maximum(lower, 1.0 - prepared.rest)
-        return lower, array_module(goal).minimum(upper, chernoff(integrand, goal))
+        upper = xp.minimum(upper, chernoff(integrand, goal))
+        return xp.minimum(xp.maximum(lower, 1.0 - prepared.rest - 4.0 * UNIT), upper), upper
     return read_epsilon(integrand, prepared.plan.epsilon, goal)
 
 
@@ -198,9 +199,14 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
         return placed_cut(pairs, share[:, None])
 
+    # Tiny losses want larger tilts: as many as a normal law of their variance.
+    variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
+    normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
+    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
+
     def anywhere(cut: Array) -> tuple[Array, Array]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between two."""
-        near, spacing, _ = searched(cut, xp.full_like(goal, np.log(1e-6)), xp.full_like(goal, np.log(1e6)), _COARSE)
+        near, spacing, _ = searched(cut, *ends, _COARSE)
         near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
         return near, value
 
@@ -208,9 +214,9 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     near, value = anywhere(cut)
     if kind == "delta":
         # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
-        cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
         near, value = anywhere(cut)
-        cut = tapered(xp.minimum(value, 0.0) - 5.0)
+        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":
@@ -235,19 +241,16 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    moments = log_moments(pairs, xp.broadcast_to(tilts[..., None], (*tilts.shape, counts.shape[1])), cut, points)
-    moments = xp.where(counts == 0, 0.0, counts * moments).sum(-1)  # NaN stays NaN
-    moments = xp.where(tilts > 0, moments + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments), 0.0)
-
+    back = xp.broadcast_to(_BACK, (_BACK.size, theta.size))
+    every = xp.concatenate([tilts, -back])
+    moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
+    moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
+    moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
     missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
-    back = xp.broadcast_to(_BACK, (_BACK.size, chosen.epsilon.size))
-    rest = log_moments(pairs, -xp.broadcast_to(back[..., None], (*back.shape, counts.shape[1])), cut, points)
-    rest = xp.where(counts > 0, counts * rest, 0.0)
-    linear = back * chosen.epsilon
-    rounded = UNIT * (8.0 + counts.shape[1]) * (xp.abs(rest).sum(-1) + xp.abs(linear) + 1.0)
-    rest = rest.sum(-1) + linear + rounded
-    rest = xp.exp(xp.where(xp.isnan(rest), 0.0, xp.clip(rest, -600.0, 0.0)).min(0)) * (1.0 + 1e-12) + missing
-    rest = xp.where(rest <= 1.0, rest, 1.0)
+    rest = moments[tilts.shape[0] :] + back * chosen.epsilon
+    rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
+    rest = xp.exp(xp.clip(rest, -600.0, 0.0)).min(0) * (1.0 + 1e-12) + missing
+    moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
@@ -257,7 +260,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
-    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(rest))
+    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0)))
 
 
 def _log_modulus(real: Array, imag: Array) -> Array:

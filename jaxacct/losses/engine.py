@@ -35,7 +35,7 @@ _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
-_TIGHT = {"delta": 5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
+_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):
