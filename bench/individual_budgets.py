@@ -150,6 +150,8 @@ def measure(name: str, folder: pathlib.Path, seeds: int, tuning: int) -> dict[st
     return {
         "examples": len(lab.y),
         "held_out": len(lab.held_y),
+        "seeds": seeds,
+        "tuning_seeds": tuning,
         "certified_epsilon": float(lab.filter.guarantee.epsilon(DELTA)),
         **rows,
     }
