@@ -332,7 +332,8 @@ def test_numbers_are_exported_as_what_the_filter_takes_them_for():
         (filters.renyi(3.0, 1e-5, order=8.0), RenyiDP(8.0, 0.5)),
     ):
         assert repr(_export._mechanism(0.5, filter)) == repr(made)
-    assert _export._mechanism(GDP(2.0), filters.pure_dp(1.0)) == GDP(2.0)
+    query = GDP(2.0)
+    assert _export._mechanism(query, filters.pure_dp(1.0)) is query
     with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the number"):
         _export._mechanism(0.5, filters.approximate_gdp(1.0))
 
