@@ -357,7 +357,7 @@ BOTH, OFTEN, DELTA, EPSILON = ("delta", "epsilon"), ("delta", "delta", "delta", 
 SYMMETRIC = ("add_or_remove",)
 KINDS = {
     "Gaussians": (gaussians, m.Gaussian, EXACT, BOTH, _RELATIONS, 1024, 12),
-    "Gaussians of three kinds": (three_gaussians, composed_three, EXACT, BOTH, SYMMETRIC, 1024, 8),
+    "Gaussians of three kinds": (three_gaussians, composed_three, EXACT, BOTH, SYMMETRIC, 1024, 10),
     "zCDP runs": (concentrated_runs, m.ZeroConcentratedDP, SUM, BOTH, SYMMETRIC, 1024, 3),
     "Rényi runs": (renyi_runs, m.RenyiDP, SUM, BOTH, SYMMETRIC, 1024, 3),
     "responses": (responses, m.ApproximateDP, SUM, DELTA, SYMMETRIC, 1024, 4),

@@ -1,5 +1,6 @@
 """What a ledger promises when nothing goes wrong."""
 
+import dataclasses
 import json
 import math
 import os
@@ -10,8 +11,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import Composed, Gaussian, Laplace, Ledger, LossGrid, PoissonSampled, PureDP, RandomizedResponse, filters
-from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered, canonical
+from jaxacct import (
+    GDP,
+    Composed,
+    Gaussian,
+    Laplace,
+    Ledger,
+    LossGrid,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    RenyiDP,
+    ZeroConcentratedDP,
+    filters,
+)
+from jaxacct.ledger import (
+    LedgerError,
+    LedgerMismatch,
+    LedgerMissing,
+    LedgerTampered,
+    _export,
+    canonical,
+    register,
+)
 from jaxacct.ledger._policy import Policy
 from tests.filters.cases import CASES
 
@@ -279,6 +301,41 @@ def test_every_filter_decides_as_it_does_outside(name):
     assert policy.state(state.text).digest == state.digest
     for ours, theirs in zip(jax.tree.leaves(state.value), jax.tree.leaves(after), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnQuery:
+    size: float
+    name: str
+
+
+def test_a_type_of_ones_own_is_written_down_once_it_is_registered():
+    with pytest.raises(ValueError, match="query must be"):
+        canonical.encoded(OwnQuery(1.5, "x"), "query")
+    assert register(OwnQuery) is OwnQuery
+    assert register(OwnQuery) is OwnQuery
+    assert canonical.decoded(canonical.encoded(OwnQuery(1.5, "x"), "query")) == OwnQuery(1.5, "x")
+    for bad, words in ((3, "a dataclass, got 3"), (type("Plain", (), {}), "a dataclass")):
+        with pytest.raises(ValueError, match=f"cls must be {words}"):
+            register(bad)
+    for name in ("OwnQuery", "Gaussian"):
+        with pytest.raises(ValueError, match=f"cls must have a name that is not taken, got {name}"):
+            register(dataclasses.make_dataclass(name, ["size"]))
+
+
+def test_numbers_are_exported_as_what_the_filter_takes_them_for():
+    for filter, made in (
+        (filters.gdp(1.0), GDP(0.5)),
+        (filters.pure_dp(1.0), PureDP(0.5)),
+        (filters.zcdp(1.0), ZeroConcentratedDP(0.5)),
+        (filters.odometer(filters.zcdp(1.0)), ZeroConcentratedDP(0.5)),
+        (filters.renyi(3.0, 1e-5, order=8.0), RenyiDP(8.0, 0.5)),
+    ):
+        assert repr(_export._mechanism(0.5, filter)) == repr(made)
+    query = GDP(2.0)
+    assert _export._mechanism(query, filters.pure_dp(1.0)) is query
+    with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the number"):
+        _export._mechanism(0.5, filters.approximate_gdp(1.0))
 
 
 def test_a_filter_of_functions_cannot_be_written_down(path):
