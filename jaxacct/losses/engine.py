@@ -8,6 +8,7 @@ engines answered, both enclosures hold, so their intersection does.
 
 from __future__ import annotations
 
+import collections
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ _SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  
 _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
+_FEW = 96  # contours that NumPy answers as fast as a program does
+_PATIENCE = 8192  # contours of a kind that NumPy answers in the time that a program takes to compile
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
@@ -121,7 +124,13 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         open_ = open_[~single]
     for size in _SIZES if contour else ():
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
-        open_ = attempt(functools.partial(_contour(options), kind, size), parts, each, (groups[0], counts, goal), open_)
+        open_ = attempt(
+            functools.partial(_contour(kind, size, open_.size, options), kind, size),
+            parts,
+            each,
+            (groups[0], counts, goal),
+            open_,
+        )
     if open_.size:
         some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
         low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report, open_ % (total // sides))
@@ -129,14 +138,23 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     return lower, upper
 
 
-def _contour(options: Options) -> Callable[..., Any]:
-    """What runs contours. On one CPU the formulas in NumPy: a program of them is hardly faster (a fifth less time for a
-    thousand settings, on two cores) and takes half a minute to compile."""
+_answered: collections.Counter[tuple[str, Size]] = collections.Counter()
+
+
+def _contour(kind: str, size: Size, number: int, options: Options) -> Callable[..., Any]:
+    """What runs ``number`` contours. On one CPU the formulas in NumPy, until large arrays have paid for a program.
+
+    A program takes half a minute to compile, and is then about twice as fast. It is bought when as much has been paid
+    in rent; either way the answers are bounds, with other last digits.
+    """
     if options.precision == "float32":
         return _contour_float32
-    if options.devices is None and jax.default_backend() == "cpu":
+    if options.devices is not None or jax.default_backend() != "cpu":
+        return _contour_batch
+    if number <= _FEW:
         return _contour_numpy
-    return _contour_batch
+    _answered[kind, size] += number
+    return _contour_numpy if _answered[kind, size] <= _PATIENCE else _contour_batch
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
@@ -148,15 +166,18 @@ def _tight(kind: str, lower: Any, upper: Any) -> Any:
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    if run.func is _contour_numpy:
-        rows = max(1, min(_ROWS, int(_WORK / each)))
-        for some in np.split(members, range(rows, members.size, rows)) if members.size else ():
-            yield some, *run(*jax.tree.map(lambda x: x[some], query))  # noqa: B023
-        return
-    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
+    on_cpu = jax.default_backend() == "cpu"
+    rows = max(1, min(_ROWS, int(_WORK / each)))
+    most = _CACHED if on_cpu else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
+    rented = run.func is _contour_numpy
+    bought = run.func is _contour_batch and on_cpu and spread.shares == 1
     while members.size:
+        if rented or (bought and members.size <= _FEW):
+            some, members = members[:rows], members[rows:]
+            yield some, *_contour_numpy(*run.args, *jax.tree.map(lambda x: x[some], query))  # noqa: B023
+            continue
         # A batch that is filled to three quarters, or else the largest that the members fill.
         filled = [size for size in sizes if size <= members.size]
         size = next((size for size in sizes if 0.75 * size <= members.size <= size), max(filled, default=sizes[0]))
