@@ -79,7 +79,8 @@ class NaturalApproximateDPFilter:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
-            query: a mechanism or upper curve, or the result of `prepare`, which may be traced.
+            query: a mechanism or upper curve, or the result of `prepare`. A `PLD` on this filter's grid is charged as
+                it is, and for whatever its reversal has more of.
             state: from `init` or `update`.
 
         Returns:
@@ -89,8 +90,9 @@ class NaturalApproximateDPFilter:
         Raises:
             ValueError: see `prepare`.
         """
-        ready = isinstance(query, SymmetricLaw) and query.grid == self.grid
-        law = query if ready else self.prepare(query)
+        here = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
+        law = query if here else self.prepare(query)
+        law = law if isinstance(law, SymmetricLaw) else _for_both(law)
         return _update(law, state, self.parameters, self.grid)
 
     def spent(self, state: ComposedState) -> Array:
@@ -104,6 +106,23 @@ class NaturalApproximateDPFilter:
     def fraction(self, state: ComposedState) -> Array:
         """`spent` over delta, rounded up, in the caller's float type."""
         return self.spent(state) / np.float32(self.parameters[1]) * (1 + 2.0**-20)
+
+
+@jax.enable_x64(True)
+def _for_both(law: PLD) -> PLD:
+    """The law with an atom at infinity for all that its reversal has more of: it dominates both at every order.
+
+    What is within the rounding of the sums counts as nothing, so that symmetric laws stay as they are.
+    """
+    law, grid = law.float64(), law.grid
+    there = -2 * grid.lowest - np.arange(grid.size)
+    inside = (there >= 0) & (there < grid.size)
+    q = law.masses * jnp.exp(-jnp.asarray(grid.losses))
+    turned = jnp.where(inside, q[np.clip(there, 0, grid.size - 1)], 0.0)
+    singular = jnp.maximum(1.0 - jnp.sum(q) - law.infinity_mass, 0.0)
+    more = jnp.sum(jnp.maximum(turned - law.masses, 0.0)) + (jnp.sum(q) - jnp.sum(turned)) + singular
+    doubt = 2.0**-52 * (16.0 + 4.0 * grid.size)
+    return dataclasses.replace(law, infinity_mass=law.infinity_mass + jnp.where(more > doubt, more + doubt, 0.0))
 
 
 @jax.enable_x64(True)
