@@ -124,13 +124,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         open_ = open_[~single]
     for size in _SIZES if contour else ():
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
-        open_ = attempt(
-            functools.partial(_contour(kind, size, open_.size, options), kind, size),
-            parts,
-            each,
-            (groups[0], counts, goal),
-            open_,
-        )
+        run = functools.partial(_contour(kind, size, open_.size, options), kind, size)
+        open_ = attempt(run, parts, each, (groups[0], counts, goal), open_)
     if open_.size:
         some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
         low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report, open_ % (total // sides))
