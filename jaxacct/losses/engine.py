@@ -32,7 +32,7 @@ _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a co
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
 _FEW = 96  # contours that NumPy answers as fast as a program does
-_PATIENCE = 8192  # contours of a kind that NumPy answers in the time that a program takes to compile
+_PATIENCE = 2**25  # points times square roots of nodes that take NumPy as long as a program takes to compile
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(256, 256)
 _SMOOTH = Size(512, 1024)
@@ -148,7 +148,7 @@ def _contour(kind: str, size: Size, number: int, options: Options) -> Callable[.
         return _contour_batch
     if number <= _FEW:
         return _contour_numpy
-    _answered[kind, size] += number
+    _answered[kind, size] += int(number * size.points * size.nodes**0.5)
     return _contour_numpy if _answered[kind, size] <= _PATIENCE else _contour_batch
 
 
