@@ -25,7 +25,7 @@ def settled(*values: Any) -> list[Any]:
         if _validate.is_traced(leaf):
             return leaf if leaf.dtype == "float64" else leaf * 1
         # JAX has no whole numbers beyond 64 bits.
-        return float(leaf) if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63 else leaf
+        return float(leaf) if isinstance(leaf, int) and 2**63 <= abs(leaf) < 2**1023 else leaf
 
     return [jax.tree.map(settle, value) for value in values]
 

@@ -139,7 +139,7 @@ def _enclosure(
         batch = Batch.of(mechanism, target, steps, relation, np)
         rare, total = rarely_sampled(mechanism, steps)
         # What hardly ever samples at all needs no engine.
-        known = rare & (total <= (target if kind == "epsilon" else _NEXT_TO_NOTHING))
+        known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
         open_ = np.flatnonzero(np.tile(~np.broadcast_to(known, batch.shape).ravel(), batch.sides))
         lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
         if open_.size:
