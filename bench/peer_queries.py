@@ -76,3 +76,10 @@ def peer_calibrate(rate: float, steps: int, epsilon: float, delta: float) -> flo
 
     bracket = dp_accounting.ExplicitBracketInterval(0.3, 50.0)
     return dp_accounting.calibrate_dp_mechanism(PLDAccountant, make, epsilon, delta, bracket, tol=1e-4)
+
+
+def peer_advantage(rate: float, steps: int, advantage: float) -> float:
+    """riskcal's smallest noise multiplier for an attack's advantage, to its own tolerance of 1e-3 in the advantage."""
+    from riskcal.calibration.dpsgd import find_noise_multiplier_for_advantage
+
+    return float(find_noise_multiplier_for_advantage(advantage, rate, steps))

@@ -3,9 +3,9 @@
     pip install -e '.[bench]' && python bench/peers.py     # writes bench/results/peers.json and peers.png
 
 Jobs: one query (the settings of the reference table, or built-in ones), a sweep of random DP-SGD settings, a
-heterogeneous schedule, calibration of the noise, and a cold start from the shell. "cold" is the first call in the
-process, compilation included; "warm" is the median of later ones. Where a peer is too slow for the whole job, it does
-the number of settings that the row says, and its time is scaled up to the job's.
+heterogeneous schedule, calibration of the noise (to an attack's advantage against riskcal), and a cold start from the
+shell. "cold" is the first call in the process, compilation included; "warm" is the median of later ones. Where a peer
+is too slow for the whole job, it does the number of settings that the row says, and its time is scaled up to the job's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from typing import Any
 
 import numpy as np
 from machine import about
-from peer_queries import HETEROGENEOUS, PEERS, SLOW, peer_calibrate, peer_delta, peer_epsilon, peer_schedule
+from peer_queries import (
+    HETEROGENEOUS,
+    PEERS,
+    SLOW,
+    peer_advantage,
+    peer_calibrate,
+    peer_delta,
+    peer_epsilon,
+    peer_schedule,
+)
 from peers_picture import draw
 
 import jaxacct
@@ -160,6 +169,21 @@ def calibration(size: int, theirs: int) -> dict[str, Any]:
     }
 
 
+def advantage(runs: int) -> dict[str, Any]:
+    """The noise that leaves a membership attack some advantage: delta at epsilon 0, which riskcal calibrates."""
+    rows = []
+    for rate, steps, most in ((0.01, 1000, 0.1), (0.1, 100, 0.2), (1e-3, 10_000, 0.05)):
+        step = lambda sigma: sampled(sigma, rate)  # noqa: B023, E731
+        contestants: dict[str, Callable[[], Any]] = {
+            "jaxacct": lambda: float(jaxacct.calibrate(step, 0.0, most, steps=steps).parameter),  # noqa: B023
+            "riskcal": lambda: peer_advantage(rate, steps, most),  # noqa: B023
+        }
+        timed = in_turn(contestants, runs)
+        rows.append({"setting": [rate, steps, most], **timed, "ratio": _ratios(timed)["riskcal"]})
+        print(f"  {rows[-1]}", flush=True)
+    return {"rows": rows, "riskcal": _geometric([row["ratio"] for row in rows])}
+
+
 def shell(runs: int) -> dict[str, Any]:
     """Seconds from the shell, in turn; the first of ours compiles, later ones find its cache."""
     ours = [str(pathlib.Path(sys.executable).with_name("jaxacct")), "epsilon", "--sigma", "1.0", "--rate", "0.01"]
@@ -208,7 +232,9 @@ def main() -> None:
     parser.add_argument("--output", default=str(HERE / "results" / "peers.json"), help="JSON file; empty for none")
     parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--jobs", nargs="*", default=["single", "sweep", "heterogeneous", "calibration", "shell"])
+    parser.add_argument(
+        "--jobs", nargs="*", default=["single", "sweep", "heterogeneous", "calibration", "advantage", "shell"]
+    )
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     jobs = {
@@ -216,9 +242,10 @@ def main() -> None:
         "sweep": lambda: sweep(arguments.peers, 1000, 20),
         "heterogeneous": lambda: heterogeneous(arguments.peers, arguments.runs),
         "calibration": lambda: calibration(100, 3),
+        "advantage": lambda: advantage(arguments.runs),
         "shell": lambda: shell(arguments.runs),
     }
-    report: dict[str, Any] = {"machine": about("jaxacct", *arguments.peers)}
+    report: dict[str, Any] = {"machine": about("jaxacct", "riskcal", *arguments.peers)}
     print(report["machine"])
     for name in arguments.jobs:
         print(f"{name}:", flush=True)
