@@ -158,6 +158,7 @@ def _tested(module: str, source: str, tests: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
     where = ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), "-o", "addopts="]
     quick = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow"]
+    quick += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis was imported before the fork
     return int(pytest.main([*where, *quick, *(str(ROOT / test) for test in tests)]))
 
 

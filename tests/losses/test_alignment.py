@@ -69,7 +69,13 @@ def _bounds(kind, parts, goals):
 @pytest.mark.parametrize("leak", [0.0, 1e-7])
 @pytest.mark.parametrize(
     ("level", "steps"),
-    [(1.0, 1), pytest.param(1.0, 10, marks=pytest.mark.slow), (0.3, 10), (0.05, 2000), (0.1234567, 2000)],
+    [
+        (1.0, 1),
+        pytest.param(1.0, 10, marks=pytest.mark.slow),
+        pytest.param(0.3, 10, marks=pytest.mark.slow),
+        (0.05, 2000),
+        (0.1234567, 2000),
+    ],
 )
 def test_two_atoms_compose_exactly(level, steps, leak):
     deviation = level * steps**0.5

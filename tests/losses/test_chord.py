@@ -29,7 +29,7 @@ def _coarsened(masses, theta):
     return fine, coarse, np.asarray(above) * untilt, np.asarray(below) * untilt, float(spurious)
 
 
-@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.settings(max_examples=15, deadline=None)
 @hypothesis.given(
     st.lists(st.floats(0, 1), min_size=FACTOR * CELLS, max_size=FACTOR * CELLS),
     st.sampled_from([0.0, 1.0, 12.0]),
