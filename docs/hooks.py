@@ -41,12 +41,19 @@ def _prose(module):
 def _entries(path):
     """A directive for every public class and function, and a line for every constant, in alphabetical order."""
     module = importlib.import_module(path)
-    public = {name: getattr(module, name) for name in sorted(module.__all__, key=str.lower) if name != "__version__"}
+    public = {name: _value(module, name) for name in sorted(module.__all__, key=str.lower) if name != "__version__"}
     constants = [f"- `{name}` = `{value!r}`" for name, value in public.items() if not _described(value)]
     parts = [
         f"::: {path}.{name}" for name, value in public.items() if _described(value) and not inspect.ismodule(value)
     ]
     return "\n".join(constants) + "\n\n" + "\n\n".join(parts)
+
+
+def _value(module, name):
+    try:
+        return getattr(module, name)
+    except ImportError:  # of a package that is not installed here: its page is made from the source
+        return type
 
 
 def _described(value):
