@@ -63,5 +63,6 @@ def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tup
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":
         return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)
-    floor = 0.0 - xp.expm1(xp.minimum(target, 0.0))
-    return xp.where(some, floor * (1.0 - 2.0**-50), lower), xp.minimum(upper, floor + total)
+    floor, slack = 0.0 - xp.expm1(xp.minimum(target, 0.0)), 2.0**-50
+    most = xp.minimum((floor + total) * (1.0 + slack), 1.0)
+    return xp.where(some, floor * (1.0 - slack), lower), xp.minimum(upper, most)

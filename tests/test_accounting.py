@@ -3,6 +3,7 @@
 import chex
 import jax
 import jax.numpy as jnp
+import mpmath
 import numpy as np
 import pytest
 import scipy.stats
@@ -278,3 +279,28 @@ def test_a_delta_near_1_needs_no_lattice(monkeypatch):
     lower, _ = jaxacct.delta(jaxacct.Gaussian(1.0), 1.0, steps=64)
     truth = scipy.stats.norm.cdf(4 - 1 / 8) - np.e * scipy.stats.norm.cdf(-4 - 1 / 8)
     assert lower <= truth
+
+
+@pytest.mark.filterwarnings("ignore:.*are wide:RuntimeWarning")
+def test_samples_of_samples_are_rare_by_the_product_of_their_rates():
+    twice = jaxacct.PoissonSampled(_sampled(1.0, 1e-8), 1e-8)
+    lower, upper = jaxacct.delta(twice, 0.0)
+    truth = 1e-16 * (2 * scipy.stats.norm.cdf(0.5) - 1)
+    assert lower <= truth <= upper <= 1.0001e-16
+    assert jaxacct.epsilon(twice, 1e-15) == (0.0, 0.0)
+
+
+@pytest.mark.filterwarnings("ignore:.*are wide:RuntimeWarning")
+def test_a_power_that_overflows_bounds_nothing():
+    # (1 + 1e-12)^(10^15) is infinite, and the mass it multiplies 0: the truth is P(all losses are the largest), 0.79.
+    lower, upper = jaxacct.delta(jaxacct.RandomizedResponse(36.0), 35999999999999964.0, steps=10**15)
+    assert lower <= 0.793 <= upper
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, -0.1, -0.5, -3.0])
+def test_negative_epsilon_is_rounded_outwards(epsilon):
+    lower, upper = jaxacct.delta(_sampled(1.0, 1e-20), epsilon)
+    with mpmath.workdps(40):
+        truth = -mpmath.expm1(epsilon)
+        assert lower <= truth <= upper
+        assert upper - truth < 1e-14 * truth + 1e-19  # the rate

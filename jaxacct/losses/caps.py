@@ -63,7 +63,8 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     floor = jnp.maximum(-jnp.expm1(goal), 0.0)
     gaussian = jnp.exp(log_delta_bounds(mu, jnp.maximum(goal, 0.0))[1]) + _LEAST
     upper = jnp.minimum(upper, jnp.where(known & (goal >= 0), gaussian, 1.0))
-    upper = jnp.clip(jnp.fmin(upper, floor + distance), floor, 1.0)
+    up = 1.0 + 2.0**-50
+    upper = jnp.clip(jnp.fmin(upper, (floor + distance) * up), jnp.minimum(floor * up, 1.0), 1.0)
     upper = jnp.where(jnp.isnan(upper), 1.0, upper)
     reached = p - jnp.exp(goal + jnp.log(q)) * (1.0 + 1e-12 + 2.0**-50 * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
     lower = jnp.maximum(lower, jnp.max(reached))

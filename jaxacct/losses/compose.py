@@ -202,7 +202,11 @@ def _compounded(totals: Array, missing: Array, exponents: Array) -> tuple[Array,
 
 def _wrapped(log_sum: Array, exponent: Array) -> Array:
     """exp(log_sum + exponent), doubled for the rounding of a power of up to 2^53; NaN counts as everything."""
-    value = 2.0 * jnp.exp(log_sum + exponent)
+    return _or_everything(2.0 * jnp.exp(log_sum + exponent))
+
+
+def _or_everything(value: Array) -> Array:
+    """What is not a number (an overflowed power times nothing) may be any mass."""
     return jnp.where(jnp.isnan(value), jnp.inf, value)
 
 
@@ -289,7 +293,7 @@ def _level(
     step_wrap += _wrapped(_powered(exponents, down[0]), -s_down * step_begin)
 
     log_size, log_share = _compounded(totals, measures.step_missing, exponents)
-    step_missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap + step_dropped
+    step_missing = _or_everything(jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap + step_dropped)
     after = rest_mean + (leftover * mean).sum()
     rest_window = window(after)
     rest, rest_missing = _rest_in_window(
@@ -355,7 +359,7 @@ def _rest_in_window(
     log_size, log_share = _compounded(totals, measures.step_missing, exponents)
     rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
     log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
-    missing = jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap + dropped
+    missing = _or_everything(jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap + dropped)
     return entries, missing
 
 

@@ -101,7 +101,7 @@ def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Arra
     floor = xp.maximum(-xp.expm1(epsilon), 0.0)
     upper = scale * (total + error) * xp.exp(log_error) + i.left_out
     lower = scale * (total - error) * xp.exp(-log_error) - aliases(i, epsilon)
-    upper = xp.where(xp.isnan(upper), 1.0, xp.clip(upper, floor, 1.0))
+    upper = xp.where(xp.isnan(upper), 1.0, xp.clip(upper, floor * (1.0 + 2.0**-50), 1.0))
     # Underflow is no upper bound.
     upper = xp.maximum(upper, 1e-300)
     under = floor * (1.0 - 2.0**-50)

@@ -43,8 +43,8 @@ def _delta(composition: Composition, epsilon: Array, side: Array, charged: bool 
     exponent_error = c.log_error + 2.0**-50 * (1.0 + jnp.abs(c.theta * epsilon) + jnp.abs(exponent))
     scale = jnp.exp(exponent + sign * exponent_error)
     masses = c.masses[side]
-    # jnp.where keeps an exhausted window (missing = inf) from turning 0 * inf into NaN.
-    charge = jnp.where(c.missing[side] > 0, c.missing[side] * worst, 0.0)
+    # Only a charge that is known to be nothing is nothing: NaN stays NaN, and bounds nothing.
+    charge = jnp.where(c.missing[side] == 0, 0.0, c.missing[side] * worst)
     finite = scale * ((masses * payoff).sum() * (1.0 + sign * _SUM) + (sign * charge if charged else 0.0))
     # An infinite loss and a finite one exclude each other; below, the arrays hold only what is finite.
     value = finite + c.infinite[side]
@@ -55,7 +55,7 @@ def delta_bounds(composition: Composition, epsilon: Array) -> tuple[Array, Array
     """``(lower, upper)`` of delta(epsilon), scalar epsilon of any sign."""
     floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)  # H(gamma) >= 1 - gamma, for everything
     upper, lower = jax.vmap(lambda side: _delta(composition, epsilon, side)[0])(_SIDES)
-    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
+    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor * (1.0 + 2.0**-50), 1.0))
     under = floor * (1.0 - 2.0**-50)
     lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0))
     return jnp.minimum(lower, upper), upper

@@ -39,7 +39,7 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
         closed_upper = jnp.where(log_upper == -jnp.inf, 0.0, closed_upper)
         lower = jnp.where(epsilon >= 0, closed_lower, lower)
         upper = jnp.where(epsilon >= 0, closed_upper, upper)
-    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor, 1.0))
+    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor * (1.0 + 2.0**-50), 1.0))
     upper = jnp.where(epsilon >= pair.max_loss(), floor, upper)
     under = floor * (1.0 - 2.0**-50)
     lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0))

@@ -72,8 +72,12 @@ class PoissonSampled(Mechanism):
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         xp = array_module(self, steps)
-        inner_rare, inner_total = as_mechanism(self.mechanism)._rarely_sampled(steps)
-        rare = xp.asarray(self.rate, np.float64) < _LEAST_RATE
+        # A sample of a sample is one at the product of the rates, which the pair has as well.
+        rate, inner = xp.asarray(self.rate, np.float64), as_mechanism(self.mechanism)
+        while isinstance(inner, PoissonSampled):
+            rate, inner = rate * xp.asarray(inner.rate, np.float64), as_mechanism(inner.mechanism)
+        inner_rare, inner_total = inner._rarely_sampled(steps)
+        rare = rate < _LEAST_RATE
         if xp is np and not rare.any():
             return inner_rare, inner_total
         # NaN parameters or rates have no guarantee at all.
@@ -82,7 +86,5 @@ class PoissonSampled(Mechanism):
         leaves = jax.tree.leaves(flattened(pairs, shape, xp))
         bad = xp.stack([xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves]).any(0)
         valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
-        total = xp.where(
-            rare & valid, whole_steps(steps) * xp.asarray(self.rate, np.float64) * (1.0 + 2.0**-50), np.inf
-        )
+        total = xp.where(rare & valid, whole_steps(steps) * rate * (1.0 + 2.0**-48), np.inf)
         return rare | inner_rare, xp.minimum(total, inner_total)
