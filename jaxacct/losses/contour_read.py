@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxacct._arrays import array_module, iterated
 from jaxacct._log1p import log1p
+from jaxacct.losses.possible import possible
 from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Integrand", "aliases", "chernoff", "read_delta", "read_epsilon"]
@@ -98,14 +99,9 @@ def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Arra
     # Each term, and a sum in any order.
     error = error + (xp.abs(real) + xp.abs(imag)).sum(-1) * (16.0 + real.shape[-1]) * UNIT
     log_error = i.log_error + 4.0 * UNIT * (1.0 + xp.abs(i.log_total) + xp.abs(i.theta * epsilon))
-    floor = xp.maximum(-xp.expm1(epsilon), 0.0)
     upper = scale * (total + error) * xp.exp(log_error) + i.left_out
     lower = scale * (total - error) * xp.exp(-log_error) - aliases(i, epsilon)
-    upper = xp.where(xp.isnan(upper), 1.0, xp.clip(upper, floor * (1.0 + 2.0**-50), 1.0))
-    # Underflow is no upper bound.
-    upper = xp.maximum(upper, 1e-300)
-    under = floor * (1.0 - 2.0**-50)
-    lower = xp.where(xp.isnan(lower), under, xp.clip(lower, under, upper))
+    lower, upper = possible(lower, xp.maximum(upper, 1e-300), epsilon)  # underflow is no upper bound
     slope = -scale * (i.theta * total - (frequencies * imag).sum(-1))
     return lower, upper, scale * total, slope
 

@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct.losses.compose import Composition
+from jaxacct.losses.possible import possible
 
 __all__ = ["delta_bounds", "epsilon_bounds"]
 
@@ -53,12 +54,8 @@ def _delta(composition: Composition, epsilon: Array, side: Array, charged: bool 
 
 def delta_bounds(composition: Composition, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta(epsilon), scalar epsilon of any sign."""
-    floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)  # H(gamma) >= 1 - gamma, for everything
     upper, lower = jax.vmap(lambda side: _delta(composition, epsilon, side)[0])(_SIDES)
-    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor * (1.0 + 2.0**-50), 1.0))
-    under = floor * (1.0 - 2.0**-50)
-    lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0))
-    return jnp.minimum(lower, upper), upper
+    return possible(lower, upper, epsilon)
 
 
 def epsilon_bounds(composition: Composition, delta: Array) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct.losses.gdp_curve import log_inverse
+from jaxacct.losses.possible import possible
 
 __all__ = ["single_delta", "single_epsilon", "single_value"]
 
@@ -28,7 +29,6 @@ _UNDERFLOW = -700.0
 
 def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta(epsilon) for one run of ``pair``, scalar epsilon."""
-    floor = jnp.maximum(-jnp.expm1(epsilon), 0.0)
     lower, upper = _from_tails(pair, epsilon)
     if hasattr(pair, "log_hockey_stick"):
         log_lower, log_upper = pair.log_hockey_stick(jnp.maximum(epsilon, 0.0))
@@ -39,11 +39,7 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
         closed_upper = jnp.where(log_upper == -jnp.inf, 0.0, closed_upper)
         lower = jnp.where(epsilon >= 0, closed_lower, lower)
         upper = jnp.where(epsilon >= 0, closed_upper, upper)
-    upper = jnp.where(jnp.isnan(upper), 1.0, jnp.clip(upper, floor * (1.0 + 2.0**-50), 1.0))
-    upper = jnp.where(epsilon >= pair.max_loss(), floor, upper)
-    under = floor * (1.0 - 2.0**-50)
-    lower = jnp.where(jnp.isnan(lower), under, jnp.clip(lower, under, 1.0))
-    return jnp.minimum(lower, upper), upper
+    return possible(lower, jnp.where(epsilon >= pair.max_loss(), 0.0, upper), epsilon)
 
 
 def _from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:

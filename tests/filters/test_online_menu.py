@@ -11,11 +11,9 @@ import pytest
 import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
 from jaxacct.filters import _budget_table
-from jaxacct.filters._menu_laws import MenuLaws
 from jaxacct.filters.online_menu import OnlineMenuFilter
 from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter
-from jaxacct.losses.grid import LossGrid
-from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS, randomized_response
+from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS, randomized_response, two_coins
 
 NOWHERE = 2**31 - 1
 
@@ -37,13 +35,8 @@ def off_menu(sigma, rate=0.1):
 def test_it_dominates_the_exact_worst_case_of_coins_on_and_off_the_menu_in_rational_numbers():
     size, reach, node = 40, 2, 5
     prices = np.array([7, 22])
-    coins = [randomized_response(offset, size, reach) for offset in (1, 2)]
-    grid = LossGrid(math.log(2.0), -size, 2 * size + 1)
-    masses = np.zeros((2, 2 * reach + 1))
-    for i, (one, _) in enumerate(coins):
-        for offset, p in one.items():
-            masses[i, reach + offset] = float(p)
-    lattice = MenuLaws(grid, masses, np.array([[float(e) for e in excess] for _, excess in coins]), reach, reach)
+    coins, lattice = two_coins(size, reach)
+    grid = lattice.grid
     target = lambda curve: curve[size + 2] <= 0.7  # noqa: E731
     table = _budget_table.budget_table(lattice, prices, node, target, 2**31 - 2, keep=True)
     assert table.curves is not None

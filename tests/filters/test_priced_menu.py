@@ -98,16 +98,21 @@ def randomized_response(offset, size, above):
     return masses, excess
 
 
-def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers_and_is_not_far_above():
-    size, reach, node = 40, 2, 5
+def two_coins(size, reach):
+    """Randomised responses of losses 1 and 2, in rational numbers and as a menu's laws."""
     laws = [randomized_response(offset, size, reach) for offset in (1, 2)]
-    prices = np.array([7, 22])  # two coins of loss 1 for less than one of loss 2 would be a bargain: both matter
-    grid = LossGrid(math.log(2.0), -size, 2 * size + 1)
     masses = np.zeros((2, 2 * reach + 1))
     for i, (one, _) in enumerate(laws):
         for offset, p in one.items():
             masses[i, reach + offset] = float(p)
-    lattice = MenuLaws(grid, masses, np.array([[float(e) for e in excess] for _, excess in laws]), reach, reach)
+    excess = np.array([[float(e) for e in excess] for _, excess in laws])
+    return laws, MenuLaws(LossGrid(math.log(2.0), -size, 2 * size + 1), masses, excess, reach, reach)
+
+
+def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers_and_is_not_far_above():
+    size, reach, node = 40, 2, 5
+    prices = np.array([7, 22])  # two coins of loss 1 for less than one of loss 2 would be a bargain: both matter
+    laws, lattice = two_coins(size, reach)
     table, _ = curves_of(lattice, prices, node, lambda curve: curve[size + 2] <= 0.7)
     assert table.budget > 60
 
