@@ -1,24 +1,27 @@
-"""Small mistakes planted in a module, one at a time: how many do its tests notice?
+"""Small mistakes planted in the library, one at a time: how many do the tests notice?
 
-    python bench/mutation.py jaxacct/filters/gdp.py --tests tests/filters/test_gdp.py --log mutants.jsonl
-    python bench/mutation.py --log mutants.jsonl --report bench/results/mutation.json
+    pytest --cov=jaxacct --cov-context=test --junitxml=times.xml      # which tests run which line, and for how long
+    python bench/mutation.py jaxacct/losses jaxacct/filters --sample 400 --log LOG --coverage COV --times times.xml
+    python bench/mutation.py --log LOG --again --seconds 300 --coverage COV --times times.xml
+    python bench/mutation.py --log LOG --report bench/results/mutation.json
 
-A mutant is one changed operator, comparison, constant, condition or direction of rounding; docstrings, messages and
-annotations are left alone. Each runs in a process of its own, forked with JAX imported, in which the module's text is
-the mutant's; the tests stop at the first failure, and one that hangs counts as noticed. The log has a line a mutant and
-goes on where it ends; ``--sample`` takes some at random. Survivors are listed with their line: each is a test that is
-missing, or a change that changes nothing.
+A mutant (`mutants.py`) runs in a process of its own, forked with JAX imported, in which the module's text is the
+mutant's. It is asked the tests that run its line, nearest and quickest first, then others of its module, as many as
+took ``--seconds`` in the run that measured coverage; they stop at the first failure, and a process that hangs counts as
+noticed. The log has a line a mutant and goes on where it ends; ``--again`` asks those that survived once more, after
+tests were added or with more time. Survivors are listed: each is a test that is missing or a change that changes
+nothing that is promised. `mutants_excused.json` names the latter, each with its reason; the report counts them apart.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import collections
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import random
@@ -26,6 +29,7 @@ import signal
 import sys
 import tempfile
 import time
+import xml.etree.ElementTree as ElementTree
 
 # Children that are forked from here need not import these again; no computation has run.
 import hypothesis  # noqa: F401
@@ -33,100 +37,11 @@ import jax  # noqa: F401
 import mpmath  # noqa: F401
 import pytest
 import scipy.stats  # noqa: F401
+from machine import about
+from mutants import mutants, mutated
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-OPERATORS = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.Pow: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-    ast.And: ast.Or,
-    ast.Or: ast.And,
-}
-NAMES = {"minimum": "maximum", "maximum": "minimum", "min": "max", "max": "min", "floor": "ceil", "ceil": "floor"}
-
-
-def swapped(node: ast.AST) -> list[tuple[str, object]]:
-    """The changes of one node, each as (what, how to make it)."""
-    found: list[tuple[str, object]] = []
-    if isinstance(node, ast.BinOp | ast.AugAssign | ast.BoolOp) and type(node.op) in OPERATORS:
-        other = OPERATORS[type(node.op)]
-        found.append((f"{type(node.op).__name__} -> {other.__name__}", lambda n: setattr(n, "op", other())))
-    if isinstance(node, ast.Compare) and type(node.ops[0]) in OPERATORS:
-        other = OPERATORS[type(node.ops[0])]
-        found.append((f"{type(node.ops[0]).__name__} -> {other.__name__}", lambda n: n.ops.__setitem__(0, other())))
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.Not | ast.Invert):
-        found.append((f"{type(node.op).__name__} dropped", "operand"))
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        found.append((f"{node.value} -> {not node.value}", lambda n: setattr(n, "value", not n.value)))
-    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        found.append(
-            (
-                f"{node.value} -> {node.value + max(1, abs(node.value))}",
-                lambda n: setattr(n, "value", n.value + max(1, abs(n.value))),
-            )
-        )
-    if isinstance(node, ast.Attribute) and node.attr in NAMES:
-        found.append((f"{node.attr} -> {NAMES[node.attr]}", lambda n: setattr(n, "attr", NAMES[n.attr])))
-    if isinstance(node, ast.If | ast.IfExp):
-        found.append(("condition negated", lambda n: setattr(n, "test", ast.UnaryOp(ast.Not(), n.test))))
-    return found
-
-
-def walked(node: ast.AST):
-    """All nodes of code, in order; none of annotations, messages of exceptions, ``__all__``."""
-    for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list", "exc"):
-            continue
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
-            continue
-        for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr | ast.Import | ast.ImportFrom):
-                yield node, name, child
-                yield from walked(child)
-
-
-def mutants(source: str) -> list[tuple[int, str]]:
-    """(line, what) of every mutant of a module."""
-    return [(child.lineno, what) for _, _, child in walked(ast.parse(source)) for what, _ in swapped(child)]
-
-
-def mutated(source: str, number: int) -> str:
-    """The module with mutant ``number``."""
-    tree = ast.parse(source)
-    count = 0
-    for parent, name, child in list(walked(tree)):
-        for _, change in swapped(child):
-            if count == number:
-                if callable(change):
-                    change(child)
-                else:
-                    operand = child.operand  # pyright: ignore[reportAttributeAccessIssue]
-                    held = getattr(parent, name)
-                    if isinstance(held, list):
-                        held[held.index(child)] = operand
-                    else:
-                        setattr(parent, name, operand)
-                return ast.unparse(ast.fix_missing_locations(tree))
-            count += 1
-    raise IndexError(number)
+EXCUSED = pathlib.Path(__file__).with_name("mutants_excused.json")
 
 
 class _Mutant(importlib.machinery.SourceFileLoader):
@@ -157,83 +72,178 @@ def _tested(module: str, source: str, tests: list[str]) -> int:
     sys.meta_path.insert(0, _Finder(module, source))
     sys.path.insert(0, str(ROOT))
     where = ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), "-o", "addopts="]
-    quick = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow"]
+    quick = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly"]
     quick += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis was imported before the fork
     return int(pytest.main([*where, *quick, *(str(ROOT / test) for test in tests)]))
 
 
-def noticed(module: str, source: str, tests: list[str], seconds: float) -> str:
-    """How the tests took it: "passed", "failed" or "hung"."""
-    with tempfile.TemporaryDirectory() as folder:
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.chdir(folder)
-                with open(os.devnull, "w") as nothing:
-                    os.dup2(nothing.fileno(), 1)
-                    os.dup2(nothing.fileno(), 2)
-                code = _tested(module, source, tests)
-            finally:
-                os._exit(code)
-        end = time.monotonic() + seconds
-        while True:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                return "passed" if os.waitstatus_to_exitcode(status) == 0 else "failed"
-            if time.monotonic() > end:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                return "hung"
-            time.sleep(0.05)
+class Child:
+    """The tests of one mutant, in a process group of their own."""
+
+    def __init__(self, row: dict, source: str, tests: list[str], seconds: float) -> None:
+        self.row, self.end = row, time.monotonic() + seconds
+        self.folder = tempfile.TemporaryDirectory()
+        self.pid = os.fork()
+        if self.pid:
+            return
+        code = 1
+        try:
+            os.setsid()
+            os.chdir(self.folder.name)
+            with open(os.devnull, "w") as nothing:
+                os.dup2(nothing.fileno(), 1)
+                os.dup2(nothing.fileno(), 2)
+            code = _tested(row["module"], source, tests)
+        finally:
+            os._exit(code)
+
+    def result(self) -> str | None:
+        """How the tests took it: "passed", "failed" or "hung"; None while they run."""
+        done, status = os.waitpid(self.pid, os.WNOHANG)
+        if not done and time.monotonic() < self.end:
+            return None
+        if not done:
+            os.killpg(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        self.folder.cleanup()
+        if not done:
+            return "hung"
+        return "passed" if os.waitstatus_to_exitcode(status) == 0 else "failed"
 
 
-def reported(log: pathlib.Path) -> dict:
-    rows = [json.loads(line) for line in log.read_text().splitlines()]
-    table: dict = collections.defaultdict(lambda: {"mutants": 0, "survived": 0})
+class Nearest:
+    """Which tests to ask: those that ran the line, of the nearest files first, then those that ran the module."""
+
+    def __init__(self, coverage_file: pathlib.Path, times: pathlib.Path) -> None:
+        from coverage import CoverageData
+
+        self.data = CoverageData(str(coverage_file))
+        self.data.read()
+        self.files = {}
+        for path in self.data.measured_files():
+            self.files[path[path.rindex("jaxacct/") :]] = path  # the run may have been in another checkout
+        self.seconds = {}
+        for case in ElementTree.parse(times).iter("testcase"):
+            name = case.get("classname", "").replace(".", "/") + ".py::" + case.get("name", "")
+            self.seconds[name] = float(case.get("time", "0"))
+
+    def lines(self, module: str) -> dict[int, set[str]]:
+        contexts = self.data.contexts_by_lineno(self.files[module]) if module in self.files else {}
+        return {line: {one.rsplit("|", 1)[0] for one in ran if one} for line, ran in contexts.items()}
+
+    def tests(self, module: str, line: int, seconds: float) -> list[str]:
+        lines = self.lines(module)
+        # A line inside a statement is the statement's.
+        line = max((n for n in lines if n <= line and lines[n]), default=line)
+        stem, room = pathlib.Path(module).stem.strip("_"), pathlib.Path(module).parent.name
+
+        def far(test: str) -> tuple:
+            path = pathlib.Path(test.split("::")[0])
+            return (test not in lines.get(line, ()), stem not in path.stem, path.parent.name != room)
+
+        every = set().union(*lines.values()) if lines else set()
+        chosen, left = [], seconds
+        for test in sorted(every, key=lambda test: (far(test), self.seconds.get(test, 1.0), test)):
+            if self.seconds.get(test, 1.0) <= left:
+                chosen.append(test)
+                left -= self.seconds.get(test, 1.0)
+        # One file after another, so that what a file shares is made once.
+        first = {test.split("::")[0]: n for n, test in reversed(list(enumerate(chosen)))}
+        return sorted(chosen, key=lambda test: first[test.split("::")[0]])
+
+
+def read(log: pathlib.Path) -> dict[tuple[str, int], dict]:
+    """The last word on every mutant of a log."""
+    rows = map(json.loads, log.read_text().splitlines()) if log.exists() else ()
+    return {(row["module"], row["number"]): row for row in rows}
+
+
+def sampled(folders: list[str], count: int | None, seed: int) -> list[dict]:
+    """Mutants of all modules of some folders (or of some files), a uniform sample of them."""
+    rows = []
+    for folder in folders:
+        here = ROOT / folder
+        for path in [here] if here.suffix else sorted(here.glob("**/*.py")):
+            source = path.read_text()
+            module, texts = str(path.relative_to(ROOT)), source.splitlines()
+            for number, (line, what) in enumerate(mutants(source)):
+                text = texts[line - 1].strip()
+                rows.append({"module": module, "number": number, "line": line, "text": text, "what": what})
+    return random.Random(seed).sample(rows, min(count, len(rows))) if count else rows
+
+
+def run(rows: list[dict], nearest: Nearest, seconds: float, jobs: int, log: pathlib.Path) -> None:
+    waiting, running = list(reversed(rows)), []
+    while waiting or running:
+        if waiting and len(running) < jobs:
+            row = waiting.pop()
+            tests = nearest.tests(row["module"], row["line"], seconds)
+            row = {**row, "tests": len(tests), "seconds": seconds}
+            if tests:
+                source = mutated((ROOT / row["module"]).read_text(), row["number"])
+                running.append(Child(row, source, tests, 60.0 + 5 * seconds))
+                continue
+            finished = [(row, "passed")]
+        else:
+            finished = [(child.row, found) for child in running if (found := child.result())]
+            running = [child for child in running if child.row not in [row for row, _ in finished]]
+        for row, found in finished:
+            with open(log, "a") as out:
+                out.write(json.dumps({**row, "result": found}) + "\n")
+            print(found, row["module"], row["line"], row["what"], "|", row["text"], flush=True)
+        time.sleep(0.05)
+
+
+def reported(rows: list[dict]) -> dict:
+    """Counts by room and module; a share's uncertainty is one standard deviation of the sample's."""
+    reasons = {(e["module"], e["text"], e["what"]): e["why"] for e in json.loads(EXCUSED.read_text())}
+    table: dict = collections.defaultdict(collections.Counter)
+    survivors, excused = [], []
     for row in rows:
-        table[row["module"]]["mutants"] += 1
-        table[row["module"]]["survived"] += row["result"] == "passed"
-    survivors = [row for row in rows if row["result"] == "passed"]
-    return {"modules": dict(table), "survivors": survivors}
+        why = reasons.get((row["module"], row["text"], row["what"]))
+        for name in ("all", str(pathlib.PurePath(row["module"]).parent), row["module"]):
+            table[name]["mutants"] += 1
+            table[name]["survived"] += row["result"] == "passed"
+            table[name]["hung"] += row["result"] == "hung"
+            table[name]["excused"] += bool(row["result"] == "passed" and why)
+        if row["result"] == "passed":
+            one = {key: row[key] for key in ("module", "line", "text", "what")}
+            (excused if why else survivors).append(one | ({"why": why} if why else {}))
+    found = {}
+    for name, counts in sorted(table.items()):
+        share = (counts["survived"] - counts["excused"]) / counts["mutants"]
+        found[name] = dict(counts) | {"share": share, "uncertain": math.sqrt(share * (1 - share) / counts["mutants"])}
+    return {"modules": found, "survivors": survivors, "excused": excused, "machine": about("coverage")}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("module", nargs="?")
-    parser.add_argument("--tests", nargs="+", default=[])
+    parser.add_argument("folders", nargs="*", help="folders or files of the package")
     parser.add_argument("--log", type=pathlib.Path, required=True)
-    parser.add_argument("--report", type=pathlib.Path)
+    parser.add_argument("--coverage", type=pathlib.Path)
+    parser.add_argument("--times", type=pathlib.Path, help="JUnit XML of the run that measured coverage")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how much of the tests' time a mutant is given")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", action="store_true", help="ask the survivors of the log once more")
+    parser.add_argument("--report", type=pathlib.Path)
     given = parser.parse_args()
-    if given.module:
-        source = (ROOT / given.module).read_text()
-        every = mutants(source)
-        chosen = list(range(len(every)))
-        if given.sample:
-            chosen = sorted(random.Random(given.seed).sample(chosen, min(given.sample, len(chosen))))
-        done = set()
-        if given.log.exists():
-            rows = [json.loads(line) for line in given.log.read_text().splitlines()]
-            done = {row["number"] for row in rows if row["module"] == given.module}
-        start = time.perf_counter()
-        if noticed(given.module, source, given.tests, 3600.0) != "passed":
-            parser.error("the tests fail without any mutant")
-        limit = 60.0 + 5 * (time.perf_counter() - start)
-        for number in chosen:
-            if number in done:
-                continue
-            line, what = every[number]
-            result = noticed(given.module, mutated(source, number), given.tests, limit)
-            row = {"module": given.module, "number": number, "line": line, "what": what, "result": result}
-            with open(given.log, "a") as log:
-                log.write(json.dumps(row) + "\n")
-            print(row, flush=True)
+    known = read(given.log)
+    rows = []
+    if given.again:
+        rows = [row for row in known.values() if row["result"] == "passed"]
+    elif given.folders:
+        rows = [r for r in sampled(given.folders, given.sample, given.seed) if (r["module"], r["number"]) not in known]
+    if rows:
+        if not (given.coverage and given.times):
+            parser.error("--coverage and --times say which tests to ask")
+        run(rows, Nearest(given.coverage, given.times), given.seconds, given.jobs, given.log)
     if given.report:
-        found = reported(given.log)
+        found = reported(list(read(given.log).values()))
         given.report.write_text(json.dumps(found, indent=1) + "\n")
-        print(json.dumps(found["modules"], indent=1))
+        for name, counts in found["modules"].items():
+            print(f"{name}: {counts}")
 
 
 if __name__ == "__main__":

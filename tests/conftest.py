@@ -14,7 +14,10 @@ jax.config.update(
     "jax_compilation_cache_dir",
     os.environ.get("JAXACCT_TEST_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-cache")),
 )
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+jax.config.update(
+    "jax_persistent_cache_min_compile_time_secs",
+    float(os.environ.get("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")),
+)
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
