@@ -3,14 +3,16 @@
     pytest --cov=jaxacct --cov-context=test --junitxml=times.xml      # which tests run which line, and for how long
     python bench/mutation.py jaxacct/losses jaxacct/filters --sample 400 --log LOG --coverage COV --times times.xml
     python bench/mutation.py --log LOG --again --seconds 300 --coverage COV --times times.xml
+    python bench/mutation.py --log LOG --mutants jaxacct/filters/gdp.py:7 --tests tests/filters/test_gdp.py
     python bench/mutation.py --log LOG --report bench/results/mutation.json
 
 A mutant (`mutants.py`) runs in a process of its own, forked with JAX imported, in which the module's text is the
 mutant's. It is asked the tests that run its line, nearest and quickest first, then others of its module, as many as
 took ``--seconds`` in the run that measured coverage; they stop at the first failure, and a process that hangs counts as
 noticed. The log has a line a mutant and goes on where it ends; ``--again`` asks those that survived once more, after
-tests were added or with more time. Survivors are listed: each is a test that is missing or a change that changes
-nothing that is promised. `mutants_excused.json` names the latter, each with its reason; the report counts them apart.
+tests were added or with more time, ``--mutants`` asks some (by number; the log has it), ``--tests`` names tests in
+place of the nearest. Survivors are listed: each is a test that is missing or a change that changes nothing that is
+promised. `mutants_excused.json` names the latter, each with its reason; the report counts them apart.
 """
 
 from __future__ import annotations
@@ -172,12 +174,12 @@ def sampled(folders: list[str], count: int | None, seed: int) -> list[dict]:
     return random.Random(seed).sample(rows, min(count, len(rows))) if count else rows
 
 
-def run(rows: list[dict], nearest: Nearest, seconds: float, jobs: int, log: pathlib.Path) -> None:
+def run(rows: list[dict], chosen, seconds: float, jobs: int, log: pathlib.Path) -> None:
     waiting, running = list(reversed(rows)), []
     while waiting or running:
         if waiting and len(running) < jobs:
             row = waiting.pop()
-            tests = nearest.tests(row["module"], row["line"], seconds)
+            tests = chosen(row["module"], row["line"], seconds)
             row = {**row, "tests": len(tests), "seconds": seconds}
             if tests:
                 source = mutated((ROOT / row["module"]).read_text(), row["number"])
@@ -227,6 +229,8 @@ def main() -> None:
     parser.add_argument("--sample", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--again", action="store_true", help="ask the survivors of the log once more")
+    parser.add_argument("--mutants", nargs="+", default=[], help="module:number")
+    parser.add_argument("--tests", nargs="+")
     parser.add_argument("--report", type=pathlib.Path)
     given = parser.parse_args()
     known = read(given.log)
@@ -235,10 +239,17 @@ def main() -> None:
         rows = [row for row in known.values() if row["result"] == "passed"]
     elif given.folders:
         rows = [r for r in sampled(given.folders, given.sample, given.seed) if (r["module"], r["number"]) not in known]
+    for one in given.mutants:
+        module, _, number = one.rpartition(":")
+        rows.append(sampled([module], None, 0)[int(number)])
     if rows:
-        if not (given.coverage and given.times):
-            parser.error("--coverage and --times say which tests to ask")
-        run(rows, Nearest(given.coverage, given.times), given.seconds, given.jobs, given.log)
+        if given.tests:
+            chosen = lambda *_: given.tests  # noqa: E731
+        elif given.coverage and given.times:
+            chosen = Nearest(given.coverage, given.times).tests
+        else:
+            parser.error("--coverage and --times say which tests to ask, or --tests does")
+        run(rows, chosen, given.seconds, given.jobs, given.log)
     if given.report:
         found = reported(list(read(given.log).values()))
         given.report.write_text(json.dumps(found, indent=1) + "\n")
