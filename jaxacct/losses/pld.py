@@ -21,6 +21,7 @@ from jaxacct.losses.envelope import convex_below, lowered
 from jaxacct.losses.fourier import powers
 from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._row import settings_shapes
 
 __all__ = ["PLD"]
 
@@ -73,7 +74,7 @@ class PLD:
                 needs concrete parameters.
 
         Raises:
-            ValueError: an unknown bound or relation, or no analysis for the relation.
+            ValueError: an unknown bound or relation, no analysis for the relation, or a batch of mechanisms.
         """
         _validate.one_of(("upper", "lower"), bound=bound)
         if relation == "add_or_remove":
@@ -81,6 +82,9 @@ class PLD:
         with jax.enable_x64(True):
             (parts,) = directions(mechanism, relation)
             pairs = [pair for pair, _ in parts]
+            settings = np.broadcast_shapes(*settings_shapes(parts))
+            if settings:
+                raise ValueError(f"mechanism must have scalar parameters, got a batch of shape {settings}")
             counts = [np.asarray(count, np.float64) for _, count in parts]
             if grid is None:
                 grid = _grid_for(pairs, counts)

@@ -1,0 +1,128 @@
+"""Games whose queries are not finite, or are given as curves: played on lattices, small ones here."""
+
+import math
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import GDP, PLD, ApproximateDP, Laplace, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff
+from jaxacct.adversary import counterexample, is_free, natural_filter_cost, totally_ordered_closure
+from jaxacct.adversary.compositions import Compositions
+from jaxacct.adversary.lattice_laws import lattice_for, laws_of
+from tests import finite
+
+LOG2 = math.log(2)
+GRID = LossGrid(LOG2 / 16, -80, 161)
+TENTH = [RandomizedResponse(LOG2), ApproximateDP(0.0, 0.1)]  # costs 23/90 under a budget of (log 2, 2/9)
+
+
+def curves(kind):
+    if kind == "profile":
+        return [PrivacyProfile.from_mechanism(m, relation="replace", grid=GRID) for m in TENTH]
+    return [
+        TradeOff(*finite.as_arrays(pair)) for pair in (finite.randomized_response(2), finite.failing(finite.F(1, 10)))
+    ]
+
+
+@pytest.mark.parametrize("kind", ["profile", "trade-off"])
+def test_curves_play_like_what_they_are_curves_of(kind):
+    cost = natural_filter_cost(ApproximateDP(LOG2, 2 / 9), curves(kind), 2, tolerance=1e-9, grid=GRID)
+    found = cost.hockey_stick(LOG2)
+    assert found.lower - 1e-9 <= 23 / 90 <= found.upper + 1e-9
+    assert found.upper - found.lower < 1e-3
+
+
+CONTINUOUS = [Laplace(4.0), RandomizedResponse(0.3)]
+LATTICE = LossGrid(0.05, -80, 161)
+
+
+@pytest.mark.parametrize(
+    ("budget", "steps"),
+    [
+        # The most runs of the louder query that an analyst could always play.
+        pytest.param(ApproximateDP(0.5, 0.05), 2, marks=pytest.mark.slow),
+        pytest.param(GDP(3.0), 3, marks=pytest.mark.slow),
+        (Laplace(1.0), 2),
+    ],
+    ids=["approximate", "gaussian", "profile"],
+)
+def test_continuous_queries_under_budgets_of_every_kind(budget, steps):
+    if isinstance(budget, Laplace):
+        budget = PrivacyProfile.from_mechanism(budget, grid=LATTICE)
+    at, rounds = np.array([0.0, 0.5, 1.0]), max(steps, 2)
+    cost = natural_filter_cost(budget, CONTINUOUS, rounds, grid=LATTICE)
+    bounds = cost.hockey_stick(at)
+    louder = jaxacct.delta(CONTINUOUS[1], at, steps=steps)
+    assert np.all(bounds.upper >= np.maximum(bounds.lower, louder.lower - 1e-12))
+    # Randomized response at 0.3 is all that either can be, so its runs alone are more than any choice.
+    every = jaxacct.delta(CONTINUOUS[1], at, steps=rounds)
+    assert np.all(bounds.upper <= every.upper + 1e-9)
+    assert np.all(cost.profile().hockey_stick(at) >= bounds.upper - 1e-12)
+    with pytest.raises(ValueError, match=r"epsilon must be lattice points, got 0\.01"):
+        cost.excess(np.array([0.01]), 0)
+    if rounds == 2:
+        assert is_free(budget, CONTINUOUS, 2, grid=LATTICE).word in ("yes", "undecided")
+
+
+@pytest.mark.slow  # two lattices to compile for
+def test_lattices_agree():
+    found = []
+    for n in (1, 2):
+        cost = natural_filter_cost(GDP(3.0), CONTINUOUS, 2, grid=LossGrid(0.05 / n, -80 * n, 160 * n + 1))
+        found.append(cost.hockey_stick([0.0, 0.25, 0.5, 0.75]))
+    coarse, fine = found
+    assert np.all(coarse.lower <= fine.upper)
+    assert np.all(fine.lower <= coarse.upper)
+
+
+def test_closures_and_counterexamples_of_continuous_queries():
+    assert totally_ordered_closure([Laplace(4.0), Laplace(2.0)], 2, grid=LATTICE).word != "no"
+    family = [Laplace(1.0), ApproximateDP(0.0, 0.2)]
+    crossing = totally_ordered_closure(family, 2, grid=LATTICE)
+    assert crossing.word == "no"
+    assert set(crossing.pair) == {(1, 0), (0, 1)}
+    laplace = jaxacct.delta(Laplace(1.0), np.sort(crossing.epsilon))
+    assert laplace.lower[0] > 0.2
+    assert laplace.upper[1] < 0.2
+
+    found = counterexample(family, 2, grid=LATTICE)
+    assert found is not None
+    assert 0 < found.excess <= found.cost.upper - found.allowed.lower + 1e-12
+    simulated = found.simulate(40_000, seed=1)
+    assert found.cost.lower - 5 * simulated.error <= simulated.estimate <= found.cost.upper + 5 * simulated.error
+    profile = found.profile([found.epsilon])
+    assert profile.lower[0] == pytest.approx(found.cost.lower, abs=1e-9)
+    with pytest.raises(ValueError, match="epsilon must be within the lattice"):
+        found.profile(100.0)
+    with pytest.raises(ValueError, match="family must be finite"):
+        found.interaction()
+    assert float(found.budget().hockey_stick(found.epsilon)) >= found.allowed.lower - 1e-12
+
+
+def test_laws_enclose_their_query():
+    at = np.array([0.0, 0.5, 1.0])
+    index = np.rint(at / LATTICE.spacing).astype(int) - LATTICE.lowest
+    # An atom off the lattice is laid on both points around it from above, and mixed away from below.
+    for query, width in ((Laplace(4.0), 2e-2), (RandomizedResponse(0.85), 1e-9), (RandomizedResponse(0.83), 2e-2)):
+        truth = jaxacct.delta(query, at)
+        for upper, lower in laws_of(query, LATTICE, "add_or_remove"):
+            assert np.all(upper.excess[index] >= truth.lower - 1e-15)
+            assert np.all(lower.excess[index] <= truth.upper + 1e-15)
+            assert np.all(upper.excess[index] - lower.excess[index] < width)
+
+
+def test_bad_lattices_and_batches_are_named():
+    profile = PrivacyProfile.from_mechanism(Laplace(2.0), grid=GRID)
+    other = PrivacyProfile.from_mechanism(Laplace(2.0), grid=LossGrid(0.05, -80, 161))
+    with pytest.raises(ValueError, match="spacings must agree, got"):
+        lattice_for([profile, other], 2, "add_or_remove")
+    for batch in (Laplace(np.array([2.0, 3.0])), RandomizedResponse(np.array([0.2, 0.3]))):
+        with pytest.raises(ValueError, match="must have scalar parameters, got a batch of shape"):
+            natural_filter_cost(GDP(1.0), [batch], 2)
+    with pytest.raises(ValueError, match="curves of a family must have no batch axes"):
+        natural_filter_cost(GDP(1.0), [PLD(np.full((2, 161), 1 / 161), np.zeros(2), LATTICE)], 2)
+    with pytest.raises(ValueError, match="family must be a sequence"):
+        Compositions(3, 2, "add_or_remove")
+    joined = lattice_for([profile, RandomizedResponse(0.4)], 2, "add_or_remove")
+    assert joined.spacing == GRID.spacing
