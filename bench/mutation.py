@@ -110,7 +110,10 @@ class Child:
         self.folder.cleanup()
         if not done:
             return "hung"
-        return "passed" if os.waitstatus_to_exitcode(status) == 0 else "failed"
+        code = os.waitstatus_to_exitcode(status)
+        if code in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
+            raise RuntimeError(f"the tests of {self.row} are not all there: measure coverage again")
+        return "passed" if code == 0 else "failed"
 
 
 class Nearest:
