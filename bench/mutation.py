@@ -76,7 +76,7 @@ def _tested(module: str, source: str, tests: list[str]) -> int:
     where = ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), "-o", "addopts="]
     quick = ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:randomly"]
     quick += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis was imported before the fork
-    return int(pytest.main([*where, *quick, *(str(ROOT / test) for test in tests)]))
+    return int(pytest.main([*where, *quick, *(f"{ROOT}/{test}" for test in tests)]))
 
 
 class Child:
