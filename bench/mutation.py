@@ -119,9 +119,10 @@ class Child:
 class Nearest:
     """Which tests to ask: those that ran the line, of the nearest files first, then those that ran the module."""
 
-    def __init__(self, coverage_file: pathlib.Path, times: pathlib.Path) -> None:
+    def __init__(self, coverage_file: pathlib.Path, times: pathlib.Path, newer: list[str]) -> None:
         from coverage import CoverageData
 
+        self.newer = {name: (ROOT / name).read_text() for name in newer}
         self.data = CoverageData(str(coverage_file))
         self.data.read()
         self.files = {}
@@ -154,7 +155,8 @@ class Nearest:
                 left -= self.seconds.get(test, 1.0)
         # One file after another, so that what a file shares is made once.
         first = {test.split("::")[0]: n for n, test in reversed(list(enumerate(chosen)))}
-        return sorted(chosen, key=lambda test: first[test.split("::")[0]])
+        newer = [name for name, text in self.newer.items() if pathlib.Path(module).stem in text]
+        return newer + sorted(chosen, key=lambda test: first[test.split("::")[0]])
 
 
 def read(log: pathlib.Path) -> dict[tuple[str, int], dict]:
@@ -234,6 +236,9 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="ask the survivors of the log once more")
     parser.add_argument("--mutants", nargs="+", default=[], help="module:number")
     parser.add_argument("--tests", nargs="+")
+    parser.add_argument(
+        "--newer", nargs="+", default=[], help="test files that were not there when coverage was measured"
+    )
     parser.add_argument("--report", type=pathlib.Path)
     given = parser.parse_args()
     known = read(given.log)
@@ -249,7 +254,7 @@ def main() -> None:
         if given.tests:
             chosen = lambda *_: given.tests  # noqa: E731
         elif given.coverage and given.times:
-            chosen = Nearest(given.coverage, given.times).tests
+            chosen = Nearest(given.coverage, given.times, given.newer).tests
         else:
             parser.error("--coverage and --times say which tests to ask, or --tests does")
         run(rows, chosen, given.seconds, given.jobs, given.log)
