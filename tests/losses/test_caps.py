@@ -22,13 +22,13 @@ STEPS = 3
 TOTAL = STEPS * np.log(8.0)
 
 
-def table(experiment):
-    """Six atoms of one part; more than there are have no mass."""
+def table(experiment, off_p=0.0, off_q=0.0):
+    """Six atoms of one part, off by as much as they say; more than there are have no mass."""
     loss = lambda p, q: np.log(float(p / q)) if p and q else (np.inf if p else -np.inf)  # noqa: E731
     rows = np.array(sorted((loss(p, q), float(p), float(q)) for p, q in experiment))
     rows = np.concatenate([rows, np.tile([rows[-1, 0], 0.0, 0.0], (6 - len(rows), 1))])
-    losses, p, q = (Row(x[None]) for x in rows.T)
-    return TablePair(losses, p, q, np.full(1, 2.0**-52), np.full(1, 2.0**-50))
+    losses, p, q = (Row(x[None]) for x in rows.T / np.array([[1.0], [1.0 + off_p], [1.0 + off_q]]))
+    return TablePair(losses, p, q, np.full(1, max(2.0**-52, abs(off_p), abs(off_q))), np.full(1, 2.0**-50))
 
 
 @functools.partial(jax.jit, static_argnames="kind")
@@ -88,9 +88,18 @@ def test_losses_that_may_be_infinite_are_seen_by_the_event_that_some_run_has_one
     truth_law = finite.compose(*[LEAKY] * STEPS)
     at = np.array([1.0, 3.0, 10.0])
     truth = np.array([float(finite.hockey_stick(truth_law, F(float(np.exp(e))))) for e in at])
-    lower, upper = bounds("delta", table(LEAKY), at)
-    assert np.all((lower <= truth) & (truth <= upper))
-    assert lower[-1] == pytest.approx(1 - 0.999**STEPS, rel=1e-9)
+    for off_p, off_q, room in ((0, 0, 1e-9), (1e-4, 1e-4, 3e-4), (-1e-4, -1e-4, 3e-4), (-1e-4, 1e-4, 3e-4)):
+        lower, upper = bounds("delta", table(LEAKY, off_p, off_q), at)
+        assert np.all((lower <= truth) & (truth <= upper))
+        # Beyond all losses but the infinite one the event has its probability, and next to nothing under Q.
+        assert 1 - lower[-1] / truth[-1] <= room
+        goal = np.array([0.1, 0.2])
+        low, _ = bounds("epsilon", table(LEAKY, off_p, off_q), goal)
+        # P(some loss is log 2) = 1 - (1 - p)^3, under Q likewise.
+        p, q = (1 - (1 - x) ** STEPS for x in (0.667, 0.333))
+        known = np.log((p - goal) / q)
+        assert np.all(low <= known + 1e-12)
+        assert np.all(low >= known - 4 * room)
     low, high = bounds("epsilon", table(LEAKY), np.array([2e-3, 1e-2]))
     assert low[0] > 200  # any epsilon is too small: the only bound on Q there is what underflow may hide
     assert low[1] <= 3 * np.log(2)

@@ -121,6 +121,9 @@ def test_levels_fit_their_windows_and_no_finer_spacing_does(layout):
 
 def test_a_spacing_divides_the_period_of_atoms():
     free = levels_for(_outline(), Layout(2**13, 2**13, 1), np).spacing
+    one = levels_for(_outline(1.5 * free, 0.0), Layout(2**13, 2**13, 1), np)
+    assert one.spacing == 1.5 * free  # a single cell
+    assert one.gap == 0
     for period, loose in ((0.3, 400.0), (0.3, 0.0), (free / 2, 400.0)):
         found = levels_for(_outline(period, loose), Layout(2**13, 2**13, 1), np)
         cells = period / found.spacing

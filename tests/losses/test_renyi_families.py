@@ -6,6 +6,7 @@ import itertools
 import math
 
 import jax
+import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
@@ -24,6 +25,10 @@ from jaxacct import (
     SampledWithoutReplacement,
 )
 from jaxacct.losses.renyi import renyi
+from jaxacct.losses.renyi.sampled import _convex
+from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
 
 ORDERS = np.array([1.01, 1.7, 2.0, 8.5, 64.0])
 
@@ -130,6 +135,32 @@ def test_where_the_trapezoid_rule_is_too_coarse_mixtures_fall_back_to_convexity(
     assert 0 < add <= convex * (1 + 1e-9)
     if order != 1.9:
         assert remove >= convex * (1 - 1e-12)
+
+
+def test_the_bound_by_convexity_is_its_formula_at_every_size():
+    moments, rates, order = [1e-5, 1.0, 29.0, 31.0, 200.0, 1e3], [0.0, 1e-30, 1e-6, 0.5, 1.0], 3.0
+    with jax.enable_x64(True), mp.workdps(40):
+        for c in moments:
+            found = _convex(lambda a, c=c: jnp.full(5, c) / (a - 1), np.array(rates), jnp.asarray(order))
+            for value, rate in zip(np.asarray(found), rates, strict=True):
+                truth = mp.log1p(mp.mpf(rate) * mp.expm1(mp.mpf(c)))
+                assert truth <= float(value) <= truth * (1 + mp.mpf(3e-12))
+
+
+@pytest.mark.parametrize("order", [1.5, 64.0])
+def test_the_divergence_of_atoms_keeps_its_margin_at_large_losses(order):
+    """P has all but nothing at one loss of hundreds: log sum q f(e^loss), of which a e^loss is nearly all."""
+    largest = np.linspace(100.3, 599.7, 40)
+    losses = np.stack([np.full(40, -0.1), largest], 1)
+    q = np.stack([np.ones(40), np.exp(-largest) / 2], 1)
+    ones = np.ones(40)
+    with jax.enable_x64(True), mp.workdps(400):
+        pairs = TablePair(Row(losses), Row(q * np.exp(losses)), Row(q), ones * 2.0**-49, ones * 0.0)
+        found = np.asarray(log_excess(pairs, order * ones, ones[:, None], np.full((40, 1), np.inf)))
+        for value, row, masses in zip(found, losses, q, strict=True):
+            terms = [(mp.mpf(float(loss)), mp.mpf(float(mass))) for loss, mass in zip(row, masses, strict=True)]
+            truth = mp.log(mp.fsum(m * (mp.exp(order * x) - 1 - order * mp.expm1(x)) for x, m in terms))
+            assert 0 <= float(value) - truth <= 1e-11 + 40 * 2.0**-53 * order * float(row[1])
 
 
 def test_one_component_is_the_gaussian_sampled_or_not():
