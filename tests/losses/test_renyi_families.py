@@ -24,7 +24,7 @@ from jaxacct import (
     PoissonSampled,
     SampledWithoutReplacement,
 )
-from jaxacct.losses.renyi import renyi
+from jaxacct.losses.renyi import closed, renyi
 from jaxacct.losses.renyi.sampled import _convex
 from jaxacct.losses.renyi.tails import log_excess
 from jaxacct.mechanisms._row import Row
@@ -68,6 +68,23 @@ def test_closed_curves_are_sound_and_tight(make, formula):
             for value, order in zip(row, ORDERS, strict=True):
                 excess = float(mp.mpf(float(value)) / formula(mp.mpf(float(eps)), mp.mpf(float(order))) - 1)
                 assert -1e-16 <= excess < 2e-10
+
+
+def test_closed_curves_know_nothing_where_nothing_makes_sense():
+    epsilon, orders = (
+        np.array([[-1.0], [math.nan], [0.0], [math.inf], [0.7]]),
+        np.array([0.5, 1.0, math.inf, math.nan, 4.0]),
+    )
+    with jax.enable_x64(True):
+        for found in (
+            closed.pure_divergence(epsilon, orders),
+            closed.bounded_range_curve(jax.tree.map(lambda _: epsilon, Exponential(1.0)), orders, "remove"),
+            closed._laplace(1.0, epsilon, orders),
+            closed._laplace(epsilon, 0.3, orders),
+        ):
+            sensible = np.isfinite(found)
+            assert sensible.sum() == 1
+            assert 0 < found[-1, -1] < 0.7
 
 
 def _log_excess_of_sampled_laplace(eps, q, b):
