@@ -244,7 +244,5 @@ def supremum_excess(family: Array, bound: str) -> Array:
     best = jnp.argmax(middles, 0)[None]
     left = jnp.take_along_axis(family[..., :-1], best, 0)[0]
     right = jnp.take_along_axis(family[..., 1:], best, 0)[0]
-    # On the two ends the curve is a line through (0, 1) and a constant: the members' maximum is a member there.
-    first = jnp.minimum(family[..., 0].max(0), left[..., 0])[..., None]
-    last = jnp.minimum(family[..., -1].max(0), right[..., -1])[..., None]
-    return jnp.concatenate([first, jnp.minimum(right[..., :-1], left[..., 1:]), last], -1)
+    # The two ends touch one cell each.
+    return jnp.concatenate([left[..., :1], jnp.minimum(right[..., :-1], left[..., 1:]), right[..., -1:]], -1)

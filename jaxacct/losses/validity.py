@@ -102,7 +102,6 @@ def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
         "be at least 0": beta < 0,
         "be decreasing": np.pad(drop < -TOLERANCE * beta[..., :-1], pad),
         "be convex": np.pad(bent, (*pad[:-1], (1, 1))),
-        "end at (1, 0)": np.concatenate([np.zeros_like(alpha[..., 1:], bool), beta[..., -1:] > _FLOOR], -1),
     }
     for rule, broken in rules.items():
         if broken.any():

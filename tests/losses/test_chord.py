@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import mpmath
 import numpy as np
 
-from jaxacct.losses.chord import coarsen_above, coarsen_below
+from jaxacct.losses.chord import coarsen_above, coarsen_below, signed_below
 
 SPACING, FACTOR, CELLS = 0.01, 8, 24
 
@@ -76,3 +76,24 @@ def test_steep_tilts_cost_their_own_rounding():
         assert above[0] >= (1 - up) * mpmath.exp(-t * 3 * h)
         assert above[1] >= up * mpmath.exp(t * (FACTOR - 3) * h)
         assert above[1] <= up * mpmath.exp(t * (FACTOR - 3) * h) * (1 + mpmath.mpf(1e-11))
+
+
+def test_masses_below_are_rounded_down_by_their_margin():
+    """chords - second difference of e, in 40 digits: what comes back is less by 64 units of the terms' sizes."""
+    rng = np.random.default_rng(5)
+    widths, theta = rng.uniform(0.02, 0.3, 6), 3.0
+    chords, error = rng.uniform(0.1, 1.0, 7), rng.uniform(0.1, 1.0, 7) * 1e-2
+    with jax.enable_x64(True):
+        found = np.asarray(signed_below(*(jnp.asarray(x) for x in (chords, error, widths)), jnp.asarray(theta)))
+    with mpmath.workdps(40):
+        m, e, w = ([mpmath.mpf(float(x)) for x in array] for array in (chords, error, widths))
+        for k in range(7):
+            terms = [m[k]]
+            if k == 0:
+                terms.append(e[0])
+            else:  # the slope of e in the cell to the left, tilted like masses at its right end
+                terms += [x / -mpmath.expm1(-w[k - 1]) for x in (e[k], -e[k - 1] * mpmath.exp(theta * w[k - 1]))]
+            if k < 6:
+                terms += [x / mpmath.expm1(w[k]) for x in (-e[k + 1] * mpmath.exp(-theta * w[k]), e[k])]
+            exact, size = mpmath.fsum(terms), mpmath.fsum(map(abs, terms))
+            assert 55 * 2.0**-53 * size <= exact - float(found[k]) <= 90 * 2.0**-53 * size

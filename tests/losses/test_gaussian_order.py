@@ -129,6 +129,7 @@ def test_both_forms_of_the_delta_divergence_agree():
     for one, other in pairs:
         lower, upper = delta_divergence(one, other, grid=LossGrid(1 / 256, -2048, 4097))
         found = delta_divergence_of_trade_offs(one, other)
+        assert lower.dtype == found.dtype == np.float64
         assert lower - 1e-12 <= found <= upper + 1e-12
         assert upper - lower < 2e-3
     # RR_2 against RR_3 at gamma = 1: the total variations differ by 1/6, halved.

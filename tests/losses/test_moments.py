@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.losses.clt import clt, clt_of_box
-from jaxacct.losses.moments import approximate_moments, loss_moments
+from jaxacct.losses.clt import _theorem, clt, clt_of_box
+from jaxacct.losses.moments import Moments, approximate_moments, loss_moments
 
 
 def sampled(sigma, rate):
@@ -106,6 +106,8 @@ def test_the_conditions_of_the_limit_theorem_for_a_schedule():
     assert found.mu == pytest.approx((found.m_1 + found.m_2) / math.sqrt(found.v))
     assert found.holds
     assert not clt(sampled(1.0, 0.01), 1).holds  # 4 rho^2 > v: one step is no limit
+    each, low, high = (Moments(0.0, 0.0, v, v, t, t) for v, t in ((1.0, 1.0), (3.0, 0.0), (5.0, 0.0)))
+    assert _theorem(*jax.tree.map(np.asarray, (low, high, each))).holds  # 4 rho^2 = 4 kappa = v: the ends count
     gaussian = clt(jaxacct.Gaussian(50.0), 2500)
     assert gaussian.mu == pytest.approx(1.0, rel=1e-10)
     assert gaussian.kappa == pytest.approx(0, abs=1e-10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 from jaxacct import Composed, Gaussian, PoissonSampled
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi, renyi, renyi_from_epsilon
+from jaxacct.losses.renyi.gaussian import mu_of
 
 
 def exact_whole(rate, sigma, order):
@@ -148,6 +150,38 @@ def test_conversions_fail_closed():
     assert math.isnan(float(jax.jit(renyi_from_epsilon)(1.0, math.nan, 4.0)))
     with pytest.raises(ValueError, match="delta must be"):
         epsilon_from_renyi(1.0, 4.0, 0.0)
+    # (rho, order, delta or epsilon) at every edge of what makes sense.
+    rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (1.0, 4.0, 1.0), (math.nan, 4.0, 1.0), (-1.0, 4.0, 1.0)]
+    found = np.asarray(jax.jit(epsilon_from_renyi)(*np.array(rows).T))
+    np.testing.assert_array_equal(found, [math.inf, math.inf, 0.0, math.inf, math.inf])
+    rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (0.0, 4.0, 0.0), (1.0, 4.0, -1.0), (1.0, 4.0, math.nan)]
+    found = np.asarray(jax.jit(delta_from_renyi)(*np.array(rows).T))
+    np.testing.assert_array_equal(found, [1.0, 1.0, 0.0, 1.0, 1.0])
+    assert 0 < float(delta_from_renyi(1e-3, 2.0, 700.0)) < 1e-300
+    assert float(jax.jit(delta_from_renyi)(1.0, 4.0, math.inf)) <= 1e-300
+    rows = [
+        (1.0, 0.5, 1.0),
+        (1.0, 0.5, math.inf),
+        (1.0, 1.0, 4.0),
+        (1.0, 0.0, 4.0),
+        (-1.0, 0.5, 4.0),
+        (math.inf, 0.5, 4.0),
+    ]
+    assert np.isnan(np.asarray(jax.jit(renyi_from_epsilon)(*np.array(rows).T))).all()
+    assert not math.isnan(float(renyi_from_epsilon(0.0, 0.5, 4.0)))
+
+
+def test_a_gaussian_is_rounded_up_by_a_few_units_and_no_more():
+    rng = np.random.default_rng(0)
+    sigma, sensitivity, order = np.exp(rng.normal(0, 2, (3, 200)))
+    order = 1 + order
+    mechanism = Gaussian(sigma, sensitivity)
+    with jax.enable_x64(True):
+        mu, value = np.asarray(mu_of(mechanism)), np.asarray(renyi(mechanism, order))
+    for s, d, a, m, v in zip(sigma, sensitivity, order, mu, value, strict=True):
+        ratio = Fraction(float(d)) / Fraction(float(s))
+        for found, truth, units in ((m, ratio, 3), (v, Fraction(float(a)) * ratio**2 / 2, 12)):
+            assert 0 <= Fraction(float(found)) / truth - 1 <= units * Fraction(2) ** -52
 
 
 @pytest.mark.parametrize("mu", [1e-6, 0.05, 0.314252, 1.0, 5.0, 40.0])

@@ -6,6 +6,7 @@ import itertools
 import math
 
 import jax
+import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
@@ -23,7 +24,11 @@ from jaxacct import (
     PoissonSampled,
     SampledWithoutReplacement,
 )
-from jaxacct.losses.renyi import renyi
+from jaxacct.losses.renyi import closed, renyi
+from jaxacct.losses.renyi.sampled import _convex
+from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
 
 ORDERS = np.array([1.01, 1.7, 2.0, 8.5, 64.0])
 
@@ -63,6 +68,23 @@ def test_closed_curves_are_sound_and_tight(make, formula):
             for value, order in zip(row, ORDERS, strict=True):
                 excess = float(mp.mpf(float(value)) / formula(mp.mpf(float(eps)), mp.mpf(float(order))) - 1)
                 assert -1e-16 <= excess < 2e-10
+
+
+def test_closed_curves_know_nothing_where_nothing_makes_sense():
+    epsilon, orders = (
+        np.array([[-1.0], [math.nan], [0.0], [math.inf], [0.7]]),
+        np.array([0.5, 1.0, math.inf, math.nan, 4.0]),
+    )
+    with jax.enable_x64(True):
+        for found in (
+            closed.pure_divergence(epsilon, orders),
+            closed.bounded_range_curve(jax.tree.map(lambda _: epsilon, Exponential(1.0)), orders, "remove"),
+            closed._laplace(1.0, epsilon, orders),
+            closed._laplace(epsilon, 0.3, orders),
+        ):
+            sensible = np.isfinite(found)
+            assert sensible.sum() == 1
+            assert 0 < found[-1, -1] < 0.7
 
 
 def _log_excess_of_sampled_laplace(eps, q, b):
@@ -114,6 +136,48 @@ def test_mixtures_are_sound_and_tight(sigma, shifts, weights, relation):
             ends = np.linspace(min(0, float(b)) * steepest - 15, max(2, float(b)) * steepest + 15, 24)
             truth = mp.log1p(mp.quad(density, list(ends), maxdegree=5)) / (mp.mpf(a) - 1)
         assert 0 <= float(value / truth - 1) < 2e-9
+
+
+@pytest.mark.parametrize(("noise", "order"), [(0.02, 1.01), (1 / 30, 1.9), (1e-3, 1.1)])
+def test_where_the_trapezoid_rule_is_too_coarse_mixtures_fall_back_to_convexity(noise, order):
+    shifts, weights = (0.0, 0.5, 1.0), (0.5, 0.25, 0.25)
+    mechanism = MixtureOfGaussians(noise, shifts, weights)
+    remove, add = (float(renyi(mechanism, order, relation=relation)) for relation in ("remove", "add"))
+    with mp.workdps(30):
+        c = [mp.mpf(order) * (order - 1) * (mp.mpf(s) / noise) ** 2 / 2 for s in shifts]
+        convex = mp.log(mp.fsum(w * mp.exp(x) for w, x in zip(weights, c, strict=True))) / (mp.mpf(order) - 1)
+        # One component alone is less.
+        alone = max(order * mp.log(w) + x for w, x in zip(weights, c, strict=True)) / (mp.mpf(order) - 1)
+    assert alone <= remove <= convex * (1 + 1e-9)
+    assert 0 < add <= convex * (1 + 1e-9)
+    if order != 1.9:
+        assert remove >= convex * (1 - 1e-12)
+
+
+def test_the_bound_by_convexity_is_its_formula_at_every_size():
+    moments, rates, order = [1e-5, 1.0, 29.0, 31.0, 200.0, 1e3], [0.0, 1e-30, 1e-6, 0.5, 1.0], 3.0
+    with jax.enable_x64(True), mp.workdps(40):
+        for c in moments:
+            found = _convex(lambda a, c=c: jnp.full(5, c) / (a - 1), np.array(rates), jnp.asarray(order))
+            for value, rate in zip(np.asarray(found), rates, strict=True):
+                truth = mp.log1p(mp.mpf(rate) * mp.expm1(mp.mpf(c)))
+                assert truth <= float(value) <= truth * (1 + mp.mpf(3e-12))
+
+
+@pytest.mark.parametrize("order", [1.5, 64.0])
+def test_the_divergence_of_atoms_keeps_its_margin_at_large_losses(order):
+    """P has all but nothing at one loss of hundreds: log sum q f(e^loss), of which a e^loss is nearly all."""
+    largest = np.linspace(100.3, 599.7, 40)
+    losses = np.stack([np.full(40, -0.1), largest], 1)
+    q = np.stack([np.ones(40), np.exp(-largest) / 2], 1)
+    ones = np.ones(40)
+    with jax.enable_x64(True), mp.workdps(400):
+        pairs = TablePair(Row(losses), Row(q * np.exp(losses)), Row(q), ones * 2.0**-49, ones * 0.0)
+        found = np.asarray(log_excess(pairs, order * ones, ones[:, None], np.full((40, 1), np.inf)))
+        for value, row, masses in zip(found, losses, q, strict=True):
+            terms = [(mp.mpf(float(loss)), mp.mpf(float(mass))) for loss, mass in zip(row, masses, strict=True)]
+            truth = mp.log(mp.fsum(m * (mp.exp(order * x) - 1 - order * mp.expm1(x)) for x, m in terms))
+            assert 0 <= float(value) - truth <= 1e-11 + 40 * 2.0**-53 * order * float(row[1])
 
 
 def test_one_component_is_the_gaussian_sampled_or_not():
@@ -193,8 +257,9 @@ def test_bad_values_give_infinity_and_what_has_no_curve_says_so():
         made += [PoissonSampled(Laplace(1.0), x), MixtureOfGaussians(x, (1.0,), (1.0,))]
         return [renyi(one, 4.0) for one in made]
 
-    for bad in (-1.0, math.nan):
-        assert np.all(np.asarray(run(bad)) == math.inf)
+    found = np.asarray(run(np.array([-1.0, math.nan, 0.7])))  # one bad setting of a batch spoils no other
+    assert np.all(found[:, :2] == math.inf)
+    assert np.all(np.isfinite(found[:, 2]))
     with pytest.raises(ValueError, match=r"mechanism must be a .*Laplace"):
         renyi(object(), 2.0)
     with pytest.raises(ValueError, match="'replace' has no analysis for MixtureOfGaussians"):

@@ -1,0 +1,133 @@
+"""Bounds without a lattice hold for tables that are off by as much as they say, and meet the truth where they may."""
+
+import functools
+from fractions import Fraction as F
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct.losses.caps import capped
+from jaxacct.losses.gaussian_order import _exactly
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
+from tests import finite
+
+LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
+LEAKY = finite.compose(finite.randomized_response(2), finite.failing("1/1000"))
+STEPS = 3
+TOTAL = STEPS * np.log(8.0)
+
+
+def table(experiment, off_p=0.0, off_q=0.0):
+    """Six atoms of one part, off by as much as they say; more than there are have no mass."""
+    loss = lambda p, q: np.log(float(p / q)) if p and q else (np.inf if p else -np.inf)  # noqa: E731
+    rows = np.array(sorted((loss(p, q), float(p), float(q)) for p, q in experiment))
+    rows = np.concatenate([rows, np.tile([rows[-1, 0], 0.0, 0.0], (6 - len(rows), 1))])
+    losses, p, q = (Row(x[None]) for x in rows.T / np.array([[1.0], [1.0 + off_p], [1.0 + off_q]]))
+    return TablePair(losses, p, q, np.full(1, max(2.0**-52, abs(off_p), abs(off_q))), np.full(1, 2.0**-50))
+
+
+@functools.partial(jax.jit, static_argnames="kind")
+def _capped(kind, group, goals, known):
+    return jax.vmap(lambda goal: capped(kind, (group,), jnp.full(1, float(STEPS)), goal, known))(goals)
+
+
+def bounds(kind, group, goals, known=(np.nan, np.nan)):
+    with jax.enable_x64(True):
+        found = _capped(kind, group, np.resize(goals, 8), known)
+        return (np.asarray(x)[: len(goals)] for x in found)
+
+
+def test_deltas_of_a_finite_law():
+    truth_law = finite.compose(*[LAW] * STEPS)
+    at = np.array([-1.0, 0.0, 1e-3, 1.0, 4.0, TOTAL - 1.0, TOTAL - 0.1, TOTAL + 1e-9])
+    # The largest sum is 9 log 2, the next one 7 log 2: between them only the event that all losses are largest counts.
+    gammas = [F(float(np.exp(e))) for e in at]
+    truth = [finite.hockey_stick(truth_law, gamma) for gamma in gammas]
+    exact = np.array(truth, float)
+    lower, upper = bounds("delta", table(LAW), at)
+    slack = 1e-15 * (1 + np.abs(at)) * 10  # of exp, in what is called the truth
+    assert np.all(lower <= exact + slack * exact)
+    assert np.all(upper >= exact * (1 - slack))
+    last = slice(5, 7)
+    assert np.all(lower[last] < exact[last] * (1 - 1e-12))
+    np.testing.assert_allclose(lower[last], exact[last], rtol=2e-10)
+    assert lower[-1] <= 0
+    assert np.all(lower[1:4] > 0)
+    distance = float(1 - (1 - finite.hockey_stick(LAW, 1)) ** STEPS)
+    floor = np.maximum(-np.expm1(at), 0.0)
+    np.testing.assert_allclose(upper, np.minimum(floor + distance, 1.0), rtol=1e-11)
+    assert np.all(upper >= np.minimum(floor + distance, 1.0))
+    # What is known already is kept where it is better.
+    lower, upper = bounds("delta", table(LAW), at, (0.9, 0.95))
+    assert np.all((upper <= 0.95) | (floor > 0.9))
+    assert np.all(lower[floor < 0.9] == np.minimum(0.9, upper[floor < 0.9]))
+
+
+def test_epsilons_of_a_finite_law():
+    truth_law = finite.compose(*[LAW] * STEPS)
+    largest = float((F(8, 15)) ** STEPS)
+    inside = TOTAL - np.array([1.0, 0.1, 1e-3])
+    goals = np.array([float(finite.hockey_stick(truth_law, F(float(np.exp(e))))) for e in inside])
+    lower, upper = bounds("epsilon", table(LAW), np.append(goals, [largest * 1.01, 0.95]))
+    assert np.all(lower[:3] < inside)
+    np.testing.assert_allclose(lower[:3], inside, rtol=1e-8)
+    assert np.all(upper[:4] == np.inf)
+    assert lower[3] < inside[0]
+    assert upper[-1] == lower[-1] == 0.0  # total variation alone is below 0.95
+    lower, upper = bounds("epsilon", table(LAW), goals, (1.0, 7.0))
+    assert np.all(upper == 7.0)
+    assert np.all((lower >= 1.0) & (lower <= inside))
+
+
+def test_losses_that_may_be_infinite_are_seen_by_the_event_that_some_run_has_one():
+    truth_law = finite.compose(*[LEAKY] * STEPS)
+    at = np.array([1.0, 3.0, 10.0])
+    truth = np.array([float(finite.hockey_stick(truth_law, F(float(np.exp(e))))) for e in at])
+    for off_p, off_q, room in ((0, 0, 1e-9), (1e-4, 1e-4, 3e-4), (-1e-4, -1e-4, 3e-4), (-1e-4, 1e-4, 3e-4)):
+        lower, upper = bounds("delta", table(LEAKY, off_p, off_q), at)
+        assert np.all((lower <= truth) & (truth <= upper))
+        # Beyond all losses but the infinite one the event has its probability, and next to nothing under Q.
+        assert 1 - lower[-1] / truth[-1] <= room
+        goal = np.array([0.1, 0.2])
+        low, _ = bounds("epsilon", table(LEAKY, off_p, off_q), goal)
+        # P(some loss is log 2) = 1 - (1 - p)^3, under Q likewise.
+        p, q = (1 - (1 - x) ** STEPS for x in (0.667, 0.333))
+        known = np.log((p - goal) / q)
+        assert np.all(low <= known + 1e-12)
+        assert np.all(low >= known - 4 * room)
+    low, high = bounds("epsilon", table(LEAKY), np.array([2e-3, 1e-2]))
+    assert low[0] > 200  # any epsilon is too small: the only bound on Q there is what underflow may hide
+    assert low[1] <= 3 * np.log(2)
+    assert np.all(high == np.inf)
+
+
+@pytest.mark.slow
+def test_sampled_gaussians_are_no_worse_than_without_sampling():
+    group = GaussianPair(*(np.full(1, x) for x in (2.0, 0.5, 0.0)))
+    at = np.array([0.0, 0.5, 3.0])
+    _, upper = bounds("delta", group, at)
+    whole = np.asarray(jaxacct.losses.gdp_curve.gdp_delta(STEPS**0.5 / 2.0, at))
+    assert np.all(upper >= jaxacct.delta(jaxacct.PoissonSampled(jaxacct.Gaussian(2.0), 0.5), at, steps=STEPS).lower)
+    assert np.all(upper <= whole * (1 + 1e-9))
+    np.testing.assert_allclose(upper[1:], whole[1:], rtol=1e-9)
+    _, high = bounds("epsilon", group, np.array([1e-3, 1e-30]))
+    known = np.asarray(jaxacct.losses.gdp_curve.gdp_epsilon(STEPS**0.5 / 2.0, np.array([1e-3, 1e-30])))
+    assert np.all(high >= known * (1 - 1e-13))
+    np.testing.assert_allclose(high, known, rtol=1e-9)
+
+
+def test_only_a_gaussian_without_sampling_is_answered_as_one():
+    assert _exactly(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.5), "remove") is None
+    assert _exactly(jaxacct.Laplace(1.0), "remove") is None
+    found = _exactly(jaxacct.Gaussian(2.0), "remove")
+    assert found.dominated < 0.5 < found.dominating
+    assert found.dominating - found.dominated < 1e-14
+    with jax.enable_x64(True):
+        traced = []
+        jax.jit(lambda s: traced.append(_exactly(jaxacct.Gaussian(s), "remove")))(2.0)
+    assert traced == [None]

@@ -1,0 +1,220 @@
+"""Curves moved between grids, laws and mechanisms: on their side everywhere, with the digits that they had."""
+
+from fractions import Fraction as F
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, supremum
+from jaxacct.losses import conversions, tradeoff
+from jaxacct.losses.families import enclose
+from jaxacct.losses.gaussian_order import _dominated_one
+from tests import finite
+
+UNIT = np.log(2.0)
+LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
+GRID = LossGrid(UNIT, -4, 9)
+BETWEEN = np.array([0.2, 0.5, 0.9])[:, None]
+
+
+@pytest.fixture(autouse=True)
+def _in_float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def excess(losses, law=LAW):
+    """H - (1 - gamma)_+ from positive terms."""
+    gammas = [F(float(np.exp(e))) for e in np.ravel(losses)]
+    found = [sum(max(g * q - p if g < 1 else p - g * q, 0) for p, q in law) for g in gammas]
+    return np.reshape(np.array(found, float), np.shape(losses))
+
+
+def everywhere(values, losses):
+    """Losses inside all cells and beyond both ends, and the piecewise linear curve there."""
+    at = losses[:-1] + BETWEEN * np.diff(losses)
+    share = np.expm1(at - losses[:-1]) / np.expm1(np.diff(losses))
+    inner = values[..., None, :-1] * (1 - share) + values[..., None, 1:] * share
+    left, right = losses[0] - BETWEEN, losses[-1] + BETWEEN
+    ends = [values[..., :1, None] * np.exp(left - losses[0]), values[..., -1:, None] * np.ones_like(right)]
+    return np.concatenate([left, at, right], 1), np.concatenate([ends[0], inner, ends[1]], -1)
+
+
+def _pld(bound):
+    masses = np.zeros(9)
+    for p, q in LAW:
+        if p and q:
+            masses[round(np.log(float(p / q)) / UNIT) + 4] += float(p)
+    return PLD(masses, np.float64(0.1), GRID, bound)
+
+
+@pytest.mark.parametrize("to", [LossGrid(UNIT, -6, 13), LossGrid(UNIT, -2, 5)], ids=["longer", "shorter"])
+def test_a_law_at_its_word_is_enclosed_on_every_range_of_its_lattice(to):
+    below, above = (np.asarray(conversions.pld_excess(_pld("upper"), to, literal=side)) for side in ("lower", "upper"))
+    truth = excess(to.losses)
+    assert np.all(above >= truth)
+    np.testing.assert_allclose(above, truth, atol=2e-15)
+    at, curve = everywhere(below, to.losses)
+    assert np.all(curve <= excess(at))
+    inner = slice(1, -1) if to.size < 9 else slice(0, None)
+    np.testing.assert_allclose(below[inner], truth[inner], atol=4e-14)
+    if to.size < 9:  # what is below the grid may be any loss down there
+        assert below[0] == 0
+        assert below[-1] == pytest.approx(0.1, abs=1e-14)
+    line, point, upper = enclose(_pld("lower"), to, "remove")
+    for found, known in ((line, below), (point, below), (upper, above)):
+        np.testing.assert_array_equal(found, known)
+
+
+def test_laws_on_other_spacings_are_refused():
+    other = LossGrid(1.0, -4, 9)
+    profile = PrivacyProfile(np.zeros(9), GRID)
+    for refused in (
+        lambda: conversions.pld_excess(_pld("upper"), other),
+        lambda: conversions.moved(profile.excess, GRID, other, "upper"),
+        lambda: PrivacyProfile.from_pld(_pld("upper"), other),
+    ):
+        with pytest.raises(ValueError, match="spacings must agree, got "):
+            refused()
+
+
+@pytest.mark.parametrize("bound", ["upper", "lower"])
+def test_moved_curves_keep_their_side_and_their_digits(bound):
+    sign, values = (1 if bound == "upper" else -1), excess(GRID.losses)
+    for to in (LossGrid(UNIT, -6, 13), LossGrid(UNIT, -2, 5), LossGrid(UNIT, -2, 11), LossGrid(UNIT, -9, 11)):
+        found = np.asarray(conversions.moved(jnp.asarray(values), GRID, to, bound))
+        at, curve = everywhere(found, to.losses)
+        assert np.all(sign * (curve - excess(at)) >= -4e-15 * excess(at))  # of the truth's own gamma
+        inside = (to.losses > -3.5 * UNIT) & (to.losses < 3.5 * UNIT) | (to.losses < -3.5 * UNIT)
+        inside &= (np.arange(to.size) > 0) & (np.arange(to.size) < to.size - 1)
+        np.testing.assert_allclose(found[inside], excess(to.losses)[inside], rtol=3e-14)
+        assert np.all((sign * (found - excess(to.losses)) >= 0)[to.losses < -4.5 * UNIT])
+    mirrored = np.asarray(conversions.reflected(jnp.asarray(values), GRID, bound))
+    truth = excess(GRID.losses, [(q, p) for p, q in LAW])
+    assert np.all(sign * (mirrored - truth) >= 0)
+    np.testing.assert_allclose(mirrored, truth, rtol=2e-14)
+
+
+@pytest.mark.parametrize("bound", ["upper", "lower"])
+def test_masses_of_a_curve_are_those_of_its_law(bound):
+    values = jnp.asarray(excess(GRID.losses))
+    masses, infinite = (np.asarray(x) for x in conversions.masses_of_excess(values, GRID, bound))
+    sign, truth = (1 if bound == "upper" else -1), _pld("upper").masses
+    assert np.all(sign * (masses - truth)[1:-1] >= -1e-16)
+    np.testing.assert_allclose(masses, truth, atol=1e-14)
+    assert sign * (infinite - 0.1) >= -1e-16
+    assert infinite == pytest.approx(0.1, abs=1e-14)
+    # From below a negative mass is paid for by the next ones, and arrays that cannot pay are no curve at all.
+    bent = values.at[3].add(-1e-3)
+    paid, rest = (np.asarray(x) for x in conversions.masses_of_excess(bent, GRID, "lower"))
+    assert np.all(paid >= 0)
+    made = [((paid * -np.expm1(np.minimum(e - GRID.losses, 0))).sum() + rest) for e in GRID.losses]
+    assert np.all(np.array(made) - np.maximum(0, -np.expm1(GRID.losses)) <= bent + 1e-15)
+    assert paid.sum() < truth.sum()
+    none, _ = conversions.masses_of_excess(values.at[-1].set(-1.0), GRID, "lower")
+    assert np.all(np.asarray(none) == 0)
+
+
+def test_a_supremum_from_below_is_below_everywhere():
+    rng = np.random.default_rng(0)
+    laws = [finite.random_experiment(rng, 4) for _ in range(3)]
+    family = np.stack([excess(GRID.losses, law) for law in laws])
+    found = np.asarray(conversions.supremum_excess(jnp.asarray(family), "lower"))
+    _, curve = everywhere(found, GRID.losses)
+    _, members = everywhere(family, GRID.losses)
+    assert np.all(curve <= members.max(0) + 1e-16)
+    np.testing.assert_allclose(found, family.max(0), atol=0.05)
+    np.testing.assert_array_equal(conversions.supremum_excess(jnp.asarray(family), "upper"), family.max(0))
+    # A batch of lower curves is a family like any other.
+    batch = supremum(PrivacyProfile(family, GRID, "lower"))
+    np.testing.assert_array_equal(batch.excess, found)
+    np.testing.assert_array_equal(supremum([PrivacyProfile(row, GRID, "lower") for row in family]).excess, found)
+    assert batch.bound == "lower"
+
+
+def test_suprema_of_batches_of_trade_off_curves_are_those_of_their_rows():
+    rows = [
+        finite.as_arrays(one)
+        for one in (LAW, finite.compose(finite.randomized_response(3), finite.randomized_response(3)))
+    ]
+    size = max(len(w) for w, _ in rows)
+    pad = lambda x: np.pad(x, (0, size - len(x)))  # noqa: E731
+    one, other = (TradeOff(pad(w), pad(d)) for w, d in rows)
+    single = supremum([one, other])
+    batched = supremum(
+        [
+            TradeOff(*(np.stack([a, b]) for a, b in zip((x.widths, x.drops), (y.widths, y.drops), strict=True)))
+            for x, y in ((one, other), (other, one))
+        ]
+    )
+    assert batched.widths.shape == (2, *single.widths.shape)
+    for row in range(2):
+        alone = TradeOff(batched.widths[row], batched.drops[row])
+        np.testing.assert_allclose(alone.points(), single.points(), atol=1e-13)
+
+
+def test_what_is_not_a_number_is_read_to_the_safe_side():
+    for bound, first in (("lower", [1.0, 0.0]), ("upper", [0.0, 1.0])):
+        for broken in ([np.nan, 0.5], [0.5, np.nan]):
+            widths, drops = tradeoff.arrays(TradeOff(np.array(broken), np.array([0.5, 0.5]), bound))
+            again = tradeoff.arrays(TradeOff(np.array([0.5, 0.5]), np.array(broken), bound))
+            for w, d in ((widths, drops), again):
+                np.testing.assert_array_equal(w, [0.0, 1.0])
+                np.testing.assert_array_equal(d, first)
+    batch = TradeOff(np.array([[0.5, 0.5], [np.nan, 1.0]]), np.full((2, 2), 0.5))
+    widths, drops = tradeoff.arrays(batch)
+    np.testing.assert_array_equal(widths, [[0.5, 0.5], [0.0, 1.0]])
+    np.testing.assert_array_equal(drops, [[0.5, 0.5], [1.0, 0.0]])
+
+
+def test_float32_arrays_are_widened_to_their_side():
+    given = np.array([0.1, 0.3, 0.6]), np.array([0.6, 0.3, 0.1])
+    for bound, sign in (("lower", 1), ("upper", -1)):
+        w, d = (np.asarray(x) for x in tradeoff.arrays(TradeOff(*(x.astype(np.float32) for x in given), bound)))
+        for gamma in (0.25, 0.5, 0.99):
+            found, truth = (np.maximum(gamma * b - a, 0).sum() for a, b in ((w, d), given))
+            assert sign * (found - truth) >= 0
+        for gamma in (1.0, 1.01, 2.0, 4.0):
+            found, truth = (np.maximum(a - gamma * b, 0).sum() for a, b in ((w[1:], d[1:]), [x[1:] for x in given]))
+            assert sign * (found - truth) >= 0
+        np.testing.assert_allclose([w, d], given, rtol=3e-7)
+    exact = tradeoff.arrays(TradeOff(*given))
+    np.testing.assert_array_equal(exact, given)
+    padded = tradeoff.padded(TradeOff(np.ones((2, 33)) / 33, np.ones((2, 33)) / 33))
+    assert padded[0].shape == padded[1].shape == (2, 64)
+    assert tradeoff.padded(TradeOff(*given))[0].shape == (32,)
+    assert float(padded[0].sum()) == pytest.approx(2.0)
+
+
+def test_a_grid_of_runs_holds_their_mean_and_nine_deviations():
+    level, steps = 0.5, 40
+    runs = jaxacct.Composed([jaxacct.RandomizedResponse(level)], steps)
+    grid = conversions.grid_for([runs], "replace")
+    mean = level * np.tanh(level / 2)
+    spread = (level**2 - mean**2) ** 0.5
+    reach = grid.highest * grid.spacing
+    assert reach >= level + steps * mean + 9 * spread * steps**0.5
+    assert reach <= 2**0.25 * level + steps * mean + 9 * spread * steps**0.5 + 1e-9
+    assert grid.size == 2**13
+    assert grid.lowest == 1 - 2**12
+    one = conversions.grid_for([jaxacct.RandomizedResponse(level)], "replace")
+    assert level <= one.highest * one.spacing <= 2**0.25 * level
+    assert conversions.grid_of_pld(LossGrid(1.0, 3, 4)) == LossGrid(1.0, -1, 8)
+    assert conversions.grid_of_pld(LossGrid(1.0, -9, 4)) == LossGrid(1.0, -9, 11)
+    assert conversions.grid_of_pld(LossGrid(1.0, -1000, 3000)) == LossGrid(1.0, -650, 1301)
+
+
+def test_a_dominated_gaussian_is_dominated_to_the_last_bits():
+    """At a loss of 600 and a mu of about its root, where the curve's own rounding is largest."""
+    losses = jnp.asarray([600.0, 600.5])
+    for height in (0.5, 0.47, 0.3):
+        found = float(_dominated_one(losses, jnp.asarray([height, 0.9]), jnp.zeros(())))
+        with mpmath.workdps(40):
+            mu, eps = mpmath.mpf(found), mpmath.mpf(600)
+            tail = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
+            truth = tail(eps / mu - mu / 2) - mpmath.exp(eps) * tail(eps / mu + mu / 2)
+            assert height * (1 - 1e-11) <= truth <= height

@@ -1,0 +1,190 @@
+"""Tables that are off by as much as they say: every bound must hold for the truth behind them, and charge no more.
+
+The masses and losses of an exact experiment are moved by the errors that the table admits, in all directions, large
+enough to be seen. A charge that is left out is then a bound that fails.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct.losses import nodes
+from jaxacct.losses.discretize import step_masses
+from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.losses.single import single_delta, single_epsilon
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
+from tests import finite
+
+UNIT = np.log(2.0)
+TRUTH = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
+FINITE = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
+OFF, SLACK = 1e-4, 1e-5
+# P-masses, Q-masses and losses in units of what the table admits, and what it admits.
+MOVES = np.array([(p, q, 0, OFF, 0) for p in (-1, 1) for q in (-1, 1)] + [(0, 0, x, 0, SLACK) for x in (-1, 0, 1)])
+OFFS, SLACKS = MOVES[:, 3:].T[:, :, None]
+
+
+def smudged(experiment):
+    """A table for each of ``MOVES``."""
+    loss = lambda p, q: np.log(float(p / q)) if p and q else (np.inf if p else -np.inf)  # noqa: E731
+    losses, p, q = np.array(sorted((loss(p, q), float(p), float(q)) for p, q in experiment)).T
+    up_p, up_q, up, off, slack = MOVES.T[:, :, None]
+    # What is stored times 1 plus or minus the error is the truth.
+    return TablePair(
+        Row(losses + up * slack), Row(p / (1 + up_p * off)), Row(q / (1 + up_q * off)), off[:, 0], slack[:, 0]
+    )
+
+
+def hockey_stick(experiment, epsilon):
+    return np.array([float(finite.hockey_stick(experiment, float(np.exp(e)))) for e in np.ravel(epsilon)])
+
+
+def excess(experiment, epsilon):
+    return hockey_stick(experiment, epsilon) - np.maximum(0.0, -np.expm1(np.ravel(epsilon)))
+
+
+def tail(experiment, epsilon, reach=1e-3):
+    """P(L > epsilon) + e^epsilon Q(L > epsilon), of which errors are shares, a little to the left of epsilon."""
+    seen = lambda p, q, e: not q or (p and np.log(float(p / q)) > e - reach)  # noqa: E731
+    return np.array([sum(float(p) + np.exp(e) * float(q) for p, q in experiment if seen(p, q, e)) for e in epsilon])
+
+
+@pytest.fixture(autouse=True)
+def _in_float64():
+    with jax.enable_x64(True):
+        yield
+
+
+def test_one_run_is_bracketed():
+    at = np.array([-1.2, -0.3, 0.0, 0.5, UNIT, 1.5, 3 * UNIT, 3.0])
+    inside = np.array([0.2, 1.0, 1.8])
+    goal = hockey_stick(TRUTH, inside)
+
+    @jax.jit
+    def bounds(pairs):
+        deltas = jax.vmap(lambda pair: jax.vmap(lambda e: jnp.stack(single_delta(pair, e)))(at).T, out_axes=1)
+        epsilons = jax.vmap(lambda pair: jax.vmap(lambda d: jnp.stack(single_epsilon(pair, d)))(goal).T, out_axes=1)
+        return deltas(pairs), epsilons(pairs)
+
+    (lower, upper), (low, high) = jax.tree.map(np.asarray, bounds(smudged(TRUTH)))
+    truth, share = hockey_stick(TRUTH, at), 3.05 * (OFFS + SLACKS) + 1e-14
+    assert np.all((lower <= truth) & (truth <= upper))
+    room = share * tail(TRUTH, at)
+    assert np.all((upper - truth <= room) & (truth - lower <= room))
+    assert np.all((low <= inside) & (inside <= high))
+    slope = (goal - hockey_stick(TRUTH, inside + 1e-6)) * 1e6
+    room = 1.01 * share * tail(TRUTH, inside) / slope
+    assert np.all((high - inside <= room) & (inside - low <= room))
+
+
+def _chords_between(values, losses):
+    at = losses[:-1] + np.array([0.2, 0.5, 0.9])[:, None] * np.diff(losses)
+    share = np.expm1(at - losses[:-1]) / np.expm1(np.diff(losses))
+    return at, values[:, None, :-1] * (1 - share) + values[:, None, 1:] * share
+
+
+def test_nodes_lie_on_their_sides():
+    pairs = smudged(TRUTH)
+
+    @jax.jit
+    def bounds(pairs, losses, ends):
+        middles = 0.5 * (losses[:-1] + losses[1:])
+        ended = jax.vmap(lambda pair, end: nodes.nodes_below(losses, pair.tails(middles), end, end))(pairs, ends)
+        kinds = ("lower", "point", "upper")
+        return ended, *(jax.vmap(lambda pair, b=b: nodes.from_pair(pair, losses, b))(pairs) for b in kinds)
+
+    ends = 0.1 * (1 - 2 * OFFS[:, 0])
+    for losses in (UNIT * np.arange(-6, 7), 0.5 * np.arange(-6, 7)):
+        ended, lower, point, upper = (np.asarray(x) for x in bounds(pairs, losses, ends))
+        truth = excess(TRUTH, losses)
+        assert np.all((lower <= truth) & (point <= truth) & (truth <= upper) & (ended <= truth))
+        for below in (lower, ended):
+            between, chords = _chords_between(below, losses)
+            assert np.all(chords <= excess(TRUTH, between).reshape(between.shape) + 1e-15)
+        mirrored = [(q, p) for p, q in TRUTH]
+        near, wide = (
+            np.where(losses >= 0, tail(TRUTH, losses, reach), np.exp(losses) * tail(mirrored, -losses, reach))
+            for reach in (1e-3, 1.1 * UNIT)
+        )
+        room = 3.05 * OFFS * near + 3.05 * SLACKS * wide + 1e-14
+        assert np.all(upper - truth <= room)
+        assert np.all((truth - point)[:, 1:-1] <= room[:, 1:-1])
+        if losses[-1] > 4:  # the lattice holds the losses: the lines at the middles touch at its points
+            assert np.all((truth - lower)[:, 1:-1] <= room[:, 1:-1])
+            assert np.all((truth - ended) <= room)
+        assert np.all(lower[:, [0, -1]] == 0)
+
+
+@pytest.mark.parametrize(("order", "by_mass", "by_loss"), [(1.5, 18.6, 0.3), (4.0, 11.2, 1.8)])
+def test_renyi_divergence_is_charged_what_the_tails_may_hide(order, by_mass, by_loss):
+    orders, tilts = np.full(len(MOVES), order), np.ones((len(MOVES), 1))
+    found = np.exp(log_excess(smudged(FINITE), orders, tilts, np.full((len(MOVES), 1), np.inf)))
+    truth = float(sum(q * ((p / q) ** order - 1) for p, q in ((float(p), float(q)) for p, q in FINITE)))
+    assert np.all(found >= truth)
+    assert np.all(found <= truth * (1 + (by_mass * OFFS + by_loss * SLACKS)[:, 0] + 1e-11))
+    endless = log_excess(smudged(TRUTH), orders, tilts, np.zeros((len(MOVES), 1)))
+    assert np.all(np.asarray(endless) == np.inf)
+
+
+@jax.jit
+def _placed(pairs, theta, normaliser, lowest, cutoff):
+    """Steps of all the tables on one lattice of spacing log 2 / 2."""
+    make = lambda pair: step_masses(  # noqa: E731
+        pair, theta, normaliser, jnp.zeros(()), 0.5 * UNIT, lowest, 40, 20, 4, cutoff
+    )
+    return jax.vmap(make)(pairs)
+
+
+def _read(masses, losses, theta, normaliser, at):
+    """The hockey stick of tilted masses."""
+    payoff = -np.expm1(np.minimum(at[..., None] - losses, 0.0))
+    return (masses[:, None] * np.exp(normaliser - theta * losses) * payoff).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("theta", "lowest", "cutoff"),
+    [
+        (1.5, -20.0, np.inf),
+        (0.0, -20.0, np.inf),
+        (1.5, -2.0, np.inf),
+        (0.0, -2.0, np.inf),
+        (1.5, -39.0, np.inf),
+        (1.5, -20.0, 1.0),
+    ],
+)
+def test_a_step_on_a_lattice_lies_between(theta, lowest, cutoff):
+    normaliser = 0.3
+    step = jax.tree.map(np.asarray, _placed(smudged(TRUTH), theta, normaliser, lowest, cutoff))
+    losses = (lowest + np.arange(40)) * 0.5 * UNIT
+    at = np.array([-2.5, -1.3, -0.7, 0.0, 0.4, 1.0, 1.4, 2.0, 3.0])
+    worst = (theta / (1 + theta)) ** theta / (1 + theta)
+    charge = np.exp(normaliser - theta * at) * worst
+    truth, moved = hockey_stick(TRUTH, at), 2 * SLACKS
+    above = _read(step.above, losses, theta, normaliser, at - moved)
+    above = above + step.lost[:, None] * charge + step.infinite_above[:, None]
+    below = _read(step.below, losses, theta, normaliser, at + moved) + step.infinite_below[:, None]
+    total = (step.above * np.exp(normaliser - theta * losses)).sum(-1)
+    assert np.all(above >= truth)
+    assert np.all(below <= truth + step.spurious[:, None] * charge)
+    assert np.all(step.infinite_below <= 0.1)
+    assert np.all(step.infinite_below >= 0.1 * (1 - 2.1 * OFFS[:, 0]) - 1e-15)
+    room = 7 * (OFFS + SLACKS) + 1e-9
+    if lowest == -20.0 and cutoff == np.inf:
+        assert np.all(above <= truth * (1 + room))
+        assert np.all(below >= truth * (1 - room))
+        assert np.all(step.infinite_above <= 0.1 * (1 + 3.1 * OFFS[:, 0] + 1e-8))
+        assert np.all(step.lost == 0)
+        assert np.all(total <= 0.9 * (1 + 2.1 * OFFS[:, 0]) + 1e-12)
+    elif lowest == -2.0:  # two atoms are below the lattice, of which one may have been moved onto it
+        assert np.all((below >= truth * (1 - room))[:, at >= 1.0])
+        under = np.where(MOVES[:, 2] == 1, 0.06, 0.18)
+        assert np.all(total <= (0.9 - under) * (1 + 2.1 * OFFS[:, 0]) + 1e-12)
+        if theta == 0:
+            lost = step.lost * np.exp(normaliser)
+            assert np.all(lost >= under * (1 - 1e-12))
+            assert np.all(lost <= under * (1 + 20 * OFFS[:, 0]) + 1e-8)
+    else:
+        assert np.all(above[:, at <= -0.7] <= (200.0 if lowest == -39.0 else 1.05) * truth[at <= -0.7])
+        assert np.all(step.infinite_above >= (0.1 if lowest == -39.0 else 0.1 + 0.9 * 8 / 15) * (1 - 1e-12))
