@@ -16,7 +16,7 @@ from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.renyi import delta_from_renyi
 
 RNG = np.random.default_rng(3)
-MANY = 256
+MANY = 160
 
 
 def above(found, truths, width, absolute=0.0):
@@ -28,7 +28,8 @@ def above(found, truths, width, absolute=0.0):
 def test_the_delta_of_pure_privacy_is_rounded_up_by_a_few_units():
     pure = np.concatenate([10.0 ** RNG.uniform(-9, 2.5, MANY - 4), [0.0, 1e-18, 700.0, 1e4]])
     epsilon = pure * np.resize([0.0, 0.2, 0.7, 1.0 - 1e-9, 1.0, 1.1], MANY)
-    found = _guarantees.PureDPGuarantee(pure, "").delta(epsilon)
+    with jax.enable_x64(True):
+        found = jax.jit(lambda p, e: _guarantees.PureDPGuarantee(p, "").delta(e))(pure, epsilon)
     with mpmath.workdps(50):
         for value, p, e in zip(np.asarray(found), pure.tolist(), epsilon.tolist(), strict=True):
             p, e = mpmath.mpf(p), mpmath.mpf(e)
@@ -50,7 +51,8 @@ def test_the_epsilon_of_pure_privacy_is_rounded_up_by_a_few_units():
     total = -np.expm1(-pure) / (1 + np.exp(-pure))  # from here on epsilon is 0
     delta = total * np.resize([1e-15, 1e-6, 0.1, 0.5, 0.9, 1.0 - 1e-12, 1.0 - 2.0**-52, 1.0 + 1e-12], MANY)
     delta = np.minimum(delta, 1.0 - 2.0**-53)
-    found = _guarantees.PureDPGuarantee(pure, "").epsilon(delta)
+    with jax.enable_x64(True):
+        found = jax.jit(lambda p, d: _guarantees.PureDPGuarantee(p, "").epsilon(d))(pure, delta)
     with mpmath.workdps(50):
         for value, p, d in zip(np.asarray(found), pure.tolist(), delta.tolist(), strict=True):
             p, d = mpmath.mpf(p), mpmath.mpf(d)

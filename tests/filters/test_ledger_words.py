@@ -15,6 +15,7 @@ from jaxacct.filters import _ledger
 
 WHOLE = 1 << 88
 RNG = random.Random(8)
+CHARGE = jax.jit(_ledger.charge, static_argnums=3)
 # Exactly on a unit, a float above and below, in every word, and some that are nothing special.
 SHARES = [k * 2.0**-88 for k in (0, 0.25, 1, 1.5, 2, 3, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**52 + 1)]
 SHARES += [k * 2.0**-56 for k in (1, 2**32 - 1, 2**32, 2**32 + 1, 2**51 + 1)] + [0.5, 1.0, 1.5, 2.0]
@@ -45,7 +46,7 @@ def test_a_whole_budget_and_the_slack_are_what_is_documented():
 
 @jax.enable_x64(True)
 def test_a_share_becomes_the_next_whole_number_of_units_and_at_least_one():
-    high, middle, low = (np.asarray(word).tolist() for word in _ledger._units(jnp.array(SHARES)))
+    high, middle, low = (np.asarray(word).tolist() for word in jax.jit(_ledger._units)(np.array(SHARES)))
     assert all(word < 2**32 for word in high + middle)
     assert [(a << 64) + (b << 32) + c for a, b, c in zip(high, middle, low, strict=True)] == list(map(units_of, SHARES))
 
@@ -59,7 +60,7 @@ def test_a_cost_is_added_with_all_carries_and_fits_up_to_the_last_unit_of_the_li
     charged = [units_of(s) if s <= 2 else 1 for s in shares]
     for off in (0, 1, 2**32, -(2**32), -(2**64), None):
         before = [RNG.randrange(WHOLE) if off is None else max(limit - n + off, 0) for n in charged]
-        fits, state = _ledger.charge(state_of(before), jnp.array(costs), jnp.array(budgets), limit)
+        fits, state = CHARGE(state_of(before), costs, budgets, limit)
         after = [b + n for b, n in zip(before, charged, strict=True)]
         assert spent_of(state.words) == after
         assert np.asarray(fits).tolist() == [n <= limit and s <= 2 for n, s in zip(after, shares, strict=True)]
@@ -75,7 +76,7 @@ def test_what_is_no_cost_or_no_budget_does_not_fit():
     pairs = [(c, 1.0) for c in bad] + [(c, b) for b in [*bad, 0.0] for c in (0.0, 0.5, 5.0)]
     pairs += [(b, b) for b in [*bad, 0.0]] + [(-0.5, -1.0), (3.0, 1.0), (1e9, 1.0), (0.0, 1.0), (1.0, 1.0)]
     costs, budgets = (np.resize(x, len(SHARES)) for x in zip(*pairs, strict=True))
-    fits, state = _ledger.charge(state_of([0] * len(SHARES)), costs, budgets, _ledger.WITH_SLACK)
+    fits, state = CHARGE(state_of([0] * len(SHARES)), costs, budgets, _ledger.WITH_SLACK)
     assert state.words.dtype == jnp.uint32
     assert np.asarray(fits)[: len(pairs)].tolist() == [False] * (len(pairs) - 2) + [True, True]
 
@@ -98,7 +99,7 @@ def test_what_is_used_is_rounded_up_and_what_is_left_down_and_both_are_exact_whe
     spent += [2**88 - 1, 2**88, 2**88 + 1, 2**88 + 2**48, 2**88 + 2**80]
     spent += [2**88 - 2**40 - 2**32 * (2**44 + 1), 2**32 * (2**55 + 1)]  # odd multiples of what float64 can hold
     spent += [RNG.randrange(1 << RNG.randrange(1, 89)) for _ in SHARES][len(spent) :]
-    used, left = (np.asarray(f(state_of(spent))).tolist() for f in (_ledger.used, _ledger.left))
+    used, left = (np.asarray(jax.jit(f)(state_of(spent))).tolist() for f in (_ledger.used, _ledger.left))
     grain = Fraction(1, 2**49)
     for n, high, low in zip(spent, used, left, strict=True):
         full, rest = Fraction(n, WHOLE), Fraction(max(WHOLE - n, 0), WHOLE)
