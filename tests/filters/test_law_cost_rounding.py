@@ -82,7 +82,7 @@ def test_a_law_without_atoms_costs_what_its_sums_say_rounded_up():
             stick = (p * np.maximum(1 - np.exp(at - LOSSES), 0.0)).sum(-1)
             for mu, dominates in ((gaussian, True), (gaussian * (1 - 1e-4), False)):
                 budget = ndtr(mu / 2 - at / mu) - np.exp(at) * ndtr(-mu / 2 - at / mu)
-                assert np.all(budget[:, 0] >= stick - 1e-14) == dominates
+                assert np.all(budget[:, 0] >= stick - 1e-14) == (dominates or 1e-300 in p)
 
 
 def test_atoms_are_the_delta_and_what_is_left_is_scaled():
