@@ -107,10 +107,10 @@ class PureDPGuarantee:
             _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
         pure, delta = jnp.broadcast_arrays(self.pure, jnp.asarray(delta, jnp.float64))
         # The inverse of `delta`: pure + log(1 - delta (1 + e^-pure)).
-        part = delta * (1 - 4 * _EPS) * (1 + jnp.exp(-pure))
-        value = pure + log1p(-jnp.minimum(part, 1 - _EPS)) * (1 - 8 * _EPS) + 8 * _EPS * pure
-        value = jnp.where(part >= 1, 0.0, jnp.clip(value, 0.0, pure))
-        return jnp.where((delta > 0) & (delta < 1), value, jnp.where(delta >= 1, 0.0, pure))
+        part = jnp.minimum(delta * (1 - 4 * _EPS) * (1 + jnp.exp(-pure)), 1 - _EPS)
+        # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
+        value = jnp.clip(pure + log1p(-part) + 8 * _EPS * pure, 0.0, pure)
+        return jnp.where(delta >= 1, 0.0, jnp.where(delta > 0, value, pure))
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:

@@ -144,12 +144,11 @@ def gaussian_of_law(pld: PLD) -> Array:
 
 def _rho(law: _Law) -> Array:
     """The rho of the law without its atoms, either side's masses scaled to sum up to 1."""
-    largest = _largest(law)
+    shift = jnp.log(law.p.sum(-1)) - jnp.log(law.q.sum(-1))
     # Each side is scaled by itself, which moves every loss by as much.
-    largest = largest + jnp.abs(jnp.log(law.p.sum(-1)) - jnp.log(law.q.sum(-1))) * (1.0 + 1e-9)
+    largest = _largest(law) + jnp.abs(shift) + law.doubt
     t = jnp.asarray(_TIMES)
     k = _log_moments(law, t)
-    shift = jnp.log(law.p.sum(-1)) - jnp.log(law.q.sum(-1))
     along = t.reshape(-1, *([1] * shift.ndim))
     # Under P the loss of the scaled law is l - log(sum p) + log(sum q), under Q it is that with the other sign.
     k = k + jnp.stack([-along * shift, along * shift])
@@ -168,7 +167,7 @@ def _rho(law: _Law) -> Array:
 @jax.enable_x64(True)
 @jax.jit
 def concentrated_of_law(pld: PLD) -> Array:
-    """The least rho of zCDP, rounded up by less than a thousandth; see `pure_of_law`.
+    """The least rho of zCDP, rounded up by less than a four-hundredth; see `pure_of_law`.
 
     Raises:
         ValueError: a bound from below.

@@ -36,6 +36,7 @@ __all__ = [
     "caller_dtype",
     "charge",
     "check_budget",
+    "covers",
     "empty",
     "full",
     "join",
@@ -106,9 +107,8 @@ def empty(pieces: Array) -> LedgerState:
 
 
 def _units(share: Array) -> tuple[Array, Array, Array]:
-    """``share`` of the budget in units, rounded up: three uint64 words, the last of which may carry."""
-    share = jnp.clip(share, 2.0**-_UNIT_BITS, 4.0)
-    scaled = share * 2.0 ** (_UNIT_BITS - 64)
+    """``share`` of the budget, below 2^40, in units, rounded up: three uint64 words, the last of which may carry."""
+    scaled = jnp.maximum(share, 2.0**-_UNIT_BITS) * 2.0 ** (_UNIT_BITS - 64)
     high = jnp.floor(scaled)
     rest = (scaled - high) * _WORD  # exact, as every product with a power of two and every fractional part
     middle = jnp.floor(rest)
@@ -121,6 +121,14 @@ def _top_and_low(words: Array) -> tuple[Array, Array]:
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 
 
+def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
+    """Whether all ``others`` broadcast to ``shape``, that of a ledger."""
+    try:
+        return np.broadcast_shapes(shape, *others) == shape
+    except ValueError:
+        return False
+
+
 def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[Array, LedgerState]:
     """Whether ``cost`` (in the units of ``budget``) still fits, and the ledger with it charged regardless.
 
@@ -131,7 +139,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
     """
     cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
     shape = state.words.shape[:-1]
-    if np.broadcast_shapes(cost.shape, budget.shape, shape) != shape:
+    if not covers(shape, cost.shape, budget.shape):
         raise ValueError(
             f"query must match the ledger: its cost has shape {cost.shape}, the budget {budget.shape}, "
             f"and the state holds ledgers of shape {shape}; run queries one by one (jax.lax.scan) or map "
@@ -139,15 +147,15 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
         )
     # The margin covers the roundings of a filter's cost formula and of this quotient.
     share = cost / budget * (1 + 2.0**-49)
-    sane = (cost >= 0) & (cost < jnp.inf) & (budget > 0) & (budget < jnp.inf) & (share <= 2)
+    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= 2)
     top, low = _top_and_low(state.words)
     high, middle, last = _units(jnp.where(sane, share, 0.0))
     low = low + last
     top = top + (high << 32) + middle + (low >> 32)
     low = low & (_WORD - 1)
     # `top` cannot wrap: spent and cost are both below 2^27 * 2^32, far from 2^64.
-    limit_top, limit_low = jnp.uint64(limit >> 32), jnp.uint64(limit & (_WORD - 1))
-    fits = sane & ((top < limit_top) | ((top == limit_top) & (low <= limit_low)))
+    most = jnp.uint64(limit >> 32)  # of either limit the last word is 0
+    fits = sane & ((top < most) | ((top == most) & (low == 0)))
     words = jnp.stack([top >> 32, top & (_WORD - 1), low], axis=-1).astype(jnp.uint32)
     return fits, LedgerState(words)
 
@@ -162,7 +170,7 @@ def _share(top: Array, low: Array, toward: float) -> Array:
 def left(state: LedgerState) -> Array:
     """The share of the budget that is left, float64, rounded down, at least 0."""
     top, low = (v.astype(jnp.int64) for v in _top_and_low(state.words))
-    return jnp.maximum(_share((EXACT >> 32) - top, (EXACT & (_WORD - 1)) - low, 1 - 2.0**-51), 0.0)
+    return jnp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
 
 
 def used(state: LedgerState) -> Array:
@@ -172,7 +180,7 @@ def used(state: LedgerState) -> Array:
 
 def full(state: LedgerState) -> LedgerState:
     """The ledger with its whole budget spent."""
-    words = np.array([EXACT >> 64, (EXACT >> 32) & (_WORD - 1), EXACT & (_WORD - 1)], np.uint32)
+    words = np.array([EXACT >> 64, 0, 0], np.uint32)
     return LedgerState(jnp.broadcast_to(jnp.asarray(words), state.words.shape))
 
 

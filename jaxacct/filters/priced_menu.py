@@ -115,7 +115,7 @@ class PricedMenuFilter:
         """
         shape = jnp.shape(state.spent)
         price = self.price(query)
-        if np.broadcast_shapes(price.shape, jnp.shape(self.budget), shape) != shape:
+        if not _ledger.covers(shape, price.shape, jnp.shape(self.budget)):
             raise ValueError(
                 f"query must match the ledger: its price has shape {price.shape}, the budget "
                 f"{jnp.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "

@@ -1,0 +1,387 @@
+"""Small parts of the filters by themselves: directions of rounding, ends of ranges, what is refused and how."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import pathlib
+from fractions import Fraction
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from jaxacct import GDP, PLD, Composed, DiscreteGaussian, Gaussian, LossGrid, filters
+from jaxacct.filters import (
+    _composed_law,
+    _costs,
+    _ledger,
+    _profile_guarantee,
+    _table_cache,
+    individual_approximate_gdp,
+)
+from jaxacct.filters._examples import settle_norms
+from jaxacct.losses.profile import PrivacyProfile
+from tests.filters.cases import law as response_law
+
+# The package's names for these are the functions'.
+approximate, priced, residue, menu_table, online, meter, natural = (
+    importlib.import_module(f"jaxacct.filters.{name}")
+    for name in (
+        "individual_approximate_gdp",
+        "individual_priced_menu",
+        "gdp_residue",
+        "priced_menu",
+        "online_menu",
+        "odometer",
+        "natural_approximate_dp",
+    )
+)
+RNG = np.random.default_rng(4)
+WHOLE = 2**30
+
+
+def test_an_example_pays_what_fits_and_its_last_step_is_marked_and_never_too_much(monkeypatch):
+    spent = np.array([0, 1, 5, 2**29, WHOLE - 2**23, WHOLE - 5, WHOLE - 1, WHOLE])
+    spent = np.repeat(spent, 8)
+    left = WHOLE - spent
+    units = np.ravel([[1, n, n - 1, n + 1, n * (1 - 2.0**-21), n * (1 + 2.0**-23), 2 * n, np.inf] for n in left[::8]])
+    units = np.maximum(np.floor(units), 1.0).astype(np.float32)
+    words = np.where(spent == WHOLE, WHOLE + 7, spent).astype(np.int32)
+    monkeypatch.setattr(approximate, "_units", lambda *_: jnp.array(units))
+    ledger = SimpleNamespace(common=SimpleNamespace(regime="small"), examples=units.size)
+    with jax.enable_x64(True):
+        step = jax.jit(lambda norms: approximate._update_words(ledger, (1.0, 1.0, 0.1), norms, words))
+        takes, after = step(np.ones(units.size))
+        nothing = step(np.resize([0.0, np.inf, np.nan, -1.0], units.size))
+    assert after.dtype == jnp.int32
+    for n, pay, part, word in zip(spent.tolist(), units.tolist(), takes, np.asarray(after), strict=True):
+        last, paid = bool(word & WHOLE), int(word) & (WHOLE - 1)
+        assert bool(part) == bool(word < 0) == (n < WHOLE)
+        if n == WHOLE:
+            assert word == WHOLE
+        elif last:
+            assert paid == n
+            assert pay > (WHOLE - n) * (1 - 2.0**-21)
+        else:
+            assert paid == n + pay < WHOLE
+    assert not nothing[0].any()
+    assert np.array_equal(nothing[1], spent)
+
+
+@jax.enable_x64(True)
+def test_an_example_pays_at_least_its_cost_in_units_and_hardly_more():
+    norms = np.concatenate([10.0 ** RNG.uniform(-6, 1, 40), [0.5, 1.0, 3.0, 1e-30]]).astype(np.float32)
+    for regime, rate in (("small", 0.1), ("large", 0.9)):
+        ledger = individual_approximate_gdp(0.7, examples=norms.size, regime=regime)
+        found = np.asarray(jax.jit(approximate._units)(norms, jnp.float64(2.0), jnp.float64(1.7), rate, ledger))
+        assert found.dtype == np.float32
+        assert np.array_equal(found, np.floor(found))
+        with mpmath.workdps(30):
+            for norm, units in zip(norms.tolist(), found.tolist(), strict=True):
+                square = (min(mpmath.mpf(norm), 2) / mpmath.mpf(1.7)) ** 2
+                gain = mpmath.expm1(square) if regime == "small" else square
+                cost = mpmath.mpf(rate) ** 2 * gain / 2 / 0.7 * WHOLE
+                assert max(cost, 1) <= units <= cost * (1 + (6 + square) * 2.0**-19) + 1
+
+
+@jax.enable_x64(True)
+def test_a_norm_takes_part_when_it_is_a_number_and_bounds_round_up():
+    norms = np.array([0.0, 0.3, 1.0, 7.0, np.inf, np.nan, -1.0, -0.0])
+    clipped = jax.jit(lambda query: priced._clipped(query, norms, norms.size))
+    clip, bits, good = clipped(Gaussian(1.0, sensitivity=1.0 + 1e-12))
+    assert clip.dtype == jnp.float32
+    assert 1.0 + 1e-12 <= float(clip) <= 1.0 + 2.0**-22
+    assert good.tolist() == [True] * 4 + [False] * 4
+    capped = np.asarray(bits)[:4].astype(np.int32).view(np.float32)
+    assert capped.tolist() == [
+        0.0,
+        np.float32(0.3) if np.float32(0.3) >= 0.3 else np.nextafter(0.3, 1),
+        1.0,
+        float(clip),
+    ]
+    for bad in (0.0, -1.0, np.inf, np.nan):
+        query = jax.tree.unflatten(jax.tree.structure(Gaussian(1.0)), [bad, bad])
+        assert not clipped(query)[2].any()
+    fine = 0.3 + 1e-12
+    assert float(settle_norms(np.array([fine]), 1)[0]) >= fine
+
+
+def test_an_individual_ledger_is_charged_no_less_than_a_float64_norm_and_asks_its_filter_of_each(monkeypatch):
+    module = importlib.import_module("jaxacct.filters.individual")
+    monkeypatch.setattr(module, "_update", lambda filter, query, norms, state: (norms, state))
+    norms = np.array([0.5 + 1e-10, 0.1])
+    ledger = filters.individual(filters.gdp(1.0), examples=2)
+    assert np.all(np.asarray(ledger.update(Gaussian(2.0), norms, None)[0], np.float64) >= norms)
+    asked = SimpleNamespace(filter=SimpleNamespace(remaining=lambda s: 2 * s, fraction=lambda s: s * s))
+    state = SimpleNamespace(each=np.arange(3))
+    assert type(ledger).remaining(asked, state).tolist() == [0, 2, 4]
+    assert type(ledger).fraction(asked, state).tolist() == [0, 1, 4]
+
+
+def test_a_law_and_its_reversal_are_dominated_at_every_order_and_a_symmetric_one_stays():
+    both_ways = jax.jit(natural._for_both)
+    same = response_law(0.5, 1e-3, LossGrid(0.25, -8, 12))
+    with jax.enable_x64(True):
+        assert float(both_ways(same).infinity_mass) == 1e-3
+    for grid in (LossGrid(0.25, -5, 12), LossGrid(0.25, -8, 12)):
+        masses = RNG.uniform(0.0, 1.0, 12) * np.exp(0.5 * grid.losses)
+        masses *= 0.99 / max(masses.sum(), (masses * np.exp(-grid.losses)).sum())
+        atom = 1 - masses.sum()
+        with jax.enable_x64(True):
+            made = both_ways(PLD(masses, np.float64(atom), grid))
+        q = masses * np.exp(-grid.losses)
+        at = np.linspace(-4.0, 4.0, 65)[:, None]
+        one = (masses * np.maximum(1 - np.exp(at - grid.losses), 0)).sum(-1)
+        other = (q * np.maximum(1 - np.exp(at + grid.losses), 0)).sum(-1) + 1 - q.sum()
+        both = one + float(made.infinity_mass)
+        assert np.all(both >= np.maximum(one + atom, other) - 1e-12)
+        turned = np.array([q[i] if 0 <= (i := -2 * grid.lowest - n) < 12 else 0.0 for n in range(12)])
+        more = np.maximum(turned - masses, 0).sum() + q.sum() - turned.sum() + max(1 - q.sum() - atom, 0.0)
+        assert float(made.infinity_mass) == pytest.approx(atom + more, rel=1e-12)
+
+
+def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fits():
+    grid, lowest = LossGrid(0.25, -6, 14), -2
+    masses = np.array([0.1, 0.2, 0.3, 0.15, 0.2, 0.05])  # losses -2 .. 3 points
+    excess = RNG.uniform(0.01, 0.02, grid.size)
+    after = RNG.uniform(0.2, 0.4, grid.size)
+    wide = {
+        k: after[k] if 0 <= k < 14 else after[13] * np.exp(-0.125 * (k - 13)) if k > 0 else after[0] * np.exp(0.125 * k)
+        for k in range(-5, 20)
+    }
+    whole = np.array([e + sum(m * wide[k - (lowest + j)] for j, m in enumerate(masses)) for k, e in enumerate(excess)])
+    for slack in (0.0, 1e-3):
+        bump = slack * 2 * np.cosh(0.5 * grid.losses)
+        # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
+        for scale, fits in ((1 + 1e-12, True), (1 - 1e-12, False)):
+            top = whole * scale
+            worst = np.argmin(top)
+            raised = top + np.where(np.arange(14) == worst, 0.0, 1e-3)
+            curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
+            one = SimpleNamespace(
+                common=SimpleNamespace(budget=np.int32(9)), grid=grid, curves=curves, node=4, slack=slack
+            )
+            one._curve = lambda units, one=one: filters.OnlineMenuFilter._curve(one, units)
+            certified = lambda left, price, one=one: filters.OnlineMenuFilter.certified(  # noqa: E731
+                one, masses, lowest, excess, left, price
+            )
+            assert certified(8, 4) == fits
+            np.testing.assert_allclose(one._curve(6), 0.5 * (after + raised), rtol=1e-13)
+            np.testing.assert_allclose(one._curve(5), 0.75 * after + 0.25 * raised - bump * 0, rtol=1e-13)
+        assert [certified(*x) for x in ((8, 0), (4, 5), (10, 4))] == [False] * 3
+    empty = SimpleNamespace(common=one.common, grid=grid, curves=np.zeros((4, 14)), node=4, slack=0.0)
+    empty._curve = lambda units: filters.OnlineMenuFilter._curve(empty, units)
+    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 8)
+    assert not filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess + 1e-320, 8, 8)
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """A filter whose guarantee shows the delta that it is asked at."""
+
+    pieces: object
+
+    @property
+    def guarantee(self):
+        return SimpleNamespace(epsilon=lambda delta: jnp.broadcast_to(delta, (*delta.shape[:-1], 3)))
+
+
+@jax.enable_x64(True)
+def test_levels_share_delta_and_divergences_are_rounded_up():
+    counter = SimpleNamespace(filter=Asked(_ledger.split(0.7)), levels=3)
+    empty = _ledger.empty(_ledger.split(0.7))
+    levels = jax.jit(lambda state, delta: meter._of_levels(counter, state, delta))
+    for delta in RNG.uniform(1e-9, 1e-3, 20):
+        share = float(levels(empty, delta))
+        assert Fraction(delta) * (1 - Fraction(1, 2**49)) <= 3 * Fraction(share) <= Fraction(delta)
+    assert float(levels(_ledger.full(empty), 0.3)) == pytest.approx(0.1)
+    state = _ledger.LedgerState(jnp.array([2**22, 12345, 6789], jnp.uint32))
+    for kind, factor in ((filters.renyi(3.0, 1e-5, order=8), None), (filters.zcdp(0.7), 1), (filters.gdp(0.7), 0.5)):
+        counter = filters.odometer(kind, orders=None if factor is None else (2.0, 9.0))
+        orders, sums = jax.jit(meter._sums)(counter, state)
+        used = Fraction(float(_ledger.used(state)))
+        budget = Fraction(float(_ledger.join(kind.pieces)))
+        rho = used * (budget * budget / 2 if factor == 0.5 else budget)
+        assert orders.tolist() == ([8.0] if factor is None else [2.0, 9.0])
+        for order, found in zip(orders.tolist(), sums.tolist(), strict=True):
+            truth = rho * (1 if factor is None else Fraction(order))
+            assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 2**47))
+
+
+def test_an_odometer_says_by_which_theorem_it_reads():
+    for kind, more, name in (
+        (filters.pure_dp(1.0), {}, "pure"),
+        (filters.renyi(3.0, 1e-5, order=8), {}, "one order"),
+        (filters.zcdp(1.0), {"orders": (2.0, 8.0)}, "mixture"),
+        (filters.zcdp(1.0), {"levels": 3}, "levels"),
+    ):
+        assert filters.odometer(kind, **more).statement == meter._STATEMENTS[name]
+
+
+def test_a_slack_hands_on_less_than_is_left_and_takes_back_more(monkeypatch):
+    monkeypatch.setattr(residue, "gdp_epsilon", lambda mu, delta: delta)
+    monkeypatch.setattr(residue, "gdp_delta", lambda mu, epsilon: jnp.asarray(epsilon))
+    slack = np.concatenate([10.0 ** RNG.uniform(-18, -0.1, 60), [0.0]])
+    delta = np.minimum(slack * np.resize([1 + 1e-9, 1.5, 1e3, 1.0], 61), 0.999)
+    delta[-1] = 0.1
+    part = np.minimum(RNG.uniform(0.0, 1.5, 61), 1.0)
+    with jax.enable_x64(True):
+        guarantee = residue.ApproximateGDPGuarantee(jnp.float64(1.0), jnp.asarray(slack), "")
+    assert guarantee.is_bound is True
+    left, whole = np.asarray(guarantee.epsilon(delta)), np.asarray(guarantee.delta(part))
+    for s, d, rest, v, total in zip(slack, delta, left, part, whole, strict=True):
+        s, d, v = Fraction(s), Fraction(d), Fraction(v)
+        exact, lost = (d - s) / (1 - s), (2 * d - s) / (1 - s) / 2**48
+        if rest == np.inf:
+            assert exact <= lost
+        else:
+            assert 0 < Fraction(rest) <= exact <= Fraction(rest) + lost
+        exact = s + (1 - s) * v
+        assert exact * (1 - Fraction(1, 2**60)) <= Fraction(total) <= min(exact * (1 + Fraction(1, 2**48)), 1)
+
+
+@jax.enable_x64(True)
+def test_after_an_atom_and_after_a_gaussian_less_is_left_than_there_was():
+    delta, atom = 10.0 ** RNG.uniform(-9, -0.1, 50), 10.0 ** RNG.uniform(-12, -0.2, 50)
+    atom[:4], delta[4:6], atom[4:6] = 0.0, (0.3, 0.0), (0.3, 0.0)
+    atom_taken, gaussian_taken = jax.jit(residue._after_atom), jax.jit(residue._after_gaussian)
+    atom[6], delta[6] = 1.0, 0.5
+    left, payable = (np.asarray(x) for x in atom_taken(delta, atom))
+    for d, a, rest, can in zip(delta.tolist(), atom.tolist(), left.tolist(), payable.tolist(), strict=True):
+        if a == 1:
+            assert not can
+            continue
+        exact = (Fraction(d) - Fraction(a)) / (1 - Fraction(a))
+        if a == 0:
+            assert (rest, can) == (d, True)
+            continue
+        near = Fraction(d) / 2**49
+        assert 0 <= Fraction(rest) <= max(exact, 0)
+        assert max(exact, 0) - Fraction(rest) <= near + max(exact, 0) / 2**49
+        assert not can or exact >= 0
+        assert can or exact <= near
+    mu, cost = RNG.uniform(0.1, 3.0, 50), RNG.uniform(0.0, 9.0, 50)
+    cost[:3], cost[3] = 0.0, mu[3] ** 2
+    after = np.asarray(gaussian_taken(mu, cost))
+    for m, c, rest in zip(mu.tolist(), cost.tolist(), after.tolist(), strict=True):
+        exact = Fraction(m) ** 2 - Fraction(c)
+        if rest < 0:
+            assert rest == -1
+            assert exact < Fraction(m) ** 2 / 2**50
+        else:
+            assert Fraction(rest) ** 2 <= max(exact, 0) + Fraction(m) ** 2 / 2**52
+            assert exact * (1 - Fraction(1, 2**46)) - Fraction(m) ** 2 / 2**50 <= Fraction(rest) ** 2
+        assert c > 0 or rest == m
+    bad = np.resize([1.0, np.nan, 1.0, -0.1, 0.0, 0.0, -1.0, 0.5, np.nan, 0.0], (50, 2)).T
+    assert (np.asarray(gaussian_taken(*bad)) == -1).all()
+
+
+def test_a_raised_curve_is_raised_by_the_slack_and_no_further_than_no_privacy():
+    grid = LossGrid(0.5, -4, 10)
+    excess = np.minimum(np.exp(grid.losses), 1.0) * 0.4
+    made = _profile_guarantee.raised(PrivacyProfile(excess, grid, "upper"), 0.1)
+    assert np.asarray(made.excess) == pytest.approx(
+        np.minimum(excess + 0.1, np.minimum(np.exp(grid.losses), 1)), rel=1e-14
+    )
+    assert made.bound == "upper"
+
+
+@pytest.mark.parametrize(
+    ("query", "rho"),
+    [
+        (GDP(0.7), 0.245),
+        (Gaussian(4.0, sensitivity=2.0), 0.125),
+        (DiscreteGaussian(4.0, 2), 0.125),
+        (Composed([GDP(0.5), Gaussian(2.0)], [4, 3]), 0.875),
+    ],
+)
+def test_gaussians_cost_half_their_squared_mu(query, rho):
+    assert rho * (1 - 1e-15) <= float(_costs.concentrated_cost(query)) <= rho * (1 + 1e-13)
+
+
+def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
+    grid = LossGrid(0.5, -2, 5)
+    for masses, fine in (([0.5, 0.5 + 3e-9], False), ([0.5, 0.5], True), ([0.9, 0.05], False)):
+        # Losses -1 and 0 points: what Q holds is 0.5 e^0.5 + ..., so the third is too much on Q's side only.
+        laws = SimpleNamespace(grid=grid, masses=np.array([masses]), below=1, above=0, excess=np.zeros((1, 5)))
+        if fine or masses[0] == 0.5:
+            laws.below, laws.above = 0, 1
+        table = SimpleNamespace(budget=40, excess=np.full(5, 0.01), curves=np.zeros((3, 5)))
+        monkeypatch.setattr(menu_table, "menu_laws", lambda *_, laws=laws: (laws, np.array([3.0])))
+        monkeypatch.setattr(menu_table, "budget_table", lambda *_, table=table: table)
+        if fine:
+            kept = menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+            a = float(kept["slack"])
+            assert a == pytest.approx(0.01 * 1e-3 / (1 + math.e) / 40)
+            assert np.asarray(kept["excess"]) == pytest.approx(0.01 + 40 * a * (1 + np.exp(grid.losses)), rel=1e-12)
+            assert int(kept["reach"]) == 1
+            assert kept["prices"].tolist() == [32]
+        else:
+            with pytest.raises(ArithmeticError, match="more than probability 1"):
+                menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+    table.budget = 31
+    with pytest.raises(ValueError, match=r"menu must hold a query that fits within epsilon 1 at delta 0[.]001"):
+        menu_table._table([], 1.0, 1e-3, 32, None, None, False)
+
+
+def test_a_kept_table_that_misses_its_target_is_refused():
+    kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
+    with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
+        menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
+
+
+def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAXACCT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _table_cache.directory() == tmp_path / "jaxacct"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _table_cache.directory() == pathlib.Path.home() / ".cache" / "jaxacct"
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "here"))
+    assert _table_cache.directory() == tmp_path / "here"
+
+    def broken(*_, **__):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(RuntimeError, match="no"):
+        _table_cache.store("key", {"a": np.ones(1)})
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_traced_delta_of_one_is_no_budget_and_orders_say_how_much_epsilon_they_need():
+    made = jax.jit(lambda delta: filters.approximate_zcdp(0.5, delta))(1.0)
+    assert any(np.isnan(leaf).any() for leaf in jax.tree.leaves(made))
+    with pytest.raises(ValueError, match="epsilon must be above") as raised:
+        filters.renyi_any(0.5, 1e-5, (8, 16))
+    needed = float(str(raised.value).split("above ")[1].split()[0])
+    filters.renyi_any(needed * 1.0001, 1e-5, (8, 16))
+    with pytest.raises(ValueError, match="epsilon must be above"):
+        filters.renyi_any(needed * 0.9999, 1e-5, (8, 16))
+
+
+def test_arguments_that_filters_refuse_are_named():
+    grid = LossGrid(0.25, -4, 9)
+    with pytest.raises(ValueError, match="query must be a guarantee \\(bound 'upper'\\), got bound 'lower'"):
+        _composed_law.on_grid(PLD(np.eye(9)[4], 0.0, grid, "lower"), grid, "remove", symmetric=False)
+    with pytest.raises(ValueError, match="order must be a concrete number"):
+        jax.jit(lambda order: filters.renyi(1.0, 1e-5, order=order))(8.0)
+    for order in (None, np.array([2.0, 3.0])):
+        with pytest.raises(ValueError, match="order must be one number above 1"):
+            filters.renyi(1.0, 1e-5, order=order)
+    with pytest.raises(ValueError, match="grid must hold losses on either side of 0, got"):
+        filters.natural_approximate_dp(1.0, 1e-5, rounds=4, grid=LossGrid(0.25, 0, 9))
+    with pytest.raises(ValueError, match="grid must hold losses on either side of 0 where no family"):
+        filters.natural(Gaussian(1.0), rounds=3)
+    with pytest.raises(ValueError, match="rounds must be given with a family"):
+        filters.natural(Gaussian(1.0), (Gaussian(2.0),))
+    with pytest.raises(ValueError, match="rounds must give at most"):
+        filters.natural(Gaussian(1.0), [Gaussian(2.0)] * 9, 99)
+    with pytest.raises(ValueError, match="delta must be 0 or between 1e-18 and 1, got 1e-19"):
+        filters.gdp_residue(1.0, 1e-19)
+    with pytest.raises(ValueError, match="query must match the ledger: it has shape \\(3,\\)"):
+        filters.gdp_residue(np.ones(2)).update(np.ones(3), filters.gdp_residue(np.ones(2)).init())
