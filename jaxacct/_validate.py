@@ -21,6 +21,7 @@ __all__ = [
     "finite",
     "function",
     "greater",
+    "instance",
     "is_traced",
     "nonnegative",
     "number",
@@ -29,6 +30,7 @@ __all__ = [
     "positive",
     "probability",
     "rate",
+    "scalar",
     "tables",
 ]
 
@@ -47,9 +49,9 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
         if value is None or type(value) is object or is_traced(value):
             continue
         try:
-            # NumPy would read texts and times as numbers, and drop an imaginary part with no more than a warning.
-            kind = np.asarray(value).dtype
-            if kind.kind in "cmMSU" or kind.names:
+            # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with no more than a warning.
+            dtype = np.asarray(value).dtype
+            if dtype.kind in "cmMSU" or dtype.names or isinstance(value, np.ma.MaskedArray):
                 raise TypeError
             array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
@@ -86,6 +88,22 @@ def number(**named: Any) -> None:
     for name, value in named.items():
         if np.shape(value):
             raise ValueError(f"{name} must be one number, got an array of shape {np.shape(value)}")
+
+
+def scalar(**named: Any) -> None:
+    """Every value is one concrete real number."""
+    for name, value in named.items():
+        if is_traced(value):
+            raise ValueError(f"{name} must be a concrete number, got a traced one")
+    number(**named)
+
+
+def instance(kind: Any, **named: Any) -> None:
+    """Every value is of a type, or of one of a union of types."""
+    for name, value in named.items():
+        if not isinstance(value, kind):
+            wanted = getattr(kind, "__name__", str(kind).replace("jaxacct.losses.grid.", ""))
+            raise ValueError(f"{name} must be a {wanted}, got {_short(value)}")
 
 
 def finite(**named: Any) -> None:
