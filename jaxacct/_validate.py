@@ -16,9 +16,12 @@ from jax.core import Tracer
 
 __all__ = [
     "at_least",
+    "at_most",
     "count",
     "finite",
+    "function",
     "greater",
+    "instance",
     "is_traced",
     "nonnegative",
     "number",
@@ -27,13 +30,17 @@ __all__ = [
     "positive",
     "probability",
     "rate",
+    "scalar",
     "tables",
 ]
 
 
 def is_traced(value: Any) -> bool:
     """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
-    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
+    try:
+        return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
+    except (RecursionError, SystemError):  # a container that holds itself: JAX gives up on it in either way
+        return False
 
 
 def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: dict[str, Any]) -> None:
@@ -42,8 +49,11 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
         if value is None or type(value) is object or is_traced(value):
             continue
         try:
-            # NumPy would drop an imaginary part with no more than a warning.
-            array = np.asarray(None if np.iscomplexobj(value) else value, dtype=np.float64)
+            # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with no more than a warning.
+            dtype = np.asarray(value).dtype
+            if dtype.kind in "cmMSU" or dtype.names or isinstance(value, np.ma.MaskedArray):
+                raise TypeError
+            array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be {requirement}, got {_short(value)}") from None
         with np.errstate(invalid="ignore"):
@@ -64,8 +74,11 @@ def numbers(**named: Any) -> None:
     """Every value holds real numbers: for functions, where no tree is unflattened and a placeholder is a mistake."""
     _check(lambda a: np.full(a.shape, True), "a number", named)
     for name, value in named.items():
-        hollow = isinstance(value, list | tuple | np.ndarray) and any(part is None for part in np.ravel(value))
-        if value is None or type(value) is object or hollow or np.iscomplexobj(value):
+        if is_traced(value):
+            continue
+        array = np.asarray(value)
+        hollow = array.dtype == object and any(part is None or type(part) is object for part in array.flat)
+        if hollow:
             raise ValueError(f"{name} must be a number, got {_short(value)}")
 
 
@@ -75,6 +88,22 @@ def number(**named: Any) -> None:
     for name, value in named.items():
         if np.shape(value):
             raise ValueError(f"{name} must be one number, got an array of shape {np.shape(value)}")
+
+
+def scalar(**named: Any) -> None:
+    """Every value is one concrete real number."""
+    for name, value in named.items():
+        if is_traced(value):
+            raise ValueError(f"{name} must be a concrete number, got a traced one")
+    number(**named)
+
+
+def instance(kind: Any, **named: Any) -> None:
+    """Every value is of a type, or of one of a union of types."""
+    for name, value in named.items():
+        if not isinstance(value, kind):
+            wanted = getattr(kind, "__name__", str(kind).replace("jaxacct.losses.grid.", ""))
+            raise ValueError(f"{name} must be a {wanted}, got {_short(value)}")
 
 
 def finite(**named: Any) -> None:
@@ -107,6 +136,11 @@ def at_least(bound: float, **named: Any) -> None:
     _check(lambda a: np.isfinite(a) & (a >= bound), f"a finite number of at least {bound:g}", named)
 
 
+def at_most(bound: float, **named: Any) -> None:
+    """Every value is a number of at most ``bound``."""
+    _check(lambda a: a <= bound, f"a number of at most {bound:g}", named)
+
+
 def greater(bound: float, **named: Any) -> None:
     """Every value is finite and above ``bound``."""
     _check(lambda a: np.isfinite(a) & (a > bound), f"a finite number above {bound:g}", named)
@@ -119,6 +153,13 @@ def count(**named: Any) -> None:
         "a whole number of at least 1",
         named,
     )
+
+
+def function(**named: Any) -> None:
+    """Every value can be called."""
+    for name, value in named.items():
+        if not callable(value):
+            raise ValueError(f"{name} must be a function, got {_short(value)}")
 
 
 def one_of(options: tuple[str, ...], **named: Any) -> None:
@@ -135,7 +176,7 @@ def tables(**named: Any) -> None:
     except ValueError:
         raise ValueError(f"{' and '.join(named)} must be tables of one shape, got a ragged one") from None
     first = next(iter(shapes.values()))
-    if not first or not first[-1] or any(shape != first for shape in shapes.values()):
+    if not isinstance(first, tuple) or not first or not first[-1] or any(shape != first for shape in shapes.values()):
         got = " and ".join(str(shape) for shape in shapes.values())
         raise ValueError(
             f"{' and '.join(shapes)} must be tables of one shape, with entries on the last axis, got {got}"

@@ -21,7 +21,9 @@ from jaxacct._differentiable import traced_answer
 from jaxacct._settled import settled
 from jaxacct.losses.engine import Options
 from jaxacct.losses.failures import bounds_with_failures
+from jaxacct.losses.spread import check_devices
 from jaxacct.mechanisms._dominating import rarely_sampled, witness
+from jaxacct.mechanisms._protocol import as_mechanism
 
 __all__ = ["Bounds", "delta", "epsilon"]
 
@@ -67,6 +69,7 @@ def delta(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` 1.
     """
+    _validate.numbers(epsilon=epsilon, steps=steps)
     _validate.finite(epsilon=epsilon)
     return _answer("delta", mechanism, epsilon, steps, relation, Options(precision, devices, progress))
 
@@ -96,6 +99,7 @@ def epsilon(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` inf.
     """
+    _validate.numbers(delta=delta, steps=steps)
     _validate.probability(delta=delta)
     found = _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
     return Bounds(_unless_subnormal(found.lower, delta), found.upper)
@@ -112,9 +116,13 @@ def _unless_subnormal(lower: Any, delta: ArrayLike) -> Any:
 def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, options: Options) -> Bounds:
     _validate.count(steps=steps)
     _validate.one_of(("float64", "float32"), precision=options.precision)
-    if options != Options() and _validate.is_traced((mechanism, target, steps)):
+    check_devices(options.devices)
+    if options.progress is not None:
+        _validate.function(progress=options.progress)
+    plain = options.precision == "float64" and options.devices is None and options.progress is None
+    if not plain and _validate.is_traced((mechanism, target, steps)):
         raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
-    mechanism, target, steps = settled(mechanism, target, steps)
+    mechanism, target, steps = settled(as_mechanism(mechanism), target, steps)
     attained = witness(mechanism)
     if attained is mechanism:
         return _enclosure(kind, mechanism, target, steps, relation, options)

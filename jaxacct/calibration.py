@@ -97,8 +97,8 @@ def calibrate(
     """
     if _validate.is_traced((epsilon, delta, bracket, None if callable(steps) else steps)):
         raise ValueError("calibrate needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
-    if not callable(make):
-        raise ValueError(f"make must be a function from a parameter to a mechanism, got {type(make).__name__}")
+    _validate.function(make=make, progress=(lambda *_: None) if progress is None else progress)
+    _validate.numbers(epsilon=epsilon, delta=delta)
     _validate.nonnegative(epsilon=epsilon)
     _validate.probability(delta=delta)
     _validate.one_of(("smallest", "largest"), seek=seek)

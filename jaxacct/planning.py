@@ -26,6 +26,7 @@ _TRUST = 4.0  # a larger correction of a slope than by this factor is noise of w
 _FLAT = 1e-7  # gradient of log utility by log sigma at which a search has arrived
 _WIDEST = 1e3  # the largest factor by which a schedule may be scaled to meet the budget
 _NEWTON = 6
+_MOST = 100_000  # rounds or iterations: more is a slip, and would not end
 
 
 class NoisePlan(NamedTuple):
@@ -98,9 +99,13 @@ def plan_noise(
         ValueError: a bad value (named), a target that cannot be reached, or a utility that is no finite scalar.
         ImportError: optax is not installed (``pip install 'jaxacct[train]'``).
     """
+    _validate.function(make=make, utility=utility)
+    _validate.number(epsilon=epsilon, delta=delta, rounds=rounds, iterations=iterations)
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta)
+    _validate.numbers(steps=steps)
     _validate.count(steps=steps, rounds=rounds, iterations=iterations)
+    _validate.at_most(_MOST, rounds=rounds, iterations=iterations)
     counts = np.asarray(steps, np.float64)
     if counts.ndim != 1 or counts.size == 0:
         raise ValueError(f"steps must have shape (levels,), got {counts.shape}")

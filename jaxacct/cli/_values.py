@@ -25,7 +25,14 @@ class _Values(click.ParamType):
         if isinstance(value, np.ndarray):
             return value
         try:
-            found = np.concatenate([_range(item) for item in str(value).split(",")])
+            items: list[np.ndarray] = []
+            room = _MOST
+            for item in str(value).split(",", _MOST):
+                items.append(_range(item))
+                room -= items[-1].size
+                if room < 0:
+                    raise ValueError(f"a list has at most {_MOST} numbers")
+            found = np.concatenate(items)
         except (ValueError, OverflowError) as problem:
             self.fail(f"{value!r}: {problem}", param, ctx)
         if self.whole:

@@ -12,10 +12,12 @@ from jax.typing import ArrayLike
 from jaxacct.filters import _ledger
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter
+from jaxacct.filters._states import keeps
 
 __all__ = ["AdditiveFilter", "in_budget", "update"]
 
 
+@keeps(LedgerState)
 class AdditiveFilter(LedgerFilter):
     """A budget in ``pieces``, and the sum of the admitted queries' costs; a subclass says what a query costs."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -24,7 +24,7 @@ from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.mechanisms.profile import FromProfile
 
-__all__ = ["Ladder", "LadderGuarantee", "closed_form", "ladder"]
+__all__ = ["Ladder", "LadderGuarantee", "check_ladder", "closed_form", "ladder"]
 
 _UNIT = 2.0**-52
 _MOST = 2**23  # points of the lattice law
@@ -46,11 +46,19 @@ class Ladder(NamedTuple):
     failure: float
 
 
+def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
+    """Raises ValueError unless all are numbers within what float64 holds on the way."""
+    _validate.scalar(epsilon=epsilon, delta=delta, rounds=rounds)
+    _validate.positive(epsilon=epsilon)
+    _validate.at_most(600.0, epsilon=epsilon)
+    _validate.probability(delta=delta)
+    _validate.at_least(1e-300, delta=delta)
+    _validate.count(rounds=rounds)
+
+
 def _check(epsilon: float, delta: float, rounds: int) -> float:
     """h, the hockey stick at e^epsilon of randomized response at 2 epsilon."""
-    _validate.positive(epsilon=epsilon)
-    _validate.probability(delta=delta)
-    _validate.count(rounds=rounds)
+    check_ladder(epsilon, delta, rounds)
     h = math.expm1(epsilon) / (math.exp(epsilon) + math.exp(-epsilon)) * (1.0 - 16.0 * _UNIT)
     if not delta < min(0.5, h):
         raise ValueError(f"delta must be below min(1/2, {h:.6g}) for Theorem 9 at this epsilon, got {delta:g}")
@@ -82,6 +90,7 @@ def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
         ValueError: delta not below min(1/2, (e^eps - 1) / (e^eps + e^-eps)), or values out of range.
     """
     h = _check(epsilon, delta, rounds)
+    _validate.at_most(_MOST, rounds=rounds)
     k = 3 + math.ceil(math.log2(rounds))
     ends = [epsilon * 2.0 ** (i - k + 2) for i in range(1, k)]
     budgets = [float(rounds)]

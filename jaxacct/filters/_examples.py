@@ -58,8 +58,7 @@ def looked_up(table: Array, row: Array) -> Array:
 
 def check_examples(examples: int) -> int:
     """``examples`` as a number of ledgers."""
-    if _validate.is_traced(examples):
-        raise ValueError("examples must be a concrete number, got a traced one")
+    _validate.scalar(examples=examples)
     _validate.count(examples=examples)
     return int(examples)
 
@@ -70,6 +69,7 @@ def settle_norms(norms: ArrayLike, examples: int) -> Array:
     Raises:
         ValueError: not one floating-point number for each example.
     """
+    _validate.numbers(norms=norms)
     norms = jnp.asarray(norms)
     if norms.shape != (examples,) or not jnp.issubdtype(norms.dtype, jnp.floating):
         raise ValueError(f"norms must be {examples} floats, one for each example, got {norms.dtype}{norms.shape}")

@@ -117,6 +117,8 @@ def _units(share: Array) -> tuple[Array, Array, Array]:
 
 
 def _top_and_low(words: Array) -> tuple[Array, Array]:
+    if getattr(words, "dtype", None) != np.uint32 or words.shape[-1:] != (3,):
+        raise ValueError(f"state must hold three uint32 words, as init made them, got {words!r:.200}")
     wide = words.astype(jnp.uint64)
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 

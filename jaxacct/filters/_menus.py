@@ -16,6 +16,7 @@ from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 __all__ = ["as_sampled_gaussian", "gaussian_menu", "parts_of", "shrunk"]
 
 _MARGIN = 2.0**-45
+_MOST = 100_000  # noise multipliers, or rates
 
 
 def gaussian_menu(
@@ -37,12 +38,17 @@ def gaussian_menu(
     Raises:
         ValueError: values out of range or of the wrong order.
     """
-    low, high = (float(x) for x in sigma)
-    least, most = (float(x) for x in np.broadcast_to(np.asarray(rate, np.float64), (2,)))
-    _validate.positive(sigma=[low, high])
-    _validate.rate(rate=[least, most])
-    _validate.greater(0.0, rate=least)
+    _validate.numbers(sigma=sigma, rate=rate)
+    _validate.scalar(sigmas=sigmas, rates=rates)
+    if np.shape(sigma) != (2,) or np.shape(rate) not in ((), (2,)):
+        raise ValueError(f"sigma must be two numbers and rate one or two, got {sigma!r:.200} and {rate!r:.200}")
+    _validate.positive(sigma=sigma)
+    _validate.rate(rate=rate)
+    _validate.greater(0.0, rate=rate)
     _validate.count(sigmas=sigmas, rates=rates)
+    _validate.at_most(_MOST, sigmas=sigmas, rates=rates)
+    low, high = (float(x) for x in np.asarray(sigma, np.float64))
+    least, most = (float(x) for x in np.broadcast_to(np.asarray(rate, np.float64), (2,)))
     if low > high or least > most:
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
     noise = np.geomspace(low, high, int(sigmas)) if sigmas > 1 else np.array([low])

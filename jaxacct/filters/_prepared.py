@@ -92,8 +92,12 @@ def prepare(
     Raises:
         ValueError: a curve that is a bound from the other side, or a relation or grid that does not fit.
     """
+    _validate.scalar(atoms=atoms)
     _validate.at_least(8.0, atoms=atoms)
+    _validate.at_most(2**20, atoms=atoms)
     _validate.count(atoms=atoms)
+    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.instance(LossGrid | None, grid=grid)
     with jax.enable_x64(True):
         if is_gaussian(query):
             return _of_gaussian(gaussian_cost(gaussian_parts(query)), int(atoms))

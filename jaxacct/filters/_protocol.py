@@ -78,11 +78,15 @@ class Filter(Protocol):
 
 def is_scalar_query(query: Any) -> bool:
     """Whether ``query`` is a real number (or array, or tracer) that a float can hold, rather than a mechanism."""
-    if isinstance(query, np.ndarray):
-        return any(jnp.issubdtype(query.dtype, kind) for kind in (jnp.floating, jnp.integer))
     if isinstance(query, int):
-        return not isinstance(query, bool) and query.bit_length() < 1024
-    return isinstance(query, (float, np.integer, np.floating, jax.Array))
+        return not isinstance(query, bool) and query.bit_length() < 64
+    if isinstance(query, np.ma.MaskedArray):
+        return False
+    if isinstance(query, np.ndarray | np.generic | jax.Array):
+        # Neither keys nor times, nor what is longer than JAX has it.
+        kinds = (jnp.floating, jnp.integer)
+        return any(jnp.issubdtype(query.dtype, kind) for kind in kinds) and query.dtype.itemsize <= 8
+    return isinstance(query, float)
 
 
 @jax.enable_x64(True)

@@ -44,6 +44,9 @@ def load(key: str) -> dict[str, np.ndarray] | None:
     """The arrays stored under ``key``; None where there are none, or a file that is not what was written."""
     try:
         with open(directory() / f"{key}.npz", "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            # A table is stored as it is: what would grow while it is read was not written here.
+            if any(one.file_size != one.compress_size for one in file.zip.infolist()):
+                return None
             arrays = {name: file[name] for name in file.files}
         sealed = str(arrays.pop("digest"))
     except Exception:  # whatever a damaged archive makes zipfile and NumPy raise

@@ -13,9 +13,10 @@ from jax.typing import ArrayLike
 
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import _ledger
-from jaxacct.filters._additive_ladder import LadderGuarantee, guarantee_of, ladder
+from jaxacct.filters._additive_ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import is_scalar_query
+from jaxacct.filters._states import keeps
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["AdditiveProfileFilter", "additive_profile"]
@@ -28,6 +29,7 @@ _STATEMENT = (
 )
 
 
+@keeps(LedgerState)
 @_register
 class AdditiveProfileFilter:
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
@@ -137,6 +139,7 @@ def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditivePr
     Raises:
         ValueError: values out of range; they must be concrete, as the ladder's length depends on them.
     """
+    check_ladder(epsilon, delta, rounds)
     bands = ladder(float(epsilon), float(delta), int(rounds))
     with jax.enable_x64(True):
         # Half a round more, as charges are rounded up.

@@ -17,6 +17,7 @@ from jaxacct.filters import _ledger
 from jaxacct.filters._guarantees import GDPGuarantee
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter
+from jaxacct.filters._states import keeps
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -36,6 +37,7 @@ _STATEMENT = (
 )
 
 
+@keeps(LedgerState)
 @_register
 class ApproximateGDPFilter(LedgerFilter):
     """A budget B on the sum of mean privacy losses, the unit of `spent`, `remaining`; see `approximate_gdp`.

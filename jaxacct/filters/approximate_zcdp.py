@@ -16,6 +16,7 @@ from jaxacct.filters._additive import in_budget
 from jaxacct.filters._costs import approximate_cost
 from jaxacct.filters._guarantees import ZCDPGuarantee
 from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters._states import keeps
 from jaxacct.losses.zcdp_curve import zcdp_from_epsilon
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -37,6 +38,7 @@ class ApproximateZCDPState(NamedTuple):
     delta: LedgerState
 
 
+@keeps(ApproximateZCDPState)
 @_register
 class ApproximateZCDPFilter:
     """Budgets of rho and of delta; `spent` and `remaining` are pairs in that order; see `approximate_zcdp`.

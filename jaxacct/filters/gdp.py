@@ -15,6 +15,7 @@ from jaxacct.filters._guarantees import GDPGuarantee
 from jaxacct.filters._law_costs import gaussian_of_law
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter
+from jaxacct.filters._states import keeps
 from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._register import mechanism as _register
 
@@ -28,6 +29,7 @@ _STATEMENT = (
 )
 
 
+@keeps(LedgerState)
 @_register
 class GDPFilter(LedgerFilter):
     """A budget of mu-GDP; make it with `gdp`. Its own parameter is mu: `spent` and `remaining` are in mu."""

@@ -19,6 +19,7 @@ from jaxacct.filters._guarantees import with_atom
 from jaxacct.filters._prepared import Prepared, joined, of_curve, prepare
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.filters._residue_solver import largest, largest_for_response
+from jaxacct.filters._states import keeps
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
@@ -90,6 +91,7 @@ class ApproximateGDPGuarantee:
         return with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.slack)
 
 
+@keeps(ResidueState)
 @_register
 class GDPResidueFilter:
     """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
@@ -330,6 +332,7 @@ def gdp_residue(
         ValueError: concrete values outside their range.
     """
     _ledger.check_budget(mu=mu)
+    _validate.numbers(delta=delta, steps=steps)
     _validate.nonnegative(delta=delta)
     _validate.rate(delta=delta)
     _validate.count(steps=steps)

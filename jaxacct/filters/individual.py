@@ -77,6 +77,7 @@ from jaxacct.filters._examples import (
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters._states import keeps
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["IndividualFilter", "IndividualState", "for_each_example", "individual"]
@@ -106,6 +107,7 @@ class IndividualState(NamedTuple):
     allowed: Array
 
 
+@keeps(IndividualState)
 @_register
 class IndividualFilter:
     """Any filter, once for each example; see `individual`.
@@ -204,6 +206,10 @@ def individual(filter: Any, *, examples: int) -> IndividualFilter:
     Raises:
         ValueError: an array of budgets, or examples that are no whole number above 0.
     """
+    examples = check_examples(examples)
+    methods = ("init", "update", "spent", "remaining", "fraction")
+    if isinstance(filter, type) or not all(callable(getattr(filter, name, None)) for name in methods):
+        raise ValueError(f"filter must be one of jaxacct.filters, got {filter!r:.200}")
     if jnp.ndim(filter.guarantee.delta(1.0)):
         raise ValueError("filter must have a single budget, the same for everybody, got an array of budgets")
-    return IndividualFilter(filter, check_examples(examples))
+    return IndividualFilter(filter, examples)

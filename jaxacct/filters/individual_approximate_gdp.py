@@ -25,6 +25,7 @@ from jaxacct.filters._examples import (
     settle_norms,
 )
 from jaxacct.filters._guarantees import GDPGuarantee
+from jaxacct.filters._states import keeps
 from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, _parameters, approximate_gdp
 from jaxacct.filters.individual import for_each_example
 from jaxacct.mechanisms._register import mechanism as _register
@@ -37,6 +38,7 @@ _WHOLE = np.int32(2**30)
 _BELOW = np.int32(2**30 - 1)
 
 
+@keeps(ExamplesState)
 @_register
 class IndividualApproximateGDPFilter(ExampleLedgers):
     """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.

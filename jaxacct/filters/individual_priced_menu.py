@@ -29,6 +29,7 @@ from jaxacct.filters._examples import (
     settle_norms,
 )
 from jaxacct.filters._profile_guarantee import ProfileGuarantee
+from jaxacct.filters._states import keeps
 from jaxacct.filters.individual import for_each_example
 from jaxacct.filters.priced_menu import PricedMenuFilter, _fraction, priced_menu
 from jaxacct.mechanisms._register import mechanism as _register
@@ -40,6 +41,7 @@ _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)
 
 
+@keeps(ExamplesState)
 @_register
 class IndividualPricedMenuFilter(ExampleLedgers):
     """One budget of whole units for each example; see `individual_priced_menu`.

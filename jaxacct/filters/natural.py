@@ -23,6 +23,7 @@ from jaxacct.filters._composed_law import ComposedState, after, law_of, nothing,
 from jaxacct.filters._prepared import joined, pieces_up
 from jaxacct.filters._profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters._protocol import is_scalar_query
+from jaxacct.filters._states import keeps
 from jaxacct.losses import families
 from jaxacct.losses.conversions import pld_excess
 from jaxacct.losses.grid import LossGrid
@@ -65,6 +66,7 @@ class _Declared:
     grid: LossGrid | None
 
 
+@keeps(NaturalState)
 @_register
 class NaturalFilter:
     """Exact composition of a declared family's members against a budget; see `natural`.
@@ -104,6 +106,8 @@ class NaturalFilter:
 
     def _index(self, query: Any) -> Any:
         if is_scalar_query(query):
+            if np.ndim(query):
+                raise ValueError(f"query must be one index, got an array of shape {np.shape(query)}")
             return query
         for index, member in enumerate(self.declared.family):
             if member is query or _same(member, query):
@@ -167,6 +171,7 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
     return PrivacyProfile.from_mechanism(budget, "upper", relation=declared.relation, grid=grid)
 
 
+@keeps(ComposedState)
 @_register
 class UndeclaredNaturalFilter:
     """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
@@ -283,6 +288,11 @@ def natural(
         ValueError: a family without rounds, too many states, no grid where one is needed, or curves that do not match.
     """
     _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.instance(LossGrid | None, grid=grid)
+    if rounds is not None:
+        _validate.scalar(rounds=rounds)
+    if not isinstance(family, Sequence | None) or isinstance(family, str | bytes):
+        raise ValueError(f"family must be a sequence of queries, got {family!r:.200}")
     if family is None:
         if rounds is not None:
             _validate.count(rounds=rounds)

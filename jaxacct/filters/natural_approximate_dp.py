@@ -13,8 +13,9 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct.filters import _ledger
-from jaxacct.filters._additive_ladder import LadderGuarantee, closed_form, guarantee_of
+from jaxacct.filters._additive_ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
 from jaxacct.filters._composed_law import ComposedState, after, grid_for, law_of, nothing, on_grid
+from jaxacct.filters._states import keeps
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._register import mechanism as _register
@@ -41,6 +42,7 @@ class SymmetricLaw(PLD):
     """
 
 
+@keeps(ComposedState)
 @_register
 class NaturalApproximateDPFilter:
     """Admits a query while the composition of all that ran is (epsilon, delta)-DP; see `natural_approximate_dp`.
@@ -180,7 +182,9 @@ def natural_approximate_dp(
     Raises:
         ValueError: values out of range, or a grid without loss 0.
     """
+    check_ladder(epsilon, delta, rounds)
     closed_form(float(epsilon), float(delta), int(rounds))  # its checks
+    _validate.instance(LossGrid | None, grid=grid)
     _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
     if grid is None:
         whole = max(1, round(2048 * float(epsilon) / (2 * float(epsilon) + 1)))

@@ -17,6 +17,7 @@ from jaxacct import _validate
 from jaxacct.filters import _ledger
 from jaxacct.filters._expost import approximate_reading, probable_reading
 from jaxacct.filters._ledger import LedgerState
+from jaxacct.filters._states import keeps
 from jaxacct.filters.gdp import GDPFilter
 from jaxacct.filters.pure_dp import PureDPFilter
 from jaxacct.filters.renyi import RenyiFilter
@@ -58,6 +59,7 @@ _STATEMENTS = {
 }
 
 
+@keeps(LedgerState)
 @_register
 class Odometer:
     """The running cost of a `pure_dp`, `zcdp`, `renyi` or `gdp` interaction; see `odometer`.
@@ -214,12 +216,14 @@ def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] 
     if orders is not None and not mixes:
         raise ValueError("orders must be None but for zcdp and gdp without levels, got a sequence")
     if levels is not None:
+        _validate.scalar(levels=levels)
         _validate.count(levels=levels)
         if levels > _MOST_LEVELS:
             raise ValueError(f"levels must be at most {_MOST_LEVELS}, got {levels}")
         if isinstance(filter, PureDPFilter):
             raise ValueError(f"levels must be None for pure_dp, which reads exactly without them, got {levels}")
     if orders is not None:
+        _validate.numbers(orders=orders)
         _validate.greater(1.0, orders=orders)
         if _validate.is_traced(orders) or not len(orders):
             raise ValueError("orders must be one or more concrete numbers, got none")

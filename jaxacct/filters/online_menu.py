@@ -53,6 +53,7 @@ from jaxacct import _validate
 from jaxacct.filters._menu_laws import law_of
 from jaxacct.filters._menus import as_sampled_gaussian, parts_of
 from jaxacct.filters._profile_guarantee import ProfileGuarantee
+from jaxacct.filters._states import keeps
 from jaxacct.filters.priced_menu import TOO_DEAR, MenuState, PricedMenuFilter, filter_of, kept_table
 from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._protocol import as_mechanism
@@ -67,6 +68,7 @@ _STATEMENT = (
 )
 
 
+@keeps(MenuState)
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnlineMenuFilter:
     """A priced menu with a price for everything; make it with `online_menu`. It runs outside of compiled code.

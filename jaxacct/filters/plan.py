@@ -59,16 +59,18 @@ def _candidates(orders: Sequence[float] | None, best: Any) -> list[float]:
     return [order for order in ORDERS if best - 1 <= order <= best + 1]
 
 
-def _checked(plan: Any, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
+def _checked(plan: Any, delta: float, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
     if _validate.is_traced((plan, steps)):
         raise ValueError("plan must hold concrete numbers: the order is chosen before the program runs, got a tracer")
+    _validate.scalar(delta=delta)
+    _validate.probability(delta=delta)
+    _validate.numbers(steps=steps)
     _validate.count(steps=steps)
     if orders is not None:
-        if not len(orders):
-            raise ValueError("orders must hold at least one order, got none")
-        bad = [order for order in orders if not (order > 1 and np.isfinite(order))]
-        if bad:
-            raise ValueError(f"orders must be finite numbers above 1, got {bad[0]}")
+        _validate.numbers(orders=orders)
+        if np.ndim(orders) != 1 or not len(orders):
+            raise ValueError(f"orders must hold at least one order, got {orders!r:.200}")
+        _validate.greater(1.0, orders=orders)
     return _schedule(plan, steps)
 
 
@@ -122,10 +124,10 @@ def plan_order(
     Raises:
         ValueError: traced or bad arguments, or an (epsilon, delta) that no order can reach.
     """
-    rows = _checked(plan, steps, orders)
-    _validate.probability(delta=delta)
+    rows = _checked(plan, delta, steps, orders)
     if epsilon is None:
         return _best(lambda some: _epsilons(rows, delta, some), orders)[1]
+    _validate.scalar(epsilon=epsilon)
     _validate.positive(epsilon=epsilon)
 
     def score(some: list[float]) -> list[tuple[float, float]]:
@@ -170,7 +172,8 @@ def plan_epsilon(
     Raises:
         ValueError: as `plan_order`.
     """
+    if order is not None:
+        _validate.scalar(order=order)
     chosen = orders if order is None else [order]
-    rows = _checked(plan, steps, chosen)
-    _validate.probability(delta=delta)
+    rows = _checked(plan, delta, steps, chosen)
     return -_best(lambda some: _epsilons(rows, delta, some), chosen)[0]

@@ -20,8 +20,10 @@ from jaxacct.filters._budget_table import budget_table
 from jaxacct.filters._menu_laws import delta_of, menu_laws
 from jaxacct.filters._menus import as_sampled_gaussian, parts_of, shrunk
 from jaxacct.filters._profile_guarantee import ProfileGuarantee
+from jaxacct.filters._states import keeps
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.mechanisms._protocol import Mechanism
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = [
@@ -55,6 +57,7 @@ class MenuState(NamedTuple):
     spent: Array
 
 
+@keeps(MenuState)
 @_register
 class PricedMenuFilter:
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
@@ -240,17 +243,30 @@ def kept_table(
     """
     if _validate.is_traced((menu, epsilon, delta)):
         raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
+    _validate.scalar(epsilon=epsilon, delta=delta, unit=unit)
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta)
     _validate.at_least(16, unit=unit)
     _validate.count(unit=unit)
+    _validate.at_most(100_000, unit=unit)
+    _validate.instance(bool | np.bool_, cache=cache)
+    if progress is not None:
+        _validate.function(progress=progress)
+    if not isinstance(menu, Sequence) or isinstance(menu, str | bytes):
+        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
+    if not all(isinstance(one, Mechanism) for one in menu):
+        raise ValueError(f"menu must hold mechanisms, got {menu!r:.200}")
     if not len(menu):
         raise ValueError("menu must hold at least one query, got none")
     if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(menu))):
         raise ValueError("menu must hold mechanisms with scalar parameters, got an array of settings")
     entries = [shrunk(one) for one in menu]
     if points is not None:
+        _validate.scalar(points=points)
+        _validate.count(points=points)
         _validate.at_least(256, points=points)
+        _validate.at_most(2**24, points=points)
+        points = int(points)
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
     key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)

@@ -87,9 +87,9 @@ def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     """
     if _validate.is_traced(order):
         raise ValueError("order must be a concrete number fixed in advance, got a traced value")
+    _validate.scalar(order=order)
     _validate.greater(1.0, order=order)
-    if order is None or np.ndim(order):
-        raise ValueError(f"order must be one number above 1, got {order!r}")
+    _validate.numbers(epsilon=epsilon, delta=delta)
     order = float(order)
     rho = _curve.renyi_from_epsilon(epsilon, delta, order)
     if not _validate.is_traced(rho) and np.any(np.asarray(rho) < 1e-18):

@@ -19,6 +19,7 @@ from jaxacct.filters._guarantees import AnyOrderGuarantee
 from jaxacct.filters._law_costs import renyi_of_law
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
+from jaxacct.filters._states import keeps
 from jaxacct.losses import renyi as _curve
 from jaxacct.losses.pld import PLD
 from jaxacct.mechanisms._register import mechanism as _register
@@ -37,6 +38,7 @@ _STATEMENT = (
 _DEAD = np.array([2 << 24, 0, 0], np.uint32)
 
 
+@keeps(LedgerState)
 @_register
 class AnyOrderFilter(LedgerFilter):
     """Budgets of Rényi divergence in nats at several orders, the last axis of `spent` and `remaining`; see `renyi_any`.
@@ -162,6 +164,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     """
     if _validate.is_traced(orders):
         raise ValueError("orders must be concrete numbers fixed in advance, got a traced value")
+    _validate.numbers(orders=orders, epsilon=epsilon, delta=delta)
     chosen = tuple(float(order) for order in np.ravel(np.asarray(orders, np.float64)))
     if not chosen or len(set(chosen)) != len(chosen):
         raise ValueError(f"orders must be one or more distinct numbers, got {list(chosen)}")

@@ -15,6 +15,7 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct.filters._composed_law import on_grid
 from jaxacct.filters._profile_guarantee import ProfileGuarantee, raised
+from jaxacct.filters._states import keeps
 from jaxacct.losses.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
@@ -86,6 +87,7 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
     return ResidueCheck(sane & (worst <= tolerance), worst)
 
 
+@keeps(ResidueFilterState)
 @_register
 class ResidueFilter:
     """A budget family, an update, and a certificate for every step; make it with `residue`.
@@ -189,8 +191,11 @@ def residue(
     Raises:
         ValueError: values out of range, or a family that gives no `PLD` of the grid's spacing.
     """
+    _validate.function(family=family, update=update)
+    _validate.scalar(rounds=rounds, tolerance=tolerance)
     _validate.count(rounds=rounds)
     _validate.positive(tolerance=tolerance)
+    _validate.instance(LossGrid, grid=grid)
     _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
     made = ResidueFilter(parameter, family, update, int(rounds), grid, relation, float(tolerance))
     with jax.enable_x64(True):

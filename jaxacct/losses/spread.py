@@ -9,7 +9,24 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["Spread"]
+__all__ = ["Spread", "check_devices"]
+
+
+def check_devices(devices: Any) -> None:
+    """JAX's devices, at least one, or None.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if devices is None:
+        return
+    if not (isinstance(devices, list | tuple) or (isinstance(devices, np.ndarray) and devices.ndim == 1)):
+        raise ValueError(f"devices must be a sequence of JAX devices or None, got {devices!r}")
+    if not len(devices):
+        raise ValueError("devices must hold at least one device, got none")
+    for device in devices:
+        if not isinstance(device, jax.Device):
+            raise ValueError(f"devices must be JAX devices, got {device!r}")
 
 
 class Spread:
@@ -20,8 +37,7 @@ class Spread:
     """
 
     def __init__(self, devices: Sequence[Any] | None = None) -> None:
-        if devices is not None and len(devices) == 0:
-            raise ValueError("devices must hold at least one device, got none")
+        check_devices(devices)
         self.shares = 1 if devices is None else len(devices)
         self._sharding = None
         if devices is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import as_mechanism
 from jaxacct.mechanisms._values import array_module, whole_steps
@@ -25,8 +26,7 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     Raises:
         ValueError: an unknown relation, or one for which the mechanism has no analysis.
     """
-    if relation not in RELATIONS:
-        raise ValueError(f"relation must be one of {', '.join(RELATIONS)}, got {relation!r}")
+    _validate.one_of(RELATIONS, relation=relation)
     mechanism = as_mechanism(mechanism)
     noise = mechanism._gaussian_noise()
     if noise is not None:

@@ -46,8 +46,8 @@ class FromTables(Mechanism):
         for name, table in (("p", self.p), ("q", self.q)):
             if _validate.is_traced(table):
                 continue
-            table = np.asarray(table, np.float64)
             _validate.rate(**{name: table})
+            table = np.asarray(table, np.float64)
             if np.any((table > 0) & (table < _LEAST)):
                 raise ValueError(
                     f"{name} must hold probabilities of at least {_LEAST:g} or 0, got {table[table > 0].min()}"

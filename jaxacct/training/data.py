@@ -8,13 +8,15 @@ unaccounted release. The number of training examples and the whole held-out part
 from __future__ import annotations
 
 import gzip
+import math
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxacct.training.adult import adult
-from jaxacct.training.dataset import Dataset
+from jaxacct.training.dataset import MOST_BYTES, Dataset
 
 __all__ = ["DATASETS", "Dataset", "digits", "load", "mnist"]
 
@@ -81,20 +83,24 @@ def _read_images(folder: Path, prefix: str) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
             f"path {folder} must hold as many {prefix} labels as images, got {len(labels)} and {len(images)}"
         )
+    if labels.max() > 9:
+        raise ValueError(f"path {folder} must hold labels from 0 to 9, got {labels.max()}")
     return _normalise(images.astype(np.float32)[..., None] / 255.0), labels.astype(np.int32)
 
 
 def _read_idx(file: Path, dimensions: int) -> np.ndarray:
     try:
         with gzip.open(file, "rb") as stream:
-            raw = stream.read()
-    except (gzip.BadGzipFile, EOFError) as problem:
+            raw = stream.read(MOST_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
         raise ValueError(f"path must hold gzipped IDX files, got {file}: {problem}") from None
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"path must hold files of at most {MOST_BYTES} bytes, got {file}, which has more")
     header = 4 + 4 * dimensions
     if len(raw) < header or raw[:4] != bytes([0, 0, 8, dimensions]):
         raise ValueError(f"path must hold IDX files of {dimensions} dimensions of bytes, got {file}")
-    shape = tuple(int(size) for size in np.frombuffer(raw, ">i4", dimensions, offset=4))
-    if len(raw) - header != int(np.prod(shape)):
+    shape = tuple(int(size) for size in np.frombuffer(raw, ">u4", dimensions, offset=4))
+    if len(raw) - header != math.prod(shape) or not math.prod(shape):
         raise ValueError(f"path must hold complete IDX files, got {file} with {len(raw) - header} bytes for {shape}")
     return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
 

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Dataset"]
+__all__ = ["MOST_BYTES", "Dataset"]
+
+MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
 
 
 class Dataset(NamedTuple):

@@ -137,7 +137,7 @@ class DurableRun:
             )
 
     def _start(self, state: TrainState, keys: Callable[[int], Keys]) -> None:
-        records = self._journal.records
+        records = _checked(self._journal)
         self.attempt = sum(record["kind"] == "attempt" for record in records)
         latest = self._checkpoints.latest
         if latest is not None:
@@ -232,10 +232,42 @@ def durable_run(
                 raise ValueError(f"folder {folder} holds checkpoints and no journal: what was spent cannot be told")
             journal.append(header)
         else:
+            _checked(journal)
             _agree(journal, header)
         run = DurableRun(split, journal, checkpoints, every, ahead)
         run._start(state, keys)
         yield run
+
+
+_FIELDS: dict[str, dict[str, Any]] = {
+    "run": {"filter": str, "settings": dict},
+    "attempt": {"attempt": int, "from_step": int},
+    "charge": {
+        "step": int, "sigma": float, "rate": float, "clip_scale": float, "budget_left": float, "filter_state": list
+    },
+    "done": {"step": int, "gradient_norm": float | None},
+    "accuracy": {"step": int, "value": float | None},
+}  # fmt: skip
+
+
+def _checked(journal: Journal) -> list[dict[str, Any]]:
+    """A journal's records, each with the fields of its kind.
+
+    Raises:
+        ValueError: a whole journal, but of no run.
+    """
+    charged: set[int] = set()
+    for number, record in enumerate(journal.records, 1):
+        fields = _FIELDS.get(str(record.get("kind"))) if isinstance(record, dict) else None
+        good = fields is not None and all(
+            name in record and isinstance(record[name], kind) for name, kind in fields.items()
+        )
+        good = good and (record["kind"] == "run") == (number == 1)
+        if good and record["kind"] == "charge":
+            charged.add(record["step"])
+        if not good or (record["kind"] == "done" and record["step"] not in charged):
+            raise ValueError(f"journal {journal.path} is none of a run: line {number} holds {record!r:.200}")
+    return journal.records
 
 
 def _agree(journal: Journal, header: dict[str, Any]) -> None:
@@ -277,9 +309,12 @@ def _kept(state: TrainState) -> dict[str, Any]:
 def _unpacked(words: list[str], like: Any) -> Any:
     leaves, structure = jax.tree.flatten(like)
     found = []
-    for word, leaf in zip(words, leaves, strict=True):
-        array = np.frombuffer(bytes.fromhex(word), np.dtype(leaf.dtype)).reshape(np.shape(leaf))
-        found.append(jnp.asarray(array))
+    try:
+        for word, leaf in zip(words, leaves, strict=True):
+            array = np.frombuffer(bytes.fromhex(word), np.dtype(leaf.dtype)).reshape(np.shape(leaf))
+            found.append(jnp.asarray(array))
+    except (ValueError, TypeError) as problem:
+        raise ValueError(f"journal holds a filter_state that is none of this filter's: {problem}") from None
     return jax.tree.unflatten(structure, found)
 
 

@@ -1,0 +1,123 @@
+"""Hostile budgets, queries and states of filters."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import tempfile
+from unittest import mock
+
+import numpy as np
+
+from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, filters
+from tests.filters import cases
+from tests.fuzz.common import Case
+
+MENU = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
+TINY = {"menu": MENU, "epsilon": 1.5, "delta": 1e-3, "unit": 16, "points": 256, "cache": True, "progress": None}
+NORMS = np.array([0.5, 1.0], np.float32)
+SAMPLED = PoissonSampled(Gaussian(5.0), 0.1)
+MAKERS = {
+    "additive_profile": {"epsilon": 1.0, "delta": 1e-5, "rounds": 20},
+    "approximate_dp": {"epsilon": 1.0, "delta": 1e-5, "share": 0.5},
+    "approximate_gdp": {"budget": 1.0, "regime": "small"},
+    "approximate_zcdp": {"rho": 1.0, "delta": 1e-5},
+    "gaussian_menu": {"sigma": (1.0, 2.0), "rate": 0.1, "sigmas": 2, "rates": 1},
+    "gdp": {"mu": 1.0},
+    "gdp_residue": {"mu": 1.0, "delta": 1e-6, "steps": 10, "relation": "remove"},
+    "individual": {"filter": filters.gdp(1.0), "examples": 2},
+    "individual_approximate_gdp": {"budget": 1.0, "examples": 2, "regime": "small"},
+    "natural": {"budget": Gaussian(1.0), "family": [Gaussian(10.0)], "rounds": 2, "relation": "remove", "grid": None},
+    "natural_approximate_dp": {
+        "epsilon": 1.0, "delta": 1e-4, "rounds": 10, "grid": cases.SYMMETRIC, "relation": "remove"
+    },
+    "odometer": {"filter": filters.gdp(1.0), "levels": 2, "orders": None},
+    "plan_epsilon": {"plan": Gaussian(10.0), "delta": 1e-5, "order": 8.0, "steps": 2, "orders": [2.0, 8.0]},
+    "plan_order": {"plan": Gaussian(10.0), "delta": 1e-5, "epsilon": 1.0, "steps": 2, "orders": [2.0, 8.0]},
+    "prepare": {"query": RandomizedResponse(0.1), "relation": "remove", "grid": cases.GRID, "atoms": 8},
+    "pure_dp": {"epsilon": 1.0},
+    "renyi": {"epsilon": 3.0, "delta": 1e-5, "order": 8.0},
+    "renyi_any": {"epsilon": 3.0, "delta": 1e-5, "orders": (8.0, 12.5)},
+    "zcdp": {"rho": 1.0},
+}  # fmt: skip
+
+
+def maker(name, arguments):
+    return lambda: Case(getattr(filters, name), arguments, words=("mechanism", "order"), functions=("progress",))
+
+
+@functools.cache
+def made(name):
+    """A filter of every kind, with its tables in the folder that other tests have them in."""
+    folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
+    with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
+        if name in ("priced_menu", "online_menu"):
+            return getattr(filters, name)(**TINY)
+        if name == "individual_priced_menu":
+            return filters.individual_priced_menu(**TINY, examples=2)
+        if name == "residue":
+            return filters.residue(cases.response, cases.honest, 40.0, rounds=10, grid=cases.GRID)
+        if name == "undeclared":
+            return filters.natural(cases.law(32 * cases.STEP), grid=cases.GRID, relation="replace")
+        return getattr(filters, name)(**MAKERS[name])
+
+
+def method(name, which, **arguments):
+    """A method of a filter, or of its guarantee."""
+
+    def case():
+        owner = made(name)
+        if which.startswith("guarantee."):
+            return Case(getattr(owner.guarantee, which[10:]), arguments)
+        given = {key: value() if callable(value) else value for key, value in arguments.items()}
+        return Case(getattr(owner, which), {**given, "state": owner.init()}, words=("mechanism",))
+
+    return case
+
+
+# A filter of every class, and a query that it takes.
+FILTERS = {
+    "AdditiveProfileFilter": ("additive_profile", RandomizedResponse(0.02)),
+    "AnyOrderFilter": ("renyi_any", Gaussian(12.0)),
+    "ApproximateGDPFilter": ("approximate_gdp", SAMPLED),
+    "ApproximateZCDPFilter": ("approximate_zcdp", Gaussian(25.0)),
+    "GDPFilter": ("gdp", Gaussian(10.0)),
+    "GDPResidueFilter": ("gdp_residue", Gaussian(10.0)),
+    "NaturalApproximateDPFilter": ("natural_approximate_dp", RandomizedResponse(0.1)),
+    "NaturalFilter": ("natural", 0),
+    "Odometer": ("odometer", Gaussian(10.0)),
+    "OnlineMenuFilter": ("online_menu", 0),
+    "PricedMenuFilter": ("priced_menu", SAMPLED),
+    "PureDPFilter": ("pure_dp", RandomizedResponse(0.1)),
+    "RenyiFilter": ("renyi", SAMPLED),
+    "ResidueFilter": ("residue", RandomizedResponse(cases.STEP)),
+    "UndeclaredNaturalFilter": ("undeclared", RandomizedResponse(cases.STEP)),
+    "ZCDPFilter": ("zcdp", Gaussian(10.0)),
+}
+EACH = {
+    "IndividualApproximateGDPFilter": ("individual_approximate_gdp", SAMPLED),
+    "IndividualFilter": ("individual", Gaussian(10.0)),
+    "IndividualPricedMenuFilter": ("individual_priced_menu", SAMPLED),
+}
+GUARANTEES = {
+    "AnyOrderGuarantee": "renyi_any",
+    "ApproximateGDPGuarantee": "gdp_residue",
+    "GDPGuarantee": "gdp",
+    "ProfileGuarantee": "natural",
+    "PureDPGuarantee": "pure_dp",
+    "RenyiGuarantee": "renyi",
+    "ZCDPGuarantee": "zcdp",
+}
+CASES = {name: maker(name, arguments) for name, arguments in MAKERS.items()}
+CASES |= {name: maker(name, TINY) for name in ("online_menu", "priced_menu")}
+CASES["individual_priced_menu"] = maker("individual_priced_menu", {**TINY, "examples": 2})
+for _class, (_name, _query) in FILTERS.items():
+    CASES[f"{_class}.update"] = method(_name, "update", query=_query)
+    CASES |= {f"{_class}.{which}": method(_name, which) for which in ("spent", "remaining", "fraction")}
+for _class, (_name, _query) in EACH.items():
+    CASES |= {f"{_class}.{w}": method(_name, w, query=_query, norms=lambda: NORMS) for w in ("update", "bounds")}
+    CASES |= {f"{_class}.{which}": method(_name, which) for which in ("spent", "remaining", "fraction")}
+for _class, _name in GUARANTEES.items():
+    CASES[f"{_class}.delta"] = method(_name, "guarantee.delta", epsilon=1.0)
+    CASES[f"{_class}.epsilon"] = method(_name, "guarantee.epsilon", delta=1e-5)
+    CASES[f"{_class}.profile"] = method(_name, "guarantee.profile", grid=LossGrid(0.1, -40, 81))
