@@ -122,10 +122,11 @@ def batch(name: str, number: int) -> dict:
     row = {"kind": name, "batch": number, "question": question, "relation": relation, "queries": 0, "no_truth": 0}
     row |= {"code": code(), "warned": any("wide" in str(one.message) for one in said)}
     wrong, widths = [], []
+    rounding = float(np.finfo(np.float32).eps) if way == "float32 program" else 1e-9
     start = time.process_time()
     for i, one in enumerate(drawn):
         try:
-            verdict, truth = judged(question, kind, one, relation, float(goal[i]), lower[i], upper[i])
+            verdict, truth = judged(question, kind, one, relation, float(goal[i]), lower[i], upper[i], rounding)
         except ArithmeticError as problem:
             row["no_truth"] += 1
             row.setdefault("why", str(problem))
@@ -142,14 +143,17 @@ def batch(name: str, number: int) -> dict:
     return row | {"ours_seconds": round(ours, 3), "truth_seconds": round(time.process_time() - start, 3)}
 
 
-def judged(question: str, kind: Kind, given: dict, relation: str, goal: float, lower: float, upper: float):
-    """(whether one query agrees, the truth or the true curve at both answers)."""
+def judged(question, kind: Kind, given: dict, relation: str, goal: float, lower: float, upper: float, rounding: float):
+    """(whether one query agrees, the truth or the true curve at both answers).
+
+    A limit is documented up to ``rounding``.
+    """
     curve, slack = kind.truth(**given), kind.tolerance
     if question == "delta":
         low, high = evaluated(curve, relation, goal)
         good = 0 <= lower <= upper <= 1 and lower <= high * (1 + slack) + _TINY and low * (1 - slack) <= upper
         if kind.limit and goal >= 0:
-            most = evaluated(kind.limit(**given), relation, goal)[0] * (1 + 1e-9)
+            most = evaluated(kind.limit(**given), relation, goal)[0] * (1 + rounding)
             good = good and upper <= most + _TINY
         return bool(good), [low, high]
     # A lower end of inf says that a likelier loss than delta is infinite.

@@ -185,6 +185,7 @@ def fixed_sample(sigma, sample_size, dataset_size):
 
 
 _SUMS = ("", "float32", "jit")  # numbers that must sum up to 1 are none of float32's
+_CONCRETE = ("", "float32")  # profiles are not traced
 ALONE = {
     "Gaussian": Kind(gaussian, gaussian_truth, m.Gaussian),
     "GDP": Kind(gdp, truths.gaussian, m.GDP),
@@ -203,7 +204,7 @@ ALONE = {
     "ApproximateDP": Kind(approximate, response_truth, m.ApproximateDP, SUM),
     "Exponential": Kind(exponential, truths.bounded_range, m.Exponential, SUM),
     "FromTables": Kind(from_tables, table_truth, m.FromTables, SUM, ways=_SUMS),
-    "FromProfile": Kind(from_profile, profile_truth, m.FromProfile, SUM),
+    "FromProfile": Kind(from_profile, profile_truth, m.FromProfile, SUM, ways=_CONCRETE),
     "MixtureOfGaussians": Kind(mixture, mixture_truth, mixture_of, SUM, ways=_SUMS),
     "ZeroConcentratedDP": Kind(
         concentrated, concentrated_member, m.ZeroConcentratedDP, SUM, limit=truths.concentrated
