@@ -152,7 +152,7 @@ def mixed_made(sigma, pure, many, few):
 
 
 def exponentials(rng, least=0.05, most=40):
-    pure, steps = log_uniform(rng, least, 2), int(log_uniform(rng, 2, most))
+    pure, steps = log_uniform(rng, least, 2), int(log_uniform(rng, 4, most))
     return {"epsilon": pure, "steps": steps}, 0.3 * pure * math.sqrt(steps)
 
 
@@ -275,7 +275,7 @@ COMPOSED = {
     "Laplaces": Kind(laplaces, laplaces_truth, m.Laplace, SUM, BOTH, SYMMETRIC, 256, 4),
     "Laplaces (dp_accounting)": Kind(
         laplaces, laplaces_elsewhere, m.Laplace, 1e-9, DELTA, SYMMETRIC, 64, 1, ways=PLAIN),
-    "exponential mechanisms": Kind(exponentials, composed.exponentials, m.Exponential, SUM, BOTH, SYMMETRIC, 256, 4),
+    "exponential mechanisms": Kind(exponentials, composed.exponentials, m.Exponential, SUM, BOTH, SYMMETRIC, 512, 2),
     "mixtures of Gaussians": Kind(
         mixtures, mixtures_truth, mixture_of, INTEGRAL, DELTA, DIRECTED, 256, 2, ways=NUMBERS),
     "integer Gaussians": Kind(
