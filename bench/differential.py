@@ -181,7 +181,6 @@ def reported(rows: dict) -> dict:
         for key in ("queries", "no_truth", "vacuous", "ours_seconds", "truth_seconds"):
             kind[key] += row[key]
         kind["wide"] += row.get("wide", 0)
-        kind["of_other_code"] += 0 if row.get("code") == code() else row["queries"]
         kind["disagree"] += len(row["disagreements"])
         widths[name].append(row["widths"])
         wrong += [{"kind": name, "question": row["question"], "relation": row["relation"]} | one
@@ -191,13 +190,18 @@ def reported(rows: dict) -> dict:
         middle, most, widest = np.array(widths[name]).T
         table[name] = {k: round(v, 2) for k, v in kind.items()} | {"tolerance": KINDS[name][0].tolerance}
         table[name] |= {"median_width": np.median(middle), "p99_width": most.max(), "widest": widest.max()}
-    total = {
-        key: sum(kind[key] for kind in counts.values()) for key in ("queries", "no_truth", "disagree", "of_other_code")
+    total = {key: sum(kind[key] for kind in counts.values()) for key in ("queries", "no_truth", "disagree")}
+    ways, codes = collections.Counter(), collections.Counter()
+    for (name, _), row in rows.items():
+        ways[KINDS[name][1] or "plain"] += row["queries"]
+        codes[row.get("code", "not noted")] += row["queries"]
+    return total | {
+        "asked": dict(ways),
+        "code": code(),
+        "answered_by": dict(codes),
+        "kinds": table,
+        "disagreements": wrong,
     }
-    ways = collections.Counter()
-    for name, kind in counts.items():
-        ways[KINDS[name][1] or "plain"] += kind["queries"]
-    return total | {"asked": dict(ways), "code": code(), "kinds": table, "disagreements": wrong}
 
 
 def main() -> None:
@@ -227,7 +231,7 @@ def main() -> None:
     given.report.write_text(json.dumps(found, indent=1) + "\n")
     for name, kind in found["kinds"].items():
         print(f"{name}: {kind['queries']} queries, {kind['disagree']} disagree, widths to {kind['p99_width']:.1e}")
-    print({key: found[key] for key in ("queries", "no_truth", "disagree", "of_other_code", "asked")})
+    print({key: found[key] for key in ("queries", "no_truth", "disagree", "asked")})
 
 
 if __name__ == "__main__":
