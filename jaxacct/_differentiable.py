@@ -22,7 +22,7 @@ from jaxacct import _validate
 from jaxacct._batch import Batch, Bounds, with_rare_sampling
 from jaxacct._least import first_least
 from jaxacct.losses import engine
-from jaxacct.mechanisms._dominating import rarely_sampled
+from jaxacct.mechanisms._dominating import rarely_sampled, witness
 
 __all__ = ["traced_answer"]
 
@@ -37,6 +37,7 @@ class _Question(NamedTuple):
         target: which leaf is the target.
         known: leaves that are plain numbers, None for the others: one step is seen to be one step.
         wide: whether the caller computes in float64.
+        attained: whether it is about the mechanism's witness, whose parameters are float64 then too.
     """
 
     kind: str
@@ -46,6 +47,7 @@ class _Question(NamedTuple):
     target: int
     known: tuple[float | None, ...]
     wide: bool
+    attained: bool
 
     def leaves(self, constants: tuple[Any, ...], traced: tuple[Any, ...]) -> list[Any]:
         """Mechanism parameters, target and steps, in order."""
@@ -56,9 +58,14 @@ class _Question(NamedTuple):
             found.append(value if number is None else np.float64(number))
         return found
 
+    def asked(self, leaves: list[Any]) -> tuple[Any, Any, Any]:
+        """Mechanism, target and steps."""
+        mechanism, target, steps = jax.tree.unflatten(self.tree, leaves)
+        return witness(mechanism) if self.attained else mechanism, target, steps
 
-def traced_answer(kind: str, mechanism: Any, target: Any, steps: Any, relation: str) -> Bounds:
-    """See :func:`jaxacct.delta`; at least one number is traced."""
+
+def traced_answer(kind: str, mechanism: Any, target: Any, steps: Any, relation: str, attained: bool = False) -> Bounds:
+    """See :func:`jaxacct.delta`; at least one number is traced. ``attained`` asks about the mechanism's witness."""
     leaves, tree = jax.tree.flatten((mechanism, target, steps))
     traced = tuple(_validate.is_traced(leaf) for leaf in leaves)
     known = tuple(
@@ -66,7 +73,7 @@ def traced_answer(kind: str, mechanism: Any, target: Any, steps: Any, relation: 
         for leaf, is_traced in zip(leaves, traced, strict=True)
     )
     wide = bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
-    question = _Question(kind, relation, tree, traced, len(jax.tree.leaves(mechanism)), known, wide)
+    question = _Question(kind, relation, tree, traced, len(jax.tree.leaves(mechanism)), known, wide, attained)
     # NumPy keeps float64 where JAX would not.
     constants = tuple(np.asarray(leaf, np.float64) for leaf, free in zip(leaves, traced, strict=True) if not free)
 
@@ -89,7 +96,7 @@ def traced_answer(kind: str, mechanism: Any, target: Any, steps: Any, relation: 
 
 
 def _enclosed(question: _Question, leaves: list[Any]) -> tuple[Any, Any, Array, Array]:
-    mechanism, target, steps = jax.tree.unflatten(question.tree, leaves)
+    mechanism, target, steps = question.asked(leaves)
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
     low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
     rare = rarely_sampled(mechanism, steps)
@@ -119,7 +126,7 @@ def _bounds_and_slopes(question: _Question, constants: tuple[Any, ...], numbers:
     worst = jnp.arange(batch.sides)[:, None] == jax.vmap(first_least, 1)(-high)
 
     def total(numbers: tuple[Any, ...], at: Array) -> tuple[Array, Array]:
-        mechanism, target, steps = jax.tree.unflatten(question.tree, question.leaves(constants, numbers))
+        mechanism, target, steps = question.asked(question.leaves(constants, numbers))
         inner = Batch.of(mechanism, target, steps, question.relation, jnp)
         pairs, counts, _ = inner.query
         values, trusted = engine.smooth_deltas(pairs, counts, jnp.tile(at, inner.sides), inner.most)

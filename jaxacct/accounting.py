@@ -123,12 +123,13 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     if not plain and _validate.is_traced((mechanism, target, steps)):
         raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
     mechanism, target, steps = settled(as_mechanism(mechanism), target, steps)
-    attained = witness(mechanism)
-    if attained is mechanism:
+    with jax.enable_x64(True):
+        exact = witness(mechanism) is mechanism
+    if exact:
         return _enclosure(kind, mechanism, target, steps, relation, options)
     # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
     upper = _enclosure(kind, mechanism, target, steps, relation, options, warn=False).upper
-    lower = _enclosure(kind, attained, target, steps, relation, options).lower
+    lower = _enclosure(kind, mechanism, target, steps, relation, options, attained=True).lower
     return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
 
 
@@ -140,10 +141,13 @@ def _enclosure(
     relation: str,
     options: Options,
     warn: bool = True,
+    attained: bool = False,
 ) -> Bounds:
+    """Bounds of ``mechanism``, or of its witness where ``attained``."""
     if _validate.is_traced((mechanism, target, steps)):
-        return traced_answer(kind, mechanism, target, steps, relation)
+        return traced_answer(kind, mechanism, target, steps, relation, attained)
     with jax.enable_x64(True):
+        mechanism = witness(mechanism) if attained else mechanism
         batch = Batch.of(mechanism, target, steps, relation, np)
         rare, total = rarely_sampled(mechanism, steps)
         # What hardly ever samples at all needs no engine.

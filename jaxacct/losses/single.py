@@ -86,7 +86,9 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     def halve(bracket: tuple[Array, Array], side: int) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        enough = curve(middle, side) <= target
+        value = curve(middle, side)
+        # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
+        enough = value <= target if side else ~(value > target)
         return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
 
     def both(brackets, _):
@@ -94,9 +96,8 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
 
     zero = jnp.zeros(())
     starts = ((zero, jnp.where(small, end, _LARGEST)), (jnp.minimum(bottom, end), end))
-    ((low, _), (_, high)), _ = jax.lax.scan(both, starts, None, length=60)
-    # Both ends are certified by the curve itself; comparisons with NaN certify nothing.
-    lower = jnp.where(curve(low, 0) > target, low, 0.0)
+    # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
+    ((lower, _), (_, high)), _ = jax.lax.scan(both, starts, None, length=60)
     upper = jnp.where(curve(zero, 1) <= target, 0.0, jnp.where(small, high, jnp.inf))
     upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, jnp.maximum(largest, 0.0)))
     upper = jnp.where(jnp.isnan(upper), jnp.inf, upper)

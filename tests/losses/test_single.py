@@ -1,5 +1,6 @@
 """One run, and bounds without a lattice: against 60 digits, from epsilon 1e-7 to 6e5 and delta down to 1e-193."""
 
+import jax
 import mpmath
 import numpy as np
 import pytest
@@ -86,3 +87,13 @@ def test_no_epsilon_is_left_where_an_infinite_loss_is_likelier_than_delta():
     lower, upper = jaxacct.epsilon(jaxacct.ApproximateDP(1.0, 1e-3), np.array([1e-5, 1e-2]))
     assert lower[0] == upper[0] == np.inf
     assert 0 < lower[1] <= upper[1] <= 1.0
+
+
+def test_both_ends_of_epsilon_stay_where_the_curve_certified_them():
+    # Computed again by another part of a program a curve may round to the other side of delta.
+    rng = np.random.default_rng(0)
+    scale, rate, delta = np.exp(rng.uniform(np.log([[0.2], [1e-3], [1e-12]]), np.log([[50.0], [1.0], [0.2]]), (3, 512)))
+    answer = lambda *x: jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Laplace(x[0]), x[1]), x[2], relation="remove")  # noqa: E731
+    lower, upper = (np.asarray(end, float) for end in jax.jit(answer)(scale, rate, delta))
+    assert np.all(lower >= upper * (1.0 - 1e-6))
+    assert np.count_nonzero(upper) > 50

@@ -229,3 +229,13 @@ def test_traced_guarantees_agree_and_bad_ones_fail_closed():
     ):
         with pytest.raises(ValueError, match=f"{name} must be"):
             make()
+
+
+def test_the_member_below_a_class_is_rounded_down_in_float32_programs_too():
+    rhos = np.random.default_rng(0).uniform(0.02, 1.0, 64).astype(np.float32)
+    epsilons = np.float32(4.0) * np.sqrt(rhos)
+    answer = jax.jit(lambda rho, epsilon: jaxacct.delta(ZeroConcentratedDP(rho), epsilon).lower)
+    lower = np.asarray(answer(rhos, epsilons), float)
+    member = jaxacct.delta(GDP(np.sqrt(2.0 * rhos.astype(float))), epsilons.astype(float)).upper
+    assert np.all(lower <= member)
+    np.testing.assert_allclose(lower, member, rtol=2e-7)
