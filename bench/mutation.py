@@ -128,10 +128,12 @@ class Nearest:
         self.files = {}
         for path in self.data.measured_files():
             self.files[path[path.rindex("jaxacct/") :]] = path  # the run may have been in another checkout
-        self.seconds = {}
+        self.seconds, self.failed = {}, set()
         for case in ElementTree.parse(times).iter("testcase"):
             name = case.get("classname", "").replace(".", "/") + ".py::" + case.get("name", "")
             self.seconds[name] = float(case.get("time", "0"))
+            if case.find("failure") is not None or case.find("error") is not None:
+                self.failed.add(name)  # without a mutant, too
 
     def lines(self, module: str) -> dict[int, set[str]]:
         contexts = self.data.contexts_by_lineno(self.files[module]) if module in self.files else {}
@@ -147,7 +149,7 @@ class Nearest:
             path = pathlib.Path(test.split("::")[0])
             return (test not in lines.get(line, ()), stem not in path.stem, path.parent.name != room)
 
-        every = set().union(*lines.values()) if lines else set()
+        every = set().union(*lines.values()) - self.failed
         chosen, left = [], seconds
         for test in sorted(every, key=lambda test: (far(test), self.seconds.get(test, 1.0), test)):
             if self.seconds.get(test, 1.0) <= left:
