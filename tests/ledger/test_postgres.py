@@ -8,6 +8,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -44,7 +45,7 @@ def _install():
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
+def server():
     """The URL of an empty database on a socket of its own."""
     sqlalchemy = pytest.importorskip("sqlalchemy", reason="the extra jaxacct[ledger] is not installed")
     pytest.importorskip("psycopg", reason="the extra jaxacct[ledger] is not installed")
@@ -55,11 +56,10 @@ def server(tmp_path_factory):
     if binaries is None:
         pytest.skip("no PostgreSQL server: install Debian's postgresql (on CI, as root, this test does)")
     user = {"user": "postgres"} if root else {}  # the server refuses to run as root
-    folder = tmp_path_factory.mktemp("server")
+    # Not below pytest's own folder, which every session of pytest that starts closes to other users.
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="jaxacct-postgres-"))
     if root:
-        for place in (folder, *folder.parents[:3]):
-            if str(place).startswith("/tmp/"):
-                place.chmod(0o755)
+        folder.chmod(0o755)
         shutil.chown(folder, "postgres")
 
     def run(*command):
@@ -75,6 +75,7 @@ def server(tmp_path_factory):
         yield f"postgresql://postgres@/postgres?host={folder}"
     finally:
         run(binaries / "pg_ctl", "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
     del sqlalchemy
 
 
