@@ -134,12 +134,14 @@ def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
 def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[Array, LedgerState]:
     """Whether ``cost`` (in the units of ``budget``) still fits, and the ledger with it charged regardless.
 
-    Inside ``enable_x64``. A cost or budget that is NaN, negative or infinite does not fit.
+    Inside ``enable_x64``. A cost or budget that is NaN, negative or infinite does not fit; nothing fits into a state
+    that says that more than the limit is spent.
 
     Raises:
-        ValueError: the cost has a shape that the ledger's shape does not cover.
+        ValueError: a state that is none; the cost has a shape that the ledger's shape does not cover.
     """
     cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
+    top, low = _top_and_low(state.words)
     shape = state.words.shape[:-1]
     if not covers(shape, cost.shape, budget.shape):
         raise ValueError(
@@ -149,14 +151,13 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
         )
     # The margin covers the roundings of a filter's cost formula and of this quotient.
     share = cost / budget * (1 + 2.0**-49)
-    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= 2)
-    top, low = _top_and_low(state.words)
+    most = jnp.uint64(limit >> 32)  # of either limit the last word is 0
+    # No filter spends more than its limit; words that say so were damaged, and a sum with them might wrap.
+    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= 2) & (top <= most)
     high, middle, last = _units(jnp.where(sane, share, 0.0))
     low = low + last
     top = top + (high << 32) + middle + (low >> 32)
     low = low & (_WORD - 1)
-    # `top` cannot wrap: spent and cost are both below 2^27 * 2^32, far from 2^64.
-    most = jnp.uint64(limit >> 32)  # of either limit the last word is 0
     fits = sane & ((top < most) | ((top == most) & (low == 0)))
     words = jnp.stack([top >> 32, top & (_WORD - 1), low], axis=-1).astype(jnp.uint32)
     return fits, LedgerState(words)
@@ -171,7 +172,8 @@ def _share(top: Array, low: Array, toward: float) -> Array:
 
 def left(state: LedgerState) -> Array:
     """The share of the budget that is left, float64, rounded down, at least 0."""
-    top, low = (v.astype(jnp.int64) for v in _top_and_low(state.words))
+    top, low = _top_and_low(state.words)
+    top, low = jnp.minimum(top, (EXACT >> 32) + 1).astype(jnp.int64), low.astype(jnp.int64)
     return jnp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
 
 

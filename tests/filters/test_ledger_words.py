@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct import filters
 from jaxacct.filters import _ledger
 
 WHOLE = 1 << 88
@@ -165,3 +166,16 @@ def test_outward_is_the_next_number_of_the_type_and_what_is_one_stays():
 
 def test_the_callers_type_is_that_of_the_program_around():
     assert _ledger.caller_dtype() == "float32"
+
+
+@pytest.mark.parametrize("words", [[2**32 - 1] * 3, [2**31, 0, 0], [2**24, 2**16 + 1, 0]])
+def test_nothing_fits_into_words_that_no_filter_wrote(words):
+    budget = filters.zcdp(1.0)
+    state = _ledger.LedgerState(jnp.asarray(words, jnp.uint32))
+    for cost in (0.0, 1e-30, 0.5, 1.0):
+        admitted, after = budget.update(cost, state)
+        assert not admitted
+        np.testing.assert_array_equal(after.words, state.words)
+    assert float(budget.remaining(state)) == 0.0
+    with pytest.raises(ValueError, match="three uint32 words"):
+        budget.update(0.1, _ledger.LedgerState([1, 2, 3]))
