@@ -12,7 +12,8 @@ took ``--seconds`` in the run that measured coverage; they stop at the first fai
 noticed. The log has a line a mutant and goes on where it ends; ``--again`` asks those that survived once more, after
 tests were added or with more time, ``--mutants`` asks some (by number; the log has it), ``--tests`` names tests in
 place of the nearest. Survivors are listed: each is a test that is missing or a change that changes nothing that is
-promised. `mutants_excused.json` names the latter, each with its reason; the report counts them apart.
+promised. `mutants_excused.json` names the latter, each with its reason (and ``nth`` where a line has several that look
+alike); the report counts them apart. What the source no longer holds is in no report.
 """
 
 from __future__ import annotations
@@ -168,6 +169,19 @@ def read(log: pathlib.Path) -> dict[tuple[str, int], dict]:
     return {(row["module"], row["number"]): row for row in rows}
 
 
+def present(rows: list[dict]) -> list[dict]:
+    """Rows whose mutant still exists, with the number and line it has now and ``nth`` of those that look alike."""
+    found, modules = [], {}
+    for row in rows:
+        if row["module"] not in modules:
+            modules[row["module"]] = sampled([row["module"]], None, 0) if (ROOT / row["module"]).exists() else []
+        alike = [one for one in modules[row["module"]] if all(one[key] == row[key] for key in ("text", "what"))]
+        here = alike if len(alike) == 1 else [one for one in alike if one["number"] == row["number"]]
+        if here:
+            found.append({**row, **here[0], "nth": alike.index(here[0]) if len(alike) > 1 else None})
+    return found
+
+
 def sampled(folders: list[str], count: int | None, seed: int) -> list[dict]:
     """Mutants of all modules of some folders (or of some files), a uniform sample of them."""
     rows = []
@@ -206,11 +220,12 @@ def run(rows: list[dict], chosen, seconds: float, jobs: int, log: pathlib.Path) 
 
 def reported(rows: list[dict]) -> dict:
     """Counts by room and module; a share's uncertainty is one standard deviation of the sample's."""
-    reasons = {(e["module"], e["text"], e["what"]): e["why"] for e in json.loads(EXCUSED.read_text())}
+    excuses = json.loads(EXCUSED.read_text())
+    reasons = {(e["module"], e["text"], e["what"], e.get("nth")): e["why"] for e in excuses}
     table: dict = collections.defaultdict(collections.Counter)
     survivors, excused = [], []
     for row in rows:
-        why = reasons.get((row["module"], row["text"], row["what"]))
+        why = reasons.get((row["module"], row["text"], row["what"], row["nth"]))
         for name in ("all", str(pathlib.PurePath(row["module"]).parent), row["module"]):
             table[name]["mutants"] += 1
             table[name]["survived"] += row["result"] == "passed"
@@ -244,7 +259,7 @@ def main() -> None:
     )
     parser.add_argument("--report", type=pathlib.Path)
     given = parser.parse_args()
-    known = read(given.log)
+    known = {(row["module"], row["number"]): row for row in present(list(read(given.log).values()))}
     rows = []
     if given.again:
         rows = [row for row in known.values() if row["result"] == "passed"]
@@ -262,7 +277,7 @@ def main() -> None:
             parser.error("--coverage and --times say which tests to ask, or --tests does")
         run(rows, chosen, given.seconds, given.jobs, given.log)
     if given.report:
-        found = reported(list(read(given.log).values()))
+        found = reported(present(list(read(given.log).values())))
         given.report.write_text(json.dumps(found, indent=1) + "\n")
         for name, counts in found["modules"].items():
             print(f"{name}: {counts}")
