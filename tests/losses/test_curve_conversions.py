@@ -65,6 +65,10 @@ def test_a_law_at_its_word_is_enclosed_on_every_range_of_its_lattice(to):
     if to.size < 9:  # what is below the grid may be any loss down there
         assert below[0] == 0
         assert below[-1] == pytest.approx(0.1, abs=1e-14)
+    broken = PLD(np.full(9, np.nan), np.float64(0.1), GRID)
+    np.testing.assert_array_equal(broken.hockey_stick(to.losses), 1.0)  # beyond the lattice as well
+    lower = PLD(broken.masses, broken.infinity_mass, GRID, "lower")
+    np.testing.assert_allclose(lower.trade_off(np.array([0.2, 1.0])), [0.8, 0.0], rtol=1e-15)
     line, point, upper = enclose(_pld("lower"), to, "remove")
     for found, known in ((line, below), (point, below), (upper, above)):
         np.testing.assert_array_equal(found, known)
@@ -121,13 +125,15 @@ def test_masses_of_a_curve_are_those_of_its_law(bound):
 
 def test_a_supremum_from_below_is_below_everywhere():
     rng = np.random.default_rng(0)
-    laws = [finite.random_experiment(rng, 4) for _ in range(3)]
+    laws = [finite.random_experiment(rng, 4) for _ in range(2)]
+    laws += [finite.compose(*[finite.randomized_response(2)] * 2), finite.randomized_response("7/3")]
     family = np.stack([excess(GRID.losses, law) for law in laws])
     found = np.asarray(conversions.supremum_excess(jnp.asarray(family), "lower"))
     _, curve = everywhere(found, GRID.losses)
     _, members = everywhere(family, GRID.losses)
     assert np.all(curve <= members.max(0) + 1e-16)
     np.testing.assert_allclose(found, family.max(0), atol=0.05)
+    assert np.any(found < family.max(0) - 1e-3)  # a maximum's chords are above it
     np.testing.assert_array_equal(conversions.supremum_excess(jnp.asarray(family), "upper"), family.max(0))
     # A batch of lower curves is a family like any other.
     batch = supremum(PrivacyProfile(family, GRID, "lower"))

@@ -151,7 +151,7 @@ def test_conversions_fail_closed():
     with pytest.raises(ValueError, match="delta must be"):
         epsilon_from_renyi(1.0, 4.0, 0.0)
     # (rho, order, delta or epsilon) at every edge of what makes sense.
-    rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (1.0, 4.0, 1.0), (math.nan, 4.0, 1.0), (-1.0, 4.0, 1.0)]
+    rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (50.0, 4.0, 1.0), (math.nan, 4.0, 1.0), (-1.0, 4.0, 1.0)]
     found = np.asarray(jax.jit(epsilon_from_renyi)(*np.array(rows).T))
     np.testing.assert_array_equal(found, [math.inf, math.inf, 0.0, math.inf, math.inf])
     rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (0.0, 4.0, 0.0), (1.0, 4.0, -1.0), (1.0, 4.0, math.nan)]

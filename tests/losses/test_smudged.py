@@ -22,7 +22,8 @@ TRUTH = finite.compose(finite.randomized_response(2), finite.randomized_response
 FINITE = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
 OFF, SLACK = 1e-4, 1e-5
 # P-masses, Q-masses and losses in units of what the table admits, and what it admits.
-MOVES = np.array([(p, q, 0, OFF, 0) for p in (-1, 1) for q in (-1, 1)] + [(0, 0, x, 0, SLACK) for x in (-1, 0, 1)])
+MOVES = [(p, q, 0, OFF, 0) for p in (-1, 1) for q in (-1, 1)] + [(0, 0, x, 0, SLACK) for x in (-1, 1)]
+MOVES = np.array([*MOVES, (0, 0, 0, 0, 0)])
 OFFS, SLACKS = MOVES[:, 3:].T[:, :, None]
 
 
@@ -69,7 +70,7 @@ def test_one_run_is_bracketed():
         return deltas(pairs), epsilons(pairs)
 
     (lower, upper), (low, high) = jax.tree.map(np.asarray, bounds(smudged(TRUTH)))
-    truth, share = hockey_stick(TRUTH, at), 3.05 * (OFFS + SLACKS) + 1e-14
+    truth, share = hockey_stick(TRUTH, at), 3.05 * (OFFS + SLACKS) + 2e-12
     assert np.all((lower <= truth) & (truth <= upper))
     room = share * tail(TRUTH, at)
     assert np.all((upper - truth <= room) & (truth - lower <= room))
@@ -108,7 +109,7 @@ def test_nodes_lie_on_their_sides():
             np.where(losses >= 0, tail(TRUTH, losses, reach), np.exp(losses) * tail(mirrored, -losses, reach))
             for reach in (1e-3, 1.1 * UNIT)
         )
-        room = 3.05 * OFFS * near + 3.05 * SLACKS * wide + 1e-14
+        room = 3.05 * OFFS * near + 3.05 * SLACKS * wide + 4e-14
         assert np.all(upper - truth <= room)
         assert np.all((truth - point)[:, 1:-1] <= room[:, 1:-1])
         if losses[-1] > 4:  # the lattice holds the losses: the lines at the middles touch at its points
@@ -170,7 +171,7 @@ def test_a_step_on_a_lattice_lies_between(theta, lowest, cutoff):
     assert np.all(below <= truth + step.spurious[:, None] * charge)
     assert np.all(step.infinite_below <= 0.1)
     assert np.all(step.infinite_below >= 0.1 * (1 - 2.1 * OFFS[:, 0]) - 1e-15)
-    room = 7 * (OFFS + SLACKS) + 1e-9
+    room = 7 * (OFFS + SLACKS) + 1.1e-9
     if lowest == -20.0 and cutoff == np.inf:
         assert np.all(above <= truth * (1 + room))
         assert np.all(below >= truth * (1 - room))
@@ -187,4 +188,5 @@ def test_a_step_on_a_lattice_lies_between(theta, lowest, cutoff):
             assert np.all(lost <= under * (1 + 20 * OFFS[:, 0]) + 1e-8)
     else:
         assert np.all(above[:, at <= -0.7] <= (200.0 if lowest == -39.0 else 1.05) * truth[at <= -0.7])
+        assert lowest != -39.0 or np.all(above[:, -1] <= 1.5 * truth[-1])  # what lies beyond has its place
         assert np.all(step.infinite_above >= (0.1 if lowest == -39.0 else 0.1 + 0.9 * 8 / 15) * (1 - 1e-12))
