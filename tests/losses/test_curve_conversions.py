@@ -177,6 +177,29 @@ def test_what_is_not_a_number_is_read_to_the_safe_side():
     np.testing.assert_array_equal(drops, [[0.5, 0.5], [1.0, 0.0]])
 
 
+def test_a_lower_curve_claims_nothing_at_what_is_no_epsilon():
+    curve = PrivacyProfile(excess(GRID.losses), GRID, "lower")
+    found = jax.jit(lambda at: curve.hockey_stick(at))(np.array([np.nan, 0.0]))
+    assert found[0] == 0
+    assert found[1] > 0.6
+
+
+def test_laws_of_two_points_compose_to_three_and_infinity_stays_below_1():
+    grid = LossGrid(1.0, 0, 2)
+    for bound, sign in (("upper", 1), ("lower", -1)):
+        one, other = (
+            PLD(np.array([0.2, 0.7]), np.array(0.1), grid, bound),
+            PLD(np.array([0.5, 0.3]), np.array(0.2), grid, bound),
+        )
+        found = one.compose(other)
+        truth = np.array([0.1, 0.41, 0.21])
+        assert np.all(sign * (found.masses[:3] - truth) >= -1e-16)
+        np.testing.assert_allclose(found.masses, np.append(truth, np.zeros(found.grid.size - 3)), atol=1e-13)
+        assert found.grid == LossGrid(1.0, 0, 4)
+        assert 0 <= sign * (found.infinity_mass - 0.28) <= 1e-12
+        assert PLD(np.zeros(2), np.array(1.0), grid, bound).compose(other).infinity_mass <= 1
+
+
 def test_float32_arrays_are_widened_to_their_side():
     given = np.array([0.1, 0.3, 0.6]), np.array([0.6, 0.3, 0.1])
     for bound, sign in (("lower", 1), ("upper", -1)):
@@ -215,12 +238,12 @@ def test_a_grid_of_runs_holds_their_mean_and_nine_deviations():
 
 
 def test_a_dominated_gaussian_is_dominated_to_the_last_bits():
-    """At a loss of 600 and a mu of about its root, where the curve's own rounding is largest."""
-    losses = jnp.asarray([600.0, 600.5])
-    for height in (0.5, 0.47, 0.3):
+    """At the largest loss and a mu of about the root of twice that, where rounding of the loss counts most."""
+    losses = jnp.asarray([649.5, 650.0])
+    for height in (0.5, 0.47, 0.53):
         found = float(_dominated_one(losses, jnp.asarray([height, 0.9]), jnp.zeros(())))
         with mpmath.workdps(40):
-            mu, eps = mpmath.mpf(found), mpmath.mpf(600)
+            mu, eps = mpmath.mpf(found), mpmath.mpf(649.5)
             tail = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
             truth = tail(eps / mu - mu / 2) - mpmath.exp(eps) * tail(eps / mu + mu / 2)
             assert height * (1 - 1e-11) <= truth <= height
