@@ -11,7 +11,7 @@ import pytest
 
 from jaxacct.losses import nodes
 from jaxacct.losses.discretize import step_masses
-from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.losses.renyi.tails import _upper_cells, log_excess
 from jaxacct.losses.single import single_delta, single_epsilon
 from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
@@ -127,6 +127,24 @@ def test_renyi_divergence_is_charged_what_the_tails_may_hide(order, by_mass, by_
     assert np.all(found <= truth * (1 + (by_mass * OFFS + by_loss * SLACKS)[:, 0] + 1e-11))
     endless = log_excess(smudged(TRUTH), orders, tilts, np.zeros((len(MOVES), 1)))
     assert np.all(np.asarray(endless) == np.inf)
+
+
+def test_small_cells_next_to_large_tails_are_charged_their_tails_errors():
+    """A cell's mass is a difference of tails, each off on its own: here neighbours err in opposite directions."""
+    edges = np.linspace(-0.6, 1.0, 9)
+    q = np.array([0.3, 0.2, 0.1, 1e-3, 1e-3, 1e-3, 0.2, 0.197])
+    p = q * np.exp(0.5 * (edges[1:] + edges[:-1]))
+    off = 1e-6 * (-1.0) ** np.arange(9)
+    with jax.enable_x64(True):
+        for masses in (p, q):
+            above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+            below = np.append(0.0, np.cumsum(masses))
+            for sign in (1, -1):
+                found = _upper_cells(above / (1 + sign * off), below / (1 - sign * off), jnp.full(9, 1e-6))
+                mass, slack = np.asarray(found.mass), np.asarray(found.slack)
+                assert np.all(mass >= masses)
+                assert np.all(mass * (1 - slack) <= masses)
+                assert np.all(slack <= 1e-5 * np.minimum(above[:-1], below[1:]) / masses)
 
 
 @jax.jit
