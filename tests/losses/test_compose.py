@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxacct.losses.compose import _Measures, _rounded, _supports, _tilt_sums, _unroll, _within
 
@@ -27,6 +28,7 @@ def test_exponential_moments_of_measures_that_may_be_empty():
                 assert np.all((value[empty] < -600) & np.isfinite(value[empty]))
 
 
+@pytest.mark.slow
 def test_entries_keep_their_errors_and_mostly_errors_are_missing_mass():
     value = np.array([[0.0, 1.0, 1e-3, -1e-6, 0.5], [0.2, 1.0, 1e-3, 8.1e-4, 7.9e-4]])
     error = np.array([1e-3, 1e-4])

@@ -86,6 +86,7 @@ def test_laws_on_other_spacings_are_refused():
             refused()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["upper", "lower"])
 def test_moved_curves_keep_their_side_and_their_digits(bound):
     sign, values = (1 if bound == "upper" else -1), excess(GRID.losses)
@@ -103,6 +104,7 @@ def test_moved_curves_keep_their_side_and_their_digits(bound):
     np.testing.assert_allclose(mirrored, truth, rtol=2e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["upper", "lower"])
 def test_masses_of_a_curve_are_those_of_its_law(bound):
     values = jnp.asarray(excess(GRID.losses))
@@ -219,6 +221,7 @@ def test_float32_arrays_are_widened_to_their_side():
     assert float(padded[0].sum()) == pytest.approx(2.0)
 
 
+@pytest.mark.slow
 def test_a_grid_of_runs_holds_their_mean_and_nine_deviations():
     level, steps = 0.5, 40
     runs = jaxacct.Composed([jaxacct.RandomizedResponse(level)], steps)

@@ -164,6 +164,7 @@ def test_the_bound_by_convexity_is_its_formula_at_every_size():
                 assert truth <= float(value) <= truth * (1 + mp.mpf(3e-12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1.5, 64.0])
 def test_the_divergence_of_atoms_keeps_its_margin_at_large_losses(order):
     """P has all but nothing at one loss of hundreds: log sum q f(e^loss), of which a e^loss is nearly all."""

@@ -118,6 +118,7 @@ def test_nodes_lie_on_their_sides():
         assert np.all(lower[:, [0, -1]] == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "by_mass", "by_loss"), [(1.5, 18.6, 0.3), (4.0, 11.2, 1.8)])
 def test_renyi_divergence_is_charged_what_the_tails_may_hide(order, by_mass, by_loss):
     orders, tilts = np.full(len(MOVES), order), np.ones((len(MOVES), 1))
