@@ -57,9 +57,11 @@ def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array,
     total = masses.sum(-1)
     at = lambda array: jnp.take(array, jnp.clip(cell, 0, n - 1), axis=-1)  # noqa: E731
     index = jnp.clip(cell + 1, 0, n - 1)
-    mass = jnp.where(cell < 0, total[(...,) + (None,) * epsilon.ndim], at(above))
+    total = total[(...,) + (None,) * epsilon.ndim]
+    mass = jnp.where(cell < 0, total, at(above))
     beyond = jnp.take(curve, index, axis=-1)
-    value = jnp.where(cell >= n - 1, 0.0, mass * part + (1.0 - part) * beyond)
+    # Nothing lies beyond the lattice, unless the masses are no numbers.
+    value = jnp.where(cell >= n - 1, 0.0 * total, mass * part + (1.0 - part) * beyond)
     value = value + infinity[(...,) + (None,) * epsilon.ndim]
     # The loss itself is good to a unit of its size.
     error = relative_error(n) * value + 2.0 * _UNIT * jnp.abs(epsilon) * (mass + value)

@@ -32,7 +32,7 @@ def curves(bound):
     return {"trade-off curve": exact, "profile": profile, "law": PLD(masses, np.float64(0.1 * up), GRID, bound)}
 
 
-@pytest.mark.parametrize("bound", ["upper", "lower"])
+@pytest.mark.parametrize("bound", ["upper", pytest.param("lower", marks=pytest.mark.slow)])
 def test_attacks_on_a_finite_experiment_are_bounded_from_the_curves_side(bound):
     sign = 1 if bound == "upper" else -1
     truths = [risk(F(float(x))) for x in PRIORS]

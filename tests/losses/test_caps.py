@@ -62,6 +62,11 @@ def test_deltas_of_a_finite_law():
     floor = np.maximum(-np.expm1(at), 0.0)
     np.testing.assert_allclose(upper, np.minimum(floor + distance, 1.0), rtol=1e-11)
     assert np.all(upper >= np.minimum(floor + distance, 1.0))
+    # Rare largest losses: 2e-11 of log P is seen.
+    rare = [(F(1, 1000), F(1, 1650)), (F(999, 1000), F(1649, 1650))]
+    truth = finite.hockey_stick(finite.compose(*[rare] * STEPS), F(float(np.exp(1.1))))
+    lower, _ = bounds("delta", table(rare), np.array([1.1]))
+    assert 1 - 1e-10 <= lower[0] / float(truth) <= 1 - 1e-13
     # What is known already is kept where it is better.
     lower, upper = bounds("delta", table(LAW), at, (0.9, 0.95))
     assert np.all((upper <= 0.95) | (floor > 0.9))

@@ -1,5 +1,7 @@
 """Plans for lattices: tilts at the saddle point, widths by Chernoff, levels that fit, layouts that are shared."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,8 @@ import pytest
 from jaxacct.losses import lattice
 from jaxacct.losses.plan import CENTRE, Layout, Outline, layouts, levels_for, outline_for_delta, outline_for_epsilon
 from jaxacct.losses.spread import Spread
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
 
 MU, STEPS = 0.1, 400.0
 
@@ -187,3 +191,15 @@ def test_batches_are_padded_to_a_power_of_2():
     for members, size in ((1, 1), (2, 2), (3, 4), (5, 8), (8, 8)):
         found = lattice.padded(leaf, np.arange(members), Spread())
         np.testing.assert_array_equal(found, 10 * (np.arange(size) % members))
+
+
+def test_surveys_of_different_lengths_make_one_outline():
+    def group(parts, atoms):
+        row = lambda: Row(jnp.ones((parts, atoms)) / atoms)  # noqa: E731
+        return TablePair(row(), row(), row(), jnp.zeros(parts), jnp.zeros(parts))
+
+    with jax.enable_x64(True):
+        plan = functools.partial(lattice._outline, "delta")
+        found = jax.eval_shape(plan, (group(2, 3), group(1, 5)), jnp.ones(3), jnp.ones(()))
+    assert found.means.shape == found.log_normalisers.shape == (3,)
+    assert found.theta.shape == found.loose.shape == ()

@@ -194,6 +194,7 @@ def test_a_lower_law_is_never_less_than_no_loss_at_all():
     np.testing.assert_allclose(law.hockey_stick(at), np.maximum(-np.expm1(at), 0.0), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_losses_that_are_off_move_up_by_twice_as_much_exactly():
     """L + eta is laid on the lattice so that hockey sticks at its points are those of L + eta, and not less."""
     grid, slack = LossGrid(math.log(2), -3, 16), 1e-3

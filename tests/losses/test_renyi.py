@@ -151,7 +151,7 @@ def test_conversions_fail_closed():
     with pytest.raises(ValueError, match="delta must be"):
         epsilon_from_renyi(1.0, 4.0, 0.0)
     # (rho, order, delta or epsilon) at every edge of what makes sense.
-    rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (1.0, 4.0, 1.0), (math.nan, 4.0, 1.0), (-1.0, 4.0, 1.0)]
+    rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (50.0, 4.0, 1.0), (math.nan, 4.0, 1.0), (-1.0, 4.0, 1.0)]
     found = np.asarray(jax.jit(epsilon_from_renyi)(*np.array(rows).T))
     np.testing.assert_array_equal(found, [math.inf, math.inf, 0.0, math.inf, math.inf])
     rows = [(1.0, 1.0, 0.5), (1.0, math.inf, 0.5), (0.0, 4.0, 0.0), (1.0, 4.0, -1.0), (1.0, 4.0, math.nan)]
@@ -178,9 +178,10 @@ def test_a_gaussian_is_rounded_up_by_a_few_units_and_no_more():
     mechanism = Gaussian(sigma, sensitivity)
     with jax.enable_x64(True):
         mu, value = np.asarray(mu_of(mechanism)), np.asarray(renyi(mechanism, order))
-    for s, d, a, m, v in zip(sigma, sensitivity, order, mu, value, strict=True):
+        whole = np.asarray(renyi(PoissonSampled(mechanism, 1.0), 2.0))  # every record is in the sample
+    for s, d, a, m, v, w in zip(sigma, sensitivity, order, mu, value, whole, strict=True):
         ratio = Fraction(float(d)) / Fraction(float(s))
-        for found, truth, units in ((m, ratio, 3), (v, Fraction(float(a)) * ratio**2 / 2, 12)):
+        for found, truth, units in ((m, ratio, 3), (v, Fraction(float(a)) * ratio**2 / 2, 12), (w, ratio**2, 12)):
             assert 0 <= Fraction(float(found)) / truth - 1 <= units * Fraction(2) ** -52
 
 

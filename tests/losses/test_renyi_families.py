@@ -164,6 +164,7 @@ def test_the_bound_by_convexity_is_its_formula_at_every_size():
                 assert truth <= float(value) <= truth * (1 + mp.mpf(3e-12))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1.5, 64.0])
 def test_the_divergence_of_atoms_keeps_its_margin_at_large_losses(order):
     """P has all but nothing at one loss of hundreds: log sum q f(e^loss), of which a e^loss is nearly all."""
@@ -178,6 +179,23 @@ def test_the_divergence_of_atoms_keeps_its_margin_at_large_losses(order):
             terms = [(mp.mpf(float(loss)), mp.mpf(float(mass))) for loss, mass in zip(row, masses, strict=True)]
             truth = mp.log(mp.fsum(m * (mp.exp(order * x) - 1 - order * mp.expm1(x)) for x, m in terms))
             assert 0 <= float(value) - truth <= 1e-11 + 40 * 2.0**-53 * order * float(row[1])
+
+
+def test_a_coarse_trapezoid_rule_is_charged_its_aliasing():
+    """2 / (e^(2 pi d / h) - 1) times the integral on lines of height d = pi / (3 s), as the docstring has it."""
+    noise, order, shifts, weights = 0.06, 1.02, np.array([0.0, 0.5, 1.0]), np.array([0.5, 0.25, 0.25])
+    found = float(renyi(MixtureOfGaussians(noise, tuple(shifts), tuple(weights)), order, relation="remove"))
+    s = shifts / noise
+    x = np.linspace(-14.0, 2 * s[-1] + 14.0, 200_001)
+    log_m = np.logaddexp.reduce(np.log(weights)[:, None] + s[:, None] * x - s[:, None] ** 2 / 2, 0)
+    terms = np.exp(order * log_m - x**2 / 2) - (1 + order * np.expm1(log_m)) * np.exp(-(x**2) / 2)
+    excess = terms.sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)
+    step = (2 * s[-1] + 2 * math.sqrt(2 * (80 + order * math.log(5)))) / 2047  # four terms, one for no sampling
+    height = math.pi / (3 * s[-1])
+    lines = math.exp(height**2 / 2) * (1 + excess + 1 + 2 * order)
+    charge = 2 / math.expm1(2 * math.pi * height / step) * lines
+    assert charge > 1e-6 * excess
+    assert math.expm1(found * (order - 1)) == pytest.approx(excess + math.e * charge, rel=0.02 * charge / excess)
 
 
 def test_one_component_is_the_gaussian_sampled_or_not():
