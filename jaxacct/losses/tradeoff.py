@@ -169,18 +169,25 @@ class TradeOff:
 
 
 def arrays(curve: TradeOff) -> tuple[Array, Array]:
-    """Both arrays in float64; where a float32 program has rounded them, scaled to the safe side.
+    """Both arrays in float64; where a float32 program has rounded them, moved to the safe side.
 
     Rounding two masses of a segment apart changes its slope, so scaling alone would not do: the mass that counts on
-    the segment's side of slope 1 goes up (or down) and the other one the other way.
+    the segment's side of slope 1 goes up (or down) and the other one the other way. Of two masses that are now equal
+    either may have been the larger: a lower curve gets a segment more, in front, for what the drops may have had more.
+    The masses of an upper curve come closer, and do not pass each other.
     """
     widths, drops = jnp.asarray(curve.widths), jnp.asarray(curve.drops)
     a, b = widths.astype(jnp.float64), drops.astype(jnp.float64)
     if widths.dtype != jnp.float64 or drops.dtype != jnp.float64:
         sign = 1.0 if curve.bound == "lower" else -1.0
         more, less = 1.0 + sign * 2.0**-23, 1.0 - sign * 2.0**-23
-        flat = a >= b
+        flat, even = a >= b, a == b
         a, b = jnp.where(flat, a * more, a * less), jnp.where(flat, b * less, b * more)
+        if curve.bound == "lower":
+            lost = jnp.where(even, b * 2.0**-22, 0.0).sum(-1, keepdims=True)
+            a, b = jnp.concatenate([jnp.zeros_like(lost), a], -1), jnp.concatenate([lost, b], -1)
+        else:
+            a, b = jnp.where(flat, a, jnp.minimum(a, b)), jnp.where(flat, jnp.minimum(a, b), b)
     broken = jnp.isnan(a).any(-1, keepdims=True) | jnp.isnan(b).any(-1, keepdims=True)
     one = jnp.zeros_like(a)
     worst = (one.at[..., -1].set(1.0), one.at[..., 0 if curve.bound == "lower" else -1].set(1.0))

@@ -10,6 +10,7 @@ from scipy.stats import binom, norm
 
 import jaxacct
 from jaxacct import LossGrid, PrivacyProfile, TradeOff, supremum
+from jaxacct.losses import tradeoff
 from jaxacct.losses.families import excess_of_segments
 from tests import finite
 
@@ -245,3 +246,23 @@ def test_a_log_lattice_holds_randomized_response_exactly():
     found = curve(finite.randomized_response(2)).profile(grid).values()
     truth = [float(finite.hockey_stick(finite.randomized_response(2), g)) for g in ("1/4", "1/2", 1, 2, 4)]
     np.testing.assert_allclose(found, truth, atol=1e-14)
+
+
+@pytest.mark.parametrize("bound", ["lower", "upper"])
+def test_curves_that_a_float32_program_rounded_stay_on_their_side(bound):
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        widths = rng.dirichlet(np.ones(rng.integers(1, 6)))
+        drops = widths * np.exp(rng.normal(size=widths.size) * 10.0 ** rng.uniform(-9, 0))  # also next to slope 1
+        drops /= drops.sum()
+        curve = TradeOff(jnp.asarray(widths, jnp.float32), jnp.asarray(drops, jnp.float32), bound)
+        with jax.enable_x64(True):
+            a, b = (np.asarray(x)[:, None] for x in tradeoff.arrays(curve))
+        gamma = np.exp(rng.normal(size=30) * 10.0 ** rng.uniform(-9, 0, 30))
+        # Excess over (1 - gamma)_+, on either side of gamma = 1 by the masses that count there.
+        found = np.where(gamma >= 1, np.maximum(a - gamma * b, 0).sum(0), np.maximum(gamma * b - a, 0).sum(0))
+        a, b = widths[:, None], drops[:, None]
+        truth = np.where(gamma >= 1, np.maximum(a - gamma * b, 0).sum(0), np.maximum(gamma * b - a, 0).sum(0))
+        more = found - truth if bound == "lower" else truth - found
+        assert np.all(more >= -1e-16)
+        assert np.all(more <= 1e-6)
