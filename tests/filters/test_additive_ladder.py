@@ -115,8 +115,15 @@ def test_a_product_of_responses_is_the_convolution_and_its_error_covers_rounding
         truth = np.array([float(exact.get(k, 0)) for k in range(-19, 20)])
     size, norm = 64, np.linalg.norm(truth)
     assert np.abs(masses - truth).sum() <= error
-    assert error == pytest.approx(np.sqrt(size) * norm * (16 * 9 + 64 * 6) * 2.0**-51, rel=1e-6)
+    assert error == pytest.approx(np.sqrt(size) * norm * (16 * 9 + 64 * 6) * 2.0**-51, rel=1e-6, abs=0)
     assert masses.min() >= 0
+    losses, masses, _ = module.product_law(Ladder(np.array([0.25, 0.5, np.inf]), np.zeros(3), np.array([2, 15]), 0.0))
+    p, q = (1 / (1 + math.exp(-e)) for e in (0.25, 0.5))
+    assert masses.size == 65
+    assert (masses[0], masses[-1]) == (
+        pytest.approx((1 - p) ** 2 * (1 - q) ** 15, abs=1e-14),
+        pytest.approx(p**2 * q**15, rel=1e-10),
+    )
     none = module.product_law(Ladder(np.array([0.25, 0.5, np.inf]), np.zeros(3), np.array([2**22, 2**22]), 0.0))
     assert none[0].size == none[1].size == none[2] == 0
 
@@ -127,6 +134,7 @@ def test_a_guarantee_is_the_best_of_its_bounds_and_its_epsilon_the_least_that_is
     assert closed.is_bound is True
     assert closed.delta(np.array([4.999, 5.0, 6.0])).tolist() == [1.0, 1e-5, 1e-5]
     assert closed.epsilon(np.array([[1e-4, 1e-6]])).tolist() == [[pytest.approx(5.0, rel=1e-12), np.inf]]
+    assert float(LadderGuarantee((0.3, 1e-5), None, empty, empty, 0.0, "").epsilon(1e-4)) == pytest.approx(0.3)
     both = LadderGuarantee((5.0, 1e-5), (7.0, 1e-7), empty, empty, 0.0, "")
     assert float(both.epsilon(1e-6)) == pytest.approx(7.0, rel=1e-12)
     assert float(both.epsilon(2e-5)) == pytest.approx(5.0, rel=1e-12)

@@ -17,6 +17,7 @@ import pytest
 
 from jaxacct import GDP, PLD, Composed, DiscreteGaussian, Gaussian, LossGrid, filters
 from jaxacct.filters import (
+    _budget_table,
     _composed_law,
     _costs,
     _ledger,
@@ -24,7 +25,8 @@ from jaxacct.filters import (
     _table_cache,
     individual_approximate_gdp,
 )
-from jaxacct.filters._examples import settle_norms
+from jaxacct.filters._examples import FLAG, settle_norms
+from jaxacct.filters._menu_laws import MenuLaws
 from jaxacct.losses.profile import PrivacyProfile
 from tests.filters.cases import law as response_law
 
@@ -177,6 +179,7 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
     empty = SimpleNamespace(common=one.common, grid=grid, curves=np.zeros((4, 14)), node=4, slack=0.0)
     empty._curve = lambda units: filters.OnlineMenuFilter._curve(empty, units)
     assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 8)
+    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 1)
     assert not filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess + 1e-320, 8, 8)
 
 
@@ -200,17 +203,92 @@ def test_levels_share_delta_and_divergences_are_rounded_up():
         share = float(levels(empty, delta))
         assert Fraction(delta) * (1 - Fraction(1, 2**49)) <= 3 * Fraction(share) <= Fraction(delta)
     assert float(levels(_ledger.full(empty), 0.3)) == pytest.approx(0.1)
-    state = _ledger.LedgerState(jnp.array([2**22, 12345, 6789], jnp.uint32))
+    state = _ledger.LedgerState(jnp.array(RNG.integers(2**20, 2**24, (40, 3)), jnp.uint32))
     for kind, factor in ((filters.renyi(3.0, 1e-5, order=8), None), (filters.zcdp(0.7), 1), (filters.gdp(0.7), 0.5)):
         counter = filters.odometer(kind, orders=None if factor is None else (2.0, 9.0))
         orders, sums = jax.jit(meter._sums)(counter, state)
-        used = Fraction(float(_ledger.used(state)))
         budget = Fraction(float(_ledger.join(kind.pieces)))
-        rho = used * (budget * budget / 2 if factor == 0.5 else budget)
         assert orders.tolist() == ([8.0] if factor is None else [2.0, 9.0])
-        for order, found in zip(orders.tolist(), sums.tolist(), strict=True):
-            truth = rho * (1 if factor is None else Fraction(order))
-            assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 2**47))
+        for share, row in zip(jax.jit(_ledger.used)(state).tolist(), sums.tolist(), strict=True):
+            rho = Fraction(share) * (budget * budget / 2 if factor == 0.5 else budget)
+            for order, found in zip(orders.tolist(), row, strict=True):
+                truth = rho * (1 if factor is None else Fraction(order))
+                assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 2**47))
+
+
+def test_a_curve_that_starts_below_delta_needs_no_epsilon():
+    curve = SimpleNamespace(hockey_stick=lambda e: 0.1 * jnp.exp(-jnp.asarray(e)), grid=LossGrid(1.0, -1, 11))
+    guarantee = _profile_guarantee.ProfileGuarantee(curve, "")
+    found = np.asarray(guarantee.epsilon(np.array([0.2, 0.01, 1e-6])))
+    assert found.tolist() == [0.0, pytest.approx(math.log(10.0), rel=1e-9), np.inf]
+    assert found[1] >= math.log(10.0)
+    assert guarantee.is_bound is True
+
+
+@jax.enable_x64(True)
+def test_a_last_step_is_clipped_to_what_is_left_and_others_to_the_clip_norm():
+    norms = np.concatenate([RNG.uniform(0.01, 5.0, 40), [2.0, 3.0, np.nan, 1.0]]).astype(np.float32)
+    spent = RNG.integers(0, 2**30, norms.size).astype(np.int32)
+    last = np.arange(norms.size) % 2 == 0
+    words = (spent | np.where(last, 2**30, 0) | FLAG).astype(np.int32)
+    words[-1] = spent[-1]  # takes no part
+    for regime, rate in (("small", 0.1), ("large", 0.9)):
+        ledger = individual_approximate_gdp(0.02, examples=norms.size, regime=regime)
+        found = np.asarray(approximate._bounds(ledger, (2.0, 1.7, rate), norms, words))
+        assert found.dtype == np.float32
+        assert found[-2:].tolist() == [0.0, 0.0]
+        with mpmath.workdps(30):
+            for norm, used, ends, value in list(zip(norms.tolist(), spent.tolist(), last, found.tolist(), strict=True))[
+                :-2
+            ]:
+                rest = mpmath.mpf(2**30 - used) / 2**30 * 0.02 * 2 / mpmath.mpf(rate) ** 2
+                most = 1.7 * mpmath.sqrt(mpmath.log1p(rest) if regime == "small" else rest)
+                clipped = min(norm, 2.0)
+                if not ends or most > clipped * (1 + 1e-6):
+                    assert value == clipped
+                else:
+                    assert most * (1 - 2.0**-22) <= value <= most
+
+
+def test_the_tables_scan_is_given_an_error_and_fades_that_cover_rounding(monkeypatch):
+    class Stop(Exception):
+        pass
+
+    given = []
+
+    def levels(*arguments):
+        given.append(arguments)
+        raise Stop
+
+    monkeypatch.setattr(_budget_table, "_levels", levels)
+    grid = LossGrid(0.25, -6, 14)
+    masses = RNG.uniform(0.0, 0.2, (2, 6))
+    laws = MenuLaws(grid, masses, RNG.uniform(0.0, 0.1, (2, 14)), 2, 3)
+    with pytest.raises(Stop):
+        _budget_table.budget_table(laws, np.array([7, 12]), 5, lambda _: True, 100)
+    carry, rows, n = given[0][0], jax.tree.map(np.asarray, given[0][1]), given[0][2]
+    unit = 2.0**-53
+    assert n == 32
+    half = masses * np.exp(-0.125 * np.arange(-2, 4))
+    eta = (1 + 8 * unit) ** (5 + 1) - 1
+    wanted = eta * half.sum(-1) + (2 * eta + 8 * unit) * np.sqrt((half**2).sum(-1))
+    assert np.all(rows.error >= wanted)
+    assert np.all(rows.error <= 1.02 * wanted)
+    kernel = np.fft.irfft(np.asarray(rows.spectra), n)
+    assert np.allclose(kernel[:, np.arange(-2, 4)], half, rtol=1e-12)
+    assert (rows.nodes.tolist(), rows.share.tolist()) == ([2, 3], [pytest.approx(0.4), pytest.approx(0.4)])
+    for found, exact in (
+        (rows.excess, laws.excess * np.exp(-0.5 * grid.losses)),
+        (rows.left, np.exp(-0.125 * np.arange(3, 0, -1))),
+        (rows.right, np.exp(-0.125 * np.arange(1, 3))),
+    ):
+        assert np.all(np.asarray(found) >= exact)
+        assert np.all(np.asarray(found) <= exact * (1 + 200 * unit))
+    assert carry.curve.shape == (14,)
+    assert carry.ring.shape == (3, 17)
+    assert (carry.last.shape, carry.pace.shape, carry.norms.shape) == ((2, 14), (2, 14), (3,))
+    with pytest.raises(ValueError, match="prices must be above 7, the distance of nodes, got 7"):
+        _budget_table.budget_table(laws, np.array([7, 12]), 7, lambda _: True, 100)
 
 
 def test_an_odometer_says_by_which_theorem_it_reads():
@@ -365,6 +443,8 @@ def test_a_traced_delta_of_one_is_no_budget_and_orders_say_how_much_epsilon_they
 
 
 def test_arguments_that_filters_refuse_are_named():
+    with pytest.raises(ValueError, match="epsilon must be larger to leave any budget, got 1e-12"):
+        filters.approximate_dp(1e-12, 1e-10)
     grid = LossGrid(0.25, -4, 9)
     with pytest.raises(ValueError, match="query must be a guarantee \\(bound 'upper'\\), got bound 'lower'"):
         _composed_law.on_grid(PLD(np.eye(9)[4], 0.0, grid, "lower"), grid, "remove", symmetric=False)

@@ -110,3 +110,25 @@ def test_what_is_left_after_a_response_is_the_root_of_its_total_variation_rounde
             target = mpmath.erf(mpmath.mpf(m) / 2 * root)
             assert 0 < value <= m
             assert 0 <= target - variation(mpmath.mpf(value)) <= 2.0**-47 * (target + 1.5) + 2.0**-50 * m
+
+
+@jax.enable_x64(True)
+def test_a_charge_is_certified_from_the_residue_on_and_only_where_all_that_a_proof_needs_is_there():
+    epsilon = 0.4
+    losses = np.array([-epsilon, epsilon, 0.0])
+    masses = np.array([1 / (1 + np.exp(epsilon)), 1 / (1 + np.exp(-epsilon)), 0.0])
+    m = float(jax.jit(solver.largest_for_response)(MU, epsilon))
+    exact = MU**2 - m**2
+    make = jax.jit(lambda losses: solver._nodes(MU, exact, losses, masses, 0.0, 1.0))
+    check = jax.jit(lambda charge, losses, nodes: solver.certified(MU, charge, losses, masses, 1.0, nodes))
+    nodes = make(losses)
+    assert not nodes.bounded
+    good, bad = check(1.001 * exact, losses, nodes), check(0.999 * exact, losses, nodes)
+    assert (bool(good.holds), bool(bad.holds)) == (True, False)
+    assert float(good.step) < 0 < float(bad.step)
+    assert abs(float(good.step)) < 0.01 * exact
+    # A loss that the sum has no mass at moves the turn beyond the nodes: nothing is known of what lies there.
+    assert not check(1.001 * exact, np.array([-epsilon, epsilon, 90.0]), nodes).holds
+    for charge in (0.0, -1.0, MU**2, 2.0 * MU**2, np.nan):
+        assert not check(charge, losses, nodes).holds
+    assert not check(1.001 * exact, losses, nodes._replace(fit=np.False_)).holds
