@@ -112,6 +112,28 @@ def test_what_is_left_after_a_response_is_the_root_of_its_total_variation_rounde
             assert 0 <= target - variation(mpmath.mpf(value)) <= 2.0**-47 * (target + 1.5) + 2.0**-50 * m
 
 
+@pytest.mark.parametrize("doubt", [0.0, 1e-3])
+@jax.enable_x64(True)
+def test_the_bound_on_a_cell_is_below_the_least_value_there_and_near_it(doubt):
+    """D(t) = room + integral over s > t of (1 - e^(t - s)) a(s) f(s) ds for some piecewise linear f, by fine sums."""
+    t = np.linspace(0.0, 4.0, 17)
+    f = np.array([-1.0, -0.8, -0.9, -0.3, 0.4, 0.9, 0.2, -0.5, -0.9, -0.2, 0.3, 0.7, 0.9, 0.6, 0.9, 1.0, 0.9])
+    density = lambda s: np.exp(-0.5 * ((s - MU**2 / 2) / MU) ** 2) / (MU * np.sqrt(2 * np.pi))  # noqa: E731
+    s = np.linspace(0.0, 4.0, 16 * 500 + 1)
+    middle = 0.5 * (s[1:] + s[:-1])
+    weight = density(middle) * np.interp(middle, t, f) * np.diff(s)
+    after, faded = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (weight, weight * np.exp(-middle)))
+    whole = 0.05 + after - np.exp(s) * faded
+    least = np.array([whole[500 * i : 500 * i + 501].min() for i in range(16)])
+    slope = (np.exp(s) * faded)[::500]
+    # Slopes off by as much as is doubted, either way, leave bounds.
+    for off in (-doubt, doubt):
+        given = whole[::500], slope + off, np.full(17, doubt), f, density(t), np.diff(t)
+        bound = np.asarray(jax.jit(solver._on_cells)(*given))
+        assert np.all(bound <= least + 1e-7)
+        assert np.all(bound >= least - 2e-3 - 2 * doubt)
+
+
 @jax.enable_x64(True)
 def test_a_charge_is_certified_from_the_residue_on_and_only_where_all_that_a_proof_needs_is_there():
     epsilon = 0.4
