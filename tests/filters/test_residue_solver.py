@@ -135,6 +135,24 @@ def test_the_bound_on_a_cell_is_below_the_least_value_there_and_near_it(doubt):
 
 
 @jax.enable_x64(True)
+def test_the_bound_on_a_cell_stands_wherever_in_it_the_least_value_lies():
+    density = lambda s: np.exp(-0.5 * ((s - MU**2 / 2) / MU) ** 2) / (MU * np.sqrt(2 * np.pi))  # noqa: E731
+    bound = jax.jit(solver._on_cells)
+    for first in (0.0, 0.8, 2.5):
+        t = np.array([first, first + 0.5])
+        for height, turn in ((1.0, 0.2), (1.0, 0.6), (1.0, 0.97), (-1.0, 0.4), (-1.0, 1.0)):
+            x = np.linspace(0.0, np.expm1(0.5), 4001)
+            middle = 0.5 * (x[1:] + x[:-1])
+            bend = height * density(first + np.log1p(middle)) / (1 + middle) ** 2 * np.diff(x)
+            rises = np.append(0.0, np.cumsum(bend))
+            rises -= rises[round(turn * 4000)]
+            curve = 0.1 + np.append(0.0, np.cumsum(0.5 * (rises[1:] + rises[:-1]) * np.diff(x)))
+            slope = -rises[[0, -1]] * [1.0, np.exp(0.5)]
+            found = float(bound(curve[[0, -1]], slope, np.zeros(2), np.full(2, height), density(t), np.diff(t))[0])
+            assert curve.min() - 0.03 <= found <= curve.min() + 1e-7
+
+
+@jax.enable_x64(True)
 def test_a_charge_is_certified_from_the_residue_on_and_only_where_all_that_a_proof_needs_is_there():
     epsilon = 0.4
     losses = np.array([-epsilon, epsilon, 0.0])
