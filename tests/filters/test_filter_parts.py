@@ -31,14 +31,14 @@ from jaxacct.losses.profile import PrivacyProfile
 from tests.filters.cases import law as response_law
 
 # The package's names for these are the functions'.
-approximate, priced, residue, menu_table, online, meter, natural = (
+approximate, priced, residue, menu_table, plan, meter, natural = (
     importlib.import_module(f"jaxacct.filters.{name}")
     for name in (
         "individual_approximate_gdp",
         "individual_priced_menu",
         "gdp_residue",
         "priced_menu",
-        "online_menu",
+        "plan",
         "odometer",
         "natural_approximate_dp",
     )
@@ -465,3 +465,53 @@ def test_arguments_that_filters_refuse_are_named():
         filters.gdp_residue(1.0, 1e-19)
     with pytest.raises(ValueError, match="query must match the ledger: it has shape \\(3,\\)"):
         filters.gdp_residue(np.ones(2)).update(np.ones(3), filters.gdp_residue(np.ones(2)).init())
+
+
+def test_a_plans_steps_are_counted_with_the_last_as_a_fraction():
+    costs, steps = np.array([0.5, 0.25]), np.array([2.0, 4.0])  # 2 in all, over 6 steps
+    assert plan._admitted(costs, steps, 5.0) == 2 * 6 + 2
+    assert plan._admitted(costs, steps, 1.5) == 2 + 2
+    assert plan._admitted(costs, steps, 1.125) == 2.5
+    assert plan._admitted(0 * costs, steps, 1.0) == np.inf
+    for budget, more in ((0.0, costs), (-1.0, costs), (1.0, np.array([np.inf, 0.0])), (1.0, np.array([np.nan, 0.0]))):
+        assert plan._admitted(more, steps, budget) == 0.0
+    with pytest.raises(ValueError, match="orders must hold at least one order, got none"):
+        plan._checked(Gaussian(1.0), 3, ())
+    for bad in (1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="orders must be finite numbers above 1, got"):
+            plan._checked(Gaussian(1.0), 3, (2.0, bad))
+
+
+def test_what_a_residue_filter_was_given_can_be_read():
+    made = filters.gdp_residue(np.array([1.0, 2.0]), 1e-6, steps=4)
+    assert np.asarray(made.mu).tolist() == [1.0, 2.0]
+    assert np.asarray(made.slack).tolist() == [1e-6, 1e-6]
+    assert float(made.share) == 0.25
+    left = np.asarray(made.remaining_slack(made.init()))
+    assert left.dtype == np.float32
+    assert np.all((left <= 1e-6) & (left > 1e-6 * (1 - 2.0**-22)))
+
+
+def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypatch):
+    asked = []
+
+    def epsilon(query, delta, steps):
+        asked.append((query, delta, steps))
+        return menu_table.Bounds(0.1 * steps, 0.2 * steps)
+
+    monkeypatch.setattr(menu_table.accounting, "epsilon", epsilon)
+    ledger = SimpleNamespace(budget=np.int32(100), prices=np.array([30, 101, 50], np.int32))
+    found = menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+    assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
+    assert found.lower == pytest.approx([0.3, 0.0, 0.2])
+    assert found.upper == pytest.approx([0.6, 0.0, 0.4])
+
+
+def test_a_grid_without_one_holds_epsilon_as_a_point_and_reaches_to_twice_it():
+    grid = _composed_law.grid_for(2.0, 9)
+    assert (grid.spacing, grid.lowest, grid.size) == (0.5, -4, 9)
+    for epsilon in (0.1, 1.0, 3.0):
+        grid = filters.natural_approximate_dp(epsilon, 1e-5, rounds=4).grid
+        assert (grid.lowest, grid.size) == (-2048, 4097)
+        assert abs(epsilon / grid.spacing - round(epsilon / grid.spacing)) < 1e-9
+        assert grid.losses[-1] == pytest.approx(2 * epsilon + 1, rel=5e-3)
