@@ -407,7 +407,9 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
         menu_table._table([], 1.0, 1e-3, 32, None, None, False)
 
 
-def test_a_kept_table_that_misses_its_target_is_refused():
+def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
+    reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
+    monkeypatch.setattr(menu_table, "PrivacyProfile", lambda *_: reached)
     kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
     with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
         menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
