@@ -128,14 +128,12 @@ def test_of_several_orders_delta_is_the_sum_and_epsilon_its_inverse():
     # Two orders that need as much of delta as each other: no share of it is left over.
     one = _guarantees.AnyOrderGuarantee(jnp.full((2,), 0.3, jnp.float32), (8.0, 8.001), "")
     targets = np.array([1e-9, 1e-3, 0.0, 1.0, -1.0, np.nan, 2.0])
-    for some in (one,):
-        with jax.enable_x64(True):
-            epsilon = np.asarray(jax.jit(some.epsilon)(targets))
-            ask = jax.jit(lambda e, some=some: (some.delta(e), some.delta(e * (1 - 1e-12))))
-            here, before = map(np.asarray, ask(epsilon))
-        assert np.all(here[:2] <= targets[:2] * (1 + 1e-13))
-        assert np.all(targets[:2] < before[:2])
-        assert epsilon[2:].tolist() == [np.inf, 0.0, np.inf, np.inf, 0.0]
+    with jax.enable_x64(True):
+        epsilon = np.asarray(jax.jit(one.epsilon)(targets))
+        here, before = map(np.asarray, jax.jit(lambda e: (one.delta(e), one.delta(e * (1 - 1e-12))))(epsilon))
+    assert np.all(here[:2] <= targets[:2] * (1 + 1e-13))
+    assert np.all(targets[:2] < before[:2])
+    assert epsilon[2:].tolist() == [np.inf, 0.0, np.inf, np.inf, 0.0]
     with pytest.raises(ValueError, match="delta must be"):
         one.epsilon(0.0)
     with pytest.raises(ValueError, match="epsilon must be"):
