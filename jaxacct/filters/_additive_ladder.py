@@ -80,7 +80,7 @@ def _tail(budget: float, count: int) -> float:
     a = float(count)
     power = math.exp(min(a * math.log(budget) - math.lgamma(a + 1.0), 0.0))
     chernoff = math.exp(-(a * math.log(a / budget) - a + budget)) if a > budget else 1.0
-    return min(power, chernoff, 1.0) * (1.0 + 1e-9)
+    return min(power, chernoff) * (1.0 + 1e-9)
 
 
 def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:

@@ -51,7 +51,7 @@ def gaussian_menu(
     least, most = (float(x) for x in np.broadcast_to(np.asarray(rate, np.float64), (2,)))
     if low > high or least > most:
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
-    noise = np.geomspace(low, high, int(sigmas)) if sigmas > 1 else np.array([low])
+    noise = np.geomspace(low, high, int(sigmas))  # a single one is the smallest
     shares = np.geomspace(least, most, int(rates)) if rates > 1 else np.array([most])
     noise = _narrow(np.clip(noise, low, high), up=False)
     shares = np.minimum(_narrow(np.clip(shares, least, most), up=True), 1.0)

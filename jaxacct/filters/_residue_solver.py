@@ -211,20 +211,28 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Arr
     (p, q), (p_size, q_size) = _suffix(jnp.stack(parts))
     slope, doubt = gamma * q, _QUADRATURE * gamma * q_size
     value = room + (p - slope) - (_QUADRATURE * p_size + doubt) - 1e-15 * room
-    # Parabolas below the minorant on each cell, from its left and its right end, in units of gamma there.
-    least = jnp.minimum(f[:-1], f[1:])
-    grow = jnp.exp(width)
-    curve = jnp.where(least >= 0, least * density[1:] / (grow * grow), least * density[:-1])
-    curve = curve - 1e-9 * jnp.abs(curve)
-    left = _least(value[:-1], -(slope + doubt)[:-1], curve, jnp.expm1(width))
-    right = _least(value[1:], (slope - doubt)[1:], curve * grow * grow, -jnp.expm1(-width))
-    bound = jnp.maximum(left, right)
+    bound = _on_cells(value, slope, doubt, f, density, width)
     beyond = bounded | ((turn <= end) & (f[-1] >= 1e-9))
     ok = fit & beyond & (bend[-1] < 0.5) & jnp.isfinite(end) & (charge > 0) & (m2 > 0)
     # How H_m moves with m^2, roughly: what a Newton step divides by.
     pull = 0.5 * density[:-1]
     matters = (t[:-1] < safe) | bounded
     return Check(ok & jnp.all(bound >= 0), jnp.max(jnp.where(matters, -bound / jnp.maximum(pull, 1e-280), -jnp.inf)))
+
+
+def _on_cells(value: Array, slope: Array, doubt: Array, f: Array, density: Array, width: Array) -> Array:
+    """At most the minorant's least value on each cell: parabolas from either end, in units of gamma there, below it.
+
+    ``value`` and ``slope`` (gamma times what is after it against a e^-s, good to ``doubt``), ``f`` and ``density`` are
+    at the nodes. The second derivative is a f / gamma^2, and a / gamma^2 falls: its log has a slope of -3 / 2 - s/mu^2.
+    """
+    least = jnp.minimum(f[:-1], f[1:])
+    grow = jnp.exp(width)
+    curve = jnp.where(least >= 0, least * density[1:] / (grow * grow), least * density[:-1])
+    curve = curve - 1e-9 * jnp.abs(curve)
+    left = _least(value[:-1], -(slope + doubt)[:-1], curve, jnp.expm1(width))
+    right = _least(value[1:], (slope - doubt)[1:], curve * grow * grow, -jnp.expm1(-width))
+    return jnp.maximum(left, right)
 
 
 def _least(value: Array, slope: Array, curve: Array, reach: Array) -> Array:

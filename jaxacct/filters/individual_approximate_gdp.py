@@ -160,9 +160,10 @@ def _bounds_of(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: A
     norm = settle_norms(norms, ledger.examples)
     clipped = jnp.minimum(norm, _ledger.outward(clip, "float32", up=True))
     budget = _ledger.join(ledger.common.pieces)
-    rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * budget * (1 - 2.0**-48)
+    rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * budget
     q = jnp.where(rate > 0, rate, 1.0)
     small = ledger.common.regime == "small"
+    # The margin is more than all of these roundings; the root halves those of what is under it.
     affordable = sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q) * (1 - 2.0**-48)
     affordable = _ledger.outward(affordable, "float32", up=False)
     allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)

@@ -17,6 +17,7 @@ import pytest
 
 from jaxacct import GDP, PLD, Composed, DiscreteGaussian, Gaussian, LossGrid, filters
 from jaxacct.filters import (
+    _budget_table,
     _composed_law,
     _costs,
     _ledger,
@@ -24,19 +25,20 @@ from jaxacct.filters import (
     _table_cache,
     individual_approximate_gdp,
 )
-from jaxacct.filters._examples import settle_norms
+from jaxacct.filters._examples import FLAG, settle_norms
+from jaxacct.filters._menu_laws import MenuLaws
 from jaxacct.losses.profile import PrivacyProfile
 from tests.filters.cases import law as response_law
 
 # The package's names for these are the functions'.
-approximate, priced, residue, menu_table, online, meter, natural = (
+approximate, priced, residue, menu_table, plan, meter, natural = (
     importlib.import_module(f"jaxacct.filters.{name}")
     for name in (
         "individual_approximate_gdp",
         "individual_priced_menu",
         "gdp_residue",
         "priced_menu",
-        "online_menu",
+        "plan",
         "odometer",
         "natural_approximate_dp",
     )
@@ -177,6 +179,7 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
     empty = SimpleNamespace(common=one.common, grid=grid, curves=np.zeros((4, 14)), node=4, slack=0.0)
     empty._curve = lambda units: filters.OnlineMenuFilter._curve(empty, units)
     assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 8)
+    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 1)
     assert not filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess + 1e-320, 8, 8)
 
 
@@ -200,17 +203,92 @@ def test_levels_share_delta_and_divergences_are_rounded_up():
         share = float(levels(empty, delta))
         assert Fraction(delta) * (1 - Fraction(1, 2**49)) <= 3 * Fraction(share) <= Fraction(delta)
     assert float(levels(_ledger.full(empty), 0.3)) == pytest.approx(0.1)
-    state = _ledger.LedgerState(jnp.array([2**22, 12345, 6789], jnp.uint32))
+    state = _ledger.LedgerState(jnp.array(RNG.integers(2**20, 2**24, (40, 3)), jnp.uint32))
     for kind, factor in ((filters.renyi(3.0, 1e-5, order=8), None), (filters.zcdp(0.7), 1), (filters.gdp(0.7), 0.5)):
         counter = filters.odometer(kind, orders=None if factor is None else (2.0, 9.0))
         orders, sums = jax.jit(meter._sums)(counter, state)
-        used = Fraction(float(_ledger.used(state)))
         budget = Fraction(float(_ledger.join(kind.pieces)))
-        rho = used * (budget * budget / 2 if factor == 0.5 else budget)
         assert orders.tolist() == ([8.0] if factor is None else [2.0, 9.0])
-        for order, found in zip(orders.tolist(), sums.tolist(), strict=True):
-            truth = rho * (1 if factor is None else Fraction(order))
-            assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 2**47))
+        for share, row in zip(jax.jit(_ledger.used)(state).tolist(), sums.tolist(), strict=True):
+            rho = Fraction(share) * (budget * budget / 2 if factor == 0.5 else budget)
+            for order, found in zip(orders.tolist(), row, strict=True):
+                truth = rho * (1 if factor is None else Fraction(order))
+                assert truth <= Fraction(found) <= truth * (1 + Fraction(1, 2**47))
+
+
+def test_a_curve_that_starts_below_delta_needs_no_epsilon():
+    curve = SimpleNamespace(hockey_stick=lambda e: 0.1 * jnp.exp(-jnp.asarray(e)), grid=LossGrid(1.0, -1, 11))
+    guarantee = _profile_guarantee.ProfileGuarantee(curve, "")
+    found = np.asarray(guarantee.epsilon(np.array([0.2, 0.01, 1e-6])))
+    assert found.tolist() == [0.0, pytest.approx(math.log(10.0), rel=1e-9), np.inf]
+    assert found[1] >= math.log(10.0)
+    assert guarantee.is_bound is True
+
+
+@jax.enable_x64(True)
+def test_a_last_step_is_clipped_to_what_is_left_and_others_to_the_clip_norm():
+    norms = np.concatenate([RNG.uniform(0.01, 5.0, 40), [2.0, 3.0, np.nan, 1.0]]).astype(np.float32)
+    spent = RNG.integers(0, 2**30, norms.size).astype(np.int32)
+    last = np.arange(norms.size) % 2 == 0
+    words = (spent | np.where(last, 2**30, 0) | FLAG).astype(np.int32)
+    words[-1] = spent[-1]  # takes no part
+    for regime, rate in (("small", 0.1), ("large", 0.9)):
+        ledger = individual_approximate_gdp(0.02, examples=norms.size, regime=regime)
+        found = np.asarray(approximate._bounds(ledger, (2.0, 1.7, rate), norms, words))
+        assert found.dtype == np.float32
+        assert found[-2:].tolist() == [0.0, 0.0]
+        with mpmath.workdps(30):
+            for norm, used, ends, value in list(zip(norms.tolist(), spent.tolist(), last, found.tolist(), strict=True))[
+                :-2
+            ]:
+                rest = mpmath.mpf(2**30 - used) / 2**30 * 0.02 * 2 / mpmath.mpf(rate) ** 2
+                most = 1.7 * mpmath.sqrt(mpmath.log1p(rest) if regime == "small" else rest)
+                clipped = min(norm, 2.0)
+                if not ends or most > clipped * (1 + 1e-6):
+                    assert value == clipped
+                else:
+                    assert most * (1 - 2.0**-22) <= value <= most
+
+
+def test_the_tables_scan_is_given_an_error_and_fades_that_cover_rounding(monkeypatch):
+    class Stop(Exception):
+        pass
+
+    given = []
+
+    def levels(*arguments):
+        given.append(arguments)
+        raise Stop
+
+    monkeypatch.setattr(_budget_table, "_levels", levels)
+    grid = LossGrid(0.25, -6, 14)
+    masses = RNG.uniform(0.0, 0.2, (2, 6))
+    laws = MenuLaws(grid, masses, RNG.uniform(0.0, 0.1, (2, 14)), 2, 3)
+    with pytest.raises(Stop):
+        _budget_table.budget_table(laws, np.array([7, 12]), 5, lambda _: True, 100)
+    carry, rows, n = given[0][0], jax.tree.map(np.asarray, given[0][1]), given[0][2]
+    unit = 2.0**-53
+    assert n == 32
+    half = masses * np.exp(-0.125 * np.arange(-2, 4))
+    eta = (1 + 8 * unit) ** (5 + 1) - 1
+    wanted = eta * half.sum(-1) + (2 * eta + 8 * unit) * np.sqrt((half**2).sum(-1))
+    assert np.all(rows.error >= wanted)
+    assert np.all(rows.error <= 1.02 * wanted)
+    kernel = np.fft.irfft(np.asarray(rows.spectra), n)
+    assert np.allclose(kernel[:, np.arange(-2, 4)], half, rtol=1e-12)
+    assert (rows.nodes.tolist(), rows.share.tolist()) == ([2, 3], [pytest.approx(0.4), pytest.approx(0.4)])
+    for found, exact in (
+        (rows.excess, laws.excess * np.exp(-0.5 * grid.losses)),
+        (rows.left, np.exp(-0.125 * np.arange(3, 0, -1))),
+        (rows.right, np.exp(-0.125 * np.arange(1, 3))),
+    ):
+        assert np.all(np.asarray(found) >= exact)
+        assert np.all(np.asarray(found) <= exact * (1 + 200 * unit))
+    assert carry.curve.shape == (14,)
+    assert carry.ring.shape == (3, 17)
+    assert (carry.last.shape, carry.pace.shape, carry.norms.shape) == ((2, 14), (2, 14), (3,))
+    with pytest.raises(ValueError, match="prices must be above 7, the distance of nodes, got 7"):
+        _budget_table.budget_table(laws, np.array([7, 12]), 7, lambda _: True, 100)
 
 
 def test_an_odometer_says_by_which_theorem_it_reads():
@@ -329,7 +407,9 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
         menu_table._table([], 1.0, 1e-3, 32, None, None, False)
 
 
-def test_a_kept_table_that_misses_its_target_is_refused():
+def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
+    reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
+    monkeypatch.setattr(menu_table, "PrivacyProfile", lambda *_: reached)
     kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
     with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
         menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
@@ -365,6 +445,8 @@ def test_a_traced_delta_of_one_is_no_budget_and_orders_say_how_much_epsilon_they
 
 
 def test_arguments_that_filters_refuse_are_named():
+    with pytest.raises(ValueError, match="epsilon must be larger to leave any budget, got 1e-12"):
+        filters.approximate_dp(1e-12, 1e-10)
     grid = LossGrid(0.25, -4, 9)
     with pytest.raises(ValueError, match="query must be a guarantee \\(bound 'upper'\\), got bound 'lower'"):
         _composed_law.on_grid(PLD(np.eye(9)[4], 0.0, grid, "lower"), grid, "remove", symmetric=False)
@@ -385,3 +467,101 @@ def test_arguments_that_filters_refuse_are_named():
         filters.gdp_residue(1.0, 1e-19)
     with pytest.raises(ValueError, match="query must match the ledger: it has shape \\(3,\\)"):
         filters.gdp_residue(np.ones(2)).update(np.ones(3), filters.gdp_residue(np.ones(2)).init())
+
+
+def test_a_plans_steps_are_counted_with_the_last_as_a_fraction():
+    costs, steps = np.array([0.5, 0.25]), np.array([2.0, 4.0])  # 2 in all, over 6 steps
+    assert plan._admitted(costs, steps, 5.0) == 2 * 6 + 2
+    assert plan._admitted(costs, steps, 1.5) == 2 + 2
+    assert plan._admitted(costs, steps, 1.125) == 2.5
+    assert plan._admitted(0 * costs, steps, 1.0) == np.inf
+    for budget, more in ((0.0, costs), (-1.0, costs), (1.0, np.array([np.inf, 0.0])), (1.0, np.array([np.nan, 0.0]))):
+        assert plan._admitted(more, steps, budget) == 0.0
+    with pytest.raises(ValueError, match="orders must hold at least one order, got none"):
+        plan._checked(Gaussian(1.0), 3, ())
+    for bad in (1.0, np.inf, np.nan):
+        with pytest.raises(ValueError, match="orders must be finite numbers above 1, got"):
+            plan._checked(Gaussian(1.0), 3, (2.0, bad))
+
+
+def test_what_a_residue_filter_was_given_can_be_read():
+    made = filters.gdp_residue(np.array([1.0, 2.0]), 1e-6, steps=4)
+    assert np.asarray(made.mu).tolist() == [1.0, 2.0]
+    assert np.asarray(made.slack).tolist() == [1e-6, 1e-6]
+    assert float(made.share) == 0.25
+    left = np.asarray(made.remaining_slack(made.init()))
+    assert left.dtype == np.float32
+    assert np.all((left <= 1e-6) & (left > 1e-6 * (1 - 2.0**-22)))
+
+
+def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypatch):
+    asked = []
+
+    def epsilon(query, delta, steps):
+        asked.append((query, delta, steps))
+        return menu_table.Bounds(0.1 * steps, 0.2 * steps)
+
+    monkeypatch.setattr(menu_table.accounting, "epsilon", epsilon)
+    ledger = SimpleNamespace(budget=np.int32(100), prices=np.array([30, 101, 50], np.int32))
+    found = menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+    assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
+    assert found.lower == pytest.approx([0.3, 0.0, 0.2])
+    assert found.upper == pytest.approx([0.6, 0.0, 0.4])
+
+
+def test_a_grid_without_one_holds_epsilon_as_a_point_and_reaches_to_twice_it():
+    grid = _composed_law.grid_for(2.0, 9)
+    assert (grid.spacing, grid.lowest, grid.size) == (0.5, -4, 9)
+    for epsilon in (0.1, 1.0, 3.0):
+        grid = filters.natural_approximate_dp(epsilon, 1e-5, rounds=4).grid
+        assert (grid.lowest, grid.size) == (-2048, 4097)
+        assert abs(epsilon / grid.spacing - round(epsilon / grid.spacing)) < 1e-9
+        assert grid.losses[-1] == pytest.approx(2 * epsilon + 1, rel=5e-3)
+
+
+@jax.enable_x64(True)
+def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_unit():
+    words = RNG.integers(1, 2**24, (60, 3)) * [1, 1, 0]
+    words[::2, 1] = 0  # shares that float64 holds exactly: only the product's own rounding is left to cover
+    state = _ledger.LedgerState(jnp.array(words, jnp.uint32))
+    shares = [Fraction((int(a) << 64) + (int(b) << 32), 1 << 88) for a, b, _ in words]
+    up, down = 1 + Fraction(1, 2**47), 1 - Fraction(1, 2**47)
+    in_mu = jax.jit(importlib.import_module("jaxacct.filters.gdp")._in_mu, static_argnums=(2, 3))
+    residues = jax.jit(residue._in_mu, static_argnums=(2, 3))
+    for budget in (0.7, 1.0 / 3.0):
+        pieces, exact = _ledger.split(budget), Fraction(budget)
+        wide = jnp.broadcast_to(pieces, (60, 3))
+        for name in ("_additive.in_budget", "approximate_gdp._in_budget"):
+            module, function = name.split(".")
+            reads = getattr(importlib.import_module(f"jaxacct.filters.{module}"), function)
+            reads = jax.jit(reads, static_argnums=(2, 3))
+            for share, spent in zip(shares, reads(pieces, state, "spent", "float64").tolist(), strict=True):
+                assert exact * share <= Fraction(spent) <= exact * share * up
+            for share, left in zip(shares, reads(pieces, state, "remaining", "float64").tolist(), strict=True):
+                assert exact * (1 - share) * down <= Fraction(left) <= exact * (1 - share) * (1 + Fraction(1, 2**52))
+        for share, spent in zip(shares, in_mu(pieces, state, "spent", "float64").tolist(), strict=True):
+            assert exact**2 * share <= Fraction(spent) ** 2 <= exact**2 * share * up
+        units = RNG.integers(0, 2**30, 60).astype(np.int32)
+        ledger = SimpleNamespace(common=SimpleNamespace(pieces=pieces))
+        read = {
+            which: approximate._in_budget(ledger, jnp.array(units), which, "float64").tolist()
+            for which in ("spent", "remaining", "fraction")
+        }
+        for n, spent, left, share in zip(units.tolist(), *read.values(), strict=True):
+            part = Fraction(n, 2**30)
+            assert exact * part <= Fraction(spent) <= exact * part * up
+            assert exact * (1 - part) * down <= Fraction(left) <= exact * (1 - part)
+            assert Fraction(share) == part
+        gone = np.asarray(residue._whole(wide)) * RNG.uniform(0.0, 1.0, 60)
+        left = _ledger.split(gone)
+        whole = Fraction(float(residue._whole(pieces)))
+        assert exact * (1 + Fraction(1, 2**41)) * (1 - Fraction(1, 2**52)) <= whole <= exact * (1 + Fraction(1, 2**40))
+        for which in ("spent", "fraction", "remaining"):
+            for rest, value in zip(gone.tolist(), residues(wide, left, which, "float64").tolist(), strict=True):
+                used = whole**2 - Fraction(rest) ** 2
+                if which == "remaining":
+                    free = max(Fraction(rest) ** 2 - exact**2 / 2**40, 0)
+                    assert free - exact**2 / 2**44 <= Fraction(value) ** 2 <= free + exact**2 / 2**51
+                else:
+                    value = Fraction(value) ** 2 if which == "spent" else Fraction(value) * exact**2
+                    assert used <= value <= used * up

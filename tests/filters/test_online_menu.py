@@ -25,6 +25,7 @@ def online(tmp_path_factory):
         made = filters.online_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
         again = filters.online_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
     assert (made.curves == again.curves).all()  # from the disk
+    assert len(made.curves) == int(made.common.budget) // made.node + 2  # up to the first node above the budget
     return made
 
 

@@ -103,3 +103,25 @@ def test_pooled_atoms_dominate_in_both_directions_and_are_some_of_those_there_we
         assert np.max(after - before) < 0.1 * mine.sum()
     same = _prepared._pooled(losses, p, q, n)
     assert all(x is y for x, y in zip(same, (losses, p, q), strict=True))
+
+
+@jax.enable_x64(True)
+def test_losses_found_from_masses_are_rounded_up_in_both_directions(monkeypatch):
+    monkeypatch.setattr(_prepared, "pieces_up", lambda value: value)
+    monkeypatch.setattr(_prepared, "_dominating", lambda *_: 0.0)
+    wanted = np.sort(RNG.uniform(-40.0, 40.0, 200))
+    p, q = (RNG.uniform(0.5, 1.0, 200) * np.minimum(1.0, np.exp(s * wanted)) for s in (1, -1))
+    order = np.argsort(p / q)
+    p, q = p[order] / p.sum(), q[order] / q.sum()
+    made = jax.jit(lambda p, q: _prepared._one(p, q, None, 200))(p, q)
+    losses, masses = np.asarray(made.losses), np.asarray(made.masses)
+    with mpmath.workdps(40):
+        truth = np.array(
+            [mpmath.log(mpmath.mpf(a) / mpmath.mpf(b)) for a, b in zip(p.tolist(), q.tolist(), strict=True)]
+        )
+        for found, exact in ((losses[0], truth), (losses[1], -truth[::-1])):
+            assert all(0 <= a - b <= 2.0**-46 * 45 for a, b in zip(found.tolist(), exact, strict=True))
+        assert max(abs(truth)) <= float(made.epsilon) <= float(max(abs(truth))) + 2.0**-46 * 45
+    for found, exact in ((masses[0], p), (masses[1], q[::-1])):
+        assert np.all((found >= exact) & (found <= exact * (1 + 1e-11)))
+    assert np.asarray(made.infinity).tolist() == [0.0, 0.0]

@@ -110,3 +110,65 @@ def test_what_is_left_after_a_response_is_the_root_of_its_total_variation_rounde
             target = mpmath.erf(mpmath.mpf(m) / 2 * root)
             assert 0 < value <= m
             assert 0 <= target - variation(mpmath.mpf(value)) <= 2.0**-47 * (target + 1.5) + 2.0**-50 * m
+
+
+@pytest.mark.parametrize("doubt", [0.0, 1e-3])
+@jax.enable_x64(True)
+def test_the_bound_on_a_cell_is_below_the_least_value_there_and_near_it(doubt):
+    """D(t) = room + integral over s > t of (1 - e^(t - s)) a(s) f(s) ds for some piecewise linear f, by fine sums."""
+    t = np.linspace(0.0, 4.0, 17)
+    f = np.array([-1.0, -0.8, -0.9, -0.3, 0.4, 0.9, 0.2, -0.5, -0.9, -0.2, 0.3, 0.7, 0.9, 0.6, 0.9, 1.0, 0.9])
+    density = lambda s: np.exp(-0.5 * ((s - MU**2 / 2) / MU) ** 2) / (MU * np.sqrt(2 * np.pi))  # noqa: E731
+    s = np.linspace(0.0, 4.0, 16 * 500 + 1)
+    middle = 0.5 * (s[1:] + s[:-1])
+    weight = density(middle) * np.interp(middle, t, f) * np.diff(s)
+    after, faded = (np.append(np.cumsum(x[::-1])[::-1], 0.0) for x in (weight, weight * np.exp(-middle)))
+    whole = 0.05 + after - np.exp(s) * faded
+    least = np.array([whole[500 * i : 500 * i + 501].min() for i in range(16)])
+    slope = (np.exp(s) * faded)[::500]
+    # Slopes off by as much as is doubted, either way, leave bounds.
+    for off in (-doubt, doubt):
+        given = whole[::500], slope + off, np.full(17, doubt), f, density(t), np.diff(t)
+        bound = np.asarray(jax.jit(solver._on_cells)(*given))
+        assert np.all(bound <= least + 1e-7)
+        assert np.all(bound >= least - 2e-3 - 2 * doubt)
+
+
+@jax.enable_x64(True)
+def test_the_bound_on_a_cell_stands_wherever_in_it_the_least_value_lies():
+    density = lambda s: np.exp(-0.5 * ((s - MU**2 / 2) / MU) ** 2) / (MU * np.sqrt(2 * np.pi))  # noqa: E731
+    bound = jax.jit(solver._on_cells)
+    for first in (0.0, 0.8, 2.5):
+        t = np.array([first, first + 0.5])
+        for height, turn in ((1.0, 0.2), (1.0, 0.6), (1.0, 0.97), (-1.0, 0.4), (-1.0, 1.0)):
+            x = np.linspace(0.0, np.expm1(0.5), 4001)
+            middle = 0.5 * (x[1:] + x[:-1])
+            bend = height * density(first + np.log1p(middle)) / (1 + middle) ** 2 * np.diff(x)
+            rises = np.append(0.0, np.cumsum(bend))
+            rises -= rises[round(turn * 4000)]
+            curve = 0.1 + np.append(0.0, np.cumsum(0.5 * (rises[1:] + rises[:-1]) * np.diff(x)))
+            slope = -rises[[0, -1]] * [1.0, np.exp(0.5)]
+            found = float(bound(curve[[0, -1]], slope, np.zeros(2), np.full(2, height), density(t), np.diff(t))[0])
+            assert curve.min() - 0.03 <= found <= curve.min() + 1e-7
+
+
+@jax.enable_x64(True)
+def test_a_charge_is_certified_from_the_residue_on_and_only_where_all_that_a_proof_needs_is_there():
+    epsilon = 0.4
+    losses = np.array([-epsilon, epsilon, 0.0])
+    masses = np.array([1 / (1 + np.exp(epsilon)), 1 / (1 + np.exp(-epsilon)), 0.0])
+    m = float(jax.jit(solver.largest_for_response)(MU, epsilon))
+    exact = MU**2 - m**2
+    make = jax.jit(lambda losses: solver._nodes(MU, exact, losses, masses, 0.0, 1.0))
+    check = jax.jit(lambda charge, losses, nodes: solver.certified(MU, charge, losses, masses, 1.0, nodes))
+    nodes = make(losses)
+    assert not nodes.bounded
+    good, bad = check(1.001 * exact, losses, nodes), check(0.999 * exact, losses, nodes)
+    assert (bool(good.holds), bool(bad.holds)) == (True, False)
+    assert float(good.step) < 0 < float(bad.step)
+    assert abs(float(good.step)) < 0.01 * exact
+    # A loss that the sum has no mass at moves the turn beyond the nodes: nothing is known of what lies there.
+    assert not check(1.001 * exact, np.array([-epsilon, epsilon, 90.0]), nodes).holds
+    for charge in (0.0, -1.0, MU**2, 2.0 * MU**2, np.nan):
+        assert not check(charge, losses, nodes).holds
+    assert not check(1.001 * exact, losses, nodes._replace(fit=np.False_)).holds
