@@ -49,7 +49,7 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
         if value is None or type(value) is object or is_traced(value):
             continue
         try:
-            # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with no more than a warning.
+            # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with but a warning.
             dtype = np.asarray(value).dtype
             if dtype.kind in "cmMSU" or dtype.names or isinstance(value, np.ma.MaskedArray):
                 raise TypeError
