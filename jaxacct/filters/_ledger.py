@@ -144,11 +144,13 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
     sane = (cost >= 0) & (cost < jnp.inf) & (budget > 0) & (budget < jnp.inf) & (share <= 2)
     top, low = _top_and_low(state.words)
     high, middle, last = _units(jnp.where(sane, share, 0.0))
+    limit_top, limit_low = jnp.uint64(limit >> 32), jnp.uint64(limit & (_WORD - 1))
+    # `top` cannot wrap: spent and cost are both below 2^27 * 2^32, far from 2^64; what is spent in no state that
+    # `update` made admits nothing.
+    sane &= top <= limit_top
     low = low + last
     top = top + (high << 32) + middle + (low >> 32)
     low = low & (_WORD - 1)
-    # `top` cannot wrap: spent and cost are both below 2^27 * 2^32, far from 2^64.
-    limit_top, limit_low = jnp.uint64(limit >> 32), jnp.uint64(limit & (_WORD - 1))
     fits = sane & ((top < limit_top) | ((top == limit_top) & (low <= limit_low)))
     words = jnp.stack([top >> 32, top & (_WORD - 1), low], axis=-1).astype(jnp.uint32)
     return fits, LedgerState(words)
