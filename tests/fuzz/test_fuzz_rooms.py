@@ -82,7 +82,7 @@ CASES |= {f"training.{name}": make for name, make in TRAINING.items()}
 DEAR = {"adversary.residue"}
 
 
-@pytest.mark.parametrize("name", CASES.keys() - DEAR)
+@pytest.mark.parametrize("name", sorted(CASES.keys() - DEAR))
 def test_rooms_name_what_is_wrong(name):
     fuzz(CASES[name](), VALUES)
 
