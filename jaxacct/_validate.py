@@ -53,7 +53,8 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
             dtype = np.asarray(value).dtype
             if dtype.kind in "cmMSU" or dtype.names or isinstance(value, np.ma.MaskedArray):
                 raise TypeError
-            array = np.asarray(value, dtype=np.float64)
+            with np.errstate(over="ignore"):  # longer floats than float64
+                array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be {requirement}, got {_short(value)}") from None
         with np.errstate(invalid="ignore"):

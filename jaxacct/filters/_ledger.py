@@ -116,9 +116,14 @@ def _units(share: Array) -> tuple[Array, Array, Array]:
     return high.astype(jnp.uint64), middle.astype(jnp.uint64), low.astype(jnp.uint64)
 
 
-def _top_and_low(words: Array) -> tuple[Array, Array]:
+def check_words(words: Any) -> None:
+    """Raises ValueError unless these are a state's."""
     if getattr(words, "dtype", None) != np.uint32 or words.shape[-1:] != (3,):
         raise ValueError(f"state must hold three uint32 words, as init made them, got {words!r:.200}")
+
+
+def _top_and_low(words: Array) -> tuple[Array, Array]:
+    check_words(words)
     wide = words.astype(jnp.uint64)
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 
@@ -132,6 +137,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
         ValueError: the cost has a shape that the ledger's shape does not cover.
     """
     cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
+    check_words(state.words)
     shape = state.words.shape[:-1]
     if np.broadcast_shapes(cost.shape, budget.shape, shape) != shape:
         raise ValueError(
