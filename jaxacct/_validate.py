@@ -49,11 +49,12 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
         if value is None or type(value) is object or is_traced(value):
             continue
         try:
-            # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with no more than a warning.
+            # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with but a warning.
             dtype = np.asarray(value).dtype
             if dtype.kind in "cmMSU" or dtype.names or isinstance(value, np.ma.MaskedArray):
                 raise TypeError
-            array = np.asarray(value, dtype=np.float64)
+            with np.errstate(over="ignore"):  # longer floats than float64
+                array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be {requirement}, got {_short(value)}") from None
         with np.errstate(invalid="ignore"):

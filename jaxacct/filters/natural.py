@@ -142,7 +142,7 @@ def _play(allowed: Array, index: Any, state: NaturalState) -> tuple[Array, Natur
     # An index that is no whole number, NaN among them, matches no member.
     hit = jnp.arange(state.counts.shape[0]) == index
     counts = state.counts + hit.astype(jnp.int32)
-    inside = jnp.all(counts < allowed.shape[0]) & jnp.any(hit)
+    inside = jnp.all((state.counts >= 0) & (counts < allowed.shape[0])) & jnp.any(hit)
     place = tuple(jnp.minimum(counts, allowed.shape[0] - 1))
     admitted = inside & allowed[place]
     return admitted, NaturalState(jnp.where(admitted, counts, state.counts))

@@ -141,7 +141,7 @@ class OnlineMenuFilter:
             ValueError: as `price`.
         """
         price = self.price(query, state)
-        fits = price <= int(self.remaining(state))
+        fits = int(state.spent) >= 0 and price <= int(self.remaining(state))
         return fits, MenuState(jnp.int32(int(state.spent) + price)) if fits else state
 
     def spent(self, state: MenuState) -> Any:

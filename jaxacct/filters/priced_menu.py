@@ -124,7 +124,7 @@ class PricedMenuFilter:
                 f"{jnp.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "
                 "(jax.lax.scan) or map over both (jax.vmap)"
             )
-        fits = price <= self.remaining(state)
+        fits = (jnp.asarray(state.spent) >= 0) & (price <= self.remaining(state))
         return fits, MenuState(jnp.where(fits, state.spent + jnp.where(fits, price, 0), state.spent))
 
     def spent(self, state: MenuState) -> Array:

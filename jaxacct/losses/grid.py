@@ -33,7 +33,10 @@ class LossGrid:
 
     def __post_init__(self) -> None:
         # Plain Python numbers: a NumPy scalar hashes alike but compares as an array and would retrace.
-        object.__setattr__(self, "spacing", float(self.spacing))
+        try:
+            object.__setattr__(self, "spacing", float(self.spacing))
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(f"spacing must be a finite number above 0, got {self.spacing!r:.200}") from None
         for name in ("lowest", "size"):
             value = getattr(self, name)
             try:

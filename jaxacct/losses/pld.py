@@ -77,7 +77,7 @@ class PLD:
             ValueError: an unknown bound or relation, no analysis for the relation, or a batch of mechanisms.
         """
         _validate.one_of(("upper", "lower"), bound=bound)
-        if relation == "add_or_remove":
+        if isinstance(relation, str) and relation == "add_or_remove":
             raise ValueError("relation must be one direction ('remove', 'add' or 'replace'), got 'add_or_remove'")
         with jax.enable_x64(True):
             (parts,) = directions(mechanism, relation)
@@ -88,6 +88,7 @@ class PLD:
             counts = [np.asarray(count, np.float64) for _, count in parts]
             if grid is None:
                 grid = _grid_for(pairs, counts)
+            _validate.instance(LossGrid, grid=grid)
             if grid.size < _LEAST:
                 raise ValueError(f"grid must have at least {_LEAST} points, got {grid.size}")
             singles = [_single(pair, grid, bound) for pair in pairs]

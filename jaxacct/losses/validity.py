@@ -26,6 +26,7 @@ def check_grid(grid: LossGrid) -> None:
     Raises:
         ValueError: naming what is wrong.
     """
+    _validate.instance(LossGrid, grid=grid)
     if grid.size < 2:
         raise ValueError(f"grid must have at least 2 points, got {grid.size}")
     if grid.lowest > 0 or grid.highest < 0:

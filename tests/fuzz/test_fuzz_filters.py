@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import functools
+import math
 import pathlib
 import tempfile
 from unittest import mock
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
+from hypothesis import given
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, filters
+from jaxacct.filters import LedgerState
 from tests.filters import cases
-from tests.fuzz.common import Case
+from tests.fuzz.common import ARRAYS, MORE_VALUES, VALUES, WORDS, Case, at_length, fuzz, hostile, some
 
 MENU = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
 TINY = {"menu": MENU, "epsilon": 1.5, "delta": 1e-3, "unit": 16, "points": 256, "cache": True, "progress": None}
@@ -121,3 +127,73 @@ for _class, _name in GUARANTEES.items():
     CASES[f"{_class}.delta"] = method(_name, "guarantee.delta", epsilon=1.0)
     CASES[f"{_class}.epsilon"] = method(_name, "guarantee.epsilon", delta=1e-5)
     CASES[f"{_class}.profile"] = method(_name, "guarantee.profile", grid=LossGrid(0.1, -40, 81))
+
+CASES = {f"filters.{name}": make for name, make in CASES.items()}
+QUICK = ("approximate_gdp", "approximate_zcdp", "gdp", "odometer", "natural", "pure_dp", "zcdp")
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_filters_name_what_is_wrong(name):
+    fuzz(CASES[f"filters.{name}"](), [*VALUES[:20], math.nan, math.inf, -math.inf, -1.0, 0.0, 5e-324, 1e308])
+
+
+def fuzz_update(budget, state, value):
+    """A hostile query raises, is refused, or is charged; NaN, negative and infinite numbers are refused."""
+    try:
+        admitted, after = budget.update(value, state)
+    except (ValueError, TypeError) as problem:
+        said = str(problem)
+        assert any(word in said for word in ("query", "mechanism", "rate")), f"{value!r}: {said}"
+        return
+    answer = np.asarray(admitted)
+    if isinstance(value, int | float | np.floating) and not 0 <= value < math.inf:
+        assert not answer.any()
+    if not answer.any():
+        for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(after), strict=True):
+            np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("make", [lambda: filters.gdp(1.0), lambda: filters.pure_dp(1.0), lambda: filters.zcdp(1.0)])
+def test_queries_are_refused_charged_or_named(make):
+    budget = make()
+    state = budget.init()
+    for value in (*WORDS, *ARRAYS, math.nan, math.inf, -1.0, 5e-324, 1e308, np.float32(-1), np.int64(3)):
+        fuzz_update(budget, state, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILTERS)
+def test_queries_are_refused_charged_or_named_at_length(name):
+    budget = made(FILTERS[name][0])
+    state = budget.init()
+    some(given(hostile)(lambda value: fuzz_update(budget, state, value)))()
+
+
+@pytest.mark.parametrize("name", ["gdp", "pure_dp", "approximate_zcdp"])
+def test_a_state_that_is_none_is_named(name):
+    budget, other = made(name), filters.renyi_any(3.0, 1e-5, (8.0, 12.5)).init()
+    for which in ("spent", "remaining", "fraction"):
+        for state in (None, 1.0, "x", (), [0, 0, 0], other.words):
+            with pytest.raises(ValueError, match="state must"):
+                getattr(budget, which)(state)
+    for state in (LedgerState(np.zeros(3)), LedgerState(np.zeros(2, np.uint32)), LedgerState(None)):
+        with pytest.raises(ValueError, match="state must"):
+            made("gdp").update(0.5, state)
+
+
+def test_a_forged_state_admits_nothing():
+    full = LedgerState(np.full(3, 2**32 - 1, np.uint32))  # the sum with a charge would begin again at 0
+    for name in ("gdp", "pure_dp", "zcdp"):
+        assert not made(name).update(0.5, full)[0]
+    menu = cases.menu()
+    for spent in (-1, -(2**31), 2**31 - 1):
+        assert not menu.update(0, filters.MenuState(jnp.int32(spent)))[0]
+    natural = made("natural")
+    assert not natural.update(0, jax.tree.map(lambda counts: counts - 1, natural.init()))[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_filters_name_what_is_wrong_at_length(name):
+    fuzz(CASES[name](), [*VALUES, *MORE_VALUES])
+    at_length(CASES[name](), some)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import pytest
+from hypothesis import given
 
 import jaxacct
 from jaxacct import Gaussian, calibrate, mechanisms, plan_noise
-from tests.fuzz.common import Case
+from tests.fuzz.common import MORE_VALUES, VALUES, WORDS, Case, at_length, called, few, fuzz, hostile, many, some
 
 GOOD = {
     "ApproximateDP": {"epsilon": 1.0, "delta": 1e-5},
@@ -65,9 +69,57 @@ def plan():
     return Case(plan_noise, {**good, **more}, spared=("rounds",), functions=("make", "utility"))
 
 
-CASES = {name: mechanism(name) for name in GOOD} | {
+CASES = {f"mechanisms.{name}": mechanism(name) for name in GOOD} | {
     "delta": question(jaxacct.delta, epsilon=1.0),
     "epsilon": question(jaxacct.epsilon, delta=1e-5),
     "calibrate": calibration,
     "plan_noise": plan,
 }
+
+
+def proves_nothing(name):
+    """A mechanism of placeholders, as trees have them while they are built, has delta 1."""
+    for argument in GOOD[name]:
+        made = called(mechanism(name)(), argument, None)
+        if made is not None and argument != "mechanism":
+            upper = np.asarray(jaxacct.delta(made, 1.0, relation=RELATION.get(name, "add_or_remove")).upper)
+            assert np.all(upper == 1.0)
+
+
+DEAR = {"calibrate", "delta", "epsilon", "plan_noise"}
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - DEAR))
+def test_mechanisms_name_what_is_wrong(name):
+    few(given(hostile.filter(lambda value: value is not None))(lambda value: fuzz(CASES[name](), [value])))()
+    fuzz(CASES[name](), [*VALUES[1:], *MORE_VALUES])
+
+
+@pytest.mark.parametrize("name", ["calibrate", "delta", "epsilon"])
+def test_questions_name_what_is_wrong(name):
+    fuzz(CASES[name](), [*WORDS, np.array("x"), math.nan, math.inf, -math.inf, -1.0])
+
+
+@pytest.mark.parametrize("devices", [True, "x", [], b"x", [1], np.array([1.0]), range(3), (None,)])
+def test_devices_that_are_none_are_named_before_jax_sees_them(devices):
+    # JAX ends the process over an empty list of devices.
+    with pytest.raises(ValueError, match="devices must"):
+        jaxacct.epsilon(Gaussian(1.0), 1e-5, devices=devices)
+
+
+@pytest.mark.slow  # bounds for every placeholder compile
+@pytest.mark.parametrize("name", GOOD)
+def test_placeholders_prove_nothing(name):
+    proves_nothing(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_mechanisms_name_what_is_wrong_at_length(name):
+    at_length(CASES[name](), some if name in DEAR else many)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(DEAR))
+def test_questions_name_what_is_wrong_at_length(name):
+    fuzz(CASES[name](), [*VALUES, *MORE_VALUES])
