@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from jaxacct import _validate
 
@@ -24,7 +25,10 @@ def settled(*values: Any) -> list[Any]:
     def settle(leaf: Any) -> Any:
         if _validate.is_traced(leaf):
             return leaf if leaf.dtype == "float64" else leaf * 1
-        # JAX has no whole numbers beyond 64 bits.
+        # JAX has no whole numbers beyond 64 bits, and no floats.
+        if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind == "f" and leaf.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):
+                return leaf.astype(np.float64)
         return float(leaf) if isinstance(leaf, int) and 2**63 <= abs(leaf) < 2**1023 else leaf
 
     return [jax.tree.map(settle, value) for value in values]

@@ -8,7 +8,7 @@ inf, a refused query), because a compiled program cannot raise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import numpy as np
@@ -50,8 +50,11 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
             continue
         try:
             # NumPy would read texts and times as numbers, forget masks, and drop an imaginary part with but a warning.
-            dtype = np.asarray(value).dtype
-            if dtype.kind in "cmMSU" or dtype.names or isinstance(value, np.ma.MaskedArray):
+            plain = np.asarray(value)
+            parts = plain.flat if plain.dtype == object else ()
+            if plain.dtype.kind in "cmMSTU" or plain.dtype.names or isinstance(value, np.ma.MaskedArray):
+                raise TypeError
+            if any(isinstance(part, str | bytes | np.timedelta64 | np.datetime64) for part in parts):
                 raise TypeError
             with np.errstate(over="ignore"):  # longer floats than float64
                 array = np.asarray(value, dtype=np.float64)
@@ -103,7 +106,7 @@ def instance(kind: Any, **named: Any) -> None:
     """Every value is of a type, or of one of a union of types."""
     for name, value in named.items():
         if not isinstance(value, kind):
-            wanted = getattr(kind, "__name__", str(kind).replace("jaxacct.losses.grid.", ""))
+            wanted = " or ".join("None" if one is type(None) else one.__name__ for one in get_args(kind) or (kind,))
             raise ValueError(f"{name} must be a {wanted}, got {_short(value)}")
 
 

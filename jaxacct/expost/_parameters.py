@@ -44,6 +44,7 @@ def check_order(order: ArrayLike) -> None:
 
 def check_row(epsilons: ArrayLike) -> None:
     """Raises ValueError unless ``epsilons`` are one row of budgets, positive where concrete."""
+    _validate.numbers(epsilons=epsilons)
     if np.ndim(epsilons) != 1 or np.shape(epsilons)[0] < 1:
         raise ValueError(f"epsilons must have shape (m,) with m >= 1, got shape {np.shape(epsilons)}")
     check_sizes(epsilons=epsilons)

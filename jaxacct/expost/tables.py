@@ -56,6 +56,7 @@ def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons:
     Raises:
         ValueError: concrete tables that are not probabilities (sums are checked to 1e-9), or of bad shapes.
     """
+    _validate.numbers(p=p, q=q, epsilons=epsilons)
     if np.shape(p)[-1:] != np.shape(q)[-1:] or np.shape(p)[-1:] != np.shape(epsilons)[-1:] or not np.ndim(p):
         shapes = f"{np.shape(p)}, {np.shape(q)} and {np.shape(epsilons)}"
         raise ValueError(f"p, q and epsilons must have the same outcomes on the last axis, got shapes {shapes}")
@@ -86,6 +87,9 @@ def excess(definition: Definition, tables: ArrayLike, epsilons: ArrayLike) -> Bo
     Raises:
         ValueError: fewer than two data sets, or as `excess_of_pair`.
     """
+    _validate.numbers(tables=tables, epsilons=epsilons)
+    if not np.ndim(epsilons):
+        raise ValueError("epsilons must have shape (..., outcomes), got ()")
     count = np.shape(tables)[-2] if np.ndim(tables) >= 2 else 0
     if count < 2:
         raise ValueError(f"tables must have shape (..., datasets >= 2, outcomes), got {np.shape(tables)}")

@@ -76,6 +76,7 @@ def stopped_by(released: Result, check: Result) -> Result:
     Raises:
         ValueError: definitions that the theorem does not cover, or of different orders.
     """
+    _validate.instance(Result, released=released, check=check)
     definitions = {released.definition, check.definition}
     if any(not isinstance(d, PureExPost | RenyiExPost) for d in definitions):
         raise ValueError("released and check must be ex-post Rényi or pure, got " + " and ".join(map(str, definitions)))
@@ -98,6 +99,8 @@ def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
     Raises:
         ValueError: a definition that is not implied.
     """
+    _validate.instance(Result, result=result)
+    _validate.instance(PureExPost | RenyiExPost | ApproximateExPost | ProbabilisticExPost, to=to)
     have = result.definition
     epsilon: Any = None
     if have == to or isinstance(have, PureExPost):

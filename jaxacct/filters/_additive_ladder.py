@@ -28,6 +28,7 @@ __all__ = ["Ladder", "LadderGuarantee", "check_ladder", "closed_form", "ladder"]
 
 _UNIT = 2.0**-52
 _MOST = 2**23  # points of the lattice law
+_MOST_ROUNDS = 2**23  # more would take minutes
 
 
 class Ladder(NamedTuple):
@@ -90,7 +91,7 @@ def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
         ValueError: delta not below min(1/2, (e^eps - 1) / (e^eps + e^-eps)), or values out of range.
     """
     h = _check(epsilon, delta, rounds)
-    _validate.at_most(_MOST, rounds=rounds)
+    _validate.at_most(_MOST_ROUNDS, rounds=rounds)
     k = 3 + math.ceil(math.log2(rounds))
     ends = [epsilon * 2.0 ** (i - k + 2) for i in range(1, k)]
     budgets = [float(rounds)]

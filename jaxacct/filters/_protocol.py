@@ -77,7 +77,7 @@ class Filter(Protocol):
 
 
 def is_scalar_query(query: Any) -> bool:
-    """Whether ``query`` is a real number (or array, or tracer) that a float can hold, rather than a mechanism."""
+    """Whether ``query`` is a real number (or array, or tracer) that JAX can hold, rather than a mechanism."""
     if isinstance(query, int):
         return not isinstance(query, bool) and query.bit_length() < 64
     if isinstance(query, np.ma.MaskedArray):

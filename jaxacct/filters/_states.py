@@ -1,4 +1,4 @@
-"""A state of another filter, a list for a query: named before anything is done with them."""
+"""A state of another kind, a list for a query: named before anything is done with them."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] 
     if orders is not None:
         _validate.numbers(orders=orders)
         _validate.greater(1.0, orders=orders)
-        if _validate.is_traced(orders) or not len(orders):
-            raise ValueError("orders must be one or more concrete numbers, got none")
+        if _validate.is_traced(orders) or np.ndim(orders) != 1 or not len(orders):
+            raise ValueError(f"orders must be a sequence of one or more concrete numbers, got {orders!r:.200}")
     chosen = tuple(float(order) for order in (_ORDERS if orders is None else orders)) if mixes else ()
     return Odometer(filter, chosen, int(levels or 0))

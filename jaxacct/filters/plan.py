@@ -69,7 +69,7 @@ def _checked(plan: Any, delta: float, steps: ArrayLike, orders: Sequence[float] 
     if orders is not None:
         _validate.numbers(orders=orders)
         if np.ndim(orders) != 1 or not len(orders):
-            raise ValueError(f"orders must hold at least one order, got {orders!r:.200}")
+            raise ValueError(f"orders must be a sequence of at least one order, got {orders!r:.200}")
         _validate.greater(1.0, orders=orders)
     return _schedule(plan, steps)
 

@@ -86,6 +86,7 @@ class PrivacyProfile:
         """
         _validate.one_of(("upper", "lower"), bound=bound)
         validity.check_grid(grid)
+        _validate.numbers(values=values)
         if not _validate.is_traced(values):
             validity.check_profile_values(np.asarray(values, np.float64), grid)
         with jax.enable_x64(True):

@@ -63,6 +63,7 @@ class TradeOff:
                 kind give no privacy (lower) or perfect privacy (upper).
         """
         _validate.one_of(("lower", "upper"), bound=bound)
+        _validate.numbers(alpha=alpha, beta=beta)
         traced = _validate.is_traced((alpha, beta))
         if not traced:
             alpha, beta = np.asarray(alpha, np.float64), np.asarray(beta, np.float64)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
 from jaxacct.training import fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
 
@@ -20,7 +21,9 @@ _LARGEST_NORMAL = 11.0
 
 def largest_sigma(size: int) -> float:
     """The largest noise multiplier that an exact sum of ``size`` examples can hold (11,900 for 2^18)."""
-    return fixed_point.largest_offset(size) / _LARGEST_NORMAL
+    _validate.scalar(size=size)
+    _validate.count(size=size)
+    return fixed_point.largest_offset(int(size)) / _LARGEST_NORMAL
 
 
 def gaussian_tree(key: jax.Array, shapes: Any) -> Any:

@@ -118,9 +118,9 @@ def test_an_individual_ledger_is_charged_no_less_than_a_float64_norm_and_asks_it
     monkeypatch.setattr(module, "_update", lambda filter, query, norms, state: (norms, state))
     norms = np.array([0.5 + 1e-10, 0.1])
     ledger = filters.individual(filters.gdp(1.0), examples=2)
-    assert np.all(np.asarray(ledger.update(Gaussian(2.0), norms, None)[0], np.float64) >= norms)
+    assert np.all(np.asarray(ledger.update(Gaussian(2.0), norms, ledger.init())[0], np.float64) >= norms)
     asked = SimpleNamespace(filter=SimpleNamespace(remaining=lambda s: 2 * s, fraction=lambda s: s * s))
-    state = SimpleNamespace(each=np.arange(3))
+    state = ledger.init()._replace(each=np.arange(3))
     assert type(ledger).remaining(asked, state).tolist() == [0, 2, 4]
     assert type(ledger).fraction(asked, state).tolist() == [0, 1, 4]
 
@@ -453,7 +453,7 @@ def test_arguments_that_filters_refuse_are_named():
     with pytest.raises(ValueError, match="order must be a concrete number"):
         jax.jit(lambda order: filters.renyi(1.0, 1e-5, order=order))(8.0)
     for order in (None, np.array([2.0, 3.0])):
-        with pytest.raises(ValueError, match="order must be one number above 1"):
+        with pytest.raises(ValueError, match=r"order must be (a|one) number"):
             filters.renyi(1.0, 1e-5, order=order)
     with pytest.raises(ValueError, match="grid must hold losses on either side of 0, got"):
         filters.natural_approximate_dp(1.0, 1e-5, rounds=4, grid=LossGrid(0.25, 0, 9))
@@ -477,11 +477,11 @@ def test_a_plans_steps_are_counted_with_the_last_as_a_fraction():
     assert plan._admitted(0 * costs, steps, 1.0) == np.inf
     for budget, more in ((0.0, costs), (-1.0, costs), (1.0, np.array([np.inf, 0.0])), (1.0, np.array([np.nan, 0.0]))):
         assert plan._admitted(more, steps, budget) == 0.0
-    with pytest.raises(ValueError, match="orders must hold at least one order, got none"):
-        plan._checked(Gaussian(1.0), 3, ())
+    with pytest.raises(ValueError, match="orders must be a sequence of at least one order"):
+        plan._checked(Gaussian(1.0), 1e-5, 3, ())
     for bad in (1.0, np.inf, np.nan):
-        with pytest.raises(ValueError, match="orders must be finite numbers above 1, got"):
-            plan._checked(Gaussian(1.0), 3, (2.0, bad))
+        with pytest.raises(ValueError, match=r"orders must be .* above 1, got"):
+            plan._checked(Gaussian(1.0), 1e-5, 3, (2.0, bad))
 
 
 def test_what_a_residue_filter_was_given_can_be_read():

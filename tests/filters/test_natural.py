@@ -112,5 +112,6 @@ def test_without_a_family_it_runs_and_promises_nothing():
         _ = budget.guarantee
     with pytest.raises(ValueError, match="rounds must be given"):
         natural(Gaussian(1.0), responses())
+    other = natural(Gaussian(1.0), responses(), 1)
     with pytest.raises(ValueError, match="query must be a member"):
-        natural(Gaussian(1.0), responses(), 1).update(Gaussian(1.0), None)
+        other.update(Gaussian(1.0), other.init())

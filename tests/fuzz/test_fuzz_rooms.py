@@ -61,7 +61,9 @@ EXPOST = {
 ADVERSARY = {
     "any_order": case(adversary.any_order, queries=FAMILY),
     "residue": case(adversary.residue, budget=FAMILY[1], query=0, family=FAMILY, rounds=2),
-    "rounded": case(adversary.rounded, query=Gaussian(1.0), epsilons=[0.5, 1.0], relation="remove"),
+    "rounded": case(
+        adversary.rounded, query=Gaussian(1.0), epsilons=[0.5, 1.0], relation="remove", words=("mechanism",)
+    ),
     "units": case(adversary.units, queries=FAMILY, costs=[1, 2], budget=3),
 }
 TRAINING = {
