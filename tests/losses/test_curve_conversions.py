@@ -212,7 +212,9 @@ def test_float32_arrays_are_widened_to_their_side():
         for gamma in (1.0, 1.01, 2.0, 4.0):
             found, truth = (np.maximum(a - gamma * b, 0).sum() for a, b in ((w[1:], d[1:]), [x[1:] for x in given]))
             assert sign * (found - truth) >= 0
-        np.testing.assert_allclose([w, d], given, rtol=3e-7)
+        np.testing.assert_allclose([w[-3:], d[-3:]], given, rtol=3e-7)
+        # What the drop of the middle one may have had more, in a segment of its own.
+        np.testing.assert_allclose([w[:-3], d[:-3]], [[0.0], [0.3 * 2.0**-22]] if sign > 0 else [[], []], rtol=1e-6)
     exact = tradeoff.arrays(TradeOff(*given))
     np.testing.assert_array_equal(exact, given)
     padded = tradeoff.padded(TradeOff(np.ones((2, 33)) / 33, np.ones((2, 33)) / 33))
