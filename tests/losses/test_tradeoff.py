@@ -251,18 +251,18 @@ def test_a_log_lattice_holds_randomized_response_exactly():
 @pytest.mark.parametrize("bound", ["lower", "upper"])
 def test_curves_that_a_float32_program_rounded_stay_on_their_side(bound):
     rng = np.random.default_rng(0)
-    for _ in range(100):
-        widths = rng.dirichlet(np.ones(rng.integers(1, 6)))
-        drops = widths * np.exp(rng.normal(size=widths.size) * 10.0 ** rng.uniform(-9, 0))  # also next to slope 1
-        drops /= drops.sum()
-        curve = TradeOff(jnp.asarray(widths, jnp.float32), jnp.asarray(drops, jnp.float32), bound)
-        with jax.enable_x64(True):
-            a, b = (np.asarray(x)[:, None] for x in tradeoff.arrays(curve))
-        gamma = np.exp(rng.normal(size=30) * 10.0 ** rng.uniform(-9, 0, 30))
-        # Excess over (1 - gamma)_+, on either side of gamma = 1 by the masses that count there.
-        found = np.where(gamma >= 1, np.maximum(a - gamma * b, 0).sum(0), np.maximum(gamma * b - a, 0).sum(0))
-        a, b = widths[:, None], drops[:, None]
-        truth = np.where(gamma >= 1, np.maximum(a - gamma * b, 0).sum(0), np.maximum(gamma * b - a, 0).sum(0))
-        more = found - truth if bound == "lower" else truth - found
-        assert np.all(more >= -1e-16)
-        assert np.all(more <= 1e-6)
+    widths = rng.dirichlet(np.ones(4), 200)  # slopes next to 1, and far from it
+    drops = widths * np.exp(rng.normal(size=widths.shape) * 10.0 ** rng.uniform(-9, 0, (200, 1)))
+    drops /= drops.sum(-1, keepdims=True)
+    curve = TradeOff(jnp.asarray(widths, jnp.float32), jnp.asarray(drops, jnp.float32), bound)
+    with jax.enable_x64(True):
+        a, b = (np.asarray(x)[..., None] for x in tradeoff.arrays(curve))
+    gamma = np.exp(rng.normal(size=60) * 10.0 ** rng.uniform(-9, 0, 60))
+
+    def excess(a, b):
+        """Over (1 - gamma)_+, on either side of gamma = 1 by the masses that count there."""
+        return np.where(gamma >= 1, np.maximum(a - gamma * b, 0).sum(-2), np.maximum(gamma * b - a, 0).sum(-2))
+
+    more = (excess(a, b) - excess(widths[..., None], drops[..., None])) * (1 if bound == "lower" else -1)
+    assert np.all(more >= -1e-16)
+    assert np.all(more <= 1e-6)
