@@ -138,6 +138,26 @@ def test_mixtures_are_sound_and_tight(sigma, shifts, weights, relation):
         assert 0 <= float(value / truth - 1) < 2e-9
 
 
+def test_the_left_tail_of_a_mixture_counts_where_the_smallest_shift_is_rare():
+    # Under `add` the likelihood ratio is bounded from below by a weight of 1e-12 alone: the integral reaches far left.
+    for sigma, weights, order in (
+        (1.0, (1e-6, 1 - 1e-6), 40.0),
+        (1.0, (1e-12, 1 - 1e-12), 30.0),
+        (2.0, (1e-3, 0.999), 60.0),
+    ):
+        value = float(renyi(MixtureOfGaussians(sigma, (0.0, 1.0), weights), order, relation="add"))
+        with mp.workdps(30):
+            low, high = map(mp.mpf, weights)
+            shift = 1 / mp.mpf(sigma)
+
+            def density(x, order=order, low=low, high=high, shift=shift):
+                return mp.npdf(x) * (low + high * mp.exp(shift * x - shift**2 / 2)) ** (1 - order)
+
+            ends = np.linspace((1 - order) / sigma - 12, 12, 24)
+            truth = mp.log(mp.quad(density, ends.tolist(), maxdegree=5)) / (order - 1)
+        assert 0 <= float(value / truth - 1) < 1e-12
+
+
 @pytest.mark.parametrize(("noise", "order"), [(0.02, 1.01), (1 / 30, 1.9), (1e-3, 1.1)])
 def test_where_the_trapezoid_rule_is_too_coarse_mixtures_fall_back_to_convexity(noise, order):
     shifts, weights = (0.0, 0.5, 1.0), (0.5, 0.25, 0.25)
