@@ -87,6 +87,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_on_and_off_the_menu_in_ratio
     assert not certified(off[0], budget + 1, 30)
 
 
+@pytest.mark.slow  # a price takes a table's evaluation
 def test_what_lies_between_two_entries_pays_between_their_prices(online):
     prices, sigmas = np.asarray(online.common.prices), [float(one.mechanism.sigma) for one in MENU]
     budget = int(online.common.budget)

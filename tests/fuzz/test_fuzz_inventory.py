@@ -98,8 +98,15 @@ def known(room: str, name: str, value: object) -> bool:
 @pytest.mark.parametrize("room", ROOMS)
 def test_everything_public_is_fuzzed_or_excused(room):
     module = importlib.import_module(f"jaxacct.{room}" if room else "jaxacct")
-    public = {name: getattr(module, name) for name in module.__all__}
-    missing = [name for name, value in public.items() if callable(value) and not known(room, name, value)]
+    missing = []
+    for name in module.__all__:
+        try:
+            value = getattr(module, name)
+        except ImportError:  # made when asked for, of a package that is not installed
+            assert f"{room}.{name}" in EXCUSED
+            continue
+        if callable(value) and not known(room, name, value):
+            missing.append(name)
     assert not missing
 
 
