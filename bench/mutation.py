@@ -12,7 +12,7 @@ took ``--seconds`` in the run that measured coverage; they stop at the first fai
 noticed. The log has a line a mutant and goes on where it ends; ``--again`` asks those that survived once more, after
 tests were added or with more time, ``--mutants`` asks some (by number; the log has it), ``--tests`` names tests in
 place of the nearest. Survivors are listed: each is a test that is missing or a change that changes nothing that is
-promised. `mutants_excused.json` names the latter, each with its reason (and ``nth`` where a line has several that look
+promised. `mutants_excused.json` names the latter, each with its reason (``nth``: only that one of several that look
 alike); the report counts them apart. What the source no longer holds is in no report.
 """
 
@@ -170,29 +170,35 @@ def read(log: pathlib.Path) -> dict[tuple[str, int], dict]:
 
 
 def present(rows: list[dict]) -> list[dict]:
-    """Rows whose mutant still exists, with the number and line it has now and ``nth`` of those that look alike."""
+    """Rows whose mutant still exists, with the number and line that it has now."""
     found, modules = [], {}
     for row in rows:
         if row["module"] not in modules:
             modules[row["module"]] = sampled([row["module"]], None, 0) if (ROOT / row["module"]).exists() else []
         alike = [one for one in modules[row["module"]] if all(one[key] == row[key] for key in ("text", "what"))]
-        here = alike if len(alike) == 1 else [one for one in alike if one["number"] == row["number"]]
-        if here:
-            found.append({**row, **here[0], "nth": alike.index(here[0]) if len(alike) > 1 else None})
+        if len(alike) == row["alike"]:
+            found.append({**row, **alike[row["nth"]]})
     return found
 
 
 def sampled(folders: list[str], count: int | None, seed: int) -> list[dict]:
-    """Mutants of all modules of some folders (or of some files), a uniform sample of them."""
+    """Mutants of all modules of some folders (or of some files), a uniform sample of them.
+
+    ``nth`` of ``alike`` says which it is where a line has several that look alike.
+    """
     rows = []
     for folder in folders:
         here = ROOT / folder
         for path in [here] if here.suffix else sorted(here.glob("**/*.py")):
             source = path.read_text()
             module, texts = str(path.relative_to(ROOT)), source.splitlines()
-            for number, (line, what) in enumerate(mutants(source)):
-                text = texts[line - 1].strip()
-                rows.append({"module": module, "number": number, "line": line, "text": text, "what": what})
+            made = [(line, texts[line - 1].strip(), what) for line, what in mutants(source)]
+            seen: collections.Counter = collections.Counter()
+            total = collections.Counter((text, what) for _, text, what in made)
+            for number, (line, text, what) in enumerate(made):
+                row = {"module": module, "number": number, "line": line, "text": text, "what": what}
+                rows.append(row | {"nth": seen[text, what], "alike": total[text, what]})
+                seen[text, what] += 1
     return random.Random(seed).sample(rows, min(count, len(rows))) if count else rows
 
 
@@ -225,7 +231,8 @@ def reported(rows: list[dict]) -> dict:
     table: dict = collections.defaultdict(collections.Counter)
     survivors, excused = [], []
     for row in rows:
-        why = reasons.get((row["module"], row["text"], row["what"], row["nth"]))
+        key = (row["module"], row["text"], row["what"])
+        why = reasons.get((*key, row["nth"]), reasons.get((*key, None)))
         for name in ("all", str(pathlib.PurePath(row["module"]).parent), row["module"]):
             table[name]["mutants"] += 1
             table[name]["survived"] += row["result"] == "passed"
