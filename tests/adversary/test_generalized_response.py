@@ -31,6 +31,7 @@ def test_random_symmetric_experiments_lie_between_their_roundings():
         assert dominates(query, down.trade_off(), tolerance=1e-13).word == "yes"
 
 
+@pytest.mark.slow  # curves of many mechanisms
 def test_mechanisms_lie_between_their_roundings():
     ends = np.linspace(0.1, 6.0, 60)
     for mechanism in (jaxacct.Gaussian(1.0), jaxacct.Laplace(1.0), jaxacct.ApproximateDP(0.55, 0.01)):

@@ -211,6 +211,7 @@ def test_residues():
     assert residue(response(1.1), 0, family, 3) is None
 
 
+@pytest.mark.slow  # a lattice of 5,401 points
 def test_sampled_gaussians_break_the_filter_as_in_example_3_3():
     member = lambda mu: PoissonSampled(Gaussian(1 / mu), 0.5)  # noqa: E731
     grid = LossGrid(LOG2 / 160, -2700, 5401)

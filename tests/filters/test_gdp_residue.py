@@ -92,6 +92,7 @@ def test_the_residue_condition_holds_and_nearly_is_an_equality():
     assert 1.03 < (mu**2 - m**2) / cost < 1.08
 
 
+@pytest.mark.slow  # many laws
 def test_sampled_gaussians_cost_what_the_prototype_measured():
     """Relative to the central limit, q = 0.01 and a slack of 1.4e-9."""
     mus = np.array([1, 0.6, 0.35, 0.2, 0.1])

@@ -69,6 +69,7 @@ def test_a_law_that_is_not_its_own_reversal_costs_the_worse_direction():
     assert best * (1 - 1e-9) <= rho <= best * (1 + 2e-3)
 
 
+@pytest.mark.slow  # many mechanisms
 def test_laws_on_a_lattice_dominate_their_mechanism_and_continuous_ones_are_refused():
     grid = LossGrid(0.01, -150, 301)
     laplace = PLD.from_mechanism(Laplace(2.0))

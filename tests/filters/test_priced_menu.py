@@ -138,6 +138,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers_and_is_n
     assert table.excess[size] <= float(exact[-1][size]) + 2 * float(exact[-1][size] - more[size]) + 0.02
 
 
+@pytest.mark.slow  # a recursion of its own
 def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     few = [PoissonSampled(Gaussian(s), 0.2) for s in (0.8, 1.1, 1.5)]
     ledger = filters.priced_menu(few, epsilon=2.0, delta=3e-3, points=1024, unit=24)

@@ -161,6 +161,7 @@ def test_a_wide_discrete_gaussian_is_a_gaussian():
     np.testing.assert_allclose(discrete.upper, smooth.upper, rtol=1e-7)
 
 
+@pytest.mark.slow  # lattices of their own
 def test_runs_of_discrete_noise_stay_close_to_brute_force():
     sigma, epsilons = 1.5, np.array([0.2, 1.0, 2.5])
     p, q = noise_tables(lambda x: -(x**2) / (2 * mp.mpf(sigma) ** 2), 1, 20)
