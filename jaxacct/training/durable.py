@@ -265,6 +265,7 @@ def _checked(journal: Journal) -> list[dict[str, Any]]:
         good = good and (record["kind"] == "run") == (number == 1)
         if good and record["kind"] == "charge":
             charged.add(record["step"])
+            good = 0 < record["sigma"] < math.inf and 0 < record["clip_scale"] <= 1
         if not good or (record["kind"] == "done" and record["step"] not in charged):
             raise ValueError(f"journal {journal.path} is none of a run: line {number} holds {record!r:.200}")
     return journal.records
