@@ -97,7 +97,9 @@ def calibrate(
     """
     if _validate.is_traced((epsilon, delta, bracket, None if callable(steps) else steps)):
         raise ValueError("calibrate needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
-    _validate.function(make=make, progress=(lambda *_: None) if progress is None else progress)
+    _validate.function(make=make)
+    if progress is not None:
+        _validate.function(progress=progress)
     _validate.numbers(epsilon=epsilon, delta=delta)
     _validate.nonnegative(epsilon=epsilon)
     _validate.probability(delta=delta)

@@ -116,14 +116,9 @@ def _units(share: Array) -> tuple[Array, Array, Array]:
     return high.astype(jnp.uint64), middle.astype(jnp.uint64), low.astype(jnp.uint64)
 
 
-def check_words(words: Any) -> None:
-    """Raises ValueError unless these are a state's."""
+def _top_and_low(words: Array) -> tuple[Array, Array]:
     if getattr(words, "dtype", None) != np.uint32 or words.shape[-1:] != (3,):
         raise ValueError(f"state must hold three uint32 words, as init made them, got {words!r:.200}")
-
-
-def _top_and_low(words: Array) -> tuple[Array, Array]:
-    check_words(words)
     wide = words.astype(jnp.uint64)
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 

@@ -27,6 +27,7 @@ from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff, arrays
+from jaxacct.mechanisms._dominating import RELATIONS
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["Prepared", "prepare"]
@@ -96,7 +97,7 @@ def prepare(
     _validate.at_least(8.0, atoms=atoms)
     _validate.at_most(2**20, atoms=atoms)
     _validate.count(atoms=atoms)
-    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     _validate.instance(LossGrid | None, grid=grid)
     with jax.enable_x64(True):
         if is_gaussian(query):

@@ -26,6 +26,7 @@ from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff
 from jaxacct.mechanisms import GDP
+from jaxacct.mechanisms._dominating import RELATIONS
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
@@ -338,7 +339,7 @@ def gdp_residue(
     _validate.count(steps=steps)
     if not _validate.is_traced(delta) and _is_no_slack(np.asarray(delta, np.float64)):
         raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
-    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     with jax.enable_x64(True):
         mus, deltas = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
         pieces = jnp.where((deltas == 0)[..., None], jnp.float32(0.0), _ledger.split(deltas))

@@ -30,6 +30,7 @@ from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff
+from jaxacct.mechanisms._dominating import RELATIONS
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["NaturalFilter", "NaturalState", "UndeclaredNaturalFilter", "natural"]
@@ -287,7 +288,7 @@ def natural(
     Raises:
         ValueError: a family without rounds, too many states, no grid where one is needed, or curves that do not match.
     """
-    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     _validate.instance(LossGrid | None, grid=grid)
     if rounds is not None:
         _validate.scalar(rounds=rounds)

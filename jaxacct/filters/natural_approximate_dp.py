@@ -18,6 +18,7 @@ from jaxacct.filters._composed_law import ComposedState, after, grid_for, law_of
 from jaxacct.filters._states import keeps
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
+from jaxacct.mechanisms._dominating import RELATIONS
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["NaturalApproximateDPFilter", "natural_approximate_dp"]
@@ -185,7 +186,7 @@ def natural_approximate_dp(
     check_ladder(epsilon, delta, rounds)
     closed_form(float(epsilon), float(delta), int(rounds))  # its checks
     _validate.instance(LossGrid | None, grid=grid)
-    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     if grid is None:
         whole = max(1, round(2048 * float(epsilon) / (2 * float(epsilon) + 1)))
         grid = grid_for(2048 * float(epsilon) / whole, 4097)

@@ -20,6 +20,7 @@ from jaxacct.losses.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.mechanisms._dominating import RELATIONS
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["ResidueCheck", "ResidueFilter", "ResidueFilterState", "check_residue", "residue"]
@@ -196,7 +197,7 @@ def residue(
     _validate.count(rounds=rounds)
     _validate.positive(tolerance=tolerance)
     _validate.instance(LossGrid, grid=grid)
-    _validate.one_of(("add_or_remove", "add", "remove", "replace"), relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     made = ResidueFilter(parameter, family, update, int(rounds), grid, relation, float(tolerance))
     with jax.enable_x64(True):
         first = jax.eval_shape(functools.partial(family), made.init().parameter)

@@ -12,13 +12,13 @@ from jaxacct._batch import Bounds
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff
+from jaxacct.mechanisms._dominating import RELATIONS
 from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach
 from jaxacct.plotting._style import axes_for, band, finish, next_style
 
 __all__ = ["privacy_profile", "trade_off"]
 
 _LEAST = 1e-10
-_RELATIONS = ("add_or_remove", "add", "remove", "replace")
 
 
 def privacy_profile(
@@ -53,7 +53,7 @@ def privacy_profile(
         ImportError: matplotlib is not installed.
     """
     _validate.count(steps=steps)
-    _validate.one_of(_RELATIONS, relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     if epsilons is None:
         if isinstance(curve, Bounds):
             raise ValueError("epsilons must be given with Bounds, got None")
@@ -116,7 +116,7 @@ def trade_off(
         ImportError: matplotlib is not installed.
     """
     _validate.count(steps=steps)
-    _validate.one_of(_RELATIONS, relation=relation)
+    _validate.one_of(RELATIONS, relation=relation)
     _validate.at_least(1e-10, smallest=smallest)
     if smallest > 0.1:
         raise ValueError(f"smallest must be at most 0.1, got {smallest:g}")

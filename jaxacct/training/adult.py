@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxacct.training.dataset import MOST_BYTES, Dataset
+from jaxacct.training._unpacked import unpacked
+from jaxacct.training.dataset import Dataset
 
 __all__ = ["adult", "encode"]
 
@@ -116,13 +115,9 @@ def _numbers(name: str, values: list[str]) -> np.ndarray:
 
 def _read(file: Path) -> list[list[str]]:
     try:
-        with gzip.open(file, "rt", encoding="ascii") as stream:
-            text = stream.read(MOST_BYTES + 1)
-    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError, zlib.error) as problem:
+        lines = unpacked(file, "text").decode("ascii").splitlines()
+    except UnicodeDecodeError as problem:
         raise ValueError(f"path must hold gzipped text files, got {file}: {problem}") from None
-    if len(text) > MOST_BYTES:
-        raise ValueError(f"path must hold files of at most {MOST_BYTES} bytes, got {file}, which has more")
-    lines = text.splitlines()
     return [[field.strip() for field in line.split(",")] for line in lines if line.strip() and line[0] != "|"]
 
 

@@ -7,16 +7,15 @@ unaccounted release. The number of training examples and the whole held-out part
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxacct.training._unpacked import unpacked
 from jaxacct.training.adult import adult
-from jaxacct.training.dataset import MOST_BYTES, Dataset
+from jaxacct.training.dataset import Dataset
 
 __all__ = ["DATASETS", "Dataset", "digits", "load", "mnist"]
 
@@ -89,13 +88,7 @@ def _read_images(folder: Path, prefix: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_idx(file: Path, dimensions: int) -> np.ndarray:
-    try:
-        with gzip.open(file, "rb") as stream:
-            raw = stream.read(MOST_BYTES + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
-        raise ValueError(f"path must hold gzipped IDX files, got {file}: {problem}") from None
-    if len(raw) > MOST_BYTES:
-        raise ValueError(f"path must hold files of at most {MOST_BYTES} bytes, got {file}, which has more")
+    raw = unpacked(file, "IDX")
     header = 4 + 4 * dimensions
     if len(raw) < header or raw[:4] != bytes([0, 0, 8, dimensions]):
         raise ValueError(f"path must hold IDX files of {dimensions} dimensions of bytes, got {file}")

@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["MOST_BYTES", "Dataset"]
-
-MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
+__all__ = ["Dataset"]
 
 
 class Dataset(NamedTuple):

@@ -137,7 +137,7 @@ class DurableRun:
             )
 
     def _start(self, state: TrainState, keys: Callable[[int], Keys]) -> None:
-        records = _checked(self._journal)
+        records = self._journal.records
         self.attempt = sum(record["kind"] == "attempt" for record in records)
         latest = self._checkpoints.latest
         if latest is not None:
