@@ -57,6 +57,41 @@ def test_a_budget_s_life(run, tmp_path):
     assert (tmp_path / "all.json").read_text() == out
 
 
+def test_a_label_cannot_write_over_the_lines_before_it(run):
+    run("create team.db pure_dp epsilon=1")
+    assert run("request team.db --cost 0.1 --label 'a\n\tb \x1b[1A\x1b[2K\x9b\u202ec\x07 größer'")[0] == 0
+    _, out, _ = run("show team.db")
+    assert out.splitlines()[2].endswith(r"0.1  a b \x1b[1A\x1b[2K\x9b\u202ec\x07 größer")
+    assert run("show team.db --json")[1].strip().isascii()
+
+
+def test_an_export_does_not_write_over_the_ledger(run, tmp_path):
+    run("create team.db pure_dp epsilon=1")
+    (tmp_path / "link").symlink_to("team.db")
+    for out in ("team.db", "./team.db-wal", "link"):
+        code, _, err = run(f"export team.db --out {out}")
+        assert code == 2
+        assert "out must be another file" in err
+    assert run("export link --out team.db-shm")[0] == 2
+    assert run("verify team.db")[0] == 0
+
+
+def test_a_clock_that_ran_ahead_once_can_be_got_past(run, monkeypatch):
+    from jaxacct.ledger import _ledger
+
+    run("create team.db pure_dp epsilon=1")
+    now = _ledger.time.time()
+    monkeypatch.setattr(_ledger.time, "time", lambda: now + 1e6)
+    assert run("request team.db --cost 0.1")[0] == 0
+    monkeypatch.setattr(_ledger.time, "time", lambda: now)
+    for line in ("request team.db --cost 0.1", "release team.db 1"):
+        code, _, err = run(line)
+        assert code == 2
+        assert "raise clock_tolerance" in err
+        assert run(f"{line} --clock-tolerance inf")[0] == 0
+    assert run("request team.db --cost 0.1 --clock-tolerance nan")[0] == 2
+
+
 def test_a_ledger_that_does_not_hold_together_has_exit_code_1(run):
     run("create team.db pure_dp epsilon=1")
     _, out, _ = run("verify team.db --json")

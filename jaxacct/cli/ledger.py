@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,15 @@ Example:
 
 _PARAMETERS = "\b\nFILTER and its parameters ([...]: may be left out):\n" + "\n".join(
     f"  {name:<23}{wanted}" for name, wanted in _FILTERS.items()
+)
+
+
+_CLOCK = click.option(
+    "--clock-tolerance",
+    type=float,
+    default=5.0,
+    show_default=True,
+    help="Seconds by which this clock may be behind the last record; inf: any.",
 )
 
 
@@ -107,9 +117,10 @@ def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: f
 @click.option("--rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate; 1: none.")
 @click.option("--steps", type=int, default=1, show_default=True, help="Number of runs, admitted all or none.")
 @click.option("--label", default="", help="Who asks, and what for.")
-def request(place: str, timeout: float, as_json: bool, label: str, **given: Any) -> None:
+@_CLOCK
+def request(place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, **given: Any) -> None:
     """Ask for a query; exit code 0 if it is admitted, and then it has been charged."""
-    with _plain(), _opened(place, timeout) as book:
+    with _plain(), _opened(place, timeout, clock_tolerance) as book:
         entry = book.charge(_query(**given), label)
         spent, remaining, fraction = _numbers(book.spent()), _numbers(book.remaining()), float(book.fraction())
     if as_json:
@@ -124,9 +135,10 @@ def request(place: str, timeout: float, as_json: bool, label: str, **given: Any)
 @ledger.command()
 @_shared
 @click.argument("number", metavar="ID", type=int)
-def release(place: str, number: int, timeout: float, as_json: bool) -> None:
+@_CLOCK
+def release(place: str, number: int, timeout: float, as_json: bool, clock_tolerance: float) -> None:
     """Write down that the output of an admitted request was released."""
-    with _plain(), _opened(place, timeout) as book:
+    with _plain(), _opened(place, timeout, clock_tolerance) as book:
         book.released(number)
         head = book.head
     if as_json:
@@ -163,7 +175,7 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
     click.echo(f"{_percent(fraction)} spent by {len(admitted)} of {len(history)} requests, {waiting} not yet released")
     for entry in listed:
         mark = "released" if entry.released else ("admitted" if entry.admitted else "refused")
-        words = f"  {' '.join(entry.label.split())}" if entry.label else ""
+        words = f"  {_shown(entry.label)}" if entry.label else ""
         click.echo(f"{entry.id:>6}  {entry.at:%Y-%m-%d %H:%M:%S}  {mark:<8}  {_brief(entry)}{words}")
     click.echo(f"head {head}")
 
@@ -201,6 +213,8 @@ def verify(place: str, head: str | None, timeout: float, as_json: bool) -> None:
 def export(place: str, timeout: float, events: bool, out: str | None) -> None:
     """Print the whole ledger as stable JSON: the same text for the same history."""
     with _plain(), _opened(place, timeout) as book:
+        if out is not None and _is_part_of(out, place):
+            raise ValueError(f"out must be another file than the ledger, got {out}")
         text = f"{book.export('dp_events')!r}\n" if events else book.export()
         if out is None:
             click.echo(text, nl=False)
@@ -222,10 +236,15 @@ def _plain(*but: type[BaseException]) -> Iterator[None]:
         raise click.UsageError(" ".join(str(problem).split())) from None
 
 
-def _opened(place: str, timeout: float) -> Ledger:
+def _opened(place: str, timeout: float, clock_tolerance: float = 5.0) -> Ledger:
     from jaxacct.ledger import Ledger
 
-    return Ledger(place, create=False, timeout=timeout)
+    return Ledger(place, create=False, timeout=timeout, clock_tolerance=clock_tolerance)
+
+
+def _is_part_of(out: str, place: str) -> bool:
+    """Whether a file that is to be written is the ledger itself, its log or the log's index."""
+    return os.path.realpath(out) in [os.path.realpath(place) + end for end in ("", "-wal", "-shm")]
 
 
 def _parsed(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
@@ -309,6 +328,12 @@ def _text(value: Any, rounded: Callable[[float], str]) -> str:
 
 def _percent(fraction: float) -> str:
     return f"{rounded_up(100.0 * fraction, 4)} %"
+
+
+def _shown(label: str) -> str:
+    """A label on one line, with nothing in it that a terminal obeys."""
+    plain = " ".join(label.split())
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in plain)
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import functools
 import math
 import os
 import time
+import weakref
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 
 from jaxacct._version import __version__
 from jaxacct.ledger import _export, _store, canonical
-from jaxacct.ledger._policy import Policy, State
+from jaxacct.ledger._policy import Policy, State, settled
 from jaxacct.ledger._postgres import PostgresStore
 from jaxacct.ledger._sqlite import SqliteStore
 from jaxacct.ledger._store import Sql, Store
@@ -92,6 +93,7 @@ class Ledger:
         if not isinstance(create, bool | None):
             raise ValueError(f"create must be True, False or None, got {create!r}")
         self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
+        weakref.finalize(self, _given_back, self._store)
         self._tolerance = _seconds(clock_tolerance, "clock_tolerance")
         wanted = None if filter is None else Policy.of(filter)
         there = self._store.exists()
@@ -264,11 +266,6 @@ class Ledger:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        # Drivers warn of connections that nobody closed.
-        with contextlib.suppress(Exception):
-            self._store.close()
-
     def __repr__(self) -> str:
         return f"Ledger({str(self._store)!r}, {_brief(self._policy)})"
 
@@ -283,7 +280,7 @@ class Ledger:
 
         with self._reading() as sql:
             state = self._place(sql).state
-        with jax.enable_x64(True):
+        with settled():
             found = getattr(self._policy.filter, which)(state.value)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[()], found)
 
@@ -300,6 +297,11 @@ class Ledger:
         now, seq = self._now(place.at), place.seq + 1
         body, digest = body_of(kind, **_shared(seq, place.hash, now, self._policy, state), **fields)
         _store.append(sql, place.seq, body, digest, state.text, fields.get("of"))
+        if _store.read_head(sql) != [_store.Head(seq, digest, state.text, seq, body, digest)]:
+            raise LedgerTampered(
+                f"{self._store} did not keep record {seq} as it was written: something in the database (a trigger?) "
+                "changes it; nothing was charged"
+            )
         return _Place(seq, digest, now, state)
 
     def _now(self, last: int) -> int:
@@ -334,28 +336,36 @@ class Ledger:
                 raise
             except Exception as problem:  # whatever a filter makes of fields that are none
                 raise LedgerCorrupted(f"{self._store} states no filter: {problem}") from problem
-            if (record["filter_digest"], record["state"]) != (policy.digest, policy.start.digest):
+            stated = (record["filter_digest"], record["state"], record["schema"])
+            if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
                 raise LedgerTampered(f"{self._store} has a first record that does not agree with itself")
             return policy
         raise LedgerTampered(f"{self._store} has lost its first record")
 
     def _place(self, sql: Sql) -> _Place:
         """The head, after checking that the last record is the one it names and that the state is that record's."""
+        known = self._last  # before the head is read: other threads move it on
         heads = _store.read_head(sql)
         if len(heads) != 1:
             raise LedgerTampered(f"{self._store} has {len(heads)} heads")
         head = heads[0]
         if (head.seq, head.hash) != (head.last_seq, head.last_hash):
             raise LedgerTampered(f"{self._store} ends at record {head.last_seq}, its head is {head.seq}: it was cut")
-        if self._last is not None and self._last.hash == head.hash and self._last.state.text == head.state:
-            return self._last
+        if known is not None and known.hash == head.hash and known.state.text == head.state:
+            return known
+        if known is not None and not _store.holds(sql, known.seq, known.hash):
+            raise LedgerTampered(
+                f"{self._store} no longer holds record {known.seq} as it was a moment ago: it was exchanged for an "
+                "older copy, or rewritten"
+            )
         record = parsed(head.last_seq, head.last_body, head.last_hash)
         if record["filter_digest"] != self._policy.digest:
             raise LedgerTampered(f"record {head.seq} of {self._store} was written for another filter")
         if not isinstance(head.state, str) or canonical.digest(head.state) != record["state"]:
             raise LedgerTampered(f"the state of {self._store} is not the one after record {head.seq}")
-        self._last = _Place(head.last_seq or 0, str(head.hash), record["at"], self._policy.state(head.state))
-        return self._last
+        place = _Place(head.last_seq or 0, str(head.hash), record["at"], self._policy.state(head.state))
+        self._last = place
+        return place
 
 
 def _shared(seq: int, previous: str, at: int, policy: Policy, state: State) -> dict[str, Any]:
@@ -372,6 +382,12 @@ def _shared(seq: int, previous: str, at: int, policy: Policy, state: State) -> d
 @functools.cache
 def _software() -> str:
     return f"jaxacct {__version__}, jax {metadata.version('jax')}"
+
+
+def _given_back(store: Store) -> None:
+    """When a ledger is collected, or the program ends: drivers warn of connections that nobody closed."""
+    with contextlib.suppress(Exception):
+        store.close()
 
 
 def _store_at(place: Any, timeout: float) -> Store:

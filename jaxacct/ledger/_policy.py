@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +11,21 @@ import numpy as np
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
-__all__ = ["Policy", "State"]
+__all__ = ["Policy", "State", "settled"]
+
+
+@contextlib.contextmanager
+def settled() -> Iterator[None]:
+    """Float64, compiled, on the CPU: what a program has set for itself changes no bit of what a ledger holds."""
+    import jax
+
+    with contextlib.ExitStack() as settings:
+        settings.enter_context(jax.enable_x64(True))
+        settings.enter_context(jax.disable_jit(False))
+        if jax.default_backend() != "cpu" or getattr(jax.config, "jax_default_device", None) is not None:
+            with contextlib.suppress(RuntimeError):  # a JAX that was told of no CPU
+                settings.enter_context(jax.default_device(jax.local_devices(backend="cpu")[0]))
+        yield
 
 
 class State(NamedTuple):
@@ -21,18 +37,13 @@ class State(NamedTuple):
 
 
 class Policy:
-    """A filter that was written down and read back: the one that every process of a ledger runs, bit for bit.
-
-    Everything runs under ``enable_x64``, so that a process's own float type changes nothing.
-    """
+    """A filter that was written down and read back: the one that every process of a ledger runs, bit for bit."""
 
     def __init__(self, identity: Any) -> None:
-        import jax
-
         self.identity = identity
         self.digest = canonical.digest(canonical.dumps(identity))
         self.filter = canonical.decoded(identity)
-        with jax.enable_x64(True):
+        with settled():
             self.start = self._written(self.filter.init())
 
     @classmethod
@@ -82,9 +93,7 @@ class Policy:
         Raises:
             ValueError: what the filter says to a query that is none.
         """
-        import jax
-
-        with jax.enable_x64(True):
+        with settled():
             admitted, after = self.filter.update(query, state.value)
             answer = np.asarray(admitted)
             if answer.shape != () or answer.dtype != bool:

@@ -1,4 +1,4 @@
-"""What a ledger asks of a database: three tables, eight statements that SQLite and PostgreSQL both understand.
+"""What a ledger asks of a database: three tables, ten statements that SQLite and PostgreSQL both understand.
 
 ``jaxacct_records`` is append-only: a number, a canonical text, its hash. ``jaxacct_head`` has one row, the lock that
 writers queue for, with the last record's number and hash and the filter's state after it.
@@ -12,11 +12,14 @@ from typing import Any, NamedTuple, Protocol
 
 __all__ = [
     "SCHEMA",
+    "TABLES",
     "Head",
     "Sql",
     "Store",
     "append",
+    "count_records",
     "create_tables",
+    "holds",
     "is_released",
     "lock",
     "read_head",
@@ -26,7 +29,8 @@ __all__ = [
 
 SCHEMA = 1
 
-_TABLES = (
+# `verify` compares these texts with the file's: they change with the schema's number only.
+TABLES = (
     "CREATE TABLE jaxacct_schema (version {integer} NOT NULL)",
     "CREATE TABLE jaxacct_records (seq {integer} PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL, "
     "releases {integer} UNIQUE)",
@@ -42,6 +46,8 @@ _READ = (
     "SELECT seq, body, hash, releases FROM jaxacct_records WHERE seq > :after AND seq <= :last ORDER BY seq LIMIT :most"
 )
 _RELEASE = "SELECT seq FROM jaxacct_records WHERE releases = :seq"
+_HOLDS = "SELECT seq FROM jaxacct_records WHERE seq = :seq AND hash = :hash"
+_COUNT = "SELECT COUNT(*) FROM jaxacct_records WHERE seq <= :last"
 _APPEND = "INSERT INTO jaxacct_records (seq, body, hash, releases) VALUES (:seq, :body, :hash, :releases)"
 _FIRST = "INSERT INTO jaxacct_head (id, seq, hash, state) VALUES (1, :seq, :hash, :state)"
 _MOVE = "UPDATE jaxacct_head SET seq = :seq, hash = :hash, state = :state WHERE id = 1 AND seq = :before"
@@ -96,7 +102,7 @@ class Head(NamedTuple):
 
 def create_tables(sql: Sql, store: Store, body: str, digest: str, state: str) -> None:
     """The tables, record 0 and the head."""
-    for statement in _TABLES:
+    for statement in TABLES:
         sql(statement.format(integer=store.integer))
     for statement in store.guards:
         sql(statement)
@@ -125,6 +131,16 @@ def read_records(sql: Sql, after: int, last: int, most: int = 200) -> Iterator[t
     while rows := sql(_READ, after=after, last=last, most=most):
         yield from ((row[0], row[1], row[2], row[3]) for row in rows)
         after = rows[-1][0]
+
+
+def count_records(sql: Sql, last: int) -> int:
+    """How many records there are up to number ``last``, whatever their numbers."""
+    return sql(_COUNT, last=last)[0][0]
+
+
+def holds(sql: Sql, seq: int, digest: str) -> bool:
+    """Whether the record of this number has this hash."""
+    return bool(sql(_HOLDS, seq=seq, hash=digest))
 
 
 def is_released(sql: Sql, seq: int) -> bool:

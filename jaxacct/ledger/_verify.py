@@ -53,6 +53,8 @@ def walked(sql: Sql, last: int) -> Iterator[tuple[dict[str, Any], str]]:
         yield record, digest
     if seq != last:
         raise LedgerTampered(f"record {seq + 1} is missing: the ledger was cut")
+    if (count := _store.count_records(sql, last)) != last + 1:
+        raise LedgerTampered(f"there are {count} records up to number {last}: some have numbers that nobody gave")
 
 
 def entries(records: Iterable[tuple[dict[str, Any], str]]) -> list[Entry]:

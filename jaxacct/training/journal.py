@@ -40,7 +40,8 @@ class Journal:
     """
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path = path.absolute()
+        self._process = os.getpid()
         self._broken = False
         self._seals: set[str] = set()
         self.seal = ""
@@ -72,7 +73,7 @@ class Journal:
         Raises:
             ValueError: a record that JSON cannot hold (NaN is none).
             OSError: the disk refused. The journal takes nothing more after that: what is on the disk is unknown until
-                it is opened again.
+                it is opened again. Or the process is a fork of the one that opened it.
         """
         self._usable()
         body = _body(record)
@@ -85,14 +86,17 @@ class Journal:
         self.seal = seal
 
     def sync(self) -> None:
-        """Returns when everything appended is on the disk.
+        """Returns when everything appended is on the disk, under the journal's name.
 
         Raises:
-            OSError: as :meth:`append`.
+            OSError: as :meth:`append`; or the file was moved, removed or exchanged, so that a later run would not find
+                what it holds.
         """
         self._usable()
         self._broken = True
         _to_disk(self._file)
+        if not os.path.samestat(os.fstat(self._file), self.path.stat()):
+            raise OSError(f"journal {self.path} was exchanged for another file while it was in use")
         self._broken = False
 
     def close(self) -> None:
@@ -102,6 +106,8 @@ class Journal:
             self._file, self._broken = -1, True
 
     def _usable(self) -> None:
+        if os.getpid() != self._process:  # a fork shares the lock, and each would spend what is left
+            raise OSError(f"journal {self.path} belongs to the process that opened it, and this is a fork of it")
         if self._broken:
             raise OSError(
                 f"journal {self.path} is closed, or failed before: what is on the disk is unknown; open it anew"

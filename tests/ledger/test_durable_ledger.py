@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 import threading
 
 import jax
@@ -240,22 +239,6 @@ def test_threads_share_one_object(path):
         thread.join()
     assert sorted(answers) == [False] * 5 + [True] * 7
     assert ledger.verify().admitted == 8
-
-
-def test_a_child_goes_on_after_a_fork(path):
-    ledger = Ledger(path, filters.pure_dp(1.0))
-    ledger.request(0.25)
-    store = ledger._store
-    connection = store._connection
-    process = store._process
-    store._process = -1  # what a child finds: a connection of another process
-    try:
-        assert ledger.request(0.25)
-        assert store._connection is not connection
-        assert store._process == process == os.getpid()
-        connection.execute("SELECT 1")  # the parent's was left alone
-    finally:
-        connection.close()
 
 
 # Every filter that has a single budget: it is written down, read back, and then is the same filter.

@@ -25,6 +25,7 @@ from jaxacct.ledger import (
     _ledger,
     canonical,
 )
+from jaxacct.ledger._sqlite import SqliteStore
 from jaxacct.ledger.records import hash_of
 
 
@@ -40,13 +41,15 @@ def path(tmp_path):
 
 
 def altered(path, *statements, guarded=False):
-    """Runs SQL on the file as somebody with an editor would."""
+    """Runs SQL on the file as somebody with an editor would, who puts the guards back."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         if not guarded:
             for verb in ("UPDATE", "DELETE"):
                 connection.execute(f"DROP TRIGGER jaxacct_no_{verb}")
         for statement, parameters in statements:
             connection.execute(statement, parameters)
+        for guard in () if guarded else SqliteStore.guards:
+            connection.execute(guard)
         connection.commit()
 
 
@@ -86,6 +89,10 @@ TAMPERED = {
         None,
     ),
     "no head": ("DELETE FROM jaxacct_head", None),
+    "a record with a number that nobody gave": (
+        "INSERT INTO jaxacct_records (seq, body, hash, releases) VALUES (-7, '', '', 2)",
+        -7,
+    ),
 }
 
 
@@ -100,6 +107,49 @@ def test_tampering_is_found(path, what):
     if seq is None or seq == 8:  # at the end: found before anything is charged
         with pytest.raises(LedgerTampered):
             Ledger(path).request(0.1)
+
+
+PLANTED = {
+    "no guard": "DROP TRIGGER jaxacct_no_DELETE",
+    "a trigger": "CREATE TRIGGER mine AFTER INSERT ON jaxacct_records BEGIN SELECT 1; END",
+    "an index": "CREATE INDEX mine ON jaxacct_records (hash)",
+    "a column": "ALTER TABLE jaxacct_head ADD COLUMN mine TEXT",
+    "a view": "ALTER TABLE jaxacct_schema RENAME TO mine; CREATE VIEW jaxacct_schema AS SELECT version FROM mine",
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_verify_finds_what_was_planted_in_the_file(path, what):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(PLANTED[what])
+        connection.execute("CREATE TABLE others (x)")  # and leaves alone what is none of its business
+    with pytest.raises(LedgerTampered, match="a guard of its own, or holds another"):
+        Ledger(path).verify()
+
+
+def test_a_trigger_that_takes_charges_back_charges_nothing_and_admits_nothing(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "CREATE TABLE kept AS SELECT * FROM jaxacct_head; DROP TRIGGER jaxacct_no_DELETE;"
+            "CREATE TRIGGER mine AFTER UPDATE ON jaxacct_head BEGIN "
+            "DELETE FROM jaxacct_records WHERE seq = NEW.seq; "
+            "INSERT OR REPLACE INTO jaxacct_head SELECT * FROM kept; END"
+        )
+    ledger = Ledger(path)
+    with pytest.raises(LedgerTampered, match="did not keep record 9 as it was written"):
+        ledger.request(0.5)
+    assert len(ledger.history()) == 7
+
+
+def test_a_schema_that_is_stated_twice_or_otherwise_than_in_the_first_record_is_found(path):
+    altered(path, ("INSERT INTO jaxacct_schema VALUES (1)", ()))
+    with pytest.raises(LedgerCorrupted, match="2 schema versions"):
+        Ledger(path)
+    altered(path, ("DELETE FROM jaxacct_schema", ()), ("INSERT INTO jaxacct_schema VALUES (1)", ()))
+    Ledger(path).close()
+    rehashed(path, 0, lambda record: record.update(schema=0))
+    with pytest.raises(LedgerTampered, match="does not agree with itself"):
+        Ledger(path)
 
 
 def test_a_record_that_was_changed_with_its_hash_breaks_the_chain(path):

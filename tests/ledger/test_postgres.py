@@ -185,6 +185,67 @@ def test_a_server_s_faults_have_names_and_cost_nothing(server):
     assert "secret" not in str(found.value)
 
 
+def test_a_server_that_was_set_back_is_found_by_whoever_was_there(server):
+    """A copy of an earlier day, or a standby that had not seen the last charges."""
+    url = in_schema(server, "restored")
+    ledger = Ledger(url, filters.pure_dp(1.0))
+    assert ledger.request(0.25)
+    ran(url, "CREATE TABLE kept AS SELECT * FROM jaxacct_head")
+    assert ledger.request(0.5)
+    ran(
+        url,
+        "ALTER TABLE jaxacct_records DISABLE TRIGGER USER",
+        "DELETE FROM jaxacct_records WHERE seq = 2",
+        "DELETE FROM jaxacct_head",
+        "INSERT INTO jaxacct_head SELECT * FROM kept",
+    )
+    with pytest.raises(LedgerTampered, match="no longer holds record 2"):
+        ledger.request(0.5)
+    assert Ledger(url).verify().admitted == 1  # nobody else can tell without a head
+
+
+def test_a_rule_or_trigger_that_takes_charges_back_admits_nothing(server):
+    url = in_schema(server, "planted")
+    ledger = Ledger(url, filters.pure_dp(1.0))
+    ran(url, "CREATE RULE mine AS ON UPDATE TO jaxacct_head DO INSTEAD NOTHING")
+    with pytest.raises(LedgerTampered, match="did not keep record 1 as it was written"):
+        ledger.request(0.5)
+    ran(url, "DROP RULE mine ON jaxacct_head")
+    assert ledger.verify().requests == 0
+
+
+def test_a_database_s_own_defaults_change_nothing(server):
+    url = in_schema(server, "defaults").replace(
+        "options=", "options=-cdefault_transaction_isolation%3Drepeatable%5C%20read%20-csynchronous_commit%3Doff%20"
+    )
+    ledger = Ledger(url, filters.pure_dp(10.0))
+    with ledger._store.transaction(write=True) as sql:
+        assert sql("SHOW transaction_isolation") == [("read committed",)]
+        assert sql("SHOW synchronous_commit") == [("on",)]
+
+
+def test_threads_that_share_one_object_charge_and_look(server):
+    ledger = Ledger(in_schema(server, "shared"), filters.pure_dp(20.0))
+    ledger.request(1.0)
+    answers, faults = [], []
+
+    def ask():
+        try:
+            for _ in range(10):
+                ledger.spent()
+                answers.append(ledger.request(1.0))
+        except BaseException as problem:
+            faults.append(problem)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert (sum(answers), len(answers)) == (19, 40)
+
+
 def test_connections_race_for_the_last_of_a_budget(server):
     check_threads_race_for_the_last_of_a_budget(in_schema(server, "connections"))
 

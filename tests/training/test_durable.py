@@ -1,6 +1,8 @@
 """Journals and checkpoints: damage is refused and left alone; a resumed run has new keys and the old budget."""
 
 import json
+import os
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -186,6 +188,38 @@ def test_a_half_written_last_line_is_cut_off_and_a_whole_one_counts(tmp_path):
     journal = Journal(path)
     assert journal.records[-1] == {"kind": "x"}
     journal.close()
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "exchanged"])
+def test_a_journal_that_others_no_longer_find_takes_no_charge(tmp_path, how):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.append({"kind": "x"})
+    journal.sync()
+    path.rename(tmp_path / "elsewhere") if how != "removed" else path.unlink()
+    if how == "exchanged":
+        path.write_bytes(b"")
+    journal.append({"kind": "y"})
+    with pytest.raises(OSError, match="journal"):
+        journal.sync()
+    with pytest.raises(OSError, match="open it anew"):
+        journal.append({"kind": "z"})
+    journal.close()
+
+
+def test_a_fork_may_not_spend_from_its_parent_s_journal(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    journal = Journal(Path("journal"))
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        for use in (lambda: journal.append({"kind": "x"}), journal.sync):
+            with pytest.raises(OSError, match="is a fork of it"):
+                use()
+    monkeypatch.chdir("/")
+    journal.append({"kind": "x"})
+    journal.sync()
+    journal.close()
+    assert (tmp_path / "journal").read_bytes().count(b"\n") == 1
 
 
 @pytest.mark.parametrize("damage", ["flip", "drop", "swap", "truncate", "empty", "gone"])

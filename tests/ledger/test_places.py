@@ -1,0 +1,301 @@
+"""Where a ledger lies: what is charged must be where every other process looks for it."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import jax
+import pytest
+
+from jaxacct import Ledger, filters
+from jaxacct.ledger import LedgerCorrupted, LedgerTampered, LedgerUnavailable, _sqlite, _store
+from jaxacct.ledger._sqlite import SqliteStore
+
+# The last other process to leave: it moves the log into the file and removes it, unless somebody holds a lock.
+LEAVES = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM jaxacct_head'); c.close()"
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A ledger with 0.25 of 1 spent."""
+    with Ledger(tmp_path / "budget.db", filters.pure_dp(1.0)) as ledger:
+        ledger.request(0.25)
+    return tmp_path / "budget.db"
+
+
+def test_a_file_with_two_names_is_refused_under_both(path):
+    ledger = Ledger(path)
+    os.link(path, path.with_name("second.db"))
+    for name in (path.name, "second.db"):
+        with pytest.raises(LedgerUnavailable, match=r"has 2 names \(hard links\)"):
+            Ledger(path.with_name(name))
+    assert ledger.request(0.25)  # where the log is
+    path.with_name("second.db").unlink()
+    assert Ledger(path).spent() == pytest.approx(0.5)
+
+
+def test_a_name_that_a_killed_creator_left_is_tidied_away(path):
+    left = path.with_name(f"{path.name}.0123456789abcdef.part")
+    os.link(path, left)
+    path.with_name(f"{path.name}.fedcba9876543210.part").write_bytes(b"another's")
+    assert Ledger(path).request(0.25)
+    assert not left.exists()
+    assert path.with_name(f"{path.name}.fedcba9876543210.part").exists()
+
+
+def test_a_symbolic_link_is_the_file_that_it_leads_to(path, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.db"
+    link.symlink_to(path)
+    one, two = Ledger(path), Ledger(link)
+    assert [one.request(0.5), two.request(0.5)] == [True, False]
+    assert os.listdir(link.parent) == ["link.db"]
+
+
+def test_a_file_that_is_mounted_alone_is_refused(path, tmp_path):
+    place = tmp_path / "a b"
+    place.write_bytes(b"")
+    if os.geteuid() != 0 or not shutil.which("mount"):
+        pytest.skip("mounting takes root")
+    done = subprocess.run(["mount", "--bind", path, place], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no mounting of a file: {done.stderr.decode().strip()}")
+    try:
+        with pytest.raises(LedgerUnavailable, match="mounted as a single file"):
+            Ledger(place)
+        assert Ledger(path).request(0.25)
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["file:x.db?nolock=1", "file:x.db?mode=memory", "file::memory:", "a?b#c%41.db", "a\nb"]
+)
+def test_a_path_is_a_path_whatever_it_looks_like(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with Ledger(name, filters.pure_dp(1.0)) as ledger:
+        assert ledger.request(0.75)
+    assert os.listdir(tmp_path) == [name]
+    assert not Ledger(tmp_path / name).request(0.75)
+
+
+def test_a_relative_path_stays_the_one_it_was(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger("budget.db", filters.pure_dp(1.0))
+    Ledger("there/budget.db", filters.pure_dp(1.0)).close()
+    assert ledger.request(0.75)
+    ledger.close()
+    monkeypatch.chdir(tmp_path / "there")
+    assert not ledger.request(0.75)
+    assert Ledger("budget.db").spent() == 0
+
+
+def test_a_log_that_is_not_the_one_others_write_is_charged_no_more(path):
+    """A plain copy made by the process itself drops its locks: the next process to leave takes the log away."""
+    ledger = Ledger(path)
+    assert ledger.request(0.25)
+    shutil.copy(path, path.with_name("copy.db"))
+    subprocess.run([sys.executable, "-c", LEAVES, path], check=True)
+    assert not pathlib.Path(f"{path}-wal").exists()
+    with pytest.raises(LedgerUnavailable, match="nothing was charged, do not release"):
+        ledger.request(0.5)
+    ledger.close()
+    with pytest.raises(LedgerUnavailable):  # here SQLite would go on with the index of the log that is gone
+        Ledger(path)
+    code = "import sys; from jaxacct import Ledger; print(float(Ledger(sys.argv[1]).spent()))"
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).resolve().parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, path], env=environment, capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout) == pytest.approx(0.5)
+    assert not done.stderr  # nor does the program's end complain
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_a_log_or_index_that_was_removed_while_open_is_found(path, end):
+    ledger = Ledger(path)
+    assert ledger.request(0.25)
+    os.unlink(f"{path}{end}")
+    for use in (lambda: ledger.request(0.25), ledger.spent, ledger.verify):
+        with pytest.raises(LedgerUnavailable, match="its log removed"):
+            use()
+
+
+def test_a_log_that_is_removed_during_a_charge_gives_no_answer(path, monkeypatch):
+    ledger = Ledger(path)
+    append = _store.append
+    monkeypatch.setattr(_store, "append", lambda *given: (append(*given), os.unlink(f"{path}-wal")))
+    with pytest.raises(LedgerUnavailable, match="uncertain, do not release"):
+        ledger.request(0.25)
+
+
+def test_an_older_copy_put_in_the_place_of_an_open_ledger_is_found(path):
+    shutil.copy(path, path.with_name("yesterday.db"))
+    ledger = Ledger(path)
+    assert ledger.request(0.5)
+    path.with_name("yesterday.db").replace(path)
+    with pytest.raises(LedgerUnavailable, match="moved or exchanged"):
+        ledger.request(0.5)
+    for end in ("-wal", "-shm"):
+        pathlib.Path(f"{path}{end}").unlink(missing_ok=True)
+    with pytest.raises(LedgerTampered, match="no longer holds record 2 as it was a moment ago"):
+        ledger.request(0.5)
+
+
+def test_a_ledger_may_be_removed_and_made_anew_in_one_program(path):
+    ledger = Ledger(path)
+    ledger.request(0.25)
+    for end in ("", "-wal", "-shm"):
+        os.unlink(f"{path}{end}")
+    again = Ledger(path, filters.pure_dp(1.0))
+    assert again.request(1.0)
+    with pytest.raises(LedgerUnavailable):
+        ledger.spent()
+    with pytest.raises(LedgerTampered):
+        ledger.spent()
+    assert again.verify().admitted == 1
+
+
+def in_child(work):
+    """The exit status of a fork that runs ``work``; it may take ten seconds."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    try:
+        signal.alarm(10)
+        work()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def written(store, seq):
+    with store.transaction(write=True) as sql:
+        _store.append(sql, seq - 1, f"body {seq}", f"hash {seq}", "state", None)
+
+
+def seen(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return [row[0] for row in connection.execute("SELECT seq FROM jaxacct_records ORDER BY seq")]
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = SqliteStore(tmp_path / "budget.db", 60.0)
+    made.create("body", "hash", "state")
+    yield made
+    made.close()
+
+
+forks = pytest.mark.filterwarnings("ignore:.*fork", "ignore:.*multi-threaded")
+
+
+@forks
+def test_what_a_fork_writes_after_its_parent_has_left_is_kept(store):
+    """SQLite's locks are the parent's: a child that inherited a connection would write a log that is removed."""
+    written(store, 1)
+    here, there = os.pipe()
+
+    def work():
+        written(store, 2)
+        os.read(here, 1)
+        written(store, 3)
+
+    def parent():
+        store.close()  # the last to leave removes the log
+        subprocess.run([sys.executable, "-c", LEAVES, store.path], check=True)
+        os.write(there, b"x")
+
+    timer = threading.Timer(0.5, parent)
+    timer.start()
+    assert in_child(work) == 0
+    timer.join()
+    assert seen(store.path) == [0, 1, 2, 3]
+    written(store, 4)
+    assert seen(store.path)[-1] == 4
+
+
+@forks
+def test_a_fork_in_the_middle_of_another_thread_s_transaction_waits_for_it(store):
+    inside, leave = threading.Event(), threading.Event()
+
+    def transaction():
+        with store.transaction(write=True) as sql:
+            inside.set()
+            leave.wait(10)
+            _store.append(sql, 0, "body 1", "hash 1", "state", None)
+
+    thread = threading.Thread(target=transaction)
+    thread.start()
+    assert inside.wait(10)
+    threading.Timer(0.2, leave.set).start()
+    assert in_child(lambda: written(store, 2)) == 0
+    thread.join()
+    assert seen(store.path) == [0, 1, 2]
+
+
+def test_a_fork_that_python_does_not_know_of_is_refused(store, monkeypatch):
+    written(store, 1)
+    monkeypatch.setattr(_sqlite.os, "getpid", lambda: -1)
+    for it in (store, SqliteStore(store.path, 60.0)):
+        with pytest.raises(LedgerUnavailable, match="behind Python's back"):
+            written(it, 2)
+
+
+class Interrupted:
+    """A connection whose BEGIN is followed by Ctrl-C at once."""
+
+    def __init__(self, connection):
+        self.connection = connection
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def execute(self, statement, *given):
+        found = self.connection.execute(statement, *given)
+        if statement.startswith("BEGIN"):
+            raise KeyboardInterrupt
+        return found
+
+
+def test_ctrl_c_after_begin_leaves_no_lock_behind(store):
+    written(store, 1)
+    connection = store._connection
+    store._connection = Interrupted(connection)
+    with pytest.raises(KeyboardInterrupt):
+        written(store, 2)
+    store._connection = connection
+    written(SqliteStore(store.path, 0.1), 2)
+
+
+def test_a_call_from_within_a_call_leaves_the_first_one_whole(store):
+    with store.transaction(write=True) as sql:
+        with pytest.raises(LedgerUnavailable, match="in the middle of another call"):
+            written(store, 1)
+        _store.append(sql, 0, "body 1", "hash 1", "state", None)
+    assert seen(store.path) == [0, 1]
+
+
+def test_a_program_s_own_settings_change_no_bit(path):
+    ledger = Ledger(path)
+    with jax.disable_jit():
+        assert ledger.request(0.1)
+    state = ledger._last.state.text
+    with jax.default_device(jax.devices("cpu")[0]):
+        assert ledger.verify().admitted == 2
+    assert Ledger(path)._last.state.text == state
+
+
+def test_a_file_whose_log_alone_is_left_is_no_new_ledger(path):
+    ledger = Ledger(path)
+    ledger.request(0.1)
+    path.unlink()
+    with pytest.raises(LedgerCorrupted, match="write-ahead log is still there"):
+        Ledger(path, filters.pure_dp(1.0), create=True)
