@@ -1,11 +1,13 @@
 """``jaxacct ledger`` as a shell sees it."""
 
 import json
+import pathlib
+import re
 import shlex
 
 import pytest
 
-from jaxacct import Ledger
+from jaxacct import Ledger, filters
 from jaxacct.cli import ledger as command
 from jaxacct.cli import main
 
@@ -55,6 +57,14 @@ def test_a_budget_s_life(run, tmp_path):
     assert out == Ledger(tmp_path / "team.db").export()
     assert run("export team.db --out all.json")[0] == 0
     assert (tmp_path / "all.json").read_text() == out
+
+
+def test_the_page_s_commands_run_as_printed_beside_its_python(run):
+    page = pathlib.Path(__file__).resolve().parents[1] / "docs" / "how-to" / "ledger.md"
+    (block,) = re.findall(r"^```bash\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    Ledger(*re.search(r'Ledger\("(.+)", filters', page.read_text(encoding="utf-8")).groups(), filters.gdp(1.0)).close()
+    for line in block.splitlines():
+        assert run(line.removeprefix("jaxacct ledger ").partition(" &&")[0])[0] == 0, line
 
 
 def test_a_label_cannot_write_over_the_lines_before_it(run):

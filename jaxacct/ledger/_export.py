@@ -31,6 +31,8 @@ def as_events(queries: Sequence[Any], filter: Any) -> Any:
 def _mechanism(query: Any, filter: Any) -> Any:
     from jaxacct import filters, mechanisms
 
+    if isinstance(query, tuple | list):
+        raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
     if not is_scalar_query(query):
         return query
     if isinstance(filter, filters.Odometer):

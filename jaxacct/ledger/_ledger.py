@@ -59,7 +59,8 @@ class Ledger:
     What is charged is what was written down: a query is put into text, and the filter sees what the text says. So a
     `natural` filter takes the index of a member, and of numbers and arrays the bits count, not the object.
 
-    Objects may be used from several threads, and after ``os.fork`` in the child.
+    Objects may be used from several threads, and after ``os.fork`` in the child. A call inside ``jax.vmap`` or
+    ``jax.grad`` is made once, however many results come out; inside ``jit`` and ``scan`` it raises.
     """
 
     def __init__(

@@ -93,8 +93,12 @@ class Policy:
         Raises:
             ValueError: what the filter says to a query that is none.
         """
+        from jaxacct import _validate
+
         with settled():
             admitted, after = self.filter.update(query, state.value)
+            if _validate.is_traced(admitted):
+                raise ValueError("query must be asked for outside jit, scan and the like: a ledger is no part of them")
             answer = np.asarray(admitted)
             if answer.shape != () or answer.dtype != bool:
                 raise ValueError(f"query must be a single one, got an answer of shape {answer.shape}")

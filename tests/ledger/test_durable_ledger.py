@@ -181,6 +181,9 @@ def test_a_traced_query_raises(path):
     ledger = Ledger(path, filters.pure_dp(1.0))
     with pytest.raises(ValueError, match="query must be concrete"):
         jax.jit(ledger.request)(0.1)
+    with pytest.raises(ValueError, match="query must be asked for outside jit"):
+        jax.jit(lambda: ledger.request(0.1))()
+    assert ledger.spent() == 0
 
 
 def test_numbers_count_bit_for_bit_whatever_the_program_s_float_type(path):
@@ -319,6 +322,8 @@ def test_numbers_are_exported_as_what_the_filter_takes_them_for():
     assert _export._mechanism(query, filters.pure_dp(1.0)) is query
     with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the number"):
         _export._mechanism(0.5, filters.approximate_gdp(1.0))
+    with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the numbers"):
+        _export._mechanism((0.5, 1e-6), filters.approximate_zcdp(1.0, 1e-5))
 
 
 def test_a_filter_of_functions_cannot_be_written_down(path):
