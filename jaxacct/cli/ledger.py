@@ -97,10 +97,11 @@ def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: f
         with Ledger(place, made, create=True, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
+            where = str(book._store)  # without a URL's password
     if as_json:
         _print(filter=filter_name, remaining=remaining, is_bound=is_bound, statement=statement, head=head)
         return
-    click.echo(f"made {place}: {filter_name} {' '.join(parameters)}")
+    click.echo(f"made {where}: {filter_name} {' '.join(parameters)}")
     click.echo(statement)
     click.echo(f"head {head}   (keep it elsewhere: `jaxacct ledger verify --head` finds whether it was cut)")
 

@@ -37,6 +37,10 @@ def _mechanism(query: Any, filter: Any) -> Any:
         return query
     if isinstance(filter, filters.Odometer):
         return _mechanism(query, filter.filter)
+    if query == 0 and isinstance(
+        filter, filters.GDPFilter | filters.GDPResidueFilter | filters.PureDPFilter | filters.ZCDPFilter
+    ):
+        return mechanisms.PureDP(0.0)  # no parameter of the others is 0
     if isinstance(filter, filters.GDPFilter | filters.GDPResidueFilter):
         return mechanisms.GDP(query)
     if isinstance(filter, filters.PureDPFilter):

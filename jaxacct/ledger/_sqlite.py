@@ -65,6 +65,7 @@ class SqliteStore:
 
     def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
         # Absolute and without links: neither a later chdir nor a "file:" in front makes another file of it.
+        self.path = pathlib.Path(path)
         with self._translated():
             self.path = pathlib.Path(os.path.realpath(path))
         self.timeout = timeout

@@ -318,6 +318,8 @@ def test_numbers_are_exported_as_what_the_filter_takes_them_for():
         (filters.renyi(3.0, 1e-5, order=8.0), RenyiDP(8.0, 0.5)),
     ):
         assert repr(_export._mechanism(0.5, filter)) == repr(made)
+    for filter in (filters.gdp(1.0), filters.zcdp(1.0), filters.odometer(filters.pure_dp(1.0))):
+        assert repr(_export._mechanism(0.0, filter)) == repr(PureDP(0.0))
     query = GDP(2.0)
     assert _export._mechanism(query, filters.pure_dp(1.0)) is query
     with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the number"):

@@ -100,6 +100,14 @@ def test_a_relative_path_stays_the_one_it_was(tmp_path, monkeypatch):
     assert Ledger("budget.db").spent() == 0
 
 
+def test_a_folder_that_is_gone_is_named(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(LedgerUnavailable, match=r"budget\.db"):
+        Ledger("budget.db", filters.pure_dp(1.0))
+
+
 def test_a_log_that_is_not_the_one_others_write_is_charged_no_more(path):
     """A plain copy made by the process itself drops its locks: the next process to leave takes the log away."""
     ledger = Ledger(path)

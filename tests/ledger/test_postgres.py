@@ -1,6 +1,7 @@
 """The same ledger on a real PostgreSQL server, which the test run starts (and on CI installs)."""
 
 import contextlib
+import gc
 import glob
 import math
 import os
@@ -14,6 +15,7 @@ import threading
 import pytest
 
 from jaxacct import Gaussian, Ledger, filters
+from jaxacct.cli import main
 from jaxacct.ledger import (
     LedgerBusy,
     LedgerCorrupted,
@@ -224,6 +226,28 @@ def test_a_database_s_own_defaults_change_nothing(server):
         assert sql("SHOW synchronous_commit") == [("on",)]
 
 
+@pytest.mark.filterwarnings("ignore:.*fork", "ignore:.*multi-threaded")
+def test_a_fork_has_a_connection_of_its_own_and_leaves_its_parent_s_alone(server):
+    ledger = Ledger(in_schema(server, "forked"), filters.pure_dp(1.0))
+
+    def backend():
+        with ledger._store.transaction(write=True) as sql:
+            return sql("SELECT pg_backend_pid()")[0][0]
+
+    before = backend()
+    child = os.fork()
+    if child == 0:
+        try:
+            other = backend()
+            gc.collect()
+            os._exit(0 if other not in (before, None) else 2)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert backend() == before
+    assert ledger.request(0.5)
+
+
 def test_threads_that_share_one_object_charge_and_look(server):
     ledger = Ledger(in_schema(server, "shared"), filters.pure_dp(20.0))
     ledger.request(1.0)
@@ -254,6 +278,36 @@ def test_connections_race_for_the_last_of_a_budget(server):
 def test_processes_race_on_a_server_at_full_size(server):
     run, _ = raced("--seed", "7", "--kills", "60", "--url", server)
     assert run["spent"] == run["budget"] == 8000
+
+
+def test_a_connection_that_breaks_after_the_commit_gives_no_answer_and_leaves_the_charge(server, monkeypatch):
+    import psycopg
+
+    ledger = Ledger(in_schema(server, "broken"), filters.pure_dp(1.0))
+    ledger.request(0.25)
+    commit = psycopg.Connection.commit
+
+    def broken(connection):
+        commit(connection)
+        raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(psycopg.Connection, "commit", broken)
+        with pytest.raises(LedgerUnavailable, match="closed the connection"):
+            ledger.request(0.5)
+    assert [entry.query for entry in ledger.outstanding()] == [0.25, 0.5]
+    assert not ledger.request(0.5)
+
+
+def test_a_password_is_printed_nowhere(server, capsys):
+    url = in_schema(server, "shell").replace("postgres@", "postgres:secret@")
+    for line in (["create", url, "pure_dp", "epsilon=1"], ["show", url], ["create", url, "pure_dp", "epsilon=1"]):
+        with pytest.raises(SystemExit):
+            main(["ledger", *line])
+    captured = capsys.readouterr()
+    assert "made postgresql" in captured.out
+    assert "there already" in captured.err
+    assert "secret" not in captured.out + captured.err
 
 
 def test_urls_that_are_none_raise():
