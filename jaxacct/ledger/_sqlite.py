@@ -99,6 +99,8 @@ class SqliteStore:
                         _store.create_tables(sql, self, body, digest, state)
                 finally:
                     connection.close()  # the last connection moves the log into the file
+                if part.with_name(part.name + "-wal").exists():
+                    raise LedgerUnavailable(f"{self} was not made: SQLite could not move the log into the file")
                 try:
                     os.link(part, self.path)
                 except FileExistsError:
@@ -299,7 +301,8 @@ def _after_fork() -> None:
     _OPENING.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def _sync_directory(path: pathlib.Path) -> None:

@@ -180,6 +180,22 @@ def test_a_program_that_never_closes_its_ledger_ends_in_silence(path):
     assert os.listdir(path.parent) == [path.name]  # and the log is in the file
 
 
+def test_a_ledger_whose_log_could_not_be_moved_into_it_is_not_made(tmp_path, monkeypatch):
+    create, others = _store.create_tables, []
+
+    def watched(sql, *given):
+        create(sql, *given)
+        # Another reader: the last to close has the duty, and here it is not the maker.
+        others.append(sqlite3.connect(sql("PRAGMA database_list")[0][2]))
+        others[0].execute("SELECT * FROM sqlite_master").fetchall()
+
+    monkeypatch.setattr(_store, "create_tables", watched)
+    with pytest.raises(LedgerUnavailable, match="could not move the log"):
+        Ledger(tmp_path / "budget.db", filters.pure_dp(1.0))
+    others[0].close()
+    assert not os.listdir(tmp_path)
+
+
 def in_child(work):
     """The exit status of a fork that runs ``work``; it may take ten seconds."""
     child = os.fork()
