@@ -1,0 +1,163 @@
+"""Parts of priced menus by themselves: online certificates, the scan's margins, tables, schedules."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pathlib
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from jaxacct import Gaussian, LossGrid, filters
+from jaxacct.filters import _budget_table, _table_cache
+from jaxacct.filters._menu_laws import MenuLaws
+
+# The package's name for this is the function's.
+menu_table = importlib.import_module("jaxacct.filters.priced_menu")
+RNG = np.random.default_rng(4)
+
+
+def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fits():
+    grid, lowest = LossGrid(0.25, -6, 14), -2
+    masses = np.array([0.1, 0.2, 0.3, 0.15, 0.2, 0.05])  # losses -2 .. 3 points
+    excess = RNG.uniform(0.01, 0.02, grid.size)
+    after = RNG.uniform(0.2, 0.4, grid.size)
+    wide = {
+        k: after[k] if 0 <= k < 14 else after[13] * np.exp(-0.125 * (k - 13)) if k > 0 else after[0] * np.exp(0.125 * k)
+        for k in range(-5, 20)
+    }
+    whole = np.array([e + sum(m * wide[k - (lowest + j)] for j, m in enumerate(masses)) for k, e in enumerate(excess)])
+    for slack in (0.0, 1e-3):
+        bump = slack * 2 * np.cosh(0.5 * grid.losses)
+        # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
+        for scale, fits in ((1 + 1e-12, True), (1 - 1e-12, False)):
+            top = whole * scale
+            worst = np.argmin(top)
+            raised = top + np.where(np.arange(14) == worst, 0.0, 1e-3)
+            curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
+            one = SimpleNamespace(
+                common=SimpleNamespace(budget=np.int32(9)), grid=grid, curves=curves, node=4, slack=slack
+            )
+            one._curve = lambda units, one=one: filters.OnlineMenuFilter._curve(one, units)
+            certified = lambda left, price, one=one: filters.OnlineMenuFilter.certified(  # noqa: E731
+                one, masses, lowest, excess, left, price
+            )
+            assert certified(8, 4) == fits
+            np.testing.assert_allclose(one._curve(6), 0.5 * (after + raised), rtol=1e-13)
+            np.testing.assert_allclose(one._curve(5), 0.75 * after + 0.25 * raised - bump * 0, rtol=1e-13)
+        assert [certified(*x) for x in ((8, 0), (4, 5), (10, 4))] == [False] * 3
+    empty = SimpleNamespace(common=one.common, grid=grid, curves=np.zeros((4, 14)), node=4, slack=0.0)
+    empty._curve = lambda units: filters.OnlineMenuFilter._curve(empty, units)
+    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 8)
+    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 1)
+    assert not filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess + 1e-320, 8, 8)
+
+
+def test_the_tables_scan_is_given_an_error_and_fades_that_cover_rounding(monkeypatch):
+    class Stop(Exception):
+        pass
+
+    given = []
+
+    def levels(*arguments):
+        given.append(arguments)
+        raise Stop
+
+    monkeypatch.setattr(_budget_table, "_levels", levels)
+    grid = LossGrid(0.25, -6, 14)
+    masses = RNG.uniform(0.0, 0.2, (2, 6))
+    laws = MenuLaws(grid, masses, RNG.uniform(0.0, 0.1, (2, 14)), 2, 3)
+    with pytest.raises(Stop):
+        _budget_table.budget_table(laws, np.array([7, 12]), 5, lambda _: True, 100)
+    carry, rows, n = given[0][0], jax.tree.map(np.asarray, given[0][1]), given[0][2]
+    unit = 2.0**-53
+    assert n == 32
+    half = masses * np.exp(-0.125 * np.arange(-2, 4))
+    eta = (1 + 8 * unit) ** (5 + 1) - 1
+    wanted = eta * half.sum(-1) + (2 * eta + 8 * unit) * np.sqrt((half**2).sum(-1))
+    assert np.all(rows.error >= wanted)
+    assert np.all(rows.error <= 1.02 * wanted)
+    kernel = np.fft.irfft(np.asarray(rows.spectra), n)
+    assert np.allclose(kernel[:, np.arange(-2, 4)], half, rtol=1e-12)
+    assert (rows.nodes.tolist(), rows.share.tolist()) == ([2, 3], [pytest.approx(0.4), pytest.approx(0.4)])
+    for found, exact in (
+        (rows.excess, laws.excess * np.exp(-0.5 * grid.losses)),
+        (rows.left, np.exp(-0.125 * np.arange(3, 0, -1))),
+        (rows.right, np.exp(-0.125 * np.arange(1, 3))),
+    ):
+        assert np.all(np.asarray(found) >= exact)
+        assert np.all(np.asarray(found) <= exact * (1 + 200 * unit))
+    assert carry.curve.shape == (14,)
+    assert carry.ring.shape == (3, 17)
+    assert (carry.last.shape, carry.pace.shape, carry.norms.shape) == ((2, 14), (2, 14), (3,))
+    with pytest.raises(ValueError, match="prices must be above 7, the distance of nodes, got 7"):
+        _budget_table.budget_table(laws, np.array([7, 12]), 7, lambda _: True, 100)
+
+
+def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
+    grid = LossGrid(0.5, -2, 5)
+    for masses, fine in (([0.5, 0.5 + 3e-9], False), ([0.5, 0.5], True), ([0.9, 0.05], False)):
+        # Losses -1 and 0 points: what Q holds is 0.5 e^0.5 + ..., so the third is too much on Q's side only.
+        laws = SimpleNamespace(grid=grid, masses=np.array([masses]), below=1, above=0, excess=np.zeros((1, 5)))
+        if fine or masses[0] == 0.5:
+            laws.below, laws.above = 0, 1
+        table = SimpleNamespace(budget=40, excess=np.full(5, 0.01), curves=np.zeros((3, 5)))
+        monkeypatch.setattr(menu_table, "menu_laws", lambda *_, laws=laws: (laws, np.array([3.0])))
+        monkeypatch.setattr(menu_table, "budget_table", lambda *_, table=table: table)
+        if fine:
+            kept = menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+            a = float(kept["slack"])
+            assert a == pytest.approx(0.01 * 1e-3 / (1 + math.e) / 40)
+            assert np.asarray(kept["excess"]) == pytest.approx(0.01 + 40 * a * (1 + np.exp(grid.losses)), rel=1e-12)
+            assert int(kept["reach"]) == 1
+            assert kept["prices"].tolist() == [32]
+        else:
+            with pytest.raises(ArithmeticError, match="more than probability 1"):
+                menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+    table.budget = 31
+    with pytest.raises(ValueError, match=r"menu must hold a query that fits within epsilon 1 at delta 0[.]001"):
+        menu_table._table([], 1.0, 1e-3, 32, None, None, False)
+
+
+def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
+    reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
+    monkeypatch.setattr(menu_table, "PrivacyProfile", lambda *_: reached)
+    kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
+    with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
+        menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
+
+
+def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAXACCT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _table_cache.directory() == tmp_path / "jaxacct"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _table_cache.directory() == pathlib.Path.home() / ".cache" / "jaxacct"
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "here"))
+    assert _table_cache.directory() == tmp_path / "here"
+
+    def broken(*_, **__):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(RuntimeError, match="no"):
+        _table_cache.store("key", {"a": np.ones(1)})
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypatch):
+    asked = []
+
+    def epsilon(query, delta, steps):
+        asked.append((query, delta, steps))
+        return menu_table.Bounds(0.1 * steps, 0.2 * steps)
+
+    monkeypatch.setattr(menu_table.accounting, "epsilon", epsilon)
+    ledger = SimpleNamespace(budget=np.int32(100), prices=np.array([30, 101, 50], np.int32))
+    found = menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+    assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
+    assert found.lower == pytest.approx([0.3, 0.0, 0.2])
+    assert found.upper == pytest.approx([0.6, 0.0, 0.4])
