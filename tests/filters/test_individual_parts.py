@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import mpmath
 import numpy as np
+import pytest
 
 from jaxacct import Gaussian, filters
-from jaxacct.filters import individual_approximate_gdp
+from jaxacct.filters import _ledger, individual_approximate_gdp
 from jaxacct.filters._examples import FLAG, settle_norms
 
 # The package's names for these are the functions'.
@@ -122,3 +123,13 @@ def test_a_last_step_is_clipped_to_what_is_left_and_others_to_the_clip_norm():
                     assert value == clipped
                 else:
                     assert most * (1 - 2.0**-22) <= value <= most
+
+
+@pytest.mark.parametrize(
+    ("noise", "rows"),
+    [([0.5, 4.0], 4), ([4.0, 0.5, np.nan], 4), ([2.0, 2.0], 1), ([np.nan], 1), ([0.9, 1.0, 7.3], 5), ([1e-9, 1e9], 25)],
+)
+def test_there_are_rows_for_every_octave_of_the_menus_noise(noise, rows):
+    with jax.enable_x64(True):
+        common = SimpleNamespace(noise=_ledger.split(np.array(noise)))
+    assert priced._rows(common) == rows * 2**7

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import pathlib
 from types import SimpleNamespace
 
 import jax
+import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, LossGrid, filters
+from jaxacct import PLD, Gaussian, LossGrid, filters
 from jaxacct.filters import _budget_table, _table_cache
 from jaxacct.filters._menu_laws import MenuLaws
 
-# The package's name for this is the function's.
+# The package's names for these are the functions'.
 menu_table = importlib.import_module("jaxacct.filters.priced_menu")
+online = importlib.import_module("jaxacct.filters.online_menu")
 RNG = np.random.default_rng(4)
 
 
@@ -33,7 +36,8 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
     for slack in (0.0, 1e-3):
         bump = slack * 2 * np.cosh(0.5 * grid.losses)
         # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
-        for scale, fits in ((1 + 1e-12, True), (1 - 1e-12, False)):
+        # What rounding may have taken is not there to be spent.
+        for scale, fits in ((1 + 1e-12, True), (1 + 1e-14, False), (1 - 1e-12, False)):
             top = whole * scale
             worst = np.argmin(top)
             raised = top + np.where(np.arange(14) == worst, 0.0, 1e-3)
@@ -161,3 +165,35 @@ def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypat
     assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
     assert found.lower == pytest.approx([0.3, 0.0, 0.2])
     assert found.upper == pytest.approx([0.6, 0.0, 0.4])
+
+
+def test_an_online_query_is_read_twice_as_far_as_the_menus_and_its_roots_are_rounded_up(monkeypatch):
+    asked = []
+
+    def law_of(query, step, grid):
+        asked.append((query, step, grid))
+        return PLD(np.arange(5.0), np.float64(0.0), LossGrid(0.25, -2, 5)), np.ones(grid.size)
+
+    monkeypatch.setattr(online, "law_of", law_of)
+    grid = LossGrid(0.25, -40, 60)
+    masses, lowest, excess = filters.OnlineMenuFilter._law(SimpleNamespace(reach=7, grid=grid), "query")
+    assert asked == [("query", LossGrid(0.25, -14, 29), grid)]
+    assert lowest == -2
+    with mpmath.workdps(30):
+        for found, line, factor in (
+            (masses, 0.25 * np.arange(-2, 3), np.arange(5)),
+            (excess, grid.losses, np.ones(60)),
+        ):
+            for value, loss, one in zip(found.tolist(), line.tolist(), factor, strict=True):
+                exact = one * mpmath.exp(-mpmath.mpf(loss) / 2)
+                assert exact <= value <= exact * (1 + 2.0**-44)
+
+
+def test_what_is_as_there_has_the_defaults_from_there():
+    defaults = [
+        {name: p.default for name, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
+        for make in (filters.priced_menu, filters.online_menu, filters.individual_priced_menu)
+    ]
+    assert (defaults[0]["unit"], defaults[2].pop("unit"), defaults[0]["cache"]) == (288, 32, True)
+    assert defaults[0] == defaults[1]
+    assert defaults[2].items() <= (defaults[0] | {"examples": inspect.Parameter.empty}).items()

@@ -70,3 +70,25 @@ def test_a_grid_without_one_holds_epsilon_as_a_point_and_reaches_to_twice_it():
         assert (grid.lowest, grid.size) == (-2048, 4097)
         assert abs(epsilon / grid.spacing - round(epsilon / grid.spacing)) < 1e-9
         assert grid.losses[-1] == pytest.approx(2 * epsilon + 1, rel=5e-3)
+
+
+def test_symmetric_laws_stay_as_they_are_however_many_points_and_any_other_pays_for_all_that_is_not():
+    both_ways = jax.jit(natural._for_both)
+    rng = np.random.default_rng(3)
+    for half, spacing in ((20, 0.1), (1000, 1e-3)):
+        grid = LossGrid(spacing, -half, 2 * half + 1)
+        right = rng.uniform(0.0, 1.0, half + 1)
+        masses = np.concatenate([(right * np.exp(-grid.losses[half:]))[:0:-1], right])
+        masses *= (1 - 1e-3) / masses.sum()
+        with jax.enable_x64(True):
+            assert float(both_ways(PLD(masses, np.float64(1e-3), grid)).infinity_mass) == 1e-3
+        # Mass that moves to a higher loss is more than the reversal has, by as much, and Q lacks some.
+        for moved in (1e-11, 1e-6):
+            other = masses.copy()
+            other[half - 3] -= moved
+            other[half + 3] += moved
+            q = other * np.exp(-grid.losses)
+            more = np.maximum(q[::-1] - other, 0).sum() + max(1 - q.sum() - 1e-3, 0.0)
+            with jax.enable_x64(True):
+                found = float(both_ways(PLD(other, np.float64(1e-3), grid)).infinity_mass) - 1e-3
+            assert more * (1 - 1e-4) <= found <= more * (1 + 1e-3) + 2e-12

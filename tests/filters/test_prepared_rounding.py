@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid
+from jaxacct import PLD, Gaussian, LossGrid, PoissonSampled, RandomizedResponse, TradeOff
 from jaxacct.filters import _prepared
 
 RNG = np.random.default_rng(11)
@@ -125,3 +125,23 @@ def test_losses_found_from_masses_are_rounded_up_in_both_directions(monkeypatch)
     for found, exact in ((masses[0], p), (masses[1], q[::-1])):
         assert np.all((found >= exact) & (found <= exact * (1 + 1e-11)))
     assert np.asarray(made.infinity).tolist() == [0.0, 0.0]
+
+
+def test_without_a_grid_a_mechanisms_lattice_is_finer_and_as_long_and_with_one_it_is_that(monkeypatch):
+    asked = []
+
+    def from_mechanism(query, bound, *, relation, grid):
+        asked.append((bound, relation, grid))
+        return grid
+
+    monkeypatch.setattr(_prepared.PrivacyProfile, "from_mechanism", from_mechanism)
+    monkeypatch.setattr(_prepared.TradeOff, "from_profile", lambda profile: profile)
+    monkeypatch.setattr(_prepared.conversions, "grid_for", lambda queries, relation: LossGrid(0.5, -4095, 8192))
+    query, given = PoissonSampled(Gaussian(1.0), 0.1), LossGrid(0.25, -8, 20)
+    made = _prepared._trade_off(query, "add_or_remove", None)
+    assert (made.size, made.lowest, made.spacing) == (2**15, -4 * 4095, 0.125)
+    assert _prepared._trade_off(query, "replace", given) is given
+    assert asked == [("upper", "remove", made), ("upper", "replace", given)]
+    assert _prepared._trade_off(RandomizedResponse(0.5), "remove", given) is given
+    assert isinstance(_prepared._trade_off(RandomizedResponse(0.5), "remove", None), TradeOff)
+    assert _prepared._experiments(RandomizedResponse(np.array([0.5, 0.6])), "remove") is None
