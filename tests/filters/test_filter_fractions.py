@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, LossGrid, filters
+from jaxacct import PLD, Gaussian, LossGrid, filters
 from jaxacct.filters import _composed_law, _ledger
 
 natural = importlib.import_module("jaxacct.filters.natural")
@@ -87,3 +87,41 @@ def test_a_menus_fraction_is_exact_at_the_end_and_rounded_up_before_it():
             found = float(menu_table._fraction(np.int32(100), jnp.int32(spent), dtype))
             assert Fraction(spent, 100) <= Fraction(found) <= Fraction(spent, 100) * (1 + Fraction(width))
         assert float(menu_table._fraction(np.int32(100), jnp.int32(100), dtype)) == 1.0
+
+
+def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
+    grid = LossGrid(0.3125, -1, 3)  # of this test alone: what is compiled here is made up
+
+    def after(state, law, grid):
+        return state._replace(rounds=state.rounds + 1)
+
+    query = PLD(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid)
+    monkeypatch.setattr(natural, "after", after)
+    monkeypatch.setattr(natural, "pld_excess", lambda law, grid: jnp.zeros(3))
+    monkeypatch.setattr(approximate, "after", after)
+    monkeypatch.setattr(approximate, "law_of", lambda *_: SimpleNamespace(hockey_stick=lambda epsilon: 0 * epsilon))
+    undeclared = natural.UndeclaredNaturalFilter(np.zeros((3, 2), np.float32), grid, "remove", 2)
+    for ledger in (undeclared, approximate.NaturalApproximateDPFilter((1.0, 1e-4, 2), grid)):
+        state, history = _composed_law.ComposedState(jnp.zeros((3, 2)), jnp.zeros(2), jnp.int32(0)), []
+        for _ in range(3):
+            admitted, state = ledger.update(query, state)
+            history.append(bool(admitted))
+        assert history == [True, True, False]
+        assert int(state.rounds) == 2
+
+
+def test_a_declared_family_may_play_what_the_budget_holds_after_every_query_and_in_as_many_rounds(monkeypatch):
+    asked = []
+
+    def test(counts):
+        asked.append(counts)
+        return SimpleNamespace(certain=counts not in ((1, 1), (3, 0)))
+
+    monkeypatch.setattr(natural, "Compositions", lambda *x: x)
+    monkeypatch.setattr(natural, "Budget", lambda budget, made, tolerance: SimpleNamespace(test=test))
+    made = filters.natural(Gaussian(0.5), (Gaussian(2.0), Gaussian(3.0)), 3)
+    wanted = {(0, 0), (1, 0), (2, 0), (0, 1), (0, 2), (0, 3)}
+    assert {tuple(x) for x in np.argwhere(made.allowed).tolist()} == wanted
+    assert set(asked) == wanted | {(1, 1), (3, 0)}
+    with pytest.raises(ValueError, match="rounds must give at most 200000 counts of 2 members, got 200704"):
+        filters.natural(Gaussian(0.5), (Gaussian(2.0), Gaussian(3.0)), 447)

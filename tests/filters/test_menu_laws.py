@@ -100,15 +100,18 @@ def test_the_delta_of_a_curve_is_that_of_the_worse_direction(epsilon):
         assert exact * (1 - 1e-9) <= _menu_laws.delta_of(excess, grid, epsilon) <= exact * (1 + 3e-9)
 
 
-@pytest.mark.parametrize(("menu", "epsilon", "delta"), [((0.1, 0.3), 1.5, 1e-5), ((1.0,), 8.0, 1e-3), ((3.0,), 9, 0.1)])
+@pytest.mark.parametrize(
+    ("menu", "epsilon", "delta", "points"),
+    [((0.1, 0.3), 1.5, 1e-5, 1024), ((1.0,), 8.0, 1e-3, 1024), ((3.0,), 9, 0.1, 1024), ((1.0,), 8.0, 1e-3, 32768)],
+)
 def test_the_lattice_holds_all_that_matters_of_one_run_and_of_all_of_them_and_little_else(
-    monkeypatch, menu, epsilon, delta
+    monkeypatch, menu, epsilon, delta, points
 ):
     monkeypatch.setattr(_menu_laws, "_laws", gaussians)
     monkeypatch.setattr(_menu_laws, "_excess", lambda laws, grid: np.zeros((len(menu), grid.size)))
-    laws, runs = _menu_laws.menu_laws(menu, epsilon, delta, 1024)
+    laws, runs = _menu_laws.menu_laws(menu, epsilon, delta, points)
     coarse, fine, menu = 2 * (4 * epsilon + 10) / 4096, laws.grid.spacing, np.array(menu)
-    assert laws.grid.size + laws.below + laws.above == 1024
+    assert laws.grid.size + laws.below + laws.above == points
     assert laws.masses.shape == (menu.size, laws.below + laws.above + 1)
     # Alone, n runs of mu are one of mu sqrt(n): on the lattice a little less.
     whole = menu * np.sqrt(runs)

@@ -36,6 +36,8 @@ def searched(monkeypatch, holds, step, tries, tolerance=1e-4):
         # Of no use; where nothing is certain they may be no number.
         (lambda c, _, root: jnp.where(c < root, jnp.nan, -jnp.inf), 70),
         (lambda c, _, root: jnp.where(c < root, root - c, -jnp.inf), 40),
+        # Hardly away from where it failed already.
+        (lambda c, _, root: jnp.where(c < root, -0.45e-4 * c, -jnp.inf), 70),
     ],
 )
 @jax.enable_x64(True)
@@ -55,9 +57,10 @@ def test_nodes_are_made_anew_until_they_are_for_what_was_found(monkeypatch):
     at_least = lambda at, root: root * (1 + 0.2 * jnp.minimum(jnp.abs(jnp.log(at / root)), 5.0))  # noqa: E731
     holds, step = (lambda c, at, root: c >= at_least(at, root)), (lambda c, at, root: at_least(at, root) - c)
     run = searched(monkeypatch, holds, step, 5)
-    charge = 4.0 - np.asarray(run(np.full(4, 2.0), 0.02 * np.array([0.01, 0.7, 1.0, 30.0]), np.full(4, 0.02))) ** 2
-    assert np.all(charge >= 0.02 * (1 - 1e-12))
-    assert np.all(charge <= 0.02 * 1.04)
+    mu, root = np.array([[2.0, 0.02], [10.0, 20.0]]).T.repeat(4, -1)
+    charge = mu * mu - np.asarray(run(mu, root * np.tile([0.01, 0.7, 1.0, 30.0], 2), root)) ** 2
+    assert np.all(charge >= root * (1 - 1e-12))
+    assert np.all(charge <= root * 1.04)
 
 
 @jax.enable_x64(True)
