@@ -13,8 +13,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import PLD, Gaussian, LossGrid, filters
-from jaxacct.filters import _budget_table, _table_cache
+from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
+from jaxacct.filters import _budget_table, _menus, _table_cache
 from jaxacct.filters._menu_laws import MenuLaws
 
 # The package's names for these are the functions'.
@@ -224,3 +224,59 @@ def test_nodes_are_parts_of_the_cheapest_price_and_at_least_so_many_and_prices_g
         assert given == [(list(prices), node, 2**31 - 2, False)]
         assert told == [(total // 2, total), (total, total)]
         assert node < unit  # a price is more than a node
+
+
+def test_a_menus_entries_are_evenly_spaced_in_logarithm_and_float32_on_the_safe_side():
+    made = filters.gaussian_menu((0.7, 5.6), (0.03, 0.7), sigmas=4, rates=3)
+    noise = sorted({one.mechanism.sigma for one in made})
+    rates = sorted({one.rate for one in made})
+    assert len(made) == 12
+    assert [(one.rate, one.mechanism.sigma) for one in made] == [(q, s) for q in rates for s in noise]
+    for found, exact, up in ((noise, 0.7 * 2.0 ** np.arange(4), False), (rates, np.geomspace(0.03, 0.7, 3), True)):
+        found = np.array(found)
+        assert np.array_equal(found, found.astype(np.float32))
+        np.testing.assert_allclose(found, exact, rtol=2.0**-23)
+        assert np.all(found >= exact * (1 - 1e-15)) if up else np.all(found <= exact * (1 + 1e-15))
+    single = filters.gaussian_menu((0.7, 5.6), (0.03, 0.7), sigmas=1)
+    assert [(one.rate, one.mechanism.sigma) for one in single] == [(rates[-1], noise[0])]
+    (whole,) = filters.gaussian_menu((1.0, 1.0), 1.0, sigmas=5)
+    assert (whole.rate, whole.mechanism.sigma) == (1.0, 1.0)
+    for sigma, rate in (((2.0, 1.0), 0.1), ((1.0, 2.0), (0.2, 0.1))):
+        with pytest.raises(ValueError, match="must"):
+            filters.gaussian_menu(sigma, rate)
+    for sigma, rate in (((1.0,), 0.1), ((1.0, 2.0), (0.1, 0.2, 0.3)), (1.0, 0.1)):
+        with pytest.raises(ValueError, match="sigma must be two numbers and rate one or two, got"):
+            filters.gaussian_menu(sigma, rate)
+
+
+@jax.enable_x64(True)
+def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anything_else_is_none():
+    # Past the checks of their constructors, as traced numbers are.
+    build = lambda *values: jax.tree.unflatten(jax.tree.structure(Gaussian(1.0)), values)  # noqa: E731
+
+    def sampled(one, rate):
+        return jax.tree.unflatten(jax.tree.structure(PoissonSampled(one, 0.1)), [*jax.tree.leaves(one), rate])
+
+    read = _menus.as_sampled_gaussian
+    assert [float(x) for x in read(build(3.0, 2.0))] == [1.5, 1.0]
+    assert [float(x) for x in read(sampled(sampled(build(3.0, 2.0), 0.5), 0.25))] == [1.5, 0.125]
+    for sigma, sensitivity in ((0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, -1.0), (-1.0, -1.0), (np.nan, 1.0)):
+        assert np.isnan(float(read(build(sigma, sensitivity))[0]))
+    for rate, fine in ((0.0, True), (1.0, True), (-0.1, False), (1.1, False), (np.nan, False)):
+        assert np.isfinite(float(read(sampled(build(1.0, 1.0), rate))[1])) == fine
+    assert read(GDP(1.0)) is None
+    assert read(PoissonSampled(PureDP(1.0), 0.5)) is None
+    for rate in (0.25, 1.0):
+        hair = _menus.shrunk(PoissonSampled(Gaussian(3.0, sensitivity=2.0), rate))
+        assert (hair.mechanism.sigma, hair.rate) == (1.5 * (1 - 2.0**-45), min(rate * (1 + 2.0**-45), 1.0))
+    other = GDP(1.0)
+    assert _menus.shrunk(other) is other
+    parts = _menus.parts_of(Composed([Gaussian(1.0), Composed([Gaussian(2.0)], 3)], [2, 5]))
+    assert [(part.sigma, float(n)) for part, n in parts] == [(1.0, 2.0), (2.0, 15.0)]
+    assert _menus.parts_of(other) == [(other, 1.0)]
+
+
+def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
+    ledger = SimpleNamespace(budget=np.int32(0), prices=np.array([30, 101], np.int32))
+    with pytest.raises(ValueError, match="zip"):
+        menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
