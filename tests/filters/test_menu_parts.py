@@ -152,6 +152,15 @@ def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tm
         _table_cache.store("key", {"a": np.ones(1)})
     assert list((tmp_path / "here").iterdir()) == []
 
+    def gone(*_, **__):
+        for path in (tmp_path / "here").iterdir():
+            path.unlink()
+        raise RuntimeError("gone")
+
+    monkeypatch.setattr(np, "savez", gone)
+    with pytest.raises(RuntimeError, match="gone"):
+        _table_cache.store("key", {"a": np.ones(1)})
+
 
 def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypatch):
     asked = []
