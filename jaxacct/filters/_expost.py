@@ -65,7 +65,7 @@ def approximate_reading(orders: Array, sums: Array, delta: Array) -> Array:
     low, high = _root(log_weights + jnp.log(orders), slopes, sums, log_delta)
     below = jnp.exp(jax.nn.logsumexp(log_weights + slopes * (low[..., None] - sums), axis=-1) + log_delta)
     value = high + log1p(-below * (1 - _TOLERANCE))
-    return jnp.where(good, jnp.maximum(value, 0.0), jnp.where(delta >= 1, 0.0, jnp.inf))
+    return jnp.where(good, jnp.maximum(value, 0.0), jnp.inf)
 
 
 def probable_reading(orders: Array, sums: Array, delta: Array) -> Array:

@@ -110,7 +110,8 @@ class PureDPGuarantee:
         part = jnp.minimum(delta * (1 - 4 * _EPS) * (1 + jnp.exp(-pure)), 1 - _EPS)
         # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
         value = jnp.clip(pure + log1p(-part) + 8 * _EPS * pure, 0.0, pure)
-        return jnp.where(delta >= 1, 0.0, jnp.where(delta > 0, value, pure))
+        value = jnp.where(delta >= 1, 0.0, jnp.where(delta > 0, value, pure))
+        return jnp.where(pure >= 0, value, jnp.inf)
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
@@ -124,7 +125,7 @@ class PureDPGuarantee:
         gap = epsilon - pure
         value = -jnp.expm1(jnp.minimum(gap, 0.0)) / (1 + jnp.exp(-pure)) * (1 + 16 * _EPS) + 4 * _EPS * pure
         value = jnp.where(gap >= 0, 0.0, jnp.minimum(value, 1.0))
-        return jnp.where((epsilon >= 0) & (pure >= 0), value, 1.0)
+        return jnp.where((epsilon >= 0) & (pure >= 0) & (pure < jnp.inf), value, 1.0)
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The worst curve of pure privacy, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
@@ -153,8 +154,9 @@ class ZCDPGuarantee:
         _validate.probability(delta=delta)
         fails = jnp.asarray(self.fails, jnp.float64)
         delta = jnp.asarray(delta, jnp.float64)
-        rest = jnp.where(fails > 0, (delta * (1 - _EPS) - fails) / (1 - fails) * (1 - 4 * _EPS), delta)
-        good = rest > 0
+        less = jnp.maximum(delta * (1 - _EPS) - fails, 0.0) / (1 - fails) * (1 - 4 * _EPS)
+        rest = jnp.where(fails == 0, delta, less)
+        good = (rest > 0) & (fails >= 0)
         value = zcdp_epsilon(self.rho, jnp.where(good, rest, 0.5))
         return jnp.where(good, value, jnp.inf)
 
@@ -163,7 +165,8 @@ class ZCDPGuarantee:
         """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of rho-zCDP, rounded up; float64."""
         fails = jnp.asarray(self.fails, jnp.float64)
         value = zcdp_delta(self.rho, epsilon)
-        return jnp.minimum(jnp.where(fails > 0, (fails + (1 - fails) * value) * (1 + 4 * _EPS), value), 1.0)
+        value = jnp.where(fails == 0, value, jnp.fmin((fails + (1 - fails) * value) * (1 + 4 * _EPS), 1.0))
+        return jnp.where(fails >= 0, value, 1.0)
 
     @jax.enable_x64(True)
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:

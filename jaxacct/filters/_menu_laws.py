@@ -156,6 +156,7 @@ class _Powers:
         spectra = np.fft.rfft(dense)
         self.logs = np.log(np.maximum(np.abs(spectra), 1e-300)) + 1j * np.unwrap(np.angle(spectra), axis=-1)
         self.infinite = np.array([float(law.infinity_mass) for law in laws])
+        self.means = dense[0] @ (index * laws[0].grid.spacing)
 
     def masses(self, runs: np.ndarray) -> np.ndarray:
         """Under P and Q, shape ``(2, laws, size)``, at ``losses``."""
@@ -188,6 +189,7 @@ def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.nd
         )
     for _ in range(halvings):
         middle = 0.5 * (low + high)
-        fits = powers.deltas(np.exp(middle), epsilon) <= delta
+        # What has wrapped around the lattice misses the target, too.
+        fits = (powers.deltas(np.exp(middle), epsilon) <= delta) & (np.exp(middle) * powers.means <= powers.losses[-1])
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return np.exp(low)

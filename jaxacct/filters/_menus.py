@@ -54,7 +54,7 @@ def gaussian_menu(
     noise = np.geomspace(low, high, int(sigmas))  # a single one is the smallest
     shares = np.geomspace(least, most, int(rates)) if rates > 1 else np.array([most])
     noise = _narrow(np.clip(noise, low, high), up=False)
-    shares = np.minimum(_narrow(np.clip(shares, least, most), up=True), 1.0)
+    shares = _narrow(np.clip(shares, least, most), up=True)
     return [PoissonSampled(Gaussian(float(s)), float(q)) for q in np.unique(shares) for s in np.unique(noise)]
 
 

@@ -191,7 +191,7 @@ def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
     distance = jnp.minimum(jnp.sum(jnp.maximum(p - q, 0.0)), jnp.sum(jnp.maximum(q - p, 0.0))) * (1.0 - 1e-9)
     gap = jnp.sum(q) - jnp.sum(p)
     share = (jnp.maximum(jnp.stack([gap, -gap]), 0.0) + 8.0 * n * _UNIT) / distance
-    p, q = jnp.stack([p, q]) * (1.0 + share[:, None] * (1.0 + 1e-9) + 8.0 * _UNIT)
+    p, q = jnp.stack([p, q]) * (1.0 + share[:, None] + 8.0 * _UNIT)
     infinite = jnp.stack([jnp.sum(jnp.where(both, 0.0, x)) for x in (p, q)]) * (1.0 + 2.0 * n * _UNIT)
     infinite = jnp.where(sorts, infinite, 1.0)
     kept, p, q = _pooled(loss, jnp.where(both, p, 0.0), jnp.where(both, q, 0.0), atoms)

@@ -168,8 +168,9 @@ def _nodes(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, 
     corner = np.array([t.size // 2, -1])
     far = jnp.maximum(t[corner] / mu + 0.5 * mu, 1.0)
     fit = jnp.all(unit * np.array([1.0, 2.0]) * far <= 2.0 * mu) & (2.0 * unit <= 0.5 * mu)
-    # Nothing underflows: a e^-s is above e^-700.
-    fit &= (end <= 36.0 * mu) & (mu <= 20.0) & (room >= 0) & (0.5 * jnp.square(end / mu - 0.5 * mu) + end <= 690.0)
+    # Nothing underflows: with x = end / mu + mu / 2 that was x (x - mu / 2) <= pattern[-1] <= 766, so x <= 33.2 for
+    # these mu, and a e^-s is above e^(-x^2 / 2) / 60.
+    fit &= (mu <= 20.0) & (room >= 0)
     left = room * jnp.where(bounded, 31.0 / 32.0, 1.0)
     return Nodes(unit, t, jnp.exp(t), density(t), start, stop, left, bounded, safe, fit)
 
@@ -304,7 +305,7 @@ def largest_for_response(mu: Array, epsilon: Array) -> Array:
     p erf((m / 2 + e / m) / sqrt 2) + (1 - p) erf((m / 2 - e / m) / sqrt 2) = erf(mu / sqrt 8): for this query order 1
     alone decides the residue condition. Any epsilon-DP query has at least this residue.
     """
-    good = (mu > 0) & (mu < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
+    good = (mu > 0) & (mu < jnp.inf) & (epsilon >= 0)
     mu, epsilon = jnp.where(good, mu, 1.0), jnp.where(good, epsilon, 0.0)
     p = jax.nn.sigmoid(epsilon)
     root = math.sqrt(0.5)

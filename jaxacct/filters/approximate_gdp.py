@@ -148,9 +148,10 @@ def _update(
 ) -> tuple[Array, LedgerState]:
     cost, _, _ = _cost(parameters, regime)
     budget = _ledger.join(pieces)
-    # Twice the budget is more than is ever left, and keeps the loudest step inside the ledger's range.
-    fits, charged = _ledger.charge(state, jnp.minimum(cost, budget), budget, _ledger.EXACT)
-    admitted = (cost >= 0) & (budget > 0) & _open(state)
+    # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the ledger's range.
+    asked = jnp.minimum(cost, budget)
+    fits, charged = _ledger.charge(state, asked, budget, _ledger.EXACT)
+    admitted = (asked >= 0) & _open(state)  # NaN if either is
     after = jnp.where(fits[..., None], charged.words, _ledger.full(state).words)
     return admitted, LedgerState(jnp.where(admitted[..., None], after, state.words))
 
@@ -160,13 +161,13 @@ def _update(
 def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _cost(parameters, regime)
     budget = _ledger.join(pieces)
-    fits, _ = _ledger.charge(state, jnp.minimum(cost, budget), budget, _ledger.EXACT)
-    fits = fits & (cost <= budget)
+    asked = jnp.minimum(cost, budget)
+    fits, _ = _ledger.charge(state, asked, budget, _ledger.EXACT)
     rest = _ledger.left(state) * budget * (1 - 2.0**-50)
     q, m = jnp.where(rate > 0, rate, 1.0), jnp.where(mu > 0, mu, 1.0)
     affordable = jnp.sqrt(log1p(2 * rest / (q * q))) if regime == "small" else jnp.sqrt(2 * rest) / q
     clipped = jnp.minimum(affordable / m * (1 - 2.0**-50), 1.0)
-    scale = jnp.where((cost >= 0) & (budget > 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
+    scale = jnp.where((asked >= 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
     return _ledger.outward(scale, dtype, up=False)
 
 

@@ -106,9 +106,8 @@ class ApproximateZCDPFilter:
 
     def _both(self, state: ApproximateZCDPState, which: str) -> tuple[Array, Array]:
         dtype = _ledger.caller_dtype()
-        pieces = (self.rho_pieces, self.delta_pieces)
-        rho, delta = (in_budget(p, s, which, dtype) for p, s in zip(pieces, state, strict=True))
-        return rho, delta
+        rho = in_budget(self.rho_pieces, state.rho, which, dtype)
+        return rho, in_budget(self.delta_pieces, state.delta, which, dtype)
 
 
 @jax.enable_x64(True)
@@ -116,14 +115,11 @@ class ApproximateZCDPFilter:
 def _update(
     ledger: ApproximateZCDPFilter, costs: tuple[Array, Array], state: ApproximateZCDPState
 ) -> tuple[Array, ApproximateZCDPState]:
-    fits, charged = [], []
-    for pieces, cost, old in zip((ledger.rho_pieces, ledger.delta_pieces), costs, state, strict=True):
-        fit, new = _ledger.charge(old, cost, _ledger.join(pieces), _ledger.WITH_SLACK)
-        fits.append(fit)
-        charged.append(new)
-    admitted = fits[0] & fits[1]
-    after = (LedgerState(jnp.where(admitted[..., None], n.words, o.words)) for n, o in zip(charged, state, strict=True))
-    return admitted, ApproximateZCDPState(*after)
+    rho, charged = _ledger.charge(state.rho, costs[0], _ledger.join(ledger.rho_pieces), _ledger.WITH_SLACK)
+    delta, failed = _ledger.charge(state.delta, costs[1], _ledger.join(ledger.delta_pieces), _ledger.WITH_SLACK)
+    admitted = rho & delta
+    after = ApproximateZCDPState(charged, failed)
+    return admitted, jax.tree.map(lambda new, old: jnp.where(admitted[..., None], new, old), after, state)
 
 
 @jax.enable_x64(True)

@@ -75,17 +75,18 @@ class ApproximateGDPGuarantee:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
         _validate.probability(delta=delta)
         delta = jnp.asarray(delta, jnp.float64)
-        left = (delta - self.slack) / (1.0 - self.slack) * (1.0 - 2.0**-50)
         # The difference is exact to a unit of delta, whatever is left of it.
-        left = left - 2.0**-52 * jnp.where(self.slack > 0, delta, 0.0)
-        possible = left > 0
+        less = jnp.maximum(delta - self.slack - 2.0**-52 * jnp.where(self.slack > 0, delta, 0.0), 0.0)
+        left = less / (1.0 - self.slack) * (1.0 - 2.0**-50)
+        possible = (left > 0) & (self.slack >= 0)
         found = gdp_epsilon(self.mu, jnp.where(possible, left, 0.5))
         return jnp.where(possible, found, jnp.inf)
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        return jnp.minimum((self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon)) * (1.0 + 2.0**-50), 1.0)
+        value = (self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon)) * (1.0 + 2.0**-50)
+        return jnp.where(self.slack >= 0, jnp.fmin(value, 1.0), 1.0)
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""

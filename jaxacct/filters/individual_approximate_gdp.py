@@ -128,15 +128,14 @@ def _is_one(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array
 def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: IndividualApproximateGDPFilter) -> Array:
     """What each example would pay, in units, as a float32 that is a whole number or infinite; never too little.
 
-    In float32, because a step should take no longer than memory does. Each rounding is covered: the constants are
-    rounded up, and (1 + (4 + mu^2) 2^-20) is 64 units and 16 more for each by which expm1 grows an error in mu^2.
+    In float32, because a step should take no longer than memory does. Each rounding is covered, the constants' too:
+    (1 + (4 + mu^2) 2^-20) is 64 units and 16 more for each by which expm1 grows an error in mu^2, some 7 units.
     """
-    up = lambda value: _ledger.outward(value, "float32", up=True)  # noqa: E731
-    per_norm = up(jnp.minimum(1.0 / sigma, 1e30))
+    per_norm = jnp.minimum(1.0 / sigma, 1e30).astype(jnp.float32)
     # Products of subnormal numbers may vanish; a floor under the constant keeps it one.
     root = rate * jnp.sqrt(2.0**29 / _ledger.join(ledger.common.pieces)) * (1 + 2.0**-40)
-    constant = jnp.maximum(up(root * root), jnp.float32(1e-36))
-    mu = jnp.minimum(norm, up(clip)) * per_norm
+    constant = jnp.maximum((root * root).astype(jnp.float32), jnp.float32(1e-36))
+    mu = jnp.minimum(norm, clip.astype(jnp.float32)) * per_norm
     square = mu * mu
     gain = jnp.expm1(square) if ledger.common.regime == "small" else square
     return jnp.maximum(jnp.ceil(constant * gain * (1 + (4 + square) * jnp.float32(2.0**-20))), 1.0)
@@ -149,7 +148,7 @@ def _update_words(ledger: IndividualApproximateGDPFilter, parameters: Any, norms
     units = _units(norm, clip, sigma, rate, ledger)
     spent = _units_spent(words)
     fits = units < (_WHOLE - spent).astype(jnp.float32) * jnp.float32(1 - 2.0**-22)
-    paid = spent + jnp.where(fits, units, 0.0).astype(jnp.int32)
+    paid = spent + units.astype(jnp.int32)
     last = jnp.where((units >= 0) & (spent < _WHOLE), FLAG | _WHOLE | spent, spent)
     after = jnp.where(good, jnp.where(fits, paid | FLAG, last), spent)
     return flagged(after), after

@@ -199,6 +199,6 @@ def _rows(common: PricedMenuFilter) -> int:
     """Enough for the span of the menu's noise: norms below it all have the price of the quietest entry."""
     with jax.enable_x64(True):
         noise = np.asarray(_ledger.join(jnp.asarray(common.noise)))
-    noise = noise[noise > 0]
+    noise = noise[~np.isnan(noise)]
     octaves = math.log2(noise.max() / noise.min()) if noise.size else 0.0
     return (min(math.ceil(octaves), 24) + 1) << _BITS

@@ -261,7 +261,7 @@ def _within(
     admitted = sane & jnp.all(excess <= joined(room) + _ROUNDING)
     if rounds is not None:
         admitted &= state.rounds < rounds
-    return admitted, ComposedState(*(jnp.where(admitted, new, old) for new, old in zip(made, state, strict=True)))
+    return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), made, state)
 
 
 def natural(

@@ -145,7 +145,7 @@ def _step(
     made = after(state, law, grid)
     cost = law_of(made, grid).hockey_stick(epsilon)
     admitted = sane & (cost <= delta) & (state.rounds < rounds)
-    return admitted, ComposedState(*(jnp.where(admitted, new, old) for new, old in zip(made, state, strict=True)))
+    return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), made, state)
 
 
 @jax.enable_x64(True)

@@ -171,8 +171,7 @@ class OnlineMenuFilter:
         below, above = -lowest, masses.size - 1 + lowest
         after = self._curve(left - price) * (1.0 + 64 * _UNIT)
         # Above the last point U is constant, below the first proportional to gamma: over sqrt(gamma) both fade.
-        far = np.arange(1, max(below, above) + 1) * self.grid.spacing
-        fade = np.exp(-0.5 * far) * (1.0 + 16 * _UNIT * (4.0 + far))
+        fade = _over_root(np.arange(1, max(below, above) + 1) * self.grid.spacing)
         wide = np.concatenate([after[0] * fade[:above][::-1], after, after[-1] * fade[:below]])
         whole = excess + np.convolve(wide, masses, mode="valid")
         # Products may vanish below the smallest normal number; nothing else is lost but units of the last place.
@@ -189,13 +188,13 @@ class OnlineMenuFilter:
         """What `certified` takes of a query."""
         reach = _WIDER * self.reach
         law, excess = law_of(query, LossGrid(self.grid.spacing, -reach, 2 * reach + 1), self.grid)
-        masses = np.asarray(law.masses) * _over_root(law.grid)
-        return masses, law.grid.lowest, excess * _over_root(self.grid)
+        masses = np.asarray(law.masses) * _over_root(law.grid.losses)
+        return masses, law.grid.lowest, excess * _over_root(self.grid.losses)
 
 
-def _over_root(grid: LossGrid) -> np.ndarray:
-    """1 / sqrt(gamma) at a lattice's points, rounded up."""
-    return np.exp(-0.5 * grid.losses) * (1.0 + 16 * _UNIT * (4.0 + np.abs(grid.losses).max()))
+def _over_root(losses: np.ndarray) -> np.ndarray:
+    """1 / sqrt(gamma) at these logarithms of gamma, rounded up by as much as they and the product may be off."""
+    return np.exp(-0.5 * losses) * (1.0 + 16 * _UNIT * (4.0 + np.abs(losses)))
 
 
 def online_menu(

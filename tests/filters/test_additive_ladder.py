@@ -128,6 +128,14 @@ def test_a_product_of_responses_is_the_convolution_and_its_error_covers_rounding
     assert none[0].size == none[1].size == none[2] == 0
 
 
+def test_a_product_is_made_up_to_the_most_points_and_not_beyond(monkeypatch):
+    for answers, size in (([7, 4], 32), ([8, 4], 64), ([0, 1], 8), ([1, 0], 4)):  # more than twice the reach and 1
+        bands = Ladder(np.array([0.25, 0.5, np.inf]), np.zeros(3), np.array(answers), 0.0)
+        for most in (size - 1, size):
+            monkeypatch.setattr(module, "_MOST", most)
+            assert (module.product_law(bands)[0].size > 0) == (most >= size)
+
+
 def test_a_guarantee_is_the_best_of_its_bounds_and_its_epsilon_the_least_that_is_known(monkeypatch):
     empty = np.zeros(0)
     closed = LadderGuarantee((5.0, 1e-5), None, empty, empty, 0.0, "")
