@@ -212,7 +212,7 @@ def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Arra
     # Within a few units of the last point, which side epsilon is on is not known: the last cell, with its margin.
     value = jnp.where(epsilon - highest * h > 8.0 * _UNIT * jnp.abs(epsilon), top, value)
     bounded = jnp.clip(value, 0.0, jnp.minimum(jnp.exp(epsilon) * (1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(epsilon))), 1.0))
-    return jnp.where(jnp.isnan(bounded), jnp.minimum(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
+    return jnp.where(jnp.isnan(bounded), jnp.fmin(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
 
 def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
