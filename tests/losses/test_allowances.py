@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, Exponential, LossGrid, PrivacyProfile
-from jaxacct.losses import conversions
+from jaxacct.losses import conversions, nodes, single
 from jaxacct.losses.gaussian_order import gaussian_trade_off
 from jaxacct.losses.gdp_curve import log_delta_bounds
 from jaxacct.losses.profile import excess_at
 from jaxacct.losses.renyi import closed, delta_from_renyi, epsilon_from_renyi, renyi_from_epsilon
 from jaxacct.losses.renyi.discrete import _discrete_laplace
 from jaxacct.losses.zcdp_curve import _log_conversion, _log_delta
+from jaxacct.mechanisms._pair import Tails
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
 
 UNIT = 2.0**-52
 Long = np.longdouble
@@ -164,7 +167,9 @@ def test_closed_renyi_curves():
     order[:60], epsilon[:30] = 1 + spread(rng, 1e-3, 1e3, 60), spread(rng, 1e-4, 5.0, 30)
     gap = rng.integers(1, 6, count).astype(float)
     pure, more = (np.asarray(closed.pure_divergence(epsilon, order, k)) for k in (2.0, 5.0))
-    laplace = np.asarray(closed._laplace(1.0, epsilon, order))
+    scale = spread(rng, 0.1, 10.0, count)
+    shift = epsilon * scale
+    laplace = np.asarray(closed._laplace(scale, shift, order))
     range_ = np.asarray(closed.bounded_range_curve(Exponential(epsilon), order, "remove"))
     discrete = np.asarray(_discrete_laplace(*map(jnp.asarray, (gap / epsilon, gap, order))))
     for i in range(count):
@@ -173,7 +178,8 @@ def test_closed_renyi_curves():
             a, x = mpmath.mpf(float(order[i])), mpmath.mpf(float(epsilon[i]))
             up = mpmath.exp(a * x) * (1 - mpmath.exp((1 - a) * x)) * (1 - mpmath.exp(-a * x))
             by_categories = [mpmath.log1p(up / (k - 1 + mpmath.exp(x))) / (a - 1) for k in (2, 5)]
-            terms = a * mpmath.exp((a - 1) * x), (a - 1) * mpmath.exp(-a * x)
+            ratio = mpmath.mpf(float(shift[i])) / mpmath.mpf(float(scale[i]))
+            terms = a * mpmath.exp((a - 1) * ratio), (a - 1) * mpmath.exp(-a * ratio)
             by_scale = mpmath.log(sum(terms) / (2 * a - 1)) / (a - 1)
             t = mpmath.log((a - 1) / a * (1 - mpmath.exp(-a * x)) / (1 - mpmath.exp((1 - a) * x))) + x
             p = (1 - mpmath.exp(t - x)) / (1 - mpmath.exp(-x))
@@ -311,3 +317,103 @@ def test_values_of_curves_and_curves_of_values():
         allowed(
             (sign * (profile.hockey_stick(at) - truth))[at < 0], (4 * UNIT * (2 * truth - inside))[at < 0], 0.6, 1.4
         )
+
+
+def test_a_curve_from_its_values_is_off_by_their_last_unit():
+    grid = LossGrid(0.25, -16, 33)
+    losses = Long(grid.losses)
+    values = np.asarray(0.9 * np.exp(-0.3 * np.exp(losses)) + 0.05, float)
+    values = np.maximum(values, 1 - 0.9 * np.asarray(np.exp(losses), float))
+    for bound, sign in (("upper", 1), ("lower", -1)):
+        found = PrivacyProfile.from_values(values, grid, bound).excess
+        gap = sign * (found - (values + np.expm1(np.minimum(losses, 0))))
+        assert np.all(np.abs(gap[losses < 0] / UNIT - 4) <= 1)
+        np.testing.assert_array_equal(gap[losses >= 0], 0.0)
+
+
+@pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
+def test_masses_of_a_curve_are_differences_of_slopes(bound, sign):
+    for h, lowest, n in ((0.5, -6, 13), (1e-3, -20, 41), (3.0, -4, 9)):
+        grid = LossGrid(h, lowest, n)
+        p = np.exp(grid.losses / 2) * np.random.default_rng(8).uniform(0.5, 1.5, n)
+        p *= 0.9 / (p * np.maximum(1.0, np.exp(-grid.losses))).sum()
+        losses = Long(h) * (lowest + np.arange(n))
+        curve = (p * -np.expm1(np.minimum(losses[:, None] - losses, 0))).sum(-1) + 0.02
+        e = np.asarray(np.maximum(curve + np.expm1(np.minimum(losses, 0)), 1e-3 * np.exp(np.minimum(losses, 0))), float)
+        masses, infinite = (np.asarray(x) for x in conversions.masses_of_excess(jnp.asarray(e), grid, bound))
+        steps = np.diff(Long(e))
+        right = np.append(steps / np.expm1(Long(h)), 0)
+        left = np.append(Long(e[0]), steps / -np.expm1(-Long(h)))
+        kink = np.arange(n) == -lowest
+        truth, room = right - left + kink, 16 * UNIT * (np.abs(right) + np.abs(left) + kink)
+        free = truth > 10 * room
+        assert free.sum() >= 5
+        if sign > 0:
+            allowed((masses - truth)[free], room[free], 0.8, 1.2)
+            assert infinite == e[-1]
+        elif np.all(free):
+            allowed((truth - masses), room + 8 * UNIT * truth, 0.8, 1.2)
+
+
+def test_nodes_of_curves_are_charged_the_errors_of_their_tails():
+    rng, n = np.random.default_rng(9), 9
+    for spacing in (0.5, 30.0):
+        losses = spacing * np.arange(-4.0, 5.0)
+        gamma = np.exp(Long(losses))
+        for off in (0.0, 1e-9):
+
+            def tails(count, off=off, ends=(losses[0] - spacing, losses[-1] + spacing)):
+                p_above, q_above = np.sort(rng.uniform(0.1, 1, (2, count)))[:, ::-1]
+                p_below, q_below = np.sort(rng.uniform(0.1, 1, (2, count)))
+                sizes = np.exp(-np.abs(np.linspace(*ends, count)))
+                return Tails(p_above, p_below * 1e-3 * sizes, q_above * 1e-3 * sizes, q_below, np.full(count, off))
+
+            t, eta = tails(n + 2), 3e-13
+            found = np.asarray(nodes.nodes_above(jnp.asarray(losses), Tails(*map(jnp.asarray, t)), jnp.asarray(eta)))
+            here, units = slice(1, -1), 2.0**-50 * (1 + np.abs(losses))
+            high, low = t.p_above[here] - gamma * t.q_above[here], gamma * t.q_below[here] - t.p_below[here]
+            size = np.where(
+                losses >= 0, t.p_above[here] + gamma * t.q_above[here], gamma * t.q_below[here] + t.p_below[here]
+            )
+            missed = np.where(losses >= 0, t.p_above[:-2], gamma * t.q_below[2:]) * np.expm1(eta + units)
+            allowed(found - np.where(losses >= 0, high, low), 2 * (off + units) * size + missed, 0.85, 1.15)
+            t = tails(n)
+            found = np.asarray(nodes.points_below(jnp.asarray(losses), Tails(*map(jnp.asarray, t))))
+            high, low = t.p_above - gamma * t.q_above, gamma * t.q_below - t.p_below
+            size = np.where(losses >= 0, t.p_above + gamma * t.q_above, gamma * t.q_below + t.p_below)
+            allowed(np.where(losses >= 0, high, low) - found, 2 * (off + units) * size, 0.85, 1.15)
+            t = tails(n - 1)
+            found = np.asarray(
+                nodes.nodes_below(jnp.asarray(losses), Tails(*map(jnp.asarray, t)), jnp.ones(()), jnp.ones(()))
+            )
+            right = losses[:-1] >= 0
+            at_ends, rooms = [], []
+            for end in (losses[:-1], losses[1:]):
+                g, slack = np.exp(Long(end)), 2 * (off + 2.0**-50 * (1 + np.abs(end)))
+                at_ends.append(np.where(right, t.p_above - g * t.q_above, g * t.q_below - t.p_below))
+                rooms.append(slack * np.where(right, t.p_above + g * t.q_above, g * t.q_below + t.p_below))
+            used = (at_ends[0] > 0) & (at_ends[1] > 0)
+            assert used.sum() >= 5
+            ends = [np.where(used, x, 0) for x in at_ends]
+            chosen = np.where(ends[1][:-1] < ends[0][1:], ends[1][:-1], ends[0][1:])
+            room = np.where(ends[1][:-1] < ends[0][1:], rooms[1][:-1], rooms[0][1:])
+            seen = chosen > 0
+            allowed((chosen - found[1:-1])[seen], room[seen], 0.85, 1.15)
+            assert np.all(found[1:-1][~seen] == 0)
+
+
+def test_one_run_is_charged_the_rounding_of_its_exponential():
+    """A single outcome of loss 1e-9 beyond epsilon, or 5: what is left of P's mass is a difference."""
+    for beyond in (1e-3, 5.0):
+        for epsilon in (0.3, 20.0, 400.0, 660.0):
+            loss = epsilon + beyond
+            q = float(np.exp(-Long(loss)) * 0.5)
+            pair = TablePair(Row(np.array([-1.0, loss])), Row(np.array([0.5, 0.5])), Row(np.array([0.9, q])),
+                             np.float64(0.0), np.float64(0.0))  # fmt: skip
+            lower, upper = (float(x) for x in single._from_tails(pair, jnp.asarray(epsilon)))
+            scaled = np.exp(Long(epsilon) + np.log(Long(q)))
+            truth, error = 0.5 - scaled, float(pair.tails(jnp.zeros(1)).error[0])
+            slack = 2 * (error + 2.0**-50 * (1 + epsilon - np.log(q))) * (0.5 + scaled)
+            moved = 2 * np.expm1(2.0**-50 * epsilon) * 0.5
+            allowed(truth - lower, slack, 0.8, 1.2)
+            allowed(upper - truth, slack + moved, 0.8, 1.2)

@@ -84,7 +84,8 @@ def test_a_traced_order_agrees_with_a_static_one():
     for order in (2.0, 6.5, 12.0):
         traced = float(jax.jit(lambda a: renyi(mechanism, a))(order))
         assert traced == pytest.approx(float(renyi(mechanism, order)), rel=1e-9)
-    assert float(jax.jit(lambda a: renyi(mechanism, a))(0.5)) == math.inf
+    for order in (0.5, 1.0, math.inf, math.nan):
+        assert float(jax.jit(lambda a: renyi(mechanism, a))(order)) == math.inf
 
 
 def test_edges():

@@ -196,6 +196,15 @@ def test_a_step_on_a_lattice_lies_between(theta, lowest, cutoff):
         assert np.all(below >= truth * (1 - room))
         assert np.all(step.infinite_above <= 0.1 * (1 + 3.1 * OFFS[:, 0] + 1e-8))
         assert np.all(step.lost == 0)
+        if theta == 0:  # nothing is moved: margins of about 64 units a rounding are all there is
+            held = np.flatnonzero(step.below[-1] > 1e-9)
+            atoms = {round(float(np.log(float(p / q))) / UNIT): 0.0 for p, q in TRUTH if p and q}
+            for p, q in TRUTH:
+                if p and q:
+                    atoms[round(float(np.log(float(p / q))) / UNIT)] += float(p) * np.exp(-normaliser)
+            exact = np.array([atoms[k] for k in sorted(atoms)])
+            assert np.all(np.abs((step.below[-1][held] / exact - 1) * 2.0**53 + 225) <= 75)
+            assert np.all(np.abs((step.above[-1][held] / exact - 1) * 2.0**53 - 115) <= 40)
         assert np.all(total <= 0.9 * (1 + 2.1 * OFFS[:, 0]) + 1e-12)
     elif lowest == -2.0:  # two atoms are below the lattice, of which one may have been moved onto it
         assert np.all((below >= truth * (1 - room))[:, at >= 1.0])
