@@ -417,3 +417,13 @@ def test_one_run_is_charged_the_rounding_of_its_exponential():
             moved = 2 * np.expm1(2.0**-50 * epsilon) * 0.5
             allowed(truth - lower, slack, 0.8, 1.2)
             allowed(upper - truth, slack + moved, 0.8, 1.2)
+
+
+def test_the_largest_loss_of_laplace_noise_is_rounded_up():
+    """At an order of 1e18 the divergence is the ratio itself, but for 1e-18."""
+    rng = np.random.default_rng(10)
+    scale, shift = rng.uniform(0.5, 2.0, (2, 300))
+    found = np.asarray(closed._laplace(scale, shift, 1e18))
+    units = np.asarray((found / (Long(shift) / scale) - 1) / UNIT, float)
+    assert units.min() >= 2
+    assert units.max() <= 6

@@ -17,8 +17,10 @@ from jaxacct.losses.compose import (
     _weighted,
     _within,
     _wrapped,
+    compose,
 )
-from jaxacct.losses.plan import Outline
+from jaxacct.losses.plan import Layout, Outline
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 
 def test_exponential_moments_of_measures_that_may_be_empty():
@@ -195,3 +197,22 @@ def test_missing_mass_grows_like_a_union_and_what_is_no_number_is_everything():
         found = _wrapped(jnp.asarray([-1.0, 800.0, np.nan]), jnp.asarray([-2.0, -np.inf, 0.0]))
         np.testing.assert_allclose(found, [2 * np.exp(-3.0), 0.0, np.inf], rtol=1e-15)
         assert float(_weighted(jnp.asarray([2.0, 0.0]), jnp.asarray([0.25, np.inf]))) == 0.5
+
+
+@pytest.mark.parametrize("layout", [Layout(1024, 256, 3), Layout(512, 512, 2), Layout(256, 256, 1)])
+def test_levels_have_the_sizes_of_their_layout(layout, outline, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "jaxacct.losses.compose._level",
+        lambda *x: seen.append((x[0].steps.shape[-1], *x[7:])) or _level(*x),
+    )
+    with jax.enable_x64(True):
+        two = jnp.ones(2)
+        pairs = GaussianPair(two, 0.5 * two, 0.0 * two)
+        plan = outline._replace(means=two, log_normalisers=two, rounds=outline.rounds)
+        found = jax.eval_shape(lambda p, n, o: compose([p], n, o, layout), pairs, 9.0 * two, plan)
+    assert found.masses.shape == (2, layout.later if layout.levels > 1 else layout.first)
+    points = [layout.first] + [layout.later] * (layout.levels - 2)
+    ratios = [layout.ratio] + [8] * (layout.levels - 2)
+    expected = [(n, n, r, layout.later) for n, r in zip(points, ratios, strict=True)] if layout.levels > 1 else []
+    assert seen == expected
