@@ -1,4 +1,4 @@
-"""log1p with a relative error of a few units in the last place, everywhere."""
+"""Logarithms with a relative error of a few units in the last place, everywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxacct._arrays import array_module
 
-__all__ = ["log1p"]
+__all__ = ["log1p", "log_one_less"]
 
 
 def log1p(x: Any) -> Any:
@@ -19,3 +19,8 @@ def log1p(x: Any) -> Any:
             return np.log1p(x)
     far = x < -0.3
     return jnp.where(far, jnp.log(1.0 + jnp.where(far, x, 0.0)), jnp.log1p(jnp.where(far, 0.0, x)))
+
+
+def log_one_less(order: Any) -> Any:
+    """log(1 - 1 / order) for orders above 1. Next to 1, 1 / order has lost the digits that order - 1 has."""
+    return jnp.where(order < 2.0, jnp.log(order - 1.0) - jnp.log(order), log1p(-1.0 / order))

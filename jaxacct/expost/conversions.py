@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._log1p import log1p
+from jaxacct._log1p import log_one_less
 from jaxacct._settled import settled
 from jaxacct.expost._parameters import check_epsilon
 
@@ -90,8 +90,8 @@ def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike,
     good = (epsilon >= 0) & (order > 1) & (order < jnp.inf) & (delta > 0) & (delta < 1)
     a, d = jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5)
     plain = -jnp.log(d) / (a - 1)
-    better = log1p(-1 / a) - (jnp.log(d) + jnp.log(a)) / (a - 1)
-    size = plain + jnp.log(a) / (a - 1) - log1p(-1 / a)
+    better = log_one_less(a) - (jnp.log(d) + jnp.log(a)) / (a - 1)
+    size = plain + jnp.log(a) / (a - 1) - log_one_less(a)
     shift = jnp.where(tight, better, plain) + 16 * _EPS * jnp.where(tight, size, plain)
     value = epsilon + shift
     value = jnp.maximum(value + 2 * _EPS * (epsilon + jnp.abs(shift)), 0.0)

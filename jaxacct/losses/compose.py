@@ -303,7 +303,7 @@ def _level(
     everything = jnp.concatenate([power, rest[:, None]], 1)  # (2, K + 1, size)
     above = jax.vmap(lambda m: coarsen_above(m, spacing, ratio, outline.theta))(everything[0])
     below, spurious = jax.vmap(lambda m: coarsen_below(m, spacing, ratio, outline.theta))(everything[1])
-    coarse = jnp.pad(jnp.stack([above, below]), ((0, 0), (0, 0), (0, later - above.shape[-1])))
+    coarse = jnp.pad(jnp.stack([above, below]), ((0, 0), (0, 0), (0, later - above.shape[1])))
     return _Measures(
         coarse[:, :-1],
         coarse[:, -1],

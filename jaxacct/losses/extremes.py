@@ -136,7 +136,7 @@ def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     def one(w: Array, d: Array) -> tuple[Array, Array]:
         # Vertices after each segment; after the last, (1, 0) but for rounding: sums of n masses, off by n units.
         alpha = jnp.clip(jnp.cumsum(w, -1), 0.0, 1.0)
-        beta = jnp.flip(jnp.cumsum(jnp.flip(d, -1), -1), -1)
+        beta = jnp.flip(jnp.cumsum(jnp.flip(d, 1), 1), 1)
         beta = jnp.concatenate([beta[:, 1:], jnp.zeros((members, 1))], -1)
         if not leakier:
             # A vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.

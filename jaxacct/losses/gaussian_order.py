@@ -147,7 +147,7 @@ def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
 
     def need(small: Array, other: Array) -> Array:
         """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
-        left = (small * up - delta) / kept * (1.0 + 4.0 * _UNIT)
+        left = (small * up - delta) / kept
         mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
         # Nothing left after delta: the vertex is the approximate curve's own atom.
         return jnp.where((small * up <= delta) | (other * down >= kept), -jnp.inf, mu)

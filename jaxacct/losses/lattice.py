@@ -24,7 +24,7 @@ __all__ = ["grouped", "lattice_bounds", "traced_lattice_bounds"]
 
 _FINEST = 2**18
 _LAYOUTS = layouts(_FINEST)
-_TRACED = {False: Layout(2**16, 2**16, 1), True: Layout(2**16, 2**16, 2)}  # by whether steps may be many
+_TRACED = 2**16  # points of a level on a traced query
 _MANY = 2000.0
 _MERGED_POINTS = 2**20  # extra lattice points that a compilation less is worth
 _WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
@@ -78,10 +78,10 @@ def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array
 
 def traced_lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, most: float | None):
     """Bounds of a traced batch; ``most`` is the largest number of steps where that is known."""
-    many = most is None or most > _MANY
+    layout = Layout(_TRACED, _TRACED, 2 if most is None or most > _MANY else 1)
 
     def query(groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-        return capped(kind, groups, counts, goal, _query(kind, _TRACED[many], groups, counts, goal))
+        return capped(kind, groups, counts, goal, _query(kind, layout, groups, counts, goal))
 
     return jax.vmap(query)(groups, counts, goal)
 

@@ -63,9 +63,11 @@ def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array,
     # Nothing lies beyond the lattice, unless the masses are no numbers.
     value = jnp.where(cell >= n - 1, 0.0 * total, mass * part + (1.0 - part) * beyond)
     value = value + infinity[(...,) + (None,) * epsilon.ndim]
-    # The loss itself is good to a unit of its size.
+    # The loss itself is good to a unit of its size; within that of a lattice point its atom may be above as well.
+    near = jnp.abs(epsilon - (next_loss - spacing)) <= 4.0 * _UNIT * (jnp.abs(epsilon) + spacing)
+    mass = mass + jnp.where(near & (cell >= 0), at(masses), 0.0)
     error = relative_error(n) * value + 2.0 * _UNIT * jnp.abs(epsilon) * (mass + value)
-    floor = -jnp.expm1(jnp.minimum(epsilon, 0.0)) * (1.0 if sign > 0 else 1.0 - 2.0**-50)
+    floor = -jnp.expm1(jnp.minimum(epsilon, 0.0)) * (1.0 + sign * 2.0**-50)
     bounded = jnp.clip(value + sign * error, floor, 1.0)
     return jnp.where(jnp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
 

@@ -195,10 +195,16 @@ def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Arra
     cell = jnp.clip(jnp.floor(epsilon / h) - lowest, 0, size - 2).astype(jnp.int32)
     x = jnp.clip(epsilon - (cell + lowest) * h, 0.0, h)
     t = jnp.clip(jnp.expm1(x) / jnp.expm1(h), 0.0, 1.0)
-    low, high = jnp.take(excess, cell, axis=-1), jnp.take(excess, cell + 1, axis=-1)
+    # One line goes on to the left of the first point, another one to the right of the last.
+    ends = jnp.concatenate([excess[..., :1] * jnp.exp(-h), excess, excess[..., -1:]], -1)
+    before, low, high, after = (jnp.take(ends, cell + k, axis=-1) for k in range(4))
     value = low * (1.0 - t) + high * t
-    moved = 4.0 * _UNIT * (jnp.abs(epsilon) + h) * jnp.exp(h) / jnp.expm1(h) + 8.0 * _UNIT
-    value = value + sign * (jnp.abs(high - low) * moved + 8.0 * _UNIT * jnp.maximum(low, high))
+    # Within the rounding of a point epsilon may be in the cell on its other side.
+    off = 4.0 * _UNIT * (jnp.abs(epsilon) + h)
+    change = jnp.maximum(jnp.abs(high - low), jnp.where(x <= off, jnp.abs(low - before), 0.0))
+    change = jnp.maximum(change, jnp.where(h - x <= off, jnp.abs(after - high), 0.0))
+    moved = off * jnp.exp(h) / jnp.expm1(h) + 8.0 * _UNIT
+    value = value + sign * (change * moved + 8.0 * _UNIT * jnp.maximum(low, high))
     under = excess[(..., 0) + (None,) * epsilon.ndim] * jnp.exp(jnp.minimum(epsilon - lowest * h, 0.0))
     under = under * (1.0 + sign * 8.0 * _UNIT * (1.0 + jnp.abs(epsilon)))
     value = jnp.where(epsilon < lowest * h, under, value)
@@ -206,7 +212,7 @@ def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Arra
     # Within a few units of the last point, which side epsilon is on is not known: the last cell, with its margin.
     value = jnp.where(epsilon - highest * h > 8.0 * _UNIT * jnp.abs(epsilon), top, value)
     bounded = jnp.clip(value, 0.0, jnp.minimum(jnp.exp(epsilon) * (1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(epsilon))), 1.0))
-    return jnp.where(jnp.isnan(bounded), jnp.minimum(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
+    return jnp.where(jnp.isnan(bounded), jnp.fmin(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
 
 def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:

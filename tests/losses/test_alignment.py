@@ -86,6 +86,11 @@ def test_two_atoms_compose_exactly(level, steps, leak):
     assert np.all(lower <= truth * (1 + 1e-12))
     assert np.all(truth * (1 - 1e-12) <= upper)
     assert np.all(upper - lower <= (1e-9 if steps <= 10 else 6e-8) * upper)  # what is left is FFT rounding
+    if leak and steps == 2000:  # beyond all losses but the infinite one
+        lower, upper = _bounds("delta", [(level, leak, steps)], np.full(3, 2 * steps * level))
+        failing = -np.expm1(steps * np.log1p(-leak))
+        np.testing.assert_allclose(lower / failing - 1, -1e-12, rtol=0.1)
+        assert np.all((upper >= failing) & (upper <= failing * (1 + 1e-8)))
     lower, upper = _bounds("epsilon", [(level, leak, steps)], truth)
     assert np.all(lower <= epsilons * (1 + 1e-12))
     assert np.all(epsilons * (1 - 1e-12) <= upper)

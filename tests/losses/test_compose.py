@@ -5,7 +5,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.losses.compose import _Measures, _rounded, _supports, _tilt_sums, _unroll, _within
+from jaxacct.losses.compose import (
+    _compounded,
+    _last_level,
+    _level,
+    _Measures,
+    _rounded,
+    _supports,
+    _tilt_sums,
+    _unroll,
+    _weighted,
+    _within,
+    _wrapped,
+    compose,
+)
+from jaxacct.losses.plan import Layout, Outline
+from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 
 def test_exponential_moments_of_measures_that_may_be_empty():
@@ -48,3 +63,156 @@ def test_entries_keep_their_errors_and_mostly_errors_are_missing_mass():
         np.testing.assert_array_equal(inside, [False, True, True, True, False, False])
         turned = _unroll(jnp.arange(8.0).reshape(1, 1, 8), jnp.asarray([-3.0]))
     np.testing.assert_array_equal(np.asarray(turned)[0, 0], np.roll(np.arange(8.0), 3))
+
+
+H, N = 0.1, 64  # spacing and points
+LOWEST, REST_LOWEST = np.array([-20.0, -31.0]), -5.0
+MISSING, REST_MISSING = np.array([[1e-4, 3e-4], [2e-4, 5e-5]]), np.array([4e-4, 1e-4])
+
+
+def measures(missing):
+    """Two parts and a rest, above and a little less below."""
+    rng, i = np.random.default_rng(1), np.arange(N)
+    laws = np.stack([np.exp(-0.5 * ((i - c) / w) ** 2) * rng.uniform(0.5, 1.5, N) for c, w in ((31, 5.0), (24, 3.0))])
+    laws[laws < 1e-9] = 0.0
+    laws /= laws.sum(-1, keepdims=True)
+    rest = np.exp(-0.5 * ((i - 12) / 2.0) ** 2)
+    rest[rest < 1e-9] = 0.0
+    less = np.array([1.0, 0.99])
+    both = less[:, None, None] * laws, less[:, None] * rest / rest.sum()
+    return _Measures(*both, missing * MISSING, missing * REST_MISSING, LOWEST, np.array(REST_LOWEST))
+
+
+def powered(laws, counts):
+    """The sum of so many runs of each, without any window: masses and the lattice index of the first."""
+    found, first = np.ones(1, np.longdouble), 0.0
+    for (masses, lowest), count in zip(laws, counts, strict=True):
+        for _ in range(int(count)):
+            found, first = np.convolve(found, masses.astype(np.longdouble)), first + lowest
+    return found, first
+
+
+def hockey_stick(masses, first, spacing, at):
+    losses = (first + np.arange(len(masses))) * spacing
+    return (masses * -np.expm1(np.minimum(at[:, None] - losses, 0.0))).sum(-1)
+
+
+def chernoff(laws, means, counts, shift, end):
+    """What a window of end ``end`` beyond the mean misses at most, doubled."""
+    logs = 0.0
+    for (masses, lowest), mean, count in zip(laws, means, counts, strict=True):
+        logs += count * np.log((masses * np.exp(shift * ((lowest + np.arange(N)) * H - mean))).sum()) if count else 0.0
+    return 2 * np.exp(logs - abs(shift) * end)
+
+
+@pytest.fixture(scope="module")
+def outline():
+    fields = dict.fromkeys(Outline._fields, 0.0)
+    fields |= {"rounds": [1.0, 2.0, 4.0, 9.0, 30.0], "up": [1.0, 1.5, 2.2, 3.0, 4.0], "down": [0.9, 1.4, 1.2, 2.0, 3.1]}
+    fields |= {"shift_up": [9.0, 7.0, 2.5, 4.0, 1.6], "shift_down": [8.0, 6.0, 2.2, 3.0, 1.9]}
+    with jax.enable_x64(True):
+        return Outline(**{name: jnp.asarray(value, jnp.float64) for name, value in fields.items()})
+
+
+@pytest.mark.parametrize("missing", [0.0, 1.0])
+@pytest.mark.parametrize("counts", [(2.0, 3.0), (5.0, 0.0)])
+def test_the_last_level_is_the_sum_of_all_runs_but_for_what_it_says_is_missing(outline, missing, counts):
+    given, counts = measures(missing), np.array(counts)
+    with jax.enable_x64(True):
+        found = jax.tree.map(np.asarray, jax.jit(_last_level, static_argnums=4)(given, counts, outline, H, N))
+    parts = [[*zip(given.steps[side], LOWEST, strict=True), (given.rest[side], REST_LOWEST)] for side in range(2)]
+    means = [((low + np.arange(N)) * H * m).sum() / m.sum() for m, low in parts[0]]
+    after = (counts * means[:2]).sum() + means[2]
+    begin = float(found.rest_lowest)
+    assert abs(begin * H - (after + (4.0 - 3.1) / 2 - N / 2 * H)) <= H / 2 * (1 + 1e-9)
+    at = np.linspace(-12.0, 8.0, 101)
+    for side, sign in ((0, 1), (1, -1)):
+        exact = hockey_stick(*powered(parts[side], [*counts, 1]), H, at)
+        lost = found.rest_missing[side]
+        assert np.all(sign * (hockey_stick(found.rest[side], begin, H, at) - exact) >= -lost)
+        up = chernoff(parts[side], means, [*counts, 1], 1.6, (begin + N) * H - after)
+        down = chernoff(parts[side], means, [*counts, 1], -1.9, after - begin * H)
+        held = np.array([m.sum() for m, _ in parts[0]]) + (
+            missing * np.append(MISSING[0], REST_MISSING[0]) if side else 0
+        )
+        more = missing * np.append(MISSING[side], REST_MISSING[side])
+        compounded = ((held + more) ** [*counts, 1]).prod() - (held ** [*counts, 1]).prod()
+        assert min(up, down) > 1e-9
+        np.testing.assert_allclose(lost, compounded + up + down, rtol=3e-9 + 1e-12 / (up + down))
+        assert lost >= compounded * (1 + 5e-10 * bool(missing))
+
+
+def test_a_level_is_powers_and_leftovers_on_a_coarser_lattice(outline):
+    ratio, later, count = 8, 16, 4.0
+    for missing, quotient in ((0.0, (3.0, 1.0)), (1.0, (3.0, 0.0))):
+        given, leftover = measures(missing), np.array([1.0, 2.0])
+        with jax.enable_x64(True):
+            run = jax.jit(_level, static_argnums=(7, 8, 9))
+            found = run(given, count, np.array(quotient), leftover, 4.0, outline, jnp.asarray(H), N, ratio, later)
+            found = jax.tree.map(np.asarray, found)
+        assert found.steps.shape == (2, 2, later)
+        runs = np.where(np.array(quotient) > 0, count, 0.0)
+        at = np.linspace(-12.0, 8.0, 101)
+        means = [((low + np.arange(N)) * H * m).sum() / m.sum() for m, low in zip(given.steps[0], LOWEST, strict=True)]
+        rest_mean = ((REST_LOWEST + np.arange(N)) * H * given.rest[0]).sum() / given.rest[0].sum()
+        everything = [
+            (found.steps[:, k], found.step_missing[:, k], found.step_lowest[k], runs * (np.arange(2) == k), 0)
+            for k in range(2)
+        ]
+        for masses, lost, lowest, counts, once in [
+            *everything, (found.rest, found.rest_missing, found.rest_lowest, leftover, 1)
+        ]:  # fmt: skip
+            begin, after = float(lowest) * ratio, (counts * means).sum() + once * rest_mean
+            assert begin == round(begin)
+            assert begin % ratio == 0
+            assert abs(begin * H - (after + (2.2 - 1.2) / 2 - N / 2 * H)) <= ratio * H / 2 * (1 + 1e-9)
+            for side, sign in ((0, 1), (1, -1)):
+                parts = [*zip(given.steps[side], LOWEST, strict=True), (given.rest[side], REST_LOWEST)]
+                exact = hockey_stick(*powered(parts, [*counts, once]), H, at)
+                ours = hockey_stick(masses[side], float(lowest), ratio * H, at)
+                assert np.all(sign * (ours - exact) >= -lost[side])
+                assert np.all(sign * (ours - exact) <= 0.1)
+                up = chernoff(parts, [*means, rest_mean], [*counts, once], 2.5, (begin + N) * H - after)
+                down = chernoff(parts, [*means, rest_mean], [*counts, once], -2.2, after - begin * H)
+                held = np.append(given.steps[0].sum(-1), given.rest[0].sum())
+                held = held + (missing * np.append(MISSING[0], REST_MISSING[0]) if side else 0)
+                more = missing * np.append(MISSING[side], REST_MISSING[side])
+                compounded = ((held + more) ** [*counts, once]).prod() - (held ** [*counts, once]).prod()
+                if side == 0:
+                    np.testing.assert_allclose(lost[side], compounded + up + down, rtol=3e-9 + 1e-12 / (up + down))
+                    assert lost[side] >= compounded * (1 + 5e-10 * bool(missing))
+                else:  # and what the lines from below could not pay for
+                    assert compounded + (up + down) * (1 - 1e-9) <= lost[side] <= compounded + up + down + 0.3
+
+
+def test_missing_mass_grows_like_a_union_and_what_is_no_number_is_everything():
+    totals, missing = np.array([1.1, 0.7, 0.0, 1.0]), np.array([1e-9, 0.3, 0.0, np.inf])
+    with jax.enable_x64(True):
+        for exponents in (np.array([3.0, 7.0, 2.0, 0.0]), np.array([1e6, 1.0, 1.0, 0.0])):
+            size, share = (np.asarray(x) for x in _compounded(*(jnp.asarray(x) for x in (totals, missing, exponents))))
+            np.testing.assert_allclose(size[:2], exponents[:2] * np.log((totals + missing)[:2]), rtol=1e-15)
+            np.testing.assert_allclose(share[:2], exponents[:2] * np.log1p(missing[:2] / totals[:2]), rtol=1e-15)
+            assert size[2] < -600
+            assert size[3] == share[2] == share[3] == 0
+        found = _wrapped(jnp.asarray([-1.0, 800.0, np.nan]), jnp.asarray([-2.0, -np.inf, 0.0]))
+        np.testing.assert_allclose(found, [2 * np.exp(-3.0), 0.0, np.inf], rtol=1e-15)
+        assert float(_weighted(jnp.asarray([2.0, 0.0]), jnp.asarray([0.25, np.inf]))) == 0.5
+
+
+@pytest.mark.parametrize("layout", [Layout(1024, 256, 3), Layout(512, 512, 2), Layout(256, 256, 1)])
+def test_levels_have_the_sizes_of_their_layout(layout, outline, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "jaxacct.losses.compose._level",
+        lambda *x: seen.append((x[0].steps.shape[-1], *x[7:])) or _level(*x),
+    )
+    with jax.enable_x64(True):
+        two = jnp.ones(2)
+        pairs = GaussianPair(two, 0.5 * two, 0.0 * two)
+        plan = outline._replace(means=two, log_normalisers=two, rounds=outline.rounds)
+        found = jax.eval_shape(lambda p, n, o: compose([p], n, o, layout), pairs, 9.0 * two, plan)
+    assert found.masses.shape == (2, layout.later if layout.levels > 1 else layout.first)
+    points = [layout.first] + [layout.later] * (layout.levels - 2)
+    ratios = [layout.ratio] + [8] * (layout.levels - 2)
+    expected = [(n, n, r, layout.later) for n, r in zip(points, ratios, strict=True)] if layout.levels > 1 else []
+    assert seen == expected

@@ -13,6 +13,8 @@ from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, supremum
 from jaxacct.losses import conversions, tradeoff
 from jaxacct.losses.families import enclose
 from jaxacct.losses.gaussian_order import _dominated_one
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
 from tests import finite
 
 UNIT = np.log(2.0)
@@ -252,3 +254,12 @@ def test_a_dominated_gaussian_is_dominated_to_the_last_bits():
             tail = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
             truth = tail(eps / mu - mu / 2) - mpmath.exp(eps) * tail(eps / mu + mu / 2)
             assert height * (1 - 1e-11) <= truth <= height
+
+
+def test_the_reach_of_many_runs_is_their_mean_and_nine_deviations():
+    masses, losses = np.array([0.3, 0.7]), np.array([-0.5, 0.5])
+    pair = TablePair(Row(losses), Row(masses), Row(masses * np.exp(-losses)), np.float64(0.0), np.float64(0.0))
+    spread = 1 - 0.4**2
+    one, many = conversions._reach([(pair, 1.0)]), conversions._reach([(pair, 16.0), (pair, 9.0)])
+    assert 0.5 <= one <= 0.5 * 2**0.25
+    assert many - one == pytest.approx(25 * 0.2 + 9 * (25 * 0.25 * spread) ** 0.5, rel=1e-12)

@@ -92,6 +92,16 @@ def test_an_outline_of_atoms_sees_their_period_and_counts_what_does_not_fit():
         np.testing.assert_allclose(reach, ((runs * cumulants).sum(1) + exponent) / shift, rtol=1e-9)
 
 
+def test_atoms_of_no_weight_may_be_anywhere():
+    """What has a share of 1e-12 of a tilted law decides whether its losses are multiples of a period."""
+    atoms = np.array([[-0.5, 0.5, 0.0, 0.2], [-0.5, 0.5, 0.0, 0.2], [1.5, 0.5, 9.0, 9.1]])
+    masses = np.log([[0.3, 0.7, 1e-300, 1e-300], [0.3, 0.7, 1e-300, 1e-9], [0.4, 0.6, 1e-300, 1e-300]])
+    with jax.enable_x64(True):
+        plan = functools.partial(jax.jit(outline_for_delta), periods=jnp.ones(3), epsilon=jnp.asarray(3.0))
+        found = plan(jnp.asarray(atoms), jnp.asarray(masses), jnp.asarray([3.0, 5.0, 7.0]))
+    assert float(found.loose) == 5.0
+
+
 def _outline(period=0.0, loose=400.0):
     rounds = 400.0 ** np.linspace(0, 1, 41)
     width = 0.7 * np.sqrt(rounds)
@@ -184,6 +194,15 @@ def test_pairs_of_one_structure_are_stacked_with_their_counts():
     np.testing.assert_array_equal(groups[0]["a"], [[1, 5], [2, 6]])
     np.testing.assert_array_equal(groups[1]["b"], [[3], [4]])
     np.testing.assert_array_equal(counts, [[7, 11, 9], [8, 12, 10]])
+
+
+def test_a_traced_query_has_two_levels_where_its_steps_may_be_many(monkeypatch):
+    seen = []
+    monkeypatch.setattr(lattice, "_query", lambda kind, layout, *_: seen.append(layout) or (jnp.zeros(()),) * 2)
+    monkeypatch.setattr(lattice, "capped", lambda kind, groups, counts, goal, bounds: bounds)
+    for most in (1.0, 2000.0, 2001.0, None):
+        lattice.traced_lattice_bounds("delta", ({"a": jnp.ones((2, 1))},), jnp.ones((2, 1)), jnp.ones(2), most)
+    assert seen == [Layout(2**16, 2**16, levels) for levels in (1, 1, 2, 2)]
 
 
 def test_batches_are_padded_to_a_power_of_2():

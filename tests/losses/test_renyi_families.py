@@ -25,7 +25,8 @@ from jaxacct import (
     SampledWithoutReplacement,
 )
 from jaxacct.losses.renyi import closed, renyi
-from jaxacct.losses.renyi.sampled import _convex
+from jaxacct.losses.renyi.mixture import _curve
+from jaxacct.losses.renyi.sampled import _convex, _doubled, _from_pair
 from jaxacct.losses.renyi.tails import log_excess
 from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
@@ -182,6 +183,37 @@ def test_the_bound_by_convexity_is_its_formula_at_every_size():
             for value, rate in zip(np.asarray(found), rates, strict=True):
                 truth = mp.log1p(mp.mpf(rate) * mp.expm1(mp.mpf(c)))
                 assert truth <= float(value) <= truth * (1 + mp.mpf(3e-12))
+
+
+def test_twice_an_excess_is_its_formula_at_every_size():
+    logs = np.array([1e-300, 1e-12, 0.3, 0.999, 1.001, 30.0, 700.0])
+    with jax.enable_x64(True), mp.workdps(330):
+        for value, c in zip(np.asarray(_doubled(jnp.asarray(logs))), logs, strict=True):
+            exact = mp.log1p(2 * mp.expm1(mp.mpf(float(c))))
+            truth = exact if c < 1 else mp.mpf(float(c)) + mp.log(2)
+            assert exact <= value
+            assert 8e-13 <= value / truth - 1 <= 1.2e-12
+
+
+def test_a_moment_of_the_order_itself_counts_where_it_is_less():
+    pair = jax.tree.map(lambda x: jnp.asarray(x)[None], PoissonSampled(Laplace(1.0), 0.1)._dominating("remove")[0][0])
+    with jax.enable_x64(True):
+        ask = lambda small: np.asarray(_from_pair(pair, np.array([3.0]), lambda a: jnp.where(a == 3.0, small, 90.0)))  # noqa: E731
+        by_tails = float(ask(80.0)[0])
+        assert by_tails == pytest.approx(
+            float(renyi(PoissonSampled(Laplace(1.0), 0.1), 3.0, relation="remove")), rel=1e-6
+        )
+        np.testing.assert_allclose(ask(by_tails), by_tails / 2, rtol=1e-12)
+        np.testing.assert_array_equal(ask(math.nan), by_tails)
+
+
+def test_weights_are_those_of_a_law():
+    """They may add up to 1 but for a billionth, and are divided by what they add up to."""
+    with jax.enable_x64(True):
+        noise, orders, reverse = np.ones(3), np.full(3, 2.5), np.zeros(3, bool)
+        weights = np.array([0.25, 0.75]) * np.array([[1.0], [1 - 9e-9], [1 + 9e-9]])
+        found = np.asarray(_curve(noise, np.tile([0.0, 1.0], (3, 1)), weights, orders, reverse))
+    np.testing.assert_allclose(found, found[0], rtol=1e-13)
 
 
 @pytest.mark.slow

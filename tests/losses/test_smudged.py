@@ -149,10 +149,10 @@ def test_small_cells_next_to_large_tails_are_charged_their_tails_errors():
 
 
 @jax.jit
-def _placed(pairs, theta, normaliser, lowest, cutoff):
+def _placed(pairs, theta, normaliser, lowest, cutoff, origin=0.0):
     """Steps of all the tables on one lattice of spacing log 2 / 2."""
     make = lambda pair: step_masses(  # noqa: E731
-        pair, theta, normaliser, jnp.zeros(()), 0.5 * UNIT, lowest, 40, 20, 4, cutoff
+        pair, theta, normaliser, jnp.asarray(origin), 0.5 * UNIT, lowest, 40, 20, 4, cutoff
     )
     return jax.vmap(make)(pairs)
 
@@ -196,6 +196,21 @@ def test_a_step_on_a_lattice_lies_between(theta, lowest, cutoff):
         assert np.all(below >= truth * (1 - room))
         assert np.all(step.infinite_above <= 0.1 * (1 + 3.1 * OFFS[:, 0] + 1e-8))
         assert np.all(step.lost == 0)
+        if theta == 0:  # nothing is moved: margins of about 64 units a rounding are all there is
+            held = np.flatnonzero(step.below[-1] > 1e-9)
+            atoms = {round(float(np.log(float(p / q))) / UNIT): 0.0 for p, q in TRUTH if p and q}
+            for p, q in TRUTH:
+                if p and q:
+                    atoms[round(float(np.log(float(p / q))) / UNIT)] += float(p) * np.exp(-normaliser)
+            exact = np.array([atoms[k] for k in sorted(atoms)])
+            assert np.all(np.abs((step.below[-1][held] / exact - 1) * 2.0**53 + 225) <= 75)
+            assert np.all(np.abs((step.above[-1][held] / exact - 1) * 2.0**53 - 115) <= 40)
+            # The same lattice counted from far away: its points are off by units of the way there and back.
+            far = 2.0**12 * 0.5 * UNIT
+            step = jax.tree.map(np.asarray, _placed(smudged(TRUTH), 2.0**-6, normaliser, lowest - 2.0**12, cutoff, far))
+            tilted = exact * np.exp(2.0**-6 * np.array(sorted(atoms)) * UNIT)
+            room = 2.0**-53 * 8 * 2.0**-6 * 2 * far
+            assert np.all(step.above[-1][held] / tilted - 1 >= 0.8 * room)
         assert np.all(total <= 0.9 * (1 + 2.1 * OFFS[:, 0]) + 1e-12)
     elif lowest == -2.0:  # two atoms are below the lattice, of which one may have been moved onto it
         assert np.all((below >= truth * (1 - room))[:, at >= 1.0])

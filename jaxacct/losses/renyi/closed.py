@@ -23,7 +23,7 @@ _HIGH = 600.0  # exponents above are handled in logarithms
 
 
 def _log_rest(x: Array) -> Array:
-    """log(e^x - 1 - x), for any x but 0."""
+    """log(e^x - 1 - x); at 0 that of 1e-150."""
     small = jnp.abs(x) < 1.0
     v = jnp.where(small, x, 0.0)
     series = jnp.ones_like(v)
@@ -85,8 +85,7 @@ def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike 
 def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
     a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
     # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
-    log_t = log1p(-1.0 / a) + eps + jnp.log(-jnp.expm1(-a * eps)) - jnp.log(-jnp.expm1(-(a - 1.0) * eps))
-    t = jnp.clip(log_t, 0.0, eps)
+    t = jnp.clip(eps + _log_mean(a * eps) - _log_mean((a - 1.0) * eps), 0.0, eps)
     # p e^((a-1) t) + (1-p) e^(-(a-1) (eps-t)) with p e^-t + (1-p) e^(eps-t) = 1, as a mean of f(x) = x^a - 1 - a (x-1)
     # over Q: only positive terms. Q = (p e^-t, 1 - p e^-t), x = e^t and e^(t - eps).
     scale = jnp.log(-jnp.expm1(-eps))
@@ -101,12 +100,16 @@ def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
     return _guarded(jnp.minimum(jnp.minimum(value, eps), a * eps**2 / 8.0 * (1.0 + _ROUNDING)), eps, a)
 
 
+def _log_mean(x: Array) -> Array:
+    """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
+    series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
+    return jnp.where(x < 0.1, series, jnp.log(-jnp.expm1(-x) / x))
+
+
 def _log_power_rest(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
-    big = _log_rest(jnp.where(loss == 0, 1.0, a * loss))
-    small = jnp.log(a) + _log_rest(jnp.where(loss == 0, 1.0, loss))
-    value = big + log1p(-jnp.exp(jnp.minimum(small - big, -1e-15)))
-    return jnp.where(loss == 0, -jnp.inf, value)
+    big, small = _log_rest(a * loss), jnp.log(a) + _log_rest(loss)
+    return big + log1p(-jnp.exp(jnp.minimum(small - big, -1e-15)))
 
 
 def bounded_range_curve(mechanism: Exponential, order: ArrayLike, relation: str) -> Array:

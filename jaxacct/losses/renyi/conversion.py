@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._log1p import log1p
+from jaxacct._log1p import log_one_less
 from jaxacct._settled import in_float64
 
 __all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_from_epsilon"]
@@ -18,7 +18,7 @@ _EPS = 2.0**-52
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     """epsilon - rho of the tight conversion, and a bound on its rounding."""
-    first = log1p(-1 / order)
+    first = log_one_less(order)
     second = (jnp.log(delta) + jnp.log(order)) / (order - 1)
     size = jnp.abs(first) + (jnp.abs(jnp.log(delta)) + jnp.log(order)) / (order - 1)
     return first - second, 16 * _EPS * size
@@ -40,9 +40,9 @@ def _delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> A
     rho, order, epsilon = (jnp.asarray(v, jnp.float64) for v in (rho, order, epsilon))
     good = (rho >= 0) & (rho < jnp.inf) & (order > 1) & (order < jnp.inf) & (epsilon >= 0)
     a, r, e = jnp.where(good, order, 2.0), jnp.where(good, rho, 1.0), jnp.where(good, epsilon, 1.0)
-    log_delta = (a - 1) * (r - e + log1p(-1 / a)) - jnp.log(a)
+    log_delta = (a - 1) * (r - e + log_one_less(a)) - jnp.log(a)
     finite = jnp.where(e < jnp.inf, e, 0.0)
-    log_delta += 16 * _EPS * ((a - 1) * (r + finite - log1p(-1 / a)) + jnp.log(a))
+    log_delta += 16 * _EPS * ((a - 1) * (r + finite - log_one_less(a)) + jnp.log(a))
     divergence = jnp.sqrt(-jnp.expm1(-r)) * (1 + 8 * _EPS)
     value = jnp.minimum(jnp.minimum(jnp.exp(log_delta) * (1 + 8 * _EPS), divergence), 1.0)
     # Underflow to 0 would claim more than is known, unless nothing was released at all.

@@ -80,13 +80,17 @@ def without_replacement_curve(
         mu = 1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48)
 
         def log_moment(at: Array) -> Array:
-            excess = (at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove")
-            small = log1p(2.0 * jnp.expm1(jnp.minimum(excess, 1.0)))
-            return jnp.where(excess > 1.0, excess + math.log(2.0), small) * (1.0 + 1e-12)
+            return _doubled((at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove"))
 
         return _from_pair(pair, order, log_moment)
     inner_curve = functools.partial(renyi, inner, relation="replace")
     return _from_pair(pair, order, functools.partial(_convex, inner_curve, 2.0 * rate))
+
+
+def _doubled(log_moment: Array) -> Array:
+    """log(1 + 2 (A - 1)) of log A, rounded up; where A is above e, log(2 A)."""
+    small = log1p(2.0 * jnp.expm1(jnp.minimum(log_moment, 1.0)))
+    return jnp.where(log_moment > 1.0, log_moment + math.log(2.0), small) * (1.0 + 1e-12)
 
 
 def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled:
