@@ -11,10 +11,12 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 __all__ = [
+    "arrays",
     "at_least",
     "at_most",
     "count",
@@ -23,6 +25,7 @@ __all__ = [
     "greater",
     "instance",
     "is_traced",
+    "methods",
     "nonnegative",
     "number",
     "numbers",
@@ -30,8 +33,10 @@ __all__ = [
     "positive",
     "probability",
     "rate",
+    "real_arrays",
     "scalar",
     "tables",
+    "truth",
 ]
 
 
@@ -164,6 +169,60 @@ def function(**named: Any) -> None:
     for name, value in named.items():
         if not callable(value):
             raise ValueError(f"{name} must be a function, got {_short(value)}")
+
+
+def truth(**named: Any) -> None:
+    """Every value is true or false, as Python takes it."""
+    for name, value in named.items():
+        try:
+            bool(value)
+        except Exception:  # of whatever kind: arrays, keys and tracers have each their own
+            raise ValueError(f"{name} must be True or False, got {_short(value)}") from None
+
+
+def methods(*wanted: str, **named: Any) -> None:
+    """Every value has these methods."""
+    for name, value in named.items():
+        missing = [one for one in wanted if not callable(getattr(value, one, None))]
+        if missing or isinstance(value, type):
+            raise ValueError(f"{name} must have the methods {', '.join(wanted)}, got {_short(value)}")
+
+
+def arrays(**named: Any) -> None:
+    """Every value is a tree of arrays (keys among them) or numbers: nothing else hides in it."""
+    _tree(named, "arrays", None)
+
+
+def real_arrays(**named: Any) -> None:
+    """Every value is a tree of arrays of real numbers, traced or not."""
+    _tree(named, "real arrays", (jnp.floating, jnp.integer, jnp.bool_))
+
+
+def _tree(named: dict[str, Any], what: str, kinds: tuple[Any, ...] | None) -> None:
+    for name, value in named.items():
+        try:
+            found = jax.tree.leaves(value)
+        except (RecursionError, SystemError, ValueError, TypeError):
+            raise ValueError(f"{name} must be a tree of {what}, got {_short(value)}") from None
+        for leaf in found:
+            held = _is_array(leaf)
+            if held and kinds is not None:
+                held = any(jnp.issubdtype(jnp.result_type(leaf), kind) for kind in kinds)
+            if not held:
+                raise ValueError(f"{name} must be a tree of {what}, got {_short(leaf)} in it")
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray | np.generic):
+        plain = any(jnp.issubdtype(leaf.dtype, kind) for kind in (jnp.number, jnp.bool_))
+        return (
+            plain
+            and leaf.dtype.itemsize <= 16 - 8 * (leaf.dtype.kind == "f")
+            and not isinstance(leaf, np.ma.MaskedArray | np.timedelta64)
+        )
+    if isinstance(leaf, int):
+        return leaf.bit_length() < 32
+    return isinstance(leaf, jax.Array | float | complex)
 
 
 def one_of(options: tuple[str, ...], **named: Any) -> None:

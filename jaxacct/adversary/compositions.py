@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct.adversary.experiment import UNIT, Experiment, excess, experiments_of, identity, product
 from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
 from jaxacct.losses import families
 from jaxacct.losses.grid import LossGrid
-from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._dominating import RELATIONS, directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._response_pair import ResponsePair
 
@@ -80,6 +81,8 @@ class Compositions:
     """
 
     def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
+        _validate.one_of(RELATIONS, relation=relation)
+        _validate.instance(LossGrid | None, grid=grid)
         try:
             members = list(family)
         except TypeError:

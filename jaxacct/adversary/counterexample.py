@@ -15,10 +15,11 @@ from jaxacct import _validate
 from jaxacct._batch import Bounds
 from jaxacct.adversary.compositions import Compositions, Nodes, composed, multisets_up_to
 from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off
-from jaxacct.adversary.freeness import closure_of
+from jaxacct.adversary.freeness import closure_of, known_chain
 from jaxacct.adversary.gap import Gap, finite_gap, lattice_gap
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.natural_filter import TOLERANCE
+from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.extremes import supremum
 from jaxacct.losses.grid import LossGrid
@@ -228,9 +229,11 @@ def counterexample(
     Raises:
         ValueError: an empty family, a batch of mechanisms.
     """
-    _validate.count(rounds=rounds)
-    compositions = Compositions(family, int(rounds), relation, grid)
-    for most in range(1, int(rounds)):
+    rounds = check_rounds(rounds)
+    compositions = Compositions(family, rounds, relation, grid)
+    if known_chain(compositions):
+        return None
+    for most in range(1, rounds):
         every = list(itertools.islice(multisets_up_to(len(compositions.family), most), 1, _MOST_PRODUCTS + 1))
         if closure_of(compositions, most, TOLERANCE).verdict == YES:
             continue
@@ -270,6 +273,9 @@ def adaptive_choice(
     Raises:
         ValueError: see :func:`counterexample`.
     """
+    for name, plan in (("one", one), ("other", other)):
+        if not isinstance(plan, Sequence):
+            raise ValueError(f"{name} must be a sequence of queries, got {plan!r:.200}")
     family = [first, *one, *other]
     compositions = Compositions(family, 1 + max(len(one), len(other)), relation, grid)
     if not compositions.finite:

@@ -14,10 +14,11 @@ from jaxacct.adversary.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.experiment import excess
 from jaxacct.adversary.legality import Budget
 from jaxacct.adversary.natural_filter import TOLERANCE, natural_filter_cost
+from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.order import NO, UNDECIDED, WORDS, YES
 
-__all__ = ["Certified", "Closure", "Freeness", "is_free", "totally_ordered_closure"]
+__all__ = ["Certified", "Closure", "Freeness", "is_free", "known_chain", "totally_ordered_closure"]
 
 _MOST_PRODUCTS = 2000
 SLACK = 1e-9
@@ -101,15 +102,16 @@ def totally_ordered_closure(
     Raises:
         ValueError: an empty family, more than 2,000 products.
     """
-    _validate.count(rounds=rounds)
+    rounds = check_rounds(rounds)
+    _validate.scalar(tolerance=tolerance)
     _validate.nonnegative(tolerance=tolerance)
-    return closure_of(Compositions(family, int(rounds), relation, grid), int(rounds) - 1, tolerance)
+    return closure_of(Compositions(family, rounds, relation, grid), rounds - 1, tolerance)
 
 
 def closure_of(compositions: Compositions, most: int, tolerance: float) -> Closure:
     """:func:`totally_ordered_closure` of compositions that are at hand."""
     nowhere = (float("nan"), float("nan"))
-    known = _known_chain(compositions)
+    known = known_chain(compositions)
     if known or most == 0:
         return Closure(YES, None, nowhere, known or "one round: nothing to choose", 0.0)
     every = list(itertools.islice(multisets_up_to(len(compositions.family), most), _MOST_PRODUCTS + 1))
@@ -176,7 +178,8 @@ def _ranks(every: list[tuple[int, ...]], compositions: Compositions) -> list[tup
     return [every[i] for i in np.argsort(np.asarray(keys), kind="stable")]
 
 
-def _known_chain(compositions: Compositions) -> str | None:
+def known_chain(compositions: Compositions) -> str | None:
+    """Why all products are ordered, where that is known in closed form; else None."""
     if len(compositions.family) == 1:
         return "powers of one query: each is a further run of the one before"
     if all(compositions.mu(_single(i, compositions)) is not None for i in range(len(compositions.family))):
@@ -218,14 +221,16 @@ def is_free(
     Raises:
         ValueError: see :func:`natural_filter_cost`.
     """
-    _validate.count(rounds=rounds)
-    compositions = Compositions(family, int(rounds), relation, grid)
+    rounds = check_rounds(rounds)
+    _validate.scalar(tolerance=tolerance)
+    _validate.nonnegative(tolerance=tolerance)
+    compositions = Compositions(family, rounds, relation, grid)
     try:
-        chain = closure_of(compositions, int(rounds) - 1, tolerance)
+        chain = closure_of(compositions, rounds - 1, tolerance)
     except ValueError:  # too many products to compare: the cost alone decides
         chain = None
     if chain is not None and chain.verdict == YES:
-        slack = chain.slack * int(rounds) + tolerance
+        slack = chain.slack * rounds + tolerance
         return Freeness(YES, f"chain: {chain.reason}", 0.0, float("nan"), slack)
     cost = natural_filter_cost(budget, family, rounds, relation=relation, tolerance=tolerance, grid=grid)
     tests = Budget(budget, cost.compositions, tolerance)

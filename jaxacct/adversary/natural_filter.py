@@ -14,7 +14,7 @@ from jaxacct._batch import Bounds
 from jaxacct.adversary import off_lattice
 from jaxacct.adversary.compositions import Compositions
 from jaxacct.adversary.legality import Budget
-from jaxacct.adversary.rules import Game, Rule, multisets, unroll
+from jaxacct.adversary.rules import Game, Rule, check_rounds, multisets, unroll
 from jaxacct.adversary.tables import solve
 from jaxacct.adversary.worst_case import WorstCase
 from jaxacct.losses.grid import LossGrid
@@ -133,8 +133,11 @@ def natural_filter_cost(
     Raises:
         ValueError: an empty family, a negative tolerance, curves whose lattices do not match, a batch.
     """
-    _validate.count(rounds=rounds)
+    rounds = check_rounds(rounds)
+    _validate.scalar(tolerance=tolerance)
     _validate.nonnegative(tolerance=tolerance)
+    if progress is not None:
+        _validate.function(progress=progress)
     compositions = Compositions(family, int(rounds), relation, grid)
     tests = Budget(budget, compositions, float(tolerance))
     rule = natural_rule(tests)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxacct import _validate
 from jaxacct.adversary.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
 from jaxacct.adversary.freeness import Certified
 from jaxacct.adversary.gap import adaptive_excess_of
 from jaxacct.adversary.legality import Budget
 from jaxacct.adversary.natural_filter import TOLERANCE
+from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.extremes import supremum
 from jaxacct.losses.order import NO, UNDECIDED, YES
 from jaxacct.losses.tradeoff import TradeOff
 
 __all__ = ["ResidueCondition", "residue", "residue_condition"]
+
+_MOST_PLANS = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,16 +90,17 @@ def residue_condition(
 def _plans(
     budget: Any, query: int, family: Sequence[Any], rounds: int, relation: str
 ) -> tuple[Compositions, list[tuple[int, ...]]]:
-    _validate.number(rounds=rounds)
-    _validate.count(rounds=rounds)
-    compositions = Compositions(family, int(rounds), relation)
+    rounds = check_rounds(rounds)
+    compositions = Compositions(family, rounds, relation)
     if not compositions.finite or compositions.sides != 1:
         raise ValueError("family must have finite members with one direction each")
+    if math.comb(rounds - 1 + len(compositions.family), rounds - 1) > _MOST_PLANS:
+        raise ValueError(f"rounds must give at most {_MOST_PLANS} products of the family, got {rounds}")
     if not isinstance(query, int | np.integer) or not 0 <= query < len(compositions.family):
         raise ValueError(f"query must be an index below {len(compositions.family)}, got {query!r}")
     tests = Budget(budget, compositions, TOLERANCE)
     plans = []
-    for counts in multisets_up_to(len(compositions.family), int(rounds) - 1):
+    for counts in multisets_up_to(len(compositions.family), rounds - 1):
         if tests.test(tuple(n + (i == query) for i, n in enumerate(counts))).certain:
             plans.append(counts)
     return compositions, plans

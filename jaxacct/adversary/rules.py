@@ -14,9 +14,24 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["Game", "Rule", "any_order", "multisets", "units", "unroll"]
+__all__ = ["Game", "Rule", "any_order", "check_rounds", "multisets", "units", "unroll"]
 
 _MOST_STATES = 200_000
+_MOST_ROUNDS = 2**16
+_MOST_MOVES = 2**28  # of a whole game: about a gigabyte
+
+
+def check_rounds(rounds: Any) -> int:
+    """``rounds`` as a whole number; nothing that would be played for ever.
+
+    Raises:
+        ValueError: no whole number from 1 to 2^16.
+    """
+    _validate.scalar(rounds=rounds)
+    _validate.count(rounds=rounds)
+    if rounds > _MOST_ROUNDS:
+        raise ValueError(f"rounds must be at most {_MOST_ROUNDS}, got {int(rounds)}")
+    return int(rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,8 +98,12 @@ def multisets(
     def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
         return after(counts, query) if allowed(after(counts, query)) else None
 
+    _validate.function(allowed=allowed)
+    if certain is not None:
+        _validate.function(certain=certain)
+    queries = _sequence(queries=queries)
     sure = (lambda counts, query, left: True) if certain is None else lambda n, q, _: certain(after(n, q))
-    return Rule(tuple(queries), (0,) * len(queries), step, sure)
+    return Rule(queries, (0,) * len(queries), step, sure)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,13 +135,15 @@ def unroll(rule: Rule, rounds: int) -> Game:
     Raises:
         ValueError: no query, no round, or more than 200,000 states in one round.
     """
-    _validate.count(rounds=rounds)
-    count = len(rule.queries)
+    _validate.instance(Rule, rule=rule)
+    rounds = check_rounds(rounds)
+    _validate.function(step=rule.step, certain=rule.certain)
+    count, moved = len(_sequence(queries=rule.queries)), 0
     if not count:
         raise ValueError("queries must have at least one member, got none")
     states, after, certain = [[rule.start]], [], []
-    for played in range(int(rounds)):
-        left = int(rounds) - played
+    for played in range(rounds):
+        left = rounds - played
         index: dict[Any, int] = {}
         moves = np.full((len(states[-1]), count + rule.timed), -1, np.int32)
         sure = np.zeros(moves.shape, bool)
@@ -130,6 +151,8 @@ def unroll(rule: Rule, rounds: int) -> Game:
             for query in range(count):
                 following = rule.step(state, query, left)
                 if following is not None:
+                    if not isinstance(following, Hashable):
+                        raise ValueError(f"step must return a hashable state or None, got {following!r:.200}")
                     moves[row, query] = index.setdefault(following, len(index))
                     sure[row, query] = rule.certain(state, query, left)
             if rule.timed:
@@ -138,6 +161,9 @@ def unroll(rule: Rule, rounds: int) -> Game:
             raise ValueError(
                 f"rule must have at most {_MOST_STATES} states a round, got {len(index)} in round {played}"
             )
+        moved += moves.size
+        if moved > _MOST_MOVES:
+            raise ValueError(f"rounds must give at most {_MOST_MOVES} moves in all, got more in round {played}")
         after.append(moves)
         certain.append(sure)
         states.append(list(index))

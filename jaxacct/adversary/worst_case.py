@@ -17,6 +17,7 @@ from jaxacct.adversary.strategy import Strategy
 from jaxacct.adversary.tables import Tables, solve
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.mechanisms._dominating import RELATIONS
 
 __all__ = ["WorstCase", "worst_case"]
 
@@ -97,12 +98,17 @@ def worst_case(
     Raises:
         ValueError: no query, curves whose lattices do not match, a query with a batch of settings.
     """
+    _validate.one_of(RELATIONS, relation=relation)
+    _validate.instance(LossGrid | None, grid=grid)
+    _validate.truth(record=record)
+    if progress is not None:
+        _validate.function(progress=progress)
     game = unroll(rule, rounds)
     grid = lattice_for(rule.queries, rounds, relation, 4096) if grid is None else grid
     laws = [laws_of(query, grid, relation) for query in rule.queries]
     sides = max(len(x) for x in laws)
     found = [
-        solve(game, [x[min(side, len(x) - 1)] for x in laws], grid, record=record, progress=progress)
+        solve(game, [x[min(side, len(x) - 1)] for x in laws], grid, record=bool(record), progress=progress)
         for side in range(sides)
     ]
     return WorstCase(rule, game, grid, found)

@@ -65,8 +65,10 @@ def scalar(score: Any) -> Any:
     Raises:
         ValueError: it is no scalar.
     """
-    if np.ndim(score):
-        raise ValueError(f"accurate must return a scalar, got shape {np.shape(score)}")
+    try:
+        _validate.number(accurate=score)
+    except ValueError:
+        raise ValueError(f"accurate must return a scalar, one real number, got {score!r:.200}") from None
     return score
 
 

@@ -183,6 +183,7 @@ def post_process(released: Any, f: Callable[[Any, Any], Any]) -> Any:
         A `Result` with the new output, or a callable that returns one. The definition is what post-processing
         leaves: `ProbabilisticExPost` drops to `ApproximateExPost`, with an `ImmunityWarning`.
     """
+    _validate.function(f=f)
     if not isinstance(released, Result):
         if not callable(released):
             raise ValueError(

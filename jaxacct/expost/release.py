@@ -22,6 +22,8 @@ from jaxacct.expost.theorems import compose, stopped_by
 
 __all__ = ["Released", "compose_until", "release_until"]
 
+_MOST = 2**24  # releases of one run: their scores are kept
+
 
 def release_until(
     accurate: Callable[[Any], ArrayLike],
@@ -61,6 +63,10 @@ def release_until(
         ValueError: arguments that the mechanism or the check refuse, definitions that do not combine, ``progress``
             inside a trace.
     """
+    _loop_arguments(check, disjoint, progress, accurate=accurate)
+    _validate.methods("path", "spent", mechanism=mechanism)
+    _validate.instance(Definition, **{"mechanism.definition": getattr(mechanism, "definition", None)})
+    _validate.numbers(epsilons=epsilons)
     path_key, check_key = jax.random.split(key)
     count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else 0
     # The definitions must combine before anything is drawn.
@@ -122,14 +128,21 @@ def compose_until(
     Raises:
         ValueError: arguments out of range, definitions that do not combine, ``progress`` inside a trace.
     """
+    _loop_arguments(check, disjoint, progress, step=step, accurate=accurate)
+    _validate.scalar(most=most)
     _validate.count(most=most)
+    if most > _MOST:
+        raise ValueError(f"most must be at most {_MOST}, got {int(most)}")
     odometer = Odometer(order)
     _cost(odometer.definition, check, 0.0, 0.0, disjoint, None)
     step_key, check_key = jax.random.split(key)
     secret = check.start(jax.random.fold_in(check_key, 0))
 
     def attempt(index: Any, carried: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array, Array]:
-        state, query = step(jax.random.fold_in(step_key, index), carried[0], index)
+        released = step(jax.random.fold_in(step_key, index), carried[0], index)
+        if not (isinstance(released, tuple) and len(released) == 2):
+            raise ValueError(f"step must return (state, query), got {released!r:.200}")
+        state, query = released
         passes, score = check.ask(jax.random.fold_in(check_key, index + 1), secret, scalar(accurate(state)), index)
         return (state, odometer.update(query, carried[1])), passes, score
 
@@ -140,6 +153,15 @@ def compose_until(
     )
     spent = odometer.spent(total)
     return Released(_cost(odometer.definition, check, spent, check.epsilon, disjoint, state), steps, passed, scores)
+
+
+def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) -> None:
+    _validate.function(**functions)
+    if progress is not None:
+        _validate.function(progress=progress)
+    _validate.methods("start", "ask", check=check)
+    _validate.instance(Definition, **{"check.definition": getattr(check, "definition", None)})
+    _validate.truth(disjoint=disjoint)
 
 
 def _cost(have: Definition, check: Check, spent: Any, asked: Any, disjoint: bool, output: Any) -> Result:

@@ -61,9 +61,7 @@ def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons:
         shapes = f"{np.shape(p)}, {np.shape(q)} and {np.shape(epsilons)}"
         raise ValueError(f"p, q and epsilons must have the same outcomes on the last axis, got shapes {shapes}")
     for name, table in (("p", p), ("q", q)):
-        _validate.rate(**{name: table})
-        if not _validate.is_traced(table) and np.any(np.abs(np.asarray(table).sum(-1) - 1) > 1e-9):
-            raise ValueError(f"{name} must sum to 1 over outcomes, got {np.asarray(table).sum(-1)}")
+        _probabilities(name, table)
     if not _validate.is_traced(epsilons) and not np.all(np.asarray(epsilons) >= 0):
         raise ValueError(f"epsilons must be at least 0, got {epsilons}")
     p, q, epsilons = settled(p, q, epsilons)
@@ -99,8 +97,6 @@ def excess(definition: Definition, tables: ArrayLike, epsilons: ArrayLike) -> Bo
     return Bounds(*(side.max(-1) for side in found))
 
 
-@jax.enable_x64(True)
-@jax.jit
 def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLike) -> tuple[Array, Array]:
     """The table of f(mechanism) with epsilon kept: outcomes merge only where their epsilons are equal.
 
@@ -112,7 +108,25 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
     Returns:
         ``(table, epsilons)`` of shapes (..., outcomes * outputs) and (outcomes * outputs,), float64: entry
         (i, o) is output o with epsilon i, where of equal epsilons the first one holds all probability.
+
+    Raises:
+        ValueError: concrete tables that are not probabilities, or shapes that do not fit.
     """
+    _validate.numbers(table=table, epsilons=epsilons, kernel=kernel)
+    count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else -1
+    if not (np.ndim(table) and np.shape(table)[-1] == count and np.ndim(kernel) == 2 and len(kernel) == count > 0):
+        shapes = f"{np.shape(table)}, {np.shape(epsilons)} and {np.shape(kernel)}"
+        raise ValueError(f"table, epsilons and kernel must have the same outcomes, got shapes {shapes}")
+    for name, rows in (("table", table), ("kernel", kernel)):
+        _probabilities(name, rows)
+    if not _validate.is_traced(epsilons) and not np.all(np.asarray(epsilons) >= 0):
+        raise ValueError(f"epsilons must be at least 0, got {epsilons}")
+    return _merged(*settled(table, epsilons, kernel))
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _merged(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLike) -> tuple[Array, Array]:
     table, epsilons, kernel = (jnp.asarray(v, jnp.float64) for v in (table, epsilons, kernel))
     same = epsilons[:, None] == epsilons[None]
     leader = jnp.argmax(same, axis=0)  # the first outcome with this outcome's epsilon
@@ -120,6 +134,12 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
     merged = jnp.einsum("ri,...i,io->...ro", gather, table, kernel)
     outputs = kernel.shape[-1]
     return merged.reshape(*table.shape[:-1], -1), jnp.repeat(epsilons, outputs)
+
+
+def _probabilities(name: str, table: ArrayLike) -> None:
+    _validate.rate(**{name: table})
+    if not _validate.is_traced(table) and np.any(np.abs(np.asarray(table).sum(-1) - 1) > 1e-9):
+        raise ValueError(f"{name} must sum to 1 over outcomes, got {np.asarray(table).sum(-1)}")
 
 
 def _parameter(definition: Definition) -> float:

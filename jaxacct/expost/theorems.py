@@ -48,6 +48,8 @@ def compose(*results: Result) -> Result:
     """
     if not results:
         raise ValueError("results must hold at least one Result, got none")
+    for result in results:
+        _validate.instance(Result, results=result)
     definitions = [result.definition for result in results]
     rest = {type(d) if isinstance(d, ApproximateExPost | ProbabilisticExPost) else d for d in definitions}
     if len(rest) > 1:
@@ -151,9 +153,16 @@ def from_odometer(output: Any, spent: Callable[..., ArrayLike], parameters: Sequ
         parameters: the privacy parameters that the interaction ended up with.
         delta: the odometer's failure probability, in (0, 1).
 
+    Raises:
+        ValueError: a ``delta`` out of range, or an epsilon returned by ``spent`` that is none.
+
     The ex-post Rényi `odometer` needs no such validity from elsewhere: `convert` its result instead.
     """
+    _validate.function(spent=spent)
+    _validate.scalar(delta=delta)
     _validate.probability(delta=delta)
+    if not isinstance(parameters, Sequence):
+        raise ValueError(f"parameters must be a sequence, got {parameters!r:.200}")
     return Result(output, spent(*parameters), ProbabilisticExPost(delta))
 
 

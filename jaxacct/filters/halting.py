@@ -76,11 +76,22 @@ def halting_scan(
         ValueError: a filter with a batch of budgets (use ``jax.vmap``), a negative ``length``, a ``step`` that does
             not return a pair.
     """
-    if length is not None:
-        _validate.nonnegative(length=length)
-    most = jnp.minimum(jnp.asarray(_MOST if length is None else length), _MOST).astype(jnp.int32)
-    start = filter.init() if state is None else state
+    _validate.function(step=step)
+    _validate.methods("init", "update", filter=filter)
+    _validate.arrays(carry=carry, state=state)
+    length = _MOST if length is None else length
+    _validate.number(length=length)
+    _validate.nonnegative(length=length)
+    if not _validate.is_traced(length):
+        length = min(int(np.asarray(length)[()]), _MOST)
+    most = jnp.minimum(jnp.asarray(length), _MOST).astype(jnp.int32)
+    start = filter.init()
+    if state is not None:
+        if jax.tree.structure(state) != jax.tree.structure(start):
+            raise ValueError(f"state must be what this filter's init or update returned, got {state!r:.200}")
+        start = state
     carry = jax.tree.map(jnp.asarray, carry)
+    shapes = jax.eval_shape(lambda: carry)
 
     def more(loop: Halted) -> Array:
         return (loop.steps < most) & ~loop.refused
@@ -95,7 +106,19 @@ def halting_scan(
             raise ValueError(
                 f"filter must have one budget, got a batch of shape {np.shape(admitted)}; map over it with jax.vmap"
             )
-        moved = jax.lax.cond(admitted, run, lambda: loop.carry)
+        moved = jax.lax.cond(admitted, lambda: _like(shapes, run()), lambda: loop.carry)
         return Halted(moved, after, loop.steps + admitted.astype(jnp.int32), ~admitted)
 
     return jax.lax.while_loop(more, body, Halted(carry, start, jnp.int32(0), jnp.array(False)))
+
+
+def _like(shapes: Any, moved: Any) -> Any:
+    """``moved``, once it is known to have the structure, shapes and types of the carry before."""
+
+    def of(tree: Any) -> Any:
+        return jax.tree.structure(tree), [(jnp.shape(leaf), jnp.result_type(leaf)) for leaf in jax.tree.leaves(tree)]
+
+    _validate.arrays(step=moved)
+    if of(moved) != of(shapes):
+        raise ValueError(f"step's run must return a carry like the one before, {shapes!r:.200}, got {moved!r:.200}")
+    return moved

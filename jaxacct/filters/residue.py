@@ -69,6 +69,9 @@ def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TO
     Raises:
         ValueError: spacings that do not agree, or a query that is no upper bound.
     """
+    _validate.instance(PLD, before=before, after=after, query=query)
+    _validate.scalar(tolerance=tolerance)
+    _validate.finite(tolerance=tolerance)
     if query.bound != "upper":
         raise ValueError(f"query must be an upper PLD, got bound {query.bound!r}")
     left = dataclasses.replace(after, bound="upper").compose(query)
@@ -145,7 +148,11 @@ class ResidueFilter:
         ready = isinstance(query, PLD) and query.grid.spacing == self.grid.spacing
         law = query if ready else self.prepare(query)
         # What is checked is what is stored: the next parameter after rounding.
-        after = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), self.change(state.parameter, law))
+        left = self.change(state.parameter, law)
+        _validate.real_arrays(update=left)
+        after = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), left)
+        if _shapes(after) != _shapes(state.parameter):
+            raise ValueError(f"update must return a parameter like {state.parameter!r:.200}, got {left!r:.200}")
         check = check_residue(self.curve(state.parameter), self.curve(after), law, tolerance=self.tolerance)
         mass = jnp.sum(jnp.asarray(law.masses)) + jnp.asarray(law.infinity_mass)
         sane = jnp.all(jnp.asarray(law.masses) >= 0) & (jnp.asarray(law.infinity_mass) >= 0) & (mass >= 1.0 - 1e-6)
@@ -164,6 +171,10 @@ class ResidueFilter:
     def fraction(self, state: ResidueFilterState) -> Array:
         """The share of the rounds that are over, which says nothing of the budget."""
         return state.rounds / np.float32(self.rounds)
+
+
+def _shapes(parameter: Any) -> Any:
+    return jax.tree.structure(parameter), [jnp.shape(leaf) for leaf in jax.tree.leaves(parameter)]
 
 
 def residue(
@@ -198,6 +209,9 @@ def residue(
     _validate.positive(tolerance=tolerance)
     _validate.instance(LossGrid, grid=grid)
     _validate.one_of(RELATIONS, relation=relation)
+    _validate.real_arrays(parameter=parameter)
+    if _validate.is_traced(parameter):
+        raise ValueError("parameter must be concrete, got a traced one")
     made = ResidueFilter(parameter, family, update, int(rounds), grid, relation, float(tolerance))
     with jax.enable_x64(True):
         first = jax.eval_shape(functools.partial(family), made.init().parameter)

@@ -31,6 +31,7 @@ __all__ = ["RELATIONS", "UnreadableEvent", "asked_as", "from_dp_event", "read"]
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
 _UP = 1.0 + 2.0**-50
+_MOST_EVENTS, _DEEPEST = 1_000_000, 100
 
 
 class UnreadableEvent(ValueError):
@@ -77,6 +78,31 @@ def asked_as(relation: str) -> str:
 def read(event: dp_event.DpEvent, relation: str) -> Reading:
     """The reading of an event; see :func:`from_dp_event`."""
     _validate.one_of(RELATIONS, relation=relation)
+    _size(event, {})
+    return _read(event, relation)
+
+
+def _size(event: Any, known: dict[int, tuple[int, int]], depth: int = 0) -> tuple[int, int]:
+    """How many events there are in ``event``, counted as often as they are met, and how deep they are nested.
+
+    Raises:
+        UnreadableEvent: more than can be read.
+    """
+    if id(event) not in known:
+        if depth > _DEEPEST:
+            raise UnreadableEvent(event, f"events must be nested {_DEEPEST} deep at most")
+        inner = getattr(event, "events", None)
+        parts = list(inner) if isinstance(inner, list | tuple) else []
+        parts += [getattr(event, "event", None)]
+        sizes = [_size(part, known, depth + 1) for part in parts if isinstance(part, dp_event.DpEvent)]
+        known[id(event)] = 1 + sum(size for size, _ in sizes), 1 + max((height for _, height in sizes), default=0)
+    size, height = known[id(event)]
+    if size > _MOST_EVENTS or depth + height > _DEEPEST + 1:
+        raise UnreadableEvent(event, f"events must be at most {_MOST_EVENTS}, nested {_DEEPEST} deep at most")
+    return size, height
+
+
+def _read(event: dp_event.DpEvent, relation: str) -> Reading:
     if not isinstance(event, dp_event.DpEvent):
         raise TypeError(f"event must be a dp_accounting DpEvent, got {type(event).__name__}")
     # The exact type: a subclass may mean something else.
@@ -216,14 +242,14 @@ def _tree(event: Any, relation: str) -> Reading:
 
 
 def _composed(event: Any, relation: str) -> Reading:
-    return sum((read(part, relation) for part in event.events), Reading())
+    return sum((_read(part, relation) for part in event.events), Reading())
 
 
 def _self_composed(event: Any, relation: str) -> Reading:
     count = operator.index(event.count)
     if not 0 <= count <= MOST:
         raise ValueError(f"count must be a whole number from 0 to 2**53, got {count}")
-    inner = read(event.event, relation)
+    inner = _read(event.event, relation)
     return inner * count if count else Reading()
 
 
@@ -243,7 +269,7 @@ def _poisson(event: Any, relation: str) -> Reading:
     """
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
-    inner = read(event.event, relation)
+    inner = _read(event.event, relation)
     if not inner.private or rate == 1.0:
         return inner
     if rate == 0.0 or inner.is_nothing:
@@ -260,7 +286,7 @@ def _without_replacement(event: Any, relation: str) -> Reading:
     size, total = operator.index(event.sample_size), operator.index(event.source_dataset_size)
     if not 0 <= size <= total:
         raise ValueError(f"sample_size must be a whole number from 0 to {total}, got {size}")
-    inner = read(event.event, relation)
+    inner = _read(event.event, relation)
     if not inner.private or (size == total and relation == "replace"):
         return inner
     if relation != "replace":
@@ -279,6 +305,7 @@ def _truncated(event: Any, relation: str) -> Reading:
     where samples are hardly ever cut.
     """
     total, size = operator.index(event.dataset_size), operator.index(event.truncated_batch_size)
+    _validate.scalar(noise_multiplier=event.noise_multiplier)
     _validate.nonnegative(dataset_size=total, truncated_batch_size=size, noise_multiplier=event.noise_multiplier)
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
@@ -288,11 +315,11 @@ def _truncated(event: Any, relation: str) -> Reading:
     cut = math.exp(log_binomial_tail(total, rate, size)) * _UP
     if relation == "replace":
         raise ValueError("truncated samples have an analysis for 'add_or_remove' and 'replace_special' only")
-    return read(plain, relation) + Reading(hazard=-math.log1p(-cut) * _UP if cut < 1.0 else math.inf)
+    return _read(plain, relation) + Reading(hazard=-math.log1p(-cut) * _UP if cut < 1.0 else math.inf)
 
 
 def _selection(event: Any, relation: str) -> Reading:
-    return repeated(read(event.event, relation), float(event.mean), float(event.shape), asked_as(relation))
+    return repeated(_read(event.event, relation), float(event.mean), float(event.shape), asked_as(relation))
 
 
 _READERS: dict[type, Callable[[Any, str], Reading]] = {

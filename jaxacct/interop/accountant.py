@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 
 from jaxacct import _validate, accounting
@@ -41,16 +42,19 @@ class Accountant(privacy_accountant.PrivacyAccountant):
     """
 
     def __init__(self, neighboring_relation: Any = _Relation.ADD_OR_REMOVE_ONE):
-        if neighboring_relation not in _NAMES:
-            raise ValueError(f"neighboring_relation must be a NeighboringRelation, got {neighboring_relation!r}")
+        _validate.instance(_Relation, neighboring_relation=neighboring_relation)
         super().__init__(neighboring_relation)
         self._spent = Reading()
 
     def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> Any:
+        if isinstance(count, bool | np.timedelta64) or not isinstance(count, int | np.integer) or not count >= 0:
+            raise ValueError(f"count must be a whole number of at least 0, got {count!r:.200}")
+        count = int(count)
         try:
             found = read(event, _NAMES[self.neighboring_relation])
-            total = self._spent + found * count if count else self._spent
-            if any(part.count > MOST for part in total.parts.values()):
+            # Before the product: a longer number is none that a float could hold.
+            total = self._spent + found * min(count, MOST + 1) if count else self._spent
+            if count > MOST or any(part.count > MOST for part in total.parts.values()):
                 raise UnreadableEvent(event, "counts must come to at most 2**53 runs of one mechanism")
         except UnreadableEvent as problem:
             return self.CompositionErrorDetails(problem.event, str(problem))
@@ -62,8 +66,9 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         """The least epsilon that is certified at ``target_delta``, in [0, 1]; inf where none is.
 
         Raises:
-            ValueError: a ``target_delta`` outside [0, 1].
+            ValueError: a ``target_delta`` that is no number in [0, 1].
         """
+        _validate.scalar(target_delta=target_delta)
         _validate.rate(target_delta=target_delta)
         spent = self._spent
         if not spent.private:
@@ -78,8 +83,10 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         """The least delta that is certified at ``target_epsilon`` >= 0, which may be inf.
 
         Raises:
-            ValueError: a negative ``target_epsilon``, or NaN.
+            ValueError: a ``target_epsilon`` that is no number, negative, or NaN.
         """
+        _validate.scalar(target_epsilon=target_epsilon)
+        target_epsilon = float(target_epsilon)
         if not target_epsilon >= 0:
             raise ValueError(f"target_epsilon must be at least 0, got {target_epsilon}")
         spent = self._spent
@@ -100,6 +107,8 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is not strictly between 0 and 1.
         """
+        _validate.scalar(target_delta=target_delta)
+        _validate.probability(target_delta=target_delta)
         return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
 
     def _relation(self) -> str:

@@ -46,6 +46,10 @@ def budget(
     # Filters round the fraction up, by 2^-40 at most, and then to the caller's float type.
     if spent.ndim != 1 or np.any((spent < 0) | (spent > 1 + 1e-5)):
         raise ValueError(f"fraction must be numbers in [0, 1] of shape (n,), got {np.array2string(spent, threshold=5)}")
+    if steps is not None:
+        _validate.numbers(steps=steps)
+    if admitted is not None:
+        _validate.numbers(admitted=admitted)
     at = np.arange(1.0, spent.size + 1) if steps is None else np.asarray(steps, np.float64)
     if at.shape != spent.shape or np.any(np.diff(at) <= 0) or not np.all(at > 0):
         raise ValueError(f"steps must be increasing numbers above 0 of shape {spent.shape}, got shape {at.shape}")
@@ -81,6 +85,11 @@ def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Any = No
             about queries that it does not take.
         ImportError: matplotlib is not installed.
     """
+    if not isinstance(filters, Mapping):
+        raise ValueError(f"filters must be a mapping from labels to filters, got {type(filters).__name__}")
+    for filter in filters.values():
+        _validate.methods("init", "update", "fraction", filters=filter)
+    _validate.real_arrays(schedule=schedule)
     if not filters:
         raise ValueError("filters must hold at least one filter, got none")
     shapes = {np.shape(leaf) for leaf in jax.tree.leaves(schedule)}

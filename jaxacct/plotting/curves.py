@@ -52,6 +52,7 @@ def privacy_profile(
         ValueError: a bad value (named), or a batch of curves: draw one after another on the same axes.
         ImportError: matplotlib is not installed.
     """
+    _validate.scalar(steps=steps)
     _validate.count(steps=steps)
     _validate.one_of(RELATIONS, relation=relation)
     if epsilons is None:
@@ -115,8 +116,11 @@ def trade_off(
         ValueError: a bad value (named), or a batch of curves.
         ImportError: matplotlib is not installed.
     """
+    _validate.scalar(steps=steps)
     _validate.count(steps=steps)
     _validate.one_of(RELATIONS, relation=relation)
+    _validate.truth(log=log)
+    _validate.scalar(smallest=smallest)
     _validate.at_least(1e-10, smallest=smallest)
     if smallest > 0.1:
         raise ValueError(f"smallest must be at most 0.1, got {smallest:g}")
@@ -136,6 +140,7 @@ def trade_off(
 
 def _increasing(**named: ArrayLike) -> np.ndarray:
     ((name, value),) = named.items()
+    _validate.numbers(**named)
     _validate.finite(**named)
     array = np.asarray(value, np.float64)
     if array.ndim != 1 or array.size < 2 or np.any(np.diff(array) <= 0):

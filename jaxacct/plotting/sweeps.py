@@ -47,6 +47,7 @@ def sweep(
         ImportError: matplotlib is not installed.
     """
     across, up = (_axis(**{name: value}) for name, value in (("x", x), ("y", y)))
+    _validate.numbers(values=values.upper if isinstance(values, Bounds) else values)
     table = np.asarray(values.upper if isinstance(values, Bounds) else values, np.float64)
     if table.shape != (up.size, across.size):
         raise ValueError(f"values must have shape {(up.size, across.size)}, that of y and x, got {table.shape}")
@@ -79,6 +80,7 @@ def sweep(
 
 def _axis(**named: ArrayLike) -> np.ndarray:
     ((name, value),) = named.items()
+    _validate.numbers(**named)
     _validate.finite(**named)
     array = np.asarray(value, np.float64)
     if array.ndim != 1 or not array.size or np.any(np.diff(array) <= 0):

@@ -31,7 +31,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate, expost
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
-from jaxacct.training.keys import Keys, fresh_keys, step_keys
+from jaxacct.training import _check
+from jaxacct.training.keys import Keys, check_keys, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.step import noisy_gradient
@@ -126,11 +127,9 @@ def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
     Raises:
         ValueError: a share out of range, arrays of different lengths.
     """
+    _validate.scalar(share=share)
     _validate.probability(share=share)
-    sizes = {np.shape(leaf)[0] for leaf in jax.tree.leaves(examples)}
-    if len(sizes) != 1:
-        raise ValueError(f"examples must have one common leading axis, got lengths {sorted(sizes)}")
-    first = np.asarray(poisson_sample(key, sizes.pop(), share))
+    first = np.asarray(poisson_sample(key, _check.rows(examples=examples), share))
     inside, outside = (
         jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[part], examples) for part in (first, ~first)
     )
@@ -176,22 +175,36 @@ def fit_until_accurate(
     Raises:
         ValueError: arguments out of range, noise that the exact sums cannot hold.
     """
+    _validate.scalar(threshold=threshold, check_epsilon=check_epsilon, clip_norm=clip_norm)
     _validate.probability(threshold=threshold)
     _validate.positive(check_epsilon=check_epsilon, clip_norm=clip_norm)
-    _validate.count(physical_batch=physical_batch)
-    size, held = (int(np.shape(part[1])[0]) for part in (train, validation))
-    if not size or not held:
-        raise ValueError(f"train and validation must not be empty, got {size} and {held} records")
+    _check.whole(physical_batch=physical_batch)
+    _check.optimizer(optimizer=optimizer)
+    _validate.instance(Rounds, rounds=rounds)
+    _validate.truth(sparse=sparse)
+    for part in ("loss", "logits"):
+        _validate.function(**{f"model.{part}": getattr(model, part, None)})
+    _check.floats(**{"model.params": model.params})
+    for name, part in (("train", train), ("validation", validation)):
+        if not (isinstance(part, tuple | list) and len(part) == 2):
+            raise ValueError(f"{name} must be a pair (x, y), got {part!r:.200}")
+    size, held = _check.rows(train=tuple(train)), _check.rows(validation=tuple(validation))
     if max(rounds.sigmas) > largest_sigma(size):
         raise ValueError(
             f"rounds must have noise multipliers of at most {largest_sigma(size):.4g} for {size} records, "
             f"got {max(rounds.sigmas):g}"
         )
     keys = fresh_keys() if keys is None else keys
+    check_keys(keys)
     data = tuple(jnp.asarray(leaf) for leaf in train)
     x, y = (jnp.asarray(leaf) for leaf in validation)
     run = _round(model.loss, optimizer, rounds.rate, rounds.steps, clip_norm, physical_batch)
-    right = jax.jit(lambda params: (model.logits(params, x).argmax(axis=-1) == y).sum())
+
+    @jax.jit
+    def right(params: Any) -> jax.Array:
+        scores = model.logits(params, x)
+        _check.labels(scores, y)
+        return (scores.argmax(axis=-1) == y).sum()
 
     def step(key: jax.Array, state: Any, number: int) -> tuple[Any, Composed]:
         query = rounds.query(number)  # first: what cannot be charged must not run

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-from jaxacct.training import fixed_point
+from jaxacct.training import _check, fixed_point
 from jaxacct.training.clipping import add_clipped, global_norm
 from jaxacct.training.fixed_point import FixedPointSum
-from jaxacct.training.keys import Keys, step_keys
+from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.schedules import Released, Schedule
 from jaxacct.training.step import Filter, ask_filter
@@ -98,8 +99,14 @@ def filtered_aggregate(
     Raises:
         ValueError: a clip norm or size that is none; gradients of different batch lengths or of more than 2^18 rows.
     """
+    _validate.methods("init", "update", filter=filter)
+    _validate.instance(Schedule, schedule=schedule)
+    check_keys(keys)
+    _validate.scalar(clip_norm=clip_norm)
     _validate.positive(clip_norm=clip_norm)
-    _validate.count(size=size)
+    _check.whole(size=size)
+    if then is not None:
+        _check.optimizer(then=then)
     inner = optax.with_extra_args_support(optax.identity() if then is None else then)
 
     def init(params: Any) -> FilteredAggregateState:
@@ -127,7 +134,14 @@ def filtered_aggregate(
         accuracy: Any = None,
         **more: Any,
     ) -> tuple[Any, FilteredAggregateState]:
+        _validate.instance(FilteredAggregateState, state=state)
         shapes, rows = _shapes(updates)
+        if valid is not None:
+            _validate.numbers(valid=valid)
+            if np.shape(valid) != (rows,):
+                raise ValueError(f"valid must have shape {(rows,)}, one entry a row, got {np.shape(valid)}")
+        if accuracy is not None:
+            _validate.number(accuracy=accuracy)
         query: Any = Gaussian(state.sigma) if schedule.full_batch else PoissonSampled(Gaussian(state.sigma), state.rate)
         admitted, filter_state, scale = ask_filter(filter, query, state.filter_state)
         admitted = admitted & ~state.halted & (state.sigma > 0) & (state.sigma <= largest_sigma(rows))
@@ -175,7 +189,8 @@ def _shapes(updates: Any) -> tuple[Any, int]:
     """One example's gradient as shapes, and how many rows there are (or may be, in a sum)."""
     if isinstance(updates, FixedPointSum):
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), updates.high), updates.size
-    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(updates)}
+    _check.floats(updates=updates)
+    lengths = {leaf.shape[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(updates)}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
             "updates must be per-example gradients, (batch, *parameter shape), of one batch length above 0, got "

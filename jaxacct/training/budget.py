@@ -74,6 +74,7 @@ def plan_budget(filter: str, schedule: str, *, epsilon: float, delta: float, ste
 
 def planned_mechanism(schedule: Schedule) -> Composed:
     """The schedule's plan as one mechanism (noise multipliers for sensitivity 1)."""
+    _validate.instance(Schedule, schedule=schedule)
     return Composed(
         [_query(sigma, rate) for sigma, rate, _ in schedule.planned],
         [steps for _, _, steps in schedule.planned],

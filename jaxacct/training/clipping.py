@@ -8,14 +8,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.training import fixed_point
+from jaxacct.training import _check, fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.sampling import sample_pieces, take_piece
-from jaxacct.training.sharding import AXIS, ShardedExamples
+from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
 __all__ = ["add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"]
 
@@ -30,7 +31,8 @@ def global_norm(tree: Any) -> jax.Array:
     reciprocal, which is flushed to zero for entries above 2^126, it gives the longest of gradients a norm
     of zero.)
     """
-    leaves = [leaf.astype(jnp.float32) for leaf in jax.tree.leaves(tree) if leaf.size]
+    _validate.real_arrays(tree=tree)
+    leaves = [jnp.asarray(leaf, jnp.float32) for leaf in jax.tree.leaves(tree) if np.size(leaf)]
     if not leaves:
         return jnp.float32(0.0)
     largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in leaves]))
@@ -53,7 +55,13 @@ def clip_by_global_norm(tree: Any, clip_norm: ArrayLike) -> Any:
     Args:
         tree: pytree of float arrays: one example's gradient.
         clip_norm: scalar >= 0. Zero, negative or NaN gives zero (fails closed).
+
+    Raises:
+        ValueError: no tree of real arrays, a clip norm that is not one number.
     """
+    _validate.real_arrays(tree=tree)
+    _validate.number(clip_norm=clip_norm)
+    tree = jax.tree.map(jnp.asarray, tree)
     leaves = jax.tree.leaves(tree)
     target = jnp.asarray(clip_norm, jnp.float32) * jnp.float32(1.0 - _norm_error(leaves))
     norm = global_norm(tree)
@@ -72,8 +80,13 @@ def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, ex
             by accident.
         params: pytree of float arrays.
         examples: pytree of arrays with a leading batch axis.
+
+    Raises:
+        ValueError: parameters that are not floating point, examples of different lengths, a loss that is no scalar.
     """
-    return jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, examples)
+    _check.floats(params=params)
+    _check.rows(examples=examples)
+    return jax.vmap(jax.grad(_check.losses(loss)), in_axes=(None, 0))(params, examples)
 
 
 def add_clipped(
@@ -99,8 +112,17 @@ def add_clipped(
             scalar, or one for each row, shape (batch,).
 
     Raises:
-        ValueError: a batch of more than 2^18.
+        ValueError: a batch of more than 2^18; gradients that do not have the sum's shapes, and as many rows as
+            ``valid``.
     """
+    _validate.instance(FixedPointSum, total=total)
+    _validate.numbers(valid=valid)
+    if np.ndim(valid) != 1:
+        raise ValueError(f"valid must have shape (batch,), got {np.shape(valid)}")
+    valid = jnp.asarray(valid)
+    _check.same_shapes(total.high, batch=valid.shape[0], gradients=gradients)
+    _validate.number(clip_norm=clip_norm)
+    _of_rows(valid.shape[0], clip_scale=clip_scale)
     unit = jnp.asarray(clip_norm, jnp.float32)
     scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
 
@@ -150,10 +172,19 @@ def clipped_gradient_sum(
         norms).
 
     Raises:
-        ValueError: no examples, or a physical batch outside [1, 2^18].
+        ValueError: no examples, data of another length than ``mask``, a physical batch outside [1, 2^18], or a loss
+            that is no scalar.
     """
-    _validate.count(physical_batch=physical_batch)
-    size = mask.shape[0]
+    _check.whole(physical_batch=physical_batch)
+    loss = _check.losses(loss)
+    _check.floats(params=params)
+    size, physical_batch = number_of(data), int(physical_batch)
+    _validate.numbers(mask=mask)
+    if np.shape(mask) != (size,):
+        raise ValueError(f"mask must have shape {(size,)}, one entry an example, got {np.shape(mask)}")
+    _validate.number(clip_norm=clip_norm)
+    _of_rows(size, clip_scale=clip_scale)
+    mask = jnp.asarray(mask)
 
     def over(params: Any, rows: Any, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
         sample = sample_pieces(mask, min(physical_batch, mask.shape[0]))
@@ -175,7 +206,7 @@ def clipped_gradient_sum(
 
     unit, scale = jnp.asarray(clip_norm, jnp.float32), jnp.asarray(clip_scale, jnp.float32)
     if not isinstance(data, ShardedExamples):
-        return over(params, data, mask, unit, scale)
+        return over(params, jax.tree.map(jnp.asarray, data), mask, unit, scale)
     # Manual and unchecked: a gradient with respect to replicated parameters must stay each device's own here, since
     # it is clipped example by example before anything is added.
     everywhere = jax.shard_map(
@@ -188,6 +219,13 @@ def clipped_gradient_sum(
     padding = (0, data.capacity - size)
     scale = jnp.pad(scale, padding) if scale.ndim else scale
     return everywhere(params, data.rows, jnp.pad(mask, padding), unit, scale)
+
+
+def _of_rows(count: int, **named: Any) -> None:
+    for name, value in named.items():
+        _validate.numbers(**named)
+        if np.shape(value) not in ((), (count,)):
+            raise ValueError(f"{name} must be one number or one for each of {count}, got shape {np.shape(value)}")
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:

@@ -20,12 +20,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 __all__ = [
     "LOW_BITS",
     "FixedPointSum",
     "accumulate",
+    "check_shapes",
     "empty_sum",
     "high_bits",
     "largest_offset",
@@ -59,8 +61,9 @@ def high_bits(size: int) -> int:
     Raises:
         ValueError: ``size`` below 1 or above 2^30.
     """
-    if not 1 <= size <= 2**30:
-        raise ValueError(f"size must be between 1 and 2**30 examples, got {size}")
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size <= 2**30:
+        raise ValueError(f"size must be a whole number between 1 and 2**30 examples, got {size!r:.200}")
+    size = int(size)
     return min(12, 30 - (size - 1).bit_length())
 
 
@@ -76,8 +79,21 @@ def empty_sum(shapes: Any, size: int) -> FixedPointSum:
         ValueError: ``size`` outside [1, 2^30].
     """
     high_bits(size)
+    check_shapes(shapes)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), jnp.int32), shapes)
     return FixedPointSum(zeros, zeros, size)
+
+
+def check_shapes(shapes: Any) -> None:
+    """Raises ValueError unless ``shapes`` is a tree of arrays, numbers or shapes of arrays."""
+    try:
+        leaves = jax.tree.leaves(shapes)
+    except (RecursionError, SystemError, ValueError, TypeError):
+        raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {type(shapes).__name__}") from None
+    for leaf in leaves:
+        shape = () if isinstance(leaf, bool | int | float) else getattr(leaf, "shape", None)
+        if not isinstance(shape, tuple):
+            raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {leaf!r:.200} in it")
 
 
 def accumulate(total: FixedPointSum, vectors: Any, valid: jax.Array) -> FixedPointSum:

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training import _check
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
-from jaxacct.training.keys import Keys, step_keys
+from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
 
@@ -52,15 +54,29 @@ def gradient_norms(
         params: pytree of float arrays.
         data: pytree of arrays (size, ...).
         physical_batch: most per-example gradients in memory at once, static.
+
+    Raises:
+        ValueError: parameters that are not floating point, data of different lengths, a loss that is no scalar.
     """
-    _validate.count(physical_batch=physical_batch)
+    _check.whole(physical_batch=physical_batch)
+    _check.floats(params=params)
+    loss, data = _check.losses(loss), jax.tree.map(jnp.asarray, data)
+    physical_batch = min(int(physical_batch), _check.rows(data=data))
     return jax.lax.map(lambda example: global_norm(jax.grad(loss)(params, example)), data, batch_size=physical_batch)
 
 
 def init_individual(
     params: Any, optimizer: optax.GradientTransformation, filter: Any, keys: Keys
 ) -> IndividualTrainState:
-    """The state before the first step. ``params`` must not have been fitted to the private data."""
+    """The state before the first step. ``params`` must not have been fitted to the private data.
+
+    Raises:
+        ValueError: a parameter that is not a floating-point array; no optimizer, filter or keys.
+    """
+    _check.floats(params=params)
+    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", "bounds", filter=filter)
+    check_keys(keys)
     state = IndividualTrainState(params, optimizer.init(params), filter.init(), keys, jnp.int32(0))
     # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
     return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
@@ -108,20 +124,33 @@ def make_individual_step(
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
     """
+    loss = _check.losses(loss)
+    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", "bounds", filter=filter)
+    _validate.scalar(clip_norm=clip_norm)
     _validate.positive(clip_norm=clip_norm)
-    _validate.count(physical_batch=physical_batch)
+    _check.whole(physical_batch=physical_batch)
+    if norms is not None:
+        _validate.function(norms=norms)
+    _validate.truth(donate=donate)
 
     def step(
         state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike
     ) -> tuple[IndividualTrainState, jax.Array]:
-        size = jax.tree.leaves(data)[0].shape[0]
+        size = _check.rows(data=data)
+        _validate.instance(IndividualTrainState, state=state)
+        _validate.number(sigma=sigma, rate=rate)
         # The query is built from the very float32 numbers that are then used.
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)
 
         def take(state: IndividualTrainState) -> tuple[IndividualTrainState, jax.Array]:
             query: Any = PoissonSampled(Gaussian(sigma), rate)
             of_all = norms or (lambda p, d: gradient_norms(loss, p, d, physical_batch=min(physical_batch, size)))
-            charged = jnp.asarray(of_all(state.params, data), jnp.float32) / jnp.float32(clip_norm) * _HAIR
+            lengths = of_all(state.params, data)
+            _validate.real_arrays(norms=lengths)
+            if np.shape(lengths) != (size,):
+                raise ValueError(f"norms must return one norm an example, shape {(size,)}, got {np.shape(lengths)}")
+            charged = jnp.asarray(lengths, jnp.float32) / jnp.float32(clip_norm) * _HAIR
             _, ledgers = filter.update(query, charged, state.ledgers)
             bounds = filter.bounds(query, charged, ledgers)
             keys = step_keys(state.keys, state.step)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-__all__ = ["Keys", "attempt_keys", "fresh_keys", "seeded_keys", "step_keys"]
+from jaxacct import _validate
+
+__all__ = ["Keys", "attempt_keys", "check_keys", "fresh_keys", "seeded_keys", "step_keys"]
 
 
 class Keys(NamedTuple):
@@ -77,8 +79,28 @@ def step_keys(keys: Keys, step: ArrayLike) -> Keys:
         keys: the run's roots.
         step: number of the step, a whole number in [0, 2^32). A step that was refused released nothing, so
             its number may be asked for again.
+
+    Raises:
+        ValueError: no keys, or a concrete step outside that range.
     """
+    check_keys(keys)
+    _validate.number(step=step)
+    if not _validate.is_traced(step):
+        number = np.asarray(step)
+        if number.dtype.kind not in "iu" or not 0 <= int(number) < 2**32:
+            raise ValueError(f"step must be a whole number from 0 to 2**32 - 1, got {step!r:.200}")
+        step = np.uint32(number)
     return Keys(
         sampling=jax.random.fold_in(keys.sampling, step),
         noise=jax.random.fold_in(keys.noise, step),
     )
+
+
+def check_keys(keys: Any) -> None:
+    """Raises ValueError unless ``keys`` are a pair of typed scalar PRNG keys."""
+    if not isinstance(keys, Keys) or not all(_is_key(root) for root in keys):
+        raise ValueError(f"keys must be Keys of two typed scalar PRNG keys, got {keys!r:.200}")
+
+
+def _is_key(root: Any) -> bool:
+    return isinstance(root, jax.Array) and jnp.issubdtype(root.dtype, jax.dtypes.prng_key) and not root.ndim

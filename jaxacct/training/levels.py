@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct import _validate
 from jaxacct.filters import _ledger, prepare
 from jaxacct.filters._menus import as_sampled_gaussian, shrunk
 from jaxacct.mechanisms._register import mechanism as _register
@@ -107,6 +108,11 @@ def on_levels(filter: Any, menu: Sequence[Any], *, atoms: int = 128) -> LevelsFi
     Raises:
         ValueError: an empty menu, or an entry that is no (sampled) Gaussian with scalar, concrete parameters.
     """
+    _validate.methods("init", "update", filter=filter)
+    _validate.scalar(atoms=atoms)
+    _validate.count(atoms=atoms)
+    if not isinstance(menu, Sequence):
+        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
     if not len(menu):
         raise ValueError("menu must hold at least one query, got none")
     with jax.enable_x64(True):

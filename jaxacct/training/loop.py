@@ -12,6 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
+from jaxacct import _validate
+from jaxacct.training import _check
+from jaxacct.training.sharding import number_of
 from jaxacct.training.step import StepReport, TrainState, with_accuracy
 
 __all__ = ["Earlier", "Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
@@ -94,25 +97,39 @@ def fit(
         on_step: called after every admitted step with its record and the latest held-out accuracy.
         before: the run that ``step`` and ``state`` are of, where it may be a resumed one: its history is the beginning
             of this one's.
+
+    Raises:
+        ValueError: a state that is none, counts that are none, a ``step`` or ``evaluate`` that returns something else.
     """
+    _validate.function(step=step, evaluate=evaluate, interrupted=interrupted, on_step=on_step)
+    _validate.instance(TrainState, state=state)
+    number_of(data)
+    _validate.scalar(steps=steps)
+    _validate.nonnegative(steps=steps)
+    _check.whole(evaluate_every=evaluate_every)
+    if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
+        raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")
     records = [] if before is None else list(before.records)
     evaluations = [] if before is None else list(before.evaluations)
     start = int(state.step)
-    latest = evaluate(state.params)
+    latest = _evaluated(evaluate, state)
     if not evaluations or evaluations[-1][0] != start:
         evaluations.append((start, latest))
     stopped = "plan finished"
-    for number in range(start + 1, steps + 1):
+    for number in range(start + 1, int(steps) + 1):
         if interrupted():
             stopped = "interrupted"
             break
-        state, report = step(state, data)
+        taken = step(state, data)
+        if not (isinstance(taken, tuple) and len(taken) == 2 and isinstance(taken[1], StepReport)):
+            raise ValueError(f"step must return (state, report) as make_step's does, got {taken!r:.200}")
+        state, report = taken
         if not bool(report.admitted):
             stopped = "budget spent"
             break
         records.append(_record(number, report))
         if number % evaluate_every == 0:
-            latest = evaluate(state.params)
+            latest = _evaluated(evaluate, state)
             evaluations.append((number, latest))
             state = with_accuracy(state, latest)
         on_step(records[-1], latest)
@@ -121,19 +138,35 @@ def fit(
             break
     reached = int(state.step)
     if evaluations[-1][0] != reached:
-        evaluations.append((reached, evaluate(state.params)))
+        evaluations.append((reached, _evaluated(evaluate, state)))
     return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
 def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: Any, y: Any) -> Callable[[Any], float]:
     """A function from parameters to the share of examples (x, y) whose largest logit is the label's."""
+    _validate.function(logits=logits)
+    _validate.numbers(x=x, y=y)
+    _check.rows(x=x)
+    if np.ndim(y) != 1 or _check.rows(y=y) != np.shape(x)[0]:
+        raise ValueError(f"y must have shape (examples,), as many as x, got {np.shape(y)} and x of {np.shape(x)}")
     x, y = jax.numpy.asarray(x), jax.numpy.asarray(y)
 
     @jax.jit
     def share(params: Any) -> jax.Array:
-        return (logits(params, x).argmax(axis=-1) == y).mean(dtype=jax.numpy.float32)
+        scores = logits(params, x)
+        _check.labels(scores, y)
+        return (scores.argmax(axis=-1) == y).mean(dtype=jax.numpy.float32)
 
     return lambda params: float(share(params))
+
+
+def _evaluated(evaluate: Callable[[Any], float], state: TrainState) -> float:
+    found = evaluate(state.params)
+    try:
+        _validate.scalar(evaluate=found)
+    except ValueError:
+        raise ValueError(f"evaluate must return one number, got {found!r:.200}") from None
+    return float(found)
 
 
 @contextlib.contextmanager

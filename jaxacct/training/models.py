@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import nnx
+
+from jaxacct import _validate
 
 __all__ = ["MODELS", "ConvNet", "Functional", "Mlp", "build", "functional"]
 
@@ -67,7 +71,7 @@ def _linen(model: Any, variables: Any) -> tuple[Any, Callable[[Any, jax.Array], 
 
     if not isinstance(model, linen.Module):
         raise ValueError(f"model must be an nnx.Module or a flax.linen.Module, got {type(model).__name__}")
-    if variables is None or "params" not in variables:
+    if not isinstance(variables, Mapping) or "params" not in variables:
         raise ValueError("variables must hold a linen model's parameters, as model.init(key, batch) returns them")
     _only_parameters(set(variables) - {"params"})
     return variables["params"], lambda params, x: model.apply({"params": params}, x)
@@ -123,16 +127,31 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden:
         hidden: width of the hidden layer.
 
     Raises:
-        ValueError: an unknown name, or "conv" on examples that are not images.
+        ValueError: an unknown name, "conv" on examples that are not images, sizes that are no whole numbers above 0 or
+            give more than 2^28 parameters.
     """
-    rngs = nnx.Rngs(seed)
-    features = int(jnp.prod(jnp.array(shape)))
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r:.200}")
+    if not isinstance(name, str) or name not in MODELS:
+        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r:.200}")
+    if not isinstance(shape, tuple | list) or not shape:
+        raise ValueError(f"shape must be a tuple of whole numbers, got {shape!r:.200}")
+    for part in shape:
+        _validate.scalar(shape=part)
+        _validate.count(shape=part)
+    _validate.scalar(classes=classes, hidden=hidden)
+    _validate.count(classes=classes, hidden=hidden)
+    shape, classes, hidden = tuple(int(part) for part in shape), int(classes), int(hidden)
+    rngs = nnx.Rngs(int(seed))
+    features = math.prod(shape)
+    if max(features, classes) * max(classes, hidden if name == "mlp" else 1, 32 if name == "conv" else 1) > 2**28:
+        raise ValueError(
+            f"shape, classes and hidden must give at most 2**28 parameters, got {shape}, {classes} and {hidden}"
+        )
     if name == "linear":
         return functional(Mlp((features, classes), rngs=rngs))
     if name == "mlp":
         return functional(Mlp((features, hidden, classes), rngs=rngs))
-    if name == "conv":
-        if len(shape) != 3:
-            raise ValueError(f"model conv needs images (height, width, depth), got examples of shape {shape}")
-        return functional(ConvNet((shape[0], shape[1], shape[2]), classes, rngs=rngs))
-    raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
+    if len(shape) != 3:
+        raise ValueError(f"model conv needs images (height, width, depth), got examples of shape {shape}")
+    return functional(ConvNet((shape[0], shape[1], shape[2]), classes, rngs=rngs))

@@ -34,6 +34,7 @@ def gaussian_tree(key: jax.Array, shapes: Any) -> Any:
     Braghin 2021, "Secure random sampling in differential privacy"). It is still an approximation of a real
     Gaussian, as in every implementation on floating-point hardware; the accounting is for the real one.
     """
+    fixed_point.check_shapes(shapes)
     leaves, structure = jax.tree.flatten(shapes)
     noise = [
         0.5 * jnp.sum(jax.random.normal(jax.random.fold_in(key, number), (4, *jnp.shape(leaf)), jnp.float32), axis=0)
@@ -54,7 +55,12 @@ def add_gaussian_noise(key: jax.Array, total: FixedPointSum, sigma: ArrayLike, c
         sigma: scalar noise multiplier in (0, :func:`largest_sigma`]. Outside of it (or NaN) every entry is
             NaN: nothing is released with too little noise.
         clip_norm: scalar C.
+
+    Raises:
+        ValueError: no sum, or a sigma or clip norm that is not one number.
     """
+    _validate.instance(FixedPointSum, total=total)
+    _validate.number(sigma=sigma, clip_norm=clip_norm)
     sigma = jnp.asarray(sigma, jnp.float32)
     usable = (sigma > 0) & (sigma <= largest_sigma(total.size))
     safe = jnp.where(usable, sigma, 1.0)

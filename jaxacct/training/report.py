@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.budget import Budget
@@ -27,6 +28,12 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     noise and the largest rate among them, each of which costs at least as much as the step's own, so an
     upper bound of the result's epsilon is one of the steps'.
     """
+    if not isinstance(records, list | tuple) or not all(isinstance(record, StepRecord) for record in records):
+        raise ValueError(f"records must be a list of StepRecord, got {records!r:.200}")
+    if most is not None:
+        _validate.scalar(most=most)
+        _validate.count(most=most)
+        most = int(most)
     counts = Counter((record.sigma, record.rate) for record in records)
     pairs = sorted(counts.items())
     if not pairs:
@@ -57,6 +64,10 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
     import jaxacct
     from jaxacct import filters
 
+    _validate.instance(Outcome, outcome=outcome)
+    _validate.instance(Budget, budget=budget)
+    _validate.scalar(delta=delta)
+    _validate.probability(delta=delta)
     guarantee = budget.filter.guarantee
     fixed = not budget.schedule.is_adaptive and outcome.stopped != "interrupted" and outcome.attempts == 1
     if fixed:
@@ -120,6 +131,11 @@ def make_report(
         settings: what the run was asked for, public.
         seed: the seed of a reproducible run, or None.
     """
+    _validate.instance(Outcome, outcome=outcome)
+    _validate.instance(Budget, budget=budget)
+    _validate.instance(dict, data=data, settings=settings)
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise ValueError(f"seed must be a whole number or None, got {seed!r:.200}")
     records = outcome.records
     notes = [
         "Relation: add or remove one training example. The number of training examples is treated as public.",
@@ -161,6 +177,7 @@ def make_report(
 
 def table(report: dict[str, Any]) -> str:
     """The report's last word, as lines for a terminal."""
+    _checked(report)
     privacy, delta = report["privacy"], report["delta"]
     lost = f"and {report['steps_lost']} charged that a killed attempt lost" if report["steps_lost"] else ""
     rows = [
@@ -191,13 +208,23 @@ def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
     return [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows]
 
 
-def write_report(report: dict[str, Any], folder: Path) -> list[Path]:
+def _checked(report: Any) -> None:
+    wanted = ("data", "settings", "delta", "privacy", "history", "evaluations", "steps", "stopped", "test_accuracy")
+    if not isinstance(report, dict) or any(name not in report for name in wanted):
+        raise ValueError(f"report must be what make_report returned, got {report!r:.200}")
+
+
+def write_report(report: dict[str, Any], folder: str | Path) -> list[Path]:
     """Writes ``report.json`` and ``budget.png`` into ``folder`` (made if missing) and returns their paths.
 
     The JSON file is written under another name and renamed, so that a reader never sees half of it.
     """
     from jaxacct.training.picture import draw
 
+    _checked(report)
+    if not isinstance(folder, str | Path):
+        raise ValueError(f"folder must be a path, got {folder!r:.200}")
+    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "report.json"
     partial = folder / ".report.json.partial"

@@ -14,6 +14,8 @@ from jaxacct import _validate
 
 __all__ = ["Sample", "poisson_sample", "sample_pieces", "take_piece"]
 
+_MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
+
 
 def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     """A mask, (size,) bool, in which each entry is True independently with probability ``rate``.
@@ -67,18 +69,36 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
     dropped, which would break the Poisson assumption of the accounting.
 
     Raises:
-        ValueError: ``piece`` below 1.
+        ValueError: ``piece`` below 1 or far beyond ``mask``, which is not of shape (size,).
     """
+    _validate.scalar(piece=piece)
     _validate.count(piece=piece)
+    _validate.numbers(mask=mask)
+    if np.ndim(mask) != 1 or not np.shape(mask)[0]:
+        raise ValueError(f"mask must have shape (size,), got {np.shape(mask)}")
+    mask, piece = jnp.asarray(mask), int(piece)
     size = mask.shape[0]
+    if piece > max(size, _MOST_PIECE):
+        raise ValueError(f"piece must be at most {max(size, _MOST_PIECE)} for {size} examples, got {piece}")
     capacity = -(-size // piece) * piece
     (indices,) = jnp.nonzero(mask, size=capacity, fill_value=0)
     return Sample(indices.astype(jnp.int32), jnp.sum(mask, dtype=jnp.int32), piece)
 
 
 def take_piece(sample: Sample, number: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample."""
-    start = jnp.asarray(number, jnp.int32) * sample.piece
+    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample.
+
+    Raises:
+        ValueError: a concrete number of no piece. (A traced one has no valid entries.)
+    """
+    _validate.instance(Sample, sample=sample)
+    _validate.number(number=number)
+    pieces = sample.indices.shape[0] // sample.piece
+    if not _validate.is_traced(number) and not (0 <= np.asarray(number)[()] < pieces):
+        raise ValueError(f"number must be that of a piece, from 0 to {pieces - 1}, got {number!r:.200}")
+    number = jnp.asarray(number, jnp.int32)
+    inside = (number >= 0) & (number < pieces)
+    start = jnp.where(inside, number, 0) * sample.piece
     indices = jax.lax.dynamic_slice(sample.indices, (start,), (sample.piece,))
-    valid = start + jnp.arange(sample.piece, dtype=jnp.int32) < sample.count
+    valid = inside & (start + jnp.arange(sample.piece, dtype=jnp.int32) < sample.count)
     return indices, valid

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from jaxacct import _validate
+from jaxacct.training import _check
 
 __all__ = ["AXIS", "ShardedExamples", "number_of", "replicate", "shard_examples"]
 
@@ -50,14 +52,17 @@ def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedEx
     Raises:
         ValueError: no devices, no arrays, or arrays of different lengths.
     """
+    if devices is not None and not isinstance(devices, Sequence):
+        raise ValueError(f"devices must be a sequence of JAX's devices or None, got {devices!r:.200}")
     devices = jax.devices() if devices is None else list(devices)
     if not devices:
         raise ValueError("devices must hold at least one device, got none")
-    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(data)}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(f"data must hold arrays of one length above 0, got lengths {sorted(lengths)}")
+    for device in devices:
+        if not isinstance(device, jax.Device):
+            raise ValueError(f"devices must hold JAX's devices, got {device!r:.200}")
+    size = _check.rows(data=data)
     mesh = Mesh(np.array(devices), (AXIS,))
-    found = ShardedExamples(None, lengths.pop(), mesh)
+    found = ShardedExamples(None, size, mesh)
 
     def spread(leaf: Any) -> jax.Array:
         leaf = np.asarray(leaf)
@@ -69,6 +74,8 @@ def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedEx
 
 def replicate(tree: Any, examples: ShardedExamples) -> Any:
     """``tree`` (a train state, say) on every device of ``examples``, so that the first step compiles as the others."""
+    _validate.instance(ShardedExamples, examples=examples)
+    _validate.arrays(tree=tree)
     return jax.device_put(tree, NamedSharding(examples.mesh, P()))
 
 
@@ -76,11 +83,6 @@ def number_of(data: Any) -> int:
     """The number of examples in ``data``, a public constant of the run.
 
     Raises:
-        ValueError: no arrays with a leading axis.
+        ValueError: no arrays with one common leading axis.
     """
-    if isinstance(data, ShardedExamples):
-        return data.size
-    leaves = jax.tree.leaves(data)
-    if not leaves or not jnp.ndim(leaves[0]):
-        raise ValueError("data must hold arrays with a leading axis of examples, got none")
-    return leaves[0].shape[0]
+    return data.size if isinstance(data, ShardedExamples) else _check.rows(data=data)

@@ -12,8 +12,9 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.training import _check
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
-from jaxacct.training.keys import Keys, step_keys
+from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.schedules import Released, Schedule
@@ -144,13 +145,13 @@ def init_state(
     """The state before the first step. ``params`` must not have been fitted to the private data.
 
     Raises:
-        ValueError: a parameter that is not a floating-point array.
+        ValueError: a parameter that is not a floating-point array; no optimizer, filter, schedule or keys.
     """
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-            raise ValueError(
-                f"params must be floating point, got {jnp.result_type(leaf)} at {jax.tree_util.keystr(path)}"
-            )
+    _check.floats(params=params)
+    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", filter=filter)
+    _validate.instance(Schedule, schedule=schedule)
+    check_keys(keys)
     zero = jnp.float32(0.0)
     state = TrainState(
         params=params,
@@ -168,6 +169,8 @@ def init_state(
 
 def with_accuracy(state: TrainState, accuracy: ArrayLike) -> TrainState:
     """``state`` with a new held-out accuracy for the schedule to see. The held-out data must be public."""
+    _validate.instance(TrainState, state=state)
+    _validate.number(accuracy=accuracy)
     released = state.released._replace(
         accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=state.released.evaluations + 1
     )
@@ -206,7 +209,14 @@ def noisy_gradient(
 
     Returns:
         A pytree like ``params``, float32.
+
+    Raises:
+        ValueError: parameters that are not floating point, data of different lengths, a loss that is no scalar, numbers
+            that are none.
     """
+    check_keys(keys)
+    _validate.number(sigma=sigma, rate=rate, clip_norm=clip_norm, clip_scale=clip_scale)
+    _validate.truth(full_batch=full_batch)
     size = number_of(data)
     mask = jnp.ones(size, bool) if full_batch else poisson_sample(keys.sampling, size, rate)
     total = clipped_gradient_sum(
@@ -250,6 +260,7 @@ def make_step(
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
     """
+    _validate.truth(donate=donate)
     ask, take, _ = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch)
 
     def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
@@ -273,6 +284,7 @@ def make_split_step(
     Arguments and errors as in :func:`make_step`. Whoever calls ``take`` with a proposal must have asked for it with
     that very state: ``take`` believes it.
     """
+    _validate.truth(donate=donate)
     ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch)
     return SplitStep(jax.jit(ask, static_argnums=1), jax.jit(take, donate_argnums=(0,) if donate else ()), adaptive)
 
@@ -285,8 +297,14 @@ def _halves(
     clip_norm: float,
     physical_batch: int,
 ) -> SplitStep:
+    loss = _check.losses(loss)
+    _check.optimizer(optimizer=optimizer)
+    if filter is not None:
+        _validate.methods("init", "update", "spent", "fraction", filter=filter)
+    _validate.instance(Schedule, schedule=schedule)
+    _validate.scalar(clip_norm=clip_norm)
     _validate.positive(clip_norm=clip_norm)
-    _validate.count(physical_batch=physical_batch)
+    _check.whole(physical_batch=physical_batch)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)

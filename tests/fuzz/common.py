@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -171,6 +172,27 @@ def fuzz(case: Case, values: Iterable[Any], seconds: int = 60) -> None:
         for name in case.arguments:
             if name not in case.spared and not (name in case.functions and callable(value)):
                 called(case, name, value, seconds)
+
+
+class Mine(Exception):
+    """What the caller's own function raises."""
+
+
+def raising(*_: Any, **__: Any) -> Any:
+    raise Mine("of the caller")
+
+
+RESULTS = [None, "x", object(), [1.0, "x"], (1, 2)]
+NONSENSE = [lambda: None, *((lambda *_, result=result: result) for result in RESULTS)]
+
+
+def fuzz_functions(case: Case, seconds: int = 60) -> None:
+    """The caller's functions raise what they raise; where they return nonsense, or take nothing, that is said."""
+    for name in case.functions:
+        with at_most(seconds), pytest.raises(Mine, match="of the caller"):
+            case.function(**{**case.arguments, name: raising})
+        for value in NONSENSE:
+            called(case._replace(words=(*case.words, "lambda")), name, value, seconds)
 
 
 def at_length(case: Case, how: settings = many) -> None:

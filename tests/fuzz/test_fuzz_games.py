@@ -1,0 +1,228 @@
+"""Hostile arguments of what plays games: the adversary's functions, loops until a refusal, ex-post composition."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, adversary, expost, filters
+from tests.filters import cases
+from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, fuzz, fuzz_functions, some
+
+KEY = jax.random.key(0)
+FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
+RESULT = expost.Result(1.0, 1.0, expost.RenyiExPost(8.0))
+SOURCE, CHECK = expost.Brownian(1.0, 1.0, 8.0), expost.SparseVector(0.0, 1.0, 1.0, 8.0)
+BUDGETS = np.array([0.5, 1.0])
+LOOP = {"check": CHECK, "key": KEY, "disjoint": True, "progress": print}
+FINITE = {"relation": "remove", "grid": None}
+TABLES = {"table": [[0.5, 0.5], [0.6, 0.4]], "epsilons": BUDGETS, "kernel": np.eye(2)}
+NAMED = ("mechanism", "members")
+
+
+def case(function, /, *spared, sound=None, words=(), functions=(), **arguments):
+    return lambda: Case(function, arguments, sound, spared, words, functions)
+
+
+def played(**arguments):
+    """A rule is asked when it is played."""
+    return adversary.worst_case(adversary.multisets(**arguments), 2, relation="remove")
+
+
+def asked(**arguments):
+    """An update is asked for when a query comes."""
+    ledger = filters.residue(**arguments)
+    return ledger.update(cases.law(0.5), ledger.init())
+
+
+def stepped(carry, state):
+    return 0.25, lambda: jax.tree.map(lambda leaf: leaf, carry)
+
+
+def admitted_at_most(found, arguments):
+    """Four queries of a quarter fill the budget of 1, whatever the rest is."""
+    assert int(found.steps) <= 4
+
+
+def within_one(found, arguments):
+    """A claim about a worst case is a probability, enclosed."""
+    bounds = found.hockey_stick(0.5)
+    assert 0 <= bounds.lower <= bounds.upper <= 1
+
+
+@functools.cache
+def menu():
+    return cases.menu()
+
+
+CASES = {
+    "filters.halting_scan": case(
+        filters.halting_scan,
+        sound=admitted_at_most,
+        functions=("step",),
+        step=stepped,
+        filter=filters.pure_dp(1.0),
+        carry=0.0,
+        state=filters.pure_dp(1.0).init(),
+        length=9,
+    ),
+    "filters.residue": case(
+        asked,
+        "parameter",  # a family may take what it likes
+        functions=("family", "update"),
+        family=cases.response,
+        update=cases.honest,
+        parameter=40.0,
+        rounds=10,
+        grid=cases.GRID,
+        relation="remove",
+        tolerance=1e-10,
+    ),
+    "filters.check_residue": case(
+        filters.check_residue, before=cases.law(1.0), after=cases.law(0.5), query=cases.law(0.5), tolerance=1e-9
+    ),
+    "filters.constant_schedules": lambda: Case(
+        filters.constant_schedules,
+        {"ledger": menu(), "menu": [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)], "delta": 1e-3},
+        words=("mechanism",),
+    ),
+    "adversary.adaptive_choice": case(
+        adversary.adaptive_choice, first=FAMILY[0], one=FAMILY[1:], other=FAMILY[:1], **FINITE, words=(*NAMED, "family")
+    ),
+    "adversary.counterexample": case(adversary.counterexample, family=FAMILY, rounds=3, **FINITE, words=NAMED),
+    "adversary.is_free": case(
+        adversary.is_free, budget=FAMILY[1], family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, words=NAMED
+    ),
+    "adversary.multisets": case(
+        played,
+        sound=within_one,
+        words=NAMED,
+        functions=("allowed", "certain"),
+        queries=FAMILY,
+        allowed=lambda counts: sum(counts) < 3,
+        certain=lambda counts: True,
+    ),
+    "adversary.natural_filter_cost": case(
+        adversary.natural_filter_cost,
+        sound=within_one,
+        words=NAMED,
+        budget=FAMILY[1],
+        family=FAMILY,
+        rounds=3,
+        **FINITE,
+        tolerance=1e-12,
+        progress=None,
+    ),
+    "adversary.residue_condition": case(
+        adversary.residue_condition, budget=FAMILY[1], query=0, family=FAMILY, rounds=3, relation="remove", words=NAMED
+    ),
+    "adversary.totally_ordered_closure": case(
+        adversary.totally_ordered_closure, family=FAMILY, rounds=3, **FINITE, tolerance=1e-12, words=NAMED
+    ),
+    "adversary.worst_case": case(
+        adversary.worst_case,
+        sound=within_one,
+        words=NAMED,
+        rule=adversary.any_order(FAMILY),
+        rounds=2,
+        **FINITE,
+        record=True,
+        progress=None,
+    ),
+    "expost.brownian_step": case(
+        expost.brownian_step, key=KEY, value=1.0, previous=1.0, spent=0.5, epsilon=1.0, order=8.0, sensitivity=1.0
+    ),
+    "expost.compose": case(lambda results: expost.compose(RESULT, results), results=RESULT),
+    "expost.compose_until": case(
+        expost.compose_until,
+        "start",  # the caller's, passed on as it is
+        functions=("step", "accurate", "progress"),
+        step=lambda key, state, number: (state, 0.5),
+        start=0.0,
+        accurate=lambda state: 0.0,
+        order=8.0,
+        most=3,
+        **LOOP,
+    ),
+    "expost.from_odometer": case(
+        expost.from_odometer,
+        "output",
+        words=("epsilon",),
+        functions=("spent",),
+        output=1.0,
+        spent=lambda *parameters: 1.0,
+        parameters=[1.0],
+        delta=1e-5,
+    ),
+    "expost.post_process": case(
+        expost.post_process, functions=("f",), released=RESULT, f=lambda output, epsilon: output
+    ),
+    "expost.post_processed_table": case(expost.post_processed_table, **TABLES),
+    "expost.release_until": case(
+        expost.release_until,
+        functions=("accurate", "progress"),
+        accurate=lambda release: 0.0,
+        mechanism=SOURCE,
+        epsilons=BUDGETS,
+        **LOOP,
+    ),
+}
+# What compiles anew for many values, or plays for long, is for the slow tests.
+DEAR = {
+    "expost.compose_until", "filters.constant_schedules", "filters.halting_scan", "filters.residue",
+    "expost.brownian_step",
+    "adversary.adaptive_choice", "adversary.multisets", "adversary.worst_case", "adversary.residue_condition",
+}  # fmt: skip
+FUNCTIONS = ("expost.compose_until", "expost.from_odometer", "expost.post_process", "expost.release_until")
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - DEAR))
+def test_games_name_what_is_wrong(name):
+    fuzz(CASES[name](), VALUES[:24])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_callers_functions_may_raise_and_are_named_where_they_return_nonsense(name):
+    fuzz_functions(CASES[name]())
+
+
+def test_games_that_would_never_end_are_refused():
+    for play in (adversary.counterexample, adversary.totally_ordered_closure):
+        with pytest.raises(ValueError, match="rounds must"):
+            play(FAMILY, 2**40)
+    with pytest.raises(ValueError, match="rounds must"):
+        adversary.residue_condition(FAMILY[1], 0, FAMILY * 3, 60, relation="remove")
+    with pytest.raises(ValueError, match="most must"):
+        expost.compose_until(lambda *_: (0.0, 0.5), 0.0, lambda _: 0.0, order=8.0, most=2**40, **LOOP)
+    assert adversary.counterexample([Gaussian(1.0), Gaussian(2.0)], 2**16) is None  # a chain: known at once
+
+
+def test_a_rule_that_returns_no_state_is_named():
+    queries = adversary.any_order(FAMILY).queries
+    with pytest.raises(ValueError, match="step must return a hashable"):
+        adversary.worst_case(adversary.Rule(queries, (), lambda state, query, left: []), 2)
+    with pytest.raises(ValueError, match="step must be a function"):
+        adversary.worst_case(adversary.Rule(queries, (), None), 2)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_update_that_forgets_the_parameter_is_named():
+    for nonsense in (lambda left, query: None, lambda left, query: "x", lambda left, query: np.ones(2)):
+        ledger = filters.residue(cases.response, nonsense, 40.0, rounds=3, grid=cases.GRID)
+        with pytest.raises(ValueError, match="update must"):
+            ledger.update(cases.law(0.5), ledger.init())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adversary.multisets", "filters.halting_scan", "filters.residue"])
+def test_the_callers_functions_at_length(name):
+    fuzz_functions(CASES[name]())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_games_name_what_is_wrong_at_length(name):
+    fuzz(CASES[name](), [*VALUES, *MORE_VALUES])
+    at_length(CASES[name](), some)

@@ -1,0 +1,329 @@
+"""Hostile trees, functions, keys and counts for `training`."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+
+from jaxacct import Gaussian, filters, training
+from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
+
+KEY, KEYS = jax.random.key(0), training.seeded_keys(1)
+PARAMS = {"w": np.array([1.0, 2.0], np.float32)}
+X, Y = np.ones((3, 2), np.float32), np.zeros(3, np.int32)
+ROWS = {"w": np.ones((3, 2), np.float32)}
+SGD, BUDGET, PLAN = optax.sgd(0.1), filters.renyi(9.0, 1e-5, order=8.0), training.constant(1.0, 0.5, 3)
+EACH = filters.individual(filters.gdp(1.0), examples=3)
+RECORDS = [training.StepRecord(1, 1.0, 0.5, 1.0, 0.1, 0.9)]
+TREES = [
+    {"w": PARAMS["w"] * np.nan},
+    {"w": np.array([1, 2])},
+    {"w": np.zeros((0,), np.float32)},
+    {"w": np.ones((7, 3), np.float32)},
+    {"w": np.ones((3, 1), np.float32)},
+    {"w": "x"},
+    {"w": KEY},
+    {"v": np.ones((3, 2), np.float32)},
+    (X, Y[:1]),
+    (KEY, KEY),
+    training.Keys(np.zeros(2, np.uint32), np.zeros(2, np.uint32)),  # raw keys
+    jax.random.PRNGKey(0),
+]
+
+
+def loss(params, example):
+    return sum((jnp.sum(leaf * 1.0) for leaf in jax.tree.leaves((params, example))), jnp.float32(0.0))
+
+
+def logits(params, x):
+    return jnp.stack([x.sum(-1), -x.sum(-1)], -1)
+
+
+MODEL = training.Functional(PARAMS, logits, loss)
+STEP = {"loss": loss, "optimizer": SGD, "filter": BUDGET, "clip_norm": 1.0, "physical_batch": 2, "donate": False}
+RUN = {"optimizer": SGD, "filter": BUDGET, "schedule": PLAN, "keys": KEYS}
+
+
+def case(function, /, *spared, sound=None, words=(), functions=(), **arguments):
+    return lambda: Case(function, arguments, sound, spared, words, functions)
+
+
+def short(found, arguments):
+    """Clipped is no longer than the clip norm; a clip norm that is none gives nothing."""
+    bound = np.float64(np.asarray(arguments["clip_norm"]))
+    norm = np.sqrt(sum(np.sum(np.asarray(leaf, np.float64) ** 2) for leaf in jax.tree.leaves(found)))
+    assert norm <= (bound if bound > 0 else 0.0)
+
+
+def noised(found, arguments):
+    """Without noise that is one nothing is released."""
+    sigma = np.float64(np.asarray(arguments["sigma"]))
+    if not 0 < sigma <= training.largest_sigma(3):
+        assert all(np.isnan(leaf).all() for leaf in jax.tree.leaves(found))
+
+
+def sums(found, arguments):
+    """A sum of three clipped vectors is no longer than three clip norms."""
+    parts = zip(jax.tree.leaves(found.high), jax.tree.leaves(found.low), strict=True)
+    values = [np.asarray(high, np.float64) / 2**12 + np.asarray(low, np.float64) / 2**24 for high, low in parts]
+    assert np.sqrt(sum(np.sum(value**2) for value in values)) <= 3.0
+
+
+@functools.cache
+def step():
+    return training.make_step(loss, SGD, BUDGET, PLAN, clip_norm=1.0)
+
+
+@functools.cache
+def state():
+    return training.init_state(PARAMS, SGD, BUDGET, PLAN, KEYS)
+
+
+@functools.cache
+def aggregate():
+    return training.filtered_aggregate(BUDGET, PLAN, KEYS, clip_norm=1.0, size=3)
+
+
+def aggregated(updates, state, params, valid, accuracy):
+    return aggregate().update(updates, state, params, valid=valid, accuracy=accuracy)
+
+
+def a_budget():
+    return training.Budget(BUDGET, PLAN, "divergence")
+
+
+def outcome():
+    return training.Outcome(state(), RECORDS, [(1, 0.5)], "plan finished")
+
+
+@functools.cache
+def report():
+    return training.make_report(outcome(), a_budget(), delta=1e-5, data={"name": "d"}, settings={"filter": "f"}, seed=1)
+
+
+def measured(**arguments):
+    """What `accuracy` makes is asked."""
+    return training.accuracy(**arguments)(PARAMS)
+
+
+CASES = {
+    "accuracy": case(measured, functions=("logits",), logits=logits, x=X, y=Y),
+    "add_clipped": case(
+        training.add_clipped,
+        sound=sums,
+        total=training.empty_sum(PARAMS, 3),
+        gradients=ROWS,
+        valid=np.ones(3, bool),
+        clip_norm=1.0,
+        clip_scale=1.0,
+    ),
+    "add_gaussian_noise": case(
+        training.add_gaussian_noise,
+        sound=noised,
+        key=KEY,
+        total=training.empty_sum(PARAMS, 3),
+        sigma=1.0,
+        clip_norm=1.0,
+    ),
+    "attempt_keys": case(training.attempt_keys, keys=KEYS, attempt=0),
+    "build": case(training.build, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4),
+    "clip_by_global_norm": case(training.clip_by_global_norm, sound=short, tree=PARAMS, clip_norm=1.0),
+    "clipped_gradient_sum": case(
+        training.clipped_gradient_sum,
+        sound=sums,
+        functions=("loss",),
+        loss=loss,
+        params=PARAMS,
+        data=(X, Y),
+        mask=np.ones(3, bool),
+        clip_norm=1.0,
+        clip_scale=1.0,
+        physical_batch=2,
+    ),
+    "divided": case(training.divided, words=("rate",), key=KEY, examples=(X, Y), share=0.5),
+    "empty_sum": case(training.empty_sum, shapes=PARAMS, size=3),
+    "filtered_aggregate": case(
+        lambda **arguments: training.filtered_aggregate(**arguments).init(PARAMS),
+        filter=BUDGET,
+        schedule=PLAN,
+        keys=KEYS,
+        clip_norm=1.0,
+        size=3,
+        then=None,
+    ),
+    "filtered_aggregate.update": lambda: Case(
+        aggregated,
+        {
+            "updates": ROWS,
+            "state": aggregate().init(PARAMS),
+            "params": PARAMS,
+            "valid": np.ones(3, bool),
+            "accuracy": 0.5,
+        },
+    ),
+    "fit": lambda: Case(
+        training.fit,
+        {
+            "step": step(),
+            "state": state(),
+            "data": (X, Y),
+            "steps": 1,
+            "evaluate": lambda params: 0.5,
+            "evaluate_every": 1,
+            "interrupted": lambda: False,
+            "on_step": lambda record, accuracy: None,
+            "before": None,
+        },
+        functions=("step", "evaluate", "interrupted", "on_step"),
+    ),
+    "fit_until_accurate": lambda: Case(
+        training.fit_until_accurate,
+        {
+            "model": MODEL,
+            "optimizer": SGD,
+            "rounds": training.plan_rounds([0.5, 1.0], order=8.0, rate=0.5, steps=1),
+            "train": (X, Y),
+            "validation": (X, Y),
+            "threshold": 0.5,
+            "check_epsilon": 1.0,
+            "sparse": False,
+            "clip_norm": 1.0,
+            "keys": KEYS,
+            "physical_batch": 2,
+            "progress": print,
+        },
+        functions=("progress",),
+    ),
+    "functional": lambda: Case(training.functional, {"model": nnx.Linear(2, 2, rngs=nnx.Rngs(0)), "variables": None}),
+    "gaussian_tree": case(training.gaussian_tree, key=KEY, shapes=PARAMS),
+    "global_norm": case(training.global_norm, tree=PARAMS),
+    "gradient_norms": case(
+        training.gradient_norms, functions=("loss",), loss=loss, params=PARAMS, data=(X, Y), physical_batch=2
+    ),
+    "init_individual": case(training.init_individual, params=PARAMS, optimizer=SGD, filter=EACH, keys=KEYS),
+    "init_state": case(training.init_state, params=PARAMS, **RUN),
+    "make_individual_step": case(
+        training.make_individual_step, functions=("loss", "norms"), **{**STEP, "filter": EACH, "norms": None}
+    ),
+    "make_split_step": case(training.make_split_step, functions=("loss",), schedule=PLAN, **STEP),
+    "make_step": case(training.make_step, functions=("loss",), schedule=PLAN, **STEP),
+    "noisy_gradient": case(
+        training.noisy_gradient,
+        functions=("loss",),
+        loss=loss,
+        params=PARAMS,
+        data=(X, Y),
+        keys=KEYS,
+        sigma=1.0,
+        rate=0.5,
+        clip_norm=1.0,
+        clip_scale=1.0,
+        physical_batch=2,
+        full_batch=False,
+    ),
+    "on_levels": case(
+        training.on_levels, words=("mechanism",), filter=filters.pure_dp(1.0), menu=[Gaussian(5.0)], atoms=8
+    ),
+    "per_example_gradients": case(
+        training.per_example_gradients, functions=("loss",), loss=loss, params=PARAMS, examples=(X, Y)
+    ),
+    "planned_mechanism": case(training.planned_mechanism, schedule=PLAN),
+    "privacy_rows": lambda: Case(training.privacy_rows, {"outcome": outcome(), "budget": a_budget(), "delta": 1e-5}),
+    "make_report": lambda: Case(
+        training.make_report,
+        {
+            "outcome": outcome(),
+            "budget": a_budget(),
+            "delta": 1e-5,
+            "data": {"name": "d"},
+            "settings": {"filter": "f"},
+            "seed": 1,
+        },
+    ),
+    "realised_mechanism": case(training.realised_mechanism, records=RECORDS, most=3),
+    "replicate": case(training.replicate, tree=PARAMS, examples=training.shard_examples((X, Y))),
+    "sample_pieces": case(training.sample_pieces, mask=np.ones(3, bool), piece=2),
+    "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
+    "step_keys": case(training.step_keys, keys=KEYS, step=0),
+    "table": lambda: Case(training.table, {"report": report()}),
+    "take_piece": lambda: Case(
+        training.take_piece, {"sample": training.sample_pieces(np.ones(3, bool), 2), "number": 0}
+    ),
+    "with_accuracy": lambda: Case(training.with_accuracy, {"state": state(), "accuracy": 0.5}),
+    "write_report": lambda: Case(training.write_report, {"report": report(), "folder": "/"}, spared=("folder",)),
+}
+CASES = {f"training.{name}": make for name, make in CASES.items()}
+DEAR = {
+    "training.add_clipped", "training.clipped_gradient_sum", "training.filtered_aggregate.update",
+    "training.fit_until_accurate", "training.noisy_gradient",
+}  # fmt: skip
+# No program is compiled, or one.
+QUICK = (
+    "attempt_keys", "empty_sum", "init_individual", "init_state", "make_individual_step", "make_split_step",
+    "make_step", "planned_mechanism", "realised_mechanism", "replicate", "shard_examples", "step_keys", "functional",
+    "with_accuracy", "filtered_aggregate",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_training_names_what_is_wrong(name):
+    fuzz(CASES[f"training.{name}"](), [*VALUES[:30], *TREES])
+
+
+def test_functions_of_the_caller_raise_and_are_named_where_they_return_nonsense():
+    for name in ("per_example_gradients", "accuracy"):
+        fuzz_functions(CASES[f"training.{name}"]())
+
+
+def test_what_would_be_broadcast_is_refused():
+    # Each of these moved a sum by more than was accounted for: a short vector spread over more coordinates, an example
+    # counted twice, a share of more answers than examples.
+    total, whole = training.empty_sum(PARAMS, 3), np.ones(3, bool)
+    with pytest.raises(ValueError, match="gradients must"):
+        training.add_clipped(total, {"w": np.ones((3, 1), np.float32)}, whole, 1.0)
+    with pytest.raises(ValueError, match="valid must"):
+        training.add_clipped(total, ROWS, np.ones((3, 1), bool), 1.0)
+    with pytest.raises(ValueError, match="data must"):
+        training.clipped_gradient_sum(loss, PARAMS, (X, Y[:1]), whole, 1.0)
+    with pytest.raises(ValueError, match="mask must"):
+        training.clipped_gradient_sum(loss, PARAMS, (X, Y), np.ones(4, bool), 1.0)
+    for answers in (Y[:, None], Y[:1]):
+        with pytest.raises(ValueError, match="y must"):
+            training.accuracy(logits, X, answers)
+    with pytest.raises(ValueError, match="logits must"):
+        training.accuracy(lambda params, x: x.sum(-1), X, Y)(PARAMS)
+    _, valid = jax.jit(training.take_piece)(training.sample_pieces(whole, 2), -1)
+    assert not valid.any()  # a traced number of no piece
+
+
+def test_what_would_fill_the_memory_is_refused():
+    for wrong in ({"classes": 2**40}, {"hidden": 2**40}, {"shape": (2**20, 2**20)}):
+        name = next(iter(wrong))
+        with pytest.raises(ValueError, match=name):
+            training.build(**{"name": "mlp", "shape": (3,), "classes": 2, "seed": 0, **wrong})
+    with pytest.raises(ValueError, match="piece must"):
+        training.sample_pieces(np.ones(3, bool), 2**40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("training.fit",)])
+def test_training_names_what_is_wrong_at_length(name):
+    fuzz(CASES[name](), [*VALUES, *MORE_VALUES, *TREES])
+    at_length(CASES[name](), few if name in DEAR else some)
+
+
+@pytest.mark.slow
+def test_a_run_names_what_is_wrong():
+    fuzz(CASES["training.fit"](), [*VALUES, *TREES])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["clipped_gradient_sum", "fit", "gradient_norms", "noisy_gradient"])
+def test_functions_of_the_caller_at_length(name):
+    fuzz_functions(CASES[f"training.{name}"]())
