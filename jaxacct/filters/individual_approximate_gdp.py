@@ -36,6 +36,7 @@ __all__ = ["IndividualApproximateGDPFilter", "individual_approximate_gdp"]
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).
 _WHOLE = np.int32(2**30)
 _BELOW = np.int32(2**30 - 1)
+_LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
 
 
 @keeps(ExamplesState)
@@ -68,7 +69,8 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
 
         Args:
             query: a `PoissonSampled` `Gaussian` (in the "large" regime also a `Gaussian`); ``sensitivity`` is the clip
-                norm, in the unit of ``norms``. The rate may be one for each example, shape ``(examples,)``, the
+                norm, in the unit of ``norms``. With a sigma outside of [1e-20, 1e20], or a clip norm that is below it
+                or infinite, nobody takes part. The rate may be one for each example, shape ``(examples,)``, the
                 paper's extension; each must depend on that example and earlier outputs only.
             norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
                 float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
@@ -121,7 +123,7 @@ def _units_spent(words: Array) -> Array:
 def _is_one(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array, Array]:
     """Clip norm, sigma and rate in float64, and whether they make a step of this regime."""
     clip, sigma, rate = (jnp.asarray(v, jnp.float64) for v in parameters)
-    good = (clip > 0) & (clip < jnp.inf) & (sigma > 0) & (sigma < jnp.inf)
+    good = (clip >= _LEAST) & (clip < jnp.inf) & (sigma >= _LEAST) & (sigma <= 1 / _LEAST)
     return clip, sigma, rate, good & ((rate >= 0) & (rate < 0.2) if regime == "small" else (rate > 0.8) & (rate <= 1))
 
 
@@ -131,7 +133,7 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: Individu
     In float32, because a step should take no longer than memory does. Each rounding is covered, the constants' too:
     (1 + (4 + mu^2) 2^-20) is 64 units and 16 more for each by which expm1 grows an error in mu^2, some 7 units.
     """
-    per_norm = jnp.minimum(1.0 / sigma, 1e30).astype(jnp.float32)
+    per_norm = (1.0 / sigma).astype(jnp.float32)
     # Products of subnormal numbers may vanish; a floor under the constant keeps it one.
     root = rate * jnp.sqrt(2.0**29 / _ledger.join(ledger.common.pieces)) * (1 + 2.0**-40)
     constant = jnp.maximum((root * root).astype(jnp.float32), jnp.float32(1e-36))

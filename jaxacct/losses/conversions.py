@@ -150,12 +150,13 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Array:
     taken = pld if literal is None else dataclasses.replace(pld, bound=literal)
     losses = jnp.asarray(grid.losses)
     identity = -jnp.expm1(jnp.minimum(losses, 0.0))
-    # Off by a unit from the identity, which is next to nothing of what values were moved by.
+    # Values are at most 1 and the identity next to it is off by a unit, however little the excess is there.
+    rounding = jnp.where(losses < 0, 2.0 * _UNIT, 0.0)
     values = jnp.asarray(taken.hockey_stick(grid.losses))
     gamma, infinite = jnp.exp(losses), jnp.asarray(pld.infinity_mass)[..., None]
     if bound == "upper":
-        return jnp.clip(values - identity, 0.0, jnp.minimum(gamma * (1.0 + 16.0 * _UNIT), 1.0))
-    excess = jnp.clip(values - identity, 0.0, jnp.minimum(gamma, 1.0))
+        return jnp.clip(values - identity + rounding, 0.0, jnp.minimum(gamma * (1.0 + 16.0 * _UNIT), 1.0))
+    excess = jnp.clip(values - identity - rounding, 0.0, jnp.minimum(gamma, 1.0))
     # After its last point the curve is constant, so it must not exceed the atom at infinity there.
     last = jnp.minimum(excess[..., -1:], infinite * (1.0 - 8.0 * _UNIT))
     if literal is None:

@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import Gaussian, filters
+from jaxacct import Gaussian, PoissonSampled, filters
 from jaxacct.filters import _ledger, individual_approximate_gdp
 from jaxacct.filters._examples import FLAG, settle_norms
 
@@ -64,6 +64,31 @@ def test_an_example_pays_at_least_its_cost_in_units_and_hardly_more():
                 gain = mpmath.expm1(square) if regime == "small" else square
                 cost = mpmath.mpf(rate) ** 2 * gain / 2 / 0.7 * WHOLE
                 assert max(cost, 1) <= units <= cost * (1 + (6 + square) * 2.0**-19) + 1
+
+
+def test_noise_and_clip_norms_out_of_the_range_of_float32_are_nobodys_step():
+    # A norm and a sigma of 1e-40 are a mu of 1, whose float32 is lost.
+    norms = np.array([1e-40, 1e-30, 1.0, 3e38])
+    ledger = individual_approximate_gdp(0.7, examples=norms.size)
+
+    @jax.jit
+    def asked(sigma, clip):
+        query = PoissonSampled(Gaussian(sigma, sensitivity=clip), 0.1)
+        part, state = ledger.update(query, norms, ledger.init())
+        return part, ledger.fraction(state), ledger.bounds(query, norms, state)
+
+    with jax.enable_x64(True):
+        for sigma, clip in ((1e-40, 1.0), (9e-21, 1.0), (1.1e20, 1.0), (1e39, 1e39), (1.0, 1e-21), (1.0, np.inf)):
+            part, fraction, bounds = asked(sigma, clip)
+            assert not part.any()
+            assert not fraction.any()
+            assert not bounds.any()
+        for sigma, clip in ((1.1e-20, 1.0), (9e19, 1e39), (1.0, 1.1e-20)):
+            part, fraction, _ = asked(sigma, clip)
+            assert part.all()
+            square = (np.minimum(norms, clip) / sigma) ** 2
+            cost = np.where(square < 500, 0.01 * np.expm1(np.minimum(square, 500)) / 2 / 0.7, np.inf)
+            assert np.all(np.asarray(fraction) >= np.minimum(cost, 1))
 
 
 @jax.enable_x64(True)

@@ -54,6 +54,23 @@ def _pld(bound):
     return PLD(masses, np.float64(0.1), GRID, bound)
 
 
+def test_far_to_the_left_the_last_unit_of_the_identity_is_all_there_is():
+    # At gamma = e^-50 the curve of an atom at infinity is 1, as 1 - gamma is in floats; the excess is gamma.
+    grid, infinity = LossGrid(1.0, -60, 121), np.array([1.0, 0.5, 1e-9, 0.0])
+    masses = np.zeros((4, 121))
+    masses[:, 60] = 1.0 - infinity
+    truth = infinity[:, None] * np.exp(np.minimum(grid.losses, 0.0))
+    for literal in (None, "upper", "lower"):
+        for bound in ("upper", "lower"):
+            found = np.asarray(conversions.pld_excess(PLD(masses, infinity, grid, bound), grid, literal))
+            if (literal or bound) == "upper":
+                assert np.all(found >= truth * (1 - 1e-15))
+                assert np.all(found <= truth + 2e-13)
+            else:
+                assert np.all(found <= truth * (1 + 1e-15))
+                assert np.all(found[:, 1:] >= truth[:, 1:] - 2e-13)
+
+
 @pytest.mark.parametrize("to", [LossGrid(UNIT, -6, 13), LossGrid(UNIT, -2, 5)], ids=["longer", "shorter"])
 def test_a_law_at_its_word_is_enclosed_on_every_range_of_its_lattice(to):
     below, above = (np.asarray(conversions.pld_excess(_pld("upper"), to, literal=side)) for side in ("lower", "upper"))

@@ -336,3 +336,11 @@ def test_bad_values_give_infinity_and_what_has_no_curve_says_so():
         renyi(MixtureOfGaussians(1.0, (1.0,), (1.0,)), 2.0, relation="replace")
     with pytest.raises(ValueError, match="relation 'replace' has one"):
         renyi(SampledWithoutReplacement(Gaussian(1.0), 1, 2), 2.0)
+
+
+def test_at_huge_orders_a_range_costs_all_of_it_however_small_it_is():
+    # An order of 1e200 times a range of 1e-160 is far up the curve, though the square of the range is no float.
+    for epsilon, order in ((1e-160, 1e200), (1e-160, 1e300), (1e-20, 1e150), (1.0, 1e300), (700.0, 1e300)):
+        with jax.enable_x64(True):
+            value = float(closed.bounded_range_curve(Exponential(epsilon), order, "remove"))
+        assert epsilon * (1 - 1e-12) <= value <= epsilon

@@ -97,7 +97,7 @@ def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
     terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + _ROUNDING / (a - 1.0)
     value = _from_excess(terms, a, a * eps)
     # The theorem without a maximisation: a range of eps is a eps^2 / 8 (Cesar, Rogers 2021), and eps-DP.
-    return _guarded(jnp.minimum(jnp.minimum(value, eps), a * eps**2 / 8.0 * (1.0 + _ROUNDING)), eps, a)
+    return _guarded(jnp.minimum(jnp.minimum(value, eps), a * eps / 8.0 * eps * (1.0 + _ROUNDING)), eps, a)
 
 
 def _log_mean(x: Array) -> Array:
