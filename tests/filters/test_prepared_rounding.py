@@ -153,14 +153,14 @@ def test_masses_are_scaled_until_either_sum_over_segments_is_that_of_the_curve(m
     monkeypatch.setattr(_prepared, "pieces_up", lambda value: value)
     monkeypatch.setattr(_prepared, "_dominating", lambda *_: 0.0)
     run = jax.jit(lambda p, q: _prepared._one(p, q, None, 8))
-    # Of order 1 the excess on one side of the curve is 0.01, on the other 0.01 and the gap of the totals.
-    for gap in (1e-9, 1e-4, 4e-3):
-        p, q = np.array([0.4, 0.59, 0.01]), np.array([0.41 + gap, 0.59, 0.0])
+    # Of order 1 the excess is 1/2 on one side of the curve, and on the other 1/2 and the gap of the totals.
+    for gap in (1e-9, 1e-3, 0.1):
+        p, q = np.array([0.5, 0.5]), np.array([1.0 + gap, 0.0])
         for one, other, side in ((p, q, 0), (q[::-1], p[::-1], 1)):
             made = run(one, other)
             masses, infinity = np.asarray(made.masses)[side], np.asarray(made.infinity)
-            mine = np.sort(masses[masses > 0])
-            assert infinity[side] + np.maximum(mine - [0.41 + gap, 0.59], 0).sum() >= 0.01 + gap
-            assert infinity[side] <= (0.01 + gap) * (1 + 1e-8) + 1e-12
-            assert 0.4 + 0.59 <= mine.sum() <= 0.99 * (1 + gap / 0.01) * (1 + 1e-8) + 1e-12
+            for found in (infinity[side], masses.max()):
+                assert 0.5 + gap <= found <= (0.5 + gap) * (1 + 3e-9) + 1e-13
             assert infinity[1 - side] == 0
+            opposite = np.asarray(made.masses)[1 - side].max()
+            assert 1.0 + gap <= opposite <= (1.0 + gap) * (1 + 1e-13)
