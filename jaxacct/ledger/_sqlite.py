@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from jaxacct._files import refuse_special
 from jaxacct.ledger import _store
 from jaxacct.ledger._store import Sql
 from jaxacct.ledger.errors import LedgerBusy, LedgerCorrupted, LedgerError, LedgerFull, LedgerMissing, LedgerUnavailable
@@ -118,6 +119,12 @@ class SqliteStore:
             self._connection = None
         if not self.exists():
             raise LedgerMissing(f"{self} is not there")
+        with self._translated():
+            for end in ("", "-wal", "-shm"):
+                try:
+                    refuse_special(self._beside(end), "a ledger" + end)
+                except ValueError as problem:
+                    raise LedgerUnavailable(f"{self}: {problem}") from None
         self._connection, self._process = self._connect(self.path), os.getpid()
 
     def _connect(self, path: pathlib.Path) -> sqlite3.Connection:
