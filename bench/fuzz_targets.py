@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import logging
+import math
 import pathlib
 import re
-import shutil
 import tempfile
 
 import atheris
 import click
+from dp_accounting import dp_event
 
 with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters._table_cache",
                                          "jaxacct.cli", "jaxacct.interop"]):  # fmt: skip
@@ -21,6 +23,7 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     from jaxacct import Gaussian, Ledger, PoissonSampled, filters
     from jaxacct.cli import _runs, _values
     from jaxacct.filters import _table_cache
+    from jaxacct.interop import UnreadableEvent, from_dp_event
     from jaxacct.ledger import LedgerCorrupted, LedgerError, canonical, records
     from jaxacct.ledger._policy import Policy
     from jaxacct.training import adult, checkpoints, data, durable, journal
@@ -188,28 +191,92 @@ def table():
 
 
 def checkpoint():
-    """A checkpoint with bytes of one of its files changed."""
+    """A checkpoint with bytes of one of its files changed.
+
+    A manager that is open reads a step's files anew with every restore; opening one costs several restores, and is done
+    only where what it reads on the way is damaged.
+    """
+    logging.disable()  # Orbax tells of every damaged file
     tree, whole = {"w": jnp.arange(3.0), "n": jnp.int32(2)}, FOLDER / "checkpoints"
     store = checkpoints.Checkpoints(whole)
     store.save(1, tree, {"seal": "s"})
-    store.close()
-    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
-    copy = FOLDER / "damaged"
+    files = {path: path.read_bytes() for path in sorted(whole.rglob("*")) if path.is_file()}
+    names = list(files)
 
     def one(raw: bytes) -> None:
-        shutil.rmtree(copy, ignore_errors=True)
-        shutil.copytree(whole, copy)
-        name = copy / files[(raw[0] if raw else 0) % len(files)]
-        name.write_bytes(patched(name.read_bytes(), raw[1:]) if name.stat().st_size else raw)
-        store = checkpoints.Checkpoints(copy)
+        path = names[(raw[0] if raw else 0) % len(names)]
+        path.write_bytes(patched(files[path], raw[1:]) if files[path] else raw)
+        opened = checkpoints.Checkpoints(whole) if path.parent.parent == whole else store
         try:
-            found, notes = store.restore(1, tree)
+            found, notes = opened.restore(1, tree)
         finally:
-            store.close()
-        assert notes["seal"] == "s" or files[raw[0] % len(files)].suffix == ""
+            path.write_bytes(files[path])
+            if opened is not store:
+                opened.close()
+        assert notes["seal"] == "s" or path.suffix == ""
         assert all(np.array_equal(found[name], tree[name]) for name in tree)
 
-    return one, [bytes([number]) + b"\0\0\0\xff" for number in range(len(files))], ValueError
+    return one, [bytes([number]) + b"\0\0\0\xff" for number in range(len(names))], ValueError
+
+
+def events():
+    """Nested events of dp_accounting with hostile numbers: a mechanism, or an error that is a ValueError."""
+    numbers = [0, 1, 3, 0.5, 1.0, 1e-9, 1e-300, 1e300, math.nan, math.inf, -math.inf, -1, 2**53, 2**70, -(2**70), True,
+               None, "x", b"", 1j, [1.0], [3, 4], [0.0, 1.0], [0.5, 0.5], [], np.float32(0.1), np.ones(2)]  # fmt: skip
+    leaves = [(dp_event.NoOpDpEvent, 0), (dp_event.NonPrivateDpEvent, 0), (dp_event.UnsupportedDpEvent, 0),
+              (dp_event.GaussianDpEvent, 1), (dp_event.LaplaceDpEvent, 1), (dp_event.DiscreteLaplaceDpEvent, 2),
+              (dp_event.RandomizedResponseDpEvent, 2), (dp_event.ZCDpEvent, 2),
+              (dp_event.MixtureOfGaussiansDpEvent, 3), (dp_event.SingleEpochTreeAggregationDpEvent, 2),
+              (dp_event.TruncatedSubsampledGaussianDpEvent, 4)]  # fmt: skip
+
+    once = dp_event.ZCDpEvent(0.5, 0.1)
+    for shape in (1.0, math.inf):  # what compiles, before the clock runs
+        for inner in (once, dp_event.GaussianDpEvent(1.0), dp_event.LaplaceDpEvent(1.0)):
+            from_dp_event(dp_event.RepeatAndSelectDpEvent(inner, 3.0, shape))
+    from_dp_event(once)
+
+    def one(raw: bytes) -> None:
+        data = atheris.FuzzedDataProvider(raw)
+
+        def number():
+            kind = data.ConsumeIntInRange(0, 3)
+            if kind == 0:
+                return data.ConsumeFloat()
+            return data.ConsumeInt(8) if kind == 1 else data.PickValueInList(numbers)
+
+        def event(depth: int):
+            kind = data.ConsumeIntInRange(0, 7) if depth else 0
+            if kind == 1:
+                return dp_event.ComposedDpEvent([event(depth - 1) for _ in range(data.ConsumeIntInRange(0, 3))])
+            if kind == 2:
+                return dp_event.SelfComposedDpEvent(event(depth - 1), number())
+            if kind == 3:
+                return dp_event.PoissonSampledDpEvent(number(), event(depth - 1))
+            if kind == 4:
+                return dp_event.SampledWithoutReplacementDpEvent(number(), number(), event(depth - 1))
+            if kind == 5:
+                return dp_event.RepeatAndSelectDpEvent(event(depth - 1), number(), number())
+            if kind == 6:
+                return number()  # no event
+            make, arguments = data.PickValueInList(leaves)
+            return make(*(number() for _ in range(arguments)))
+
+        with contextlib.suppress(ValueError, TypeError):
+            made = event(data.ConsumeIntInRange(0, 4))  # what dp_accounting itself refuses
+            if isinstance(made, dp_event.DpEvent):
+                relation = data.PickValueInList(["add_or_remove", "replace", "replace_special"])
+                read(made, relation)
+
+    def read(made, relation: str) -> None:
+        try:
+            found = from_dp_event(made, relation)
+        except UnreadableEvent:
+            return
+        except Exception as problem:
+            raise AssertionError(f"{made!r}: {problem!r}") from problem
+        assert type(found).__module__.startswith("jaxacct.mechanisms")
+
+    return one, [bytes(range(at, at + 48)) for at in range(0, 200, 20)], ()
 
 
 def datasets():
@@ -244,6 +311,7 @@ def command_line():
 
 
 TARGETS = {
-    "checkpoint": checkpoint, "command_line": command_line, "datasets": datasets, "journal": journal_file,
-    "ledger": ledger, "record": record, "sealed_journal": sealed_journal, "table": table, "values": values,
+    "checkpoint": checkpoint, "command_line": command_line, "datasets": datasets, "events": events,
+    "journal": journal_file, "ledger": ledger, "record": record, "sealed_journal": sealed_journal, "table": table,
+    "values": values,
 }  # fmt: skip

@@ -114,7 +114,9 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
     """
     _validate.numbers(table=table, epsilons=epsilons, kernel=kernel)
     count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else -1
-    if not (np.ndim(table) and np.shape(table)[-1] == count and np.ndim(kernel) == 2 and len(kernel) == count > 0):
+    if not (
+        np.ndim(table) and np.shape(table)[-1] == count and np.ndim(kernel) == 2 and np.shape(kernel)[0] == count > 0
+    ):
         shapes = f"{np.shape(table)}, {np.shape(epsilons)} and {np.shape(kernel)}"
         raise ValueError(f"table, epsilons and kernel must have the same outcomes, got shapes {shapes}")
     for name, rows in (("table", table), ("kernel", kernel)):

@@ -16,6 +16,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxacct._files import is_regular
+
 __all__ = ["digest", "directory", "load", "store"]
 
 
@@ -42,6 +44,8 @@ def digest(*values: Any) -> str:
 
 def load(key: str) -> dict[str, np.ndarray] | None:
     """The arrays stored under ``key``; None where there are none, or a file that is not what was written."""
+    if not is_regular(directory() / f"{key}.npz"):  # a pipe would wait for whoever writes it
+        return None
     try:
         with open(directory() / f"{key}.npz", "rb") as raw, np.load(raw, allow_pickle=False) as file:
             # A table is stored as it is: what would grow while it is read was not written here.

@@ -122,7 +122,8 @@ class Reading:
         """All of it as one mechanism."""
         if not self.private:
             return ApproximateDP(0.0, 1.0)
-        parts = self.all_parts()
+        with np.errstate(over="ignore"):
+            parts = self.all_parts()
         if self.hazard:
             parts = [*parts, (ApproximateDP(0.0, self.fails), 1)]
         return composed(parts) if parts else PureDP(0.0)
@@ -134,13 +135,21 @@ class Reading:
         1.1). So its conversion at each order is that of rho-zCDP at an epsilon smaller by xi.
         Every point of the resulting curve is a claim, and `FromProfile` dominates whatever keeps all of them.
         """
+        if not (math.isfinite(self.rho) and math.isfinite(self.xi)):
+            return ApproximateDP(0.0, 1.0)
         if self.divergences is None:
             if self.xi == 0.0:
                 return ZeroConcentratedDP(self.rho)
             above = np.asarray(zcdp_epsilon(self.rho, _LEVELS))
-            epsilons, deltas = (self.xi + above) * _UP, np.asarray(zcdp_delta(self.rho, above))
+            held = np.isfinite(above)
+            epsilons = np.where(held, (self.xi + above) * _UP, np.inf)
+            deltas = np.asarray(zcdp_delta(self.rho, np.where(held, above, 0.0)))
         else:
             curve, orders = self.at_orders()[:, None], np.asarray(ORDERS)[:, None]
+            if not np.isfinite(curve).all():  # orders at which sums overflowed say nothing; so may all of them
+                orders, curve = orders[np.isfinite(curve)][:, None], curve[np.isfinite(curve)][:, None]
+            if not curve.size:
+                return ApproximateDP(0.0, 1.0)
             epsilons = np.asarray(epsilon_from_renyi(curve, orders, _LEVELS)).min(0)
             finite = np.where(np.isfinite(epsilons), epsilons, 0.0)
             deltas = np.asarray(delta_from_renyi(curve, orders, finite)).min(0)

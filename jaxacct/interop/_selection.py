@@ -39,6 +39,11 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
         return inner
     if inner.hazard:
         raise ValueError("repeated selection has no analysis for a run that may fail, such as on truncated samples")
+    with np.errstate(over="ignore"):  # what overflows says nothing
+        return _repeated(inner, mean, shape, relation)
+
+
+def _repeated(inner: Reading, mean: float, shape: float, relation: str) -> Reading:
     orders = np.asarray(ORDERS)
     once = inner.at_orders()
     for part in inner.parts.values():

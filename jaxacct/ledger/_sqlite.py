@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from jaxacct._files import refuse_special
 from jaxacct.ledger import _store
 from jaxacct.ledger._store import Sql
 from jaxacct.ledger.errors import (
@@ -164,6 +165,11 @@ class SqliteStore:
         with _OPENING:
             if not self.exists():
                 raise LedgerMissing(f"{self} is not there")
+            for end in _FILES:
+                try:
+                    refuse_special(self._beside(end), "a ledger" + end)
+                except ValueError as problem:
+                    raise LedgerUnavailable(f"{self}: {problem}") from None
             self._has_one_name()
             here = [store for store in list(_OPEN) if store.path == self.path]
             if any(store._process != os.getpid() for store in here):

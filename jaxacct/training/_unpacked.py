@@ -6,6 +6,8 @@ import gzip
 import zlib
 from pathlib import Path
 
+from jaxacct._files import refuse_special
+
 __all__ = ["unpacked"]
 
 MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
@@ -15,8 +17,10 @@ def unpacked(file: Path, kind: str) -> bytes:
     """What ``file``, one of ``kind`` files, holds.
 
     Raises:
-        ValueError: damaged, no gzip, or more than 2^28 bytes.
+        ValueError: damaged, no gzip, no regular file, or more than 2^28 bytes.
+        OSError: it is missing, or cannot be read.
     """
+    refuse_special(file, "path")
     try:
         with gzip.open(file, "rb") as stream:
             raw = stream.read(MOST_BYTES + 1)

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct._files import refuse_special_in
+
 __all__ = ["Checkpoints"]
 
 _KEPT = 2
@@ -23,12 +25,13 @@ class Checkpoints:
         folder: made if missing.
 
     Raises:
-        ValueError: Orbax is not installed.
+        ValueError: Orbax is not installed; something in the folder is neither a file nor a folder.
     """
 
     def __init__(self, folder: Path):
         if importlib.util.find_spec("orbax") is None:
             raise ValueError("checkpoints need orbax-checkpoint: pip install 'jaxacct[train]'")
+        refuse_special_in(folder, "checkpoints")
         import orbax.checkpoint as ocp
 
         self._ocp = ocp

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._files import as_path
 from jaxacct.training._unpacked import unpacked
 from jaxacct.training.adult import adult
 from jaxacct.training.dataset import Dataset
@@ -29,13 +30,14 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
         ValueError: an unknown name, or files that are not what they should be.
         FileNotFoundError: a file that is missing under ``path``.
     """
+    if not isinstance(name, str) or name not in DATASETS:
+        raise ValueError(f"data must be one of {', '.join(DATASETS)}, got {name!r:.200}")
+    path = None if path is None else as_path(path=path)
     if name == "digits":
         return digits()
     if name == "adult":
         return adult(path)
-    if name == "mnist":
-        return mnist(path)
-    raise ValueError(f"data must be one of {', '.join(DATASETS)}, got {name!r}")
+    return mnist(path)
 
 
 def digits() -> Dataset:

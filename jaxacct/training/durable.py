@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._files import as_path
 from jaxacct.training.checkpoints import Checkpoints
 from jaxacct.training.journal import Journal
 from jaxacct.training.keys import Keys, fresh_keys
@@ -212,12 +213,18 @@ def durable_run(
             settings than before; several processes (``jax.distributed``); no Orbax.
         OSError: the folder cannot be read or written.
     """
+    _validate.scalar(every=every, ahead=ahead)
     _validate.count(every=every, ahead=ahead)
+    _validate.instance(SplitStep, split=split)
+    _validate.instance(TrainState, state=state)
+    _validate.instance(dict | None, settings=settings)
+    _validate.function(keys=keys)
+    _validate.truth(resume=resume)
     if ahead > 1 and split.adaptive:
         raise ValueError(f"ahead must be 1 for a schedule that looks at releases, got {ahead}")
     if jax.process_count() > 1:
         raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
-    folder = Path(folder)
+    folder = as_path(folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as closing:
         journal = Journal(folder / "journal")

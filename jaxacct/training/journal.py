@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from jaxacct._files import as_path, refuse_special
+
 __all__ = ["Journal"]
 
 
@@ -35,11 +37,13 @@ class Journal:
         torn: bytes of a half-written last line that were cut off.
 
     Raises:
-        ValueError: a damaged journal, one that another process holds, or a system without POSIX locks.
+        ValueError: a damaged journal, no regular file, one that another process holds, or a system without POSIX locks.
         OSError: the file cannot be read or written.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: str | Path):
+        path = as_path(path=path)
+        refuse_special(path, "journal")
         self.path = path.absolute()
         self._process = os.getpid()
         self._broken = False

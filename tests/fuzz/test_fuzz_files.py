@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import sqlite3
 import zipfile
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxacct import Ledger, filters
+from jaxacct import Ledger, filters, training
 from jaxacct.filters import _table_cache
 from jaxacct.ledger import LedgerError, canonical
+from jaxacct.training.checkpoints import Checkpoints
+from tests.fuzz.common import at_most
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +177,68 @@ def test_a_ledger_of_blobs_is_an_error_with_a_name(tmp_path):
             connection.close()
             with pytest.raises(LedgerError):
                 Ledger(copy).verify()
+
+
+KINDS = ("pipe", "folder", "loop", "device")
+
+
+def special(path, kind):
+    """Puts something at ``path`` that is no regular file."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(path if kind == "loop" else "/dev/zero")
+
+
+def a_ledger(path):
+    with Ledger(path, create=False, timeout=0.5) as ledger:
+        ledger.verify()
+
+
+def a_log(path):
+    """What lies where SQLite keeps its write-ahead log."""
+    home = path.with_name("whole.db")
+    Ledger(home, filters.pure_dp(1.0)).close()
+    path.rename(home.with_name("whole.db-wal"))
+    a_ledger(home)
+
+
+READERS = {
+    "a ledger": a_ledger,
+    "a ledger's log": a_log,
+    "a journal": training.Journal,
+    "adult": lambda path: training.load("adult", path.parent),
+    "mnist": lambda path: training.load("mnist", path.parent),
+    "a run": Checkpoints,
+}
+NAMES = {"adult": "adult.data.gz", "mnist": "t10k-images-idx3-ubyte.gz"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without pipes in its folders")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_regular_file_is_refused_at_once(reader, kind, tmp_path):
+    path = tmp_path / NAMES.get(reader, "file")
+    special(path, kind)
+    if (reader, kind) == ("a run", "folder"):
+        os.mkfifo(path / "inside")  # a folder is what it should be, and a pipe in it is not
+    with at_most(20), pytest.raises((ValueError, OSError, LedgerError)) as caught:
+        READERS[reader](path)
+    assert tmp_path.name in str(caught.value)  # whatever it is, the message says where
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_table_that_is_no_regular_file_is_none(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))
+    special(tmp_path / "key.npz", kind)
+    with at_most(20):
+        assert _table_cache.load("key") is None
+
+
+@pytest.mark.parametrize("value", [None, 3, "", "a\0b", [], object()])
+def test_a_path_that_is_none_is_named(value):
+    for read in (training.Journal, lambda path: training.load("adult", path or "")):
+        with pytest.raises(ValueError, match="path must"):
+            read(value)

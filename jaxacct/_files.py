@@ -1,0 +1,70 @@
+"""What is read as a file is one: opening a pipe waits for whoever writes it, and a device never ends."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+__all__ = ["as_path", "is_regular", "refuse_special", "refuse_special_in"]
+
+
+def as_path(**named: Any) -> Path:
+    """A value as a path.
+
+    Raises:
+        ValueError: it is none.
+    """
+    ((name, value),) = named.items()
+    try:
+        text = os.fsdecode(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a path, got {value!r:.200}") from None
+    if not text or "\0" in text:
+        raise ValueError(f"{name} must be a path, got {value!r:.200}")
+    return Path(text)
+
+
+def is_regular(path: str | os.PathLike[str]) -> bool:
+    """Whether ``path`` leads to a regular file. It may be a link to one."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def refuse_special(path: str | os.PathLike[str], what: str) -> None:
+    """Raises ValueError where ``path`` is there, and no regular file: a folder, pipe, socket or device, a link to one.
+
+    Raises:
+        OSError: it cannot be looked at: links that go round in circles, a folder that may not be entered.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{what} must be a regular file, got {path}, which is {_KINDS.get(stat.S_IFMT(mode), 'none')}")
+
+
+def refuse_special_in(folder: Path, what: str) -> None:
+    """Raises ValueError where ``folder`` is there and no folder, or something in it is neither a file nor a folder."""
+    try:
+        mode = os.stat(folder).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        raise ValueError(f"{what} must be a folder, got {folder}, which is none")
+    for place, _, names in os.walk(folder):
+        for name in names:
+            refuse_special(Path(place) / name, what)
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
