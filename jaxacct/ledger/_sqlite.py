@@ -81,6 +81,11 @@ class SqliteStore:
     def exists(self) -> bool:
         """Whether the file is there; an empty one has lost what it held."""
         with self._translated():
+            for end in _FILES:
+                try:
+                    refuse_special(self._beside(end), "a ledger" + end)
+                except ValueError as problem:
+                    raise LedgerUnavailable(f"{self}: {problem}") from None
             if not self.path.exists():
                 if self._beside("-wal").exists():
                     raise LedgerCorrupted(f"{self} is gone, but its write-ahead log is still there: restore the file")
@@ -165,11 +170,6 @@ class SqliteStore:
         with _OPENING:
             if not self.exists():
                 raise LedgerMissing(f"{self} is not there")
-            for end in _FILES:
-                try:
-                    refuse_special(self._beside(end), "a ledger" + end)
-                except ValueError as problem:
-                    raise LedgerUnavailable(f"{self}: {problem}") from None
             self._has_one_name()
             here = [store for store in list(_OPEN) if store.path == self.path]
             if any(store._process != os.getpid() for store in here):
