@@ -199,7 +199,7 @@ def test_missing_mass_grows_like_a_union_and_what_is_no_number_is_everything():
         assert float(_weighted(jnp.asarray([2.0, 0.0]), jnp.asarray([0.25, np.inf]))) == 0.5
 
 
-@pytest.mark.parametrize("layout", [Layout(1024, 256, 3), Layout(512, 512, 2), Layout(256, 256, 1)])
+@pytest.mark.parametrize("layout", [Layout(1024, 256, 3)])
 def test_levels_have_the_sizes_of_their_layout(layout, outline, monkeypatch):
     seen = []
     monkeypatch.setattr(
