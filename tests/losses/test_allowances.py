@@ -13,6 +13,7 @@ import pytest
 
 from jaxacct import PLD, Exponential, LossGrid, PrivacyProfile
 from jaxacct.losses import conversions, nodes, single
+from jaxacct.losses._parametric import delta_of, epsilon_of
 from jaxacct.losses.gaussian_order import gaussian_trade_off
 from jaxacct.losses.gdp_curve import log_delta_bounds
 from jaxacct.losses.profile import excess_at
@@ -298,6 +299,14 @@ def test_moments_tilts_and_mirrors(bound, sign):
         truth = height[0] * np.exp(Long(grid.spacing) * np.arange(-3, 0))
         allowed(sign * (longer[:3] / truth - 1), 8 * UNIT * (1 + np.abs(to.losses[:3])), 0.8, 1.2)
         np.testing.assert_array_equal(longer[3:], height)
+        # A shorter range keeps the slope at 0 and the height at infinity, from below.
+        shorter = np.asarray(conversions.moved(jnp.asarray(height), grid, LossGrid(grid.spacing, -4, 9), bound))
+        np.testing.assert_array_equal(shorter[1:-1], height[3:-3])
+        slope = height[0] * np.exp(2 * Long(grid.spacing))
+        ends = (height[2], height[-3]) if bound == "upper" else (min(height[2], slope), height[-1])
+        assert shorter[-1] == ends[1]
+        assert abs(shorter[0] / ends[0] - 1) <= 9 * UNIT * (1 + 2 * grid.spacing)
+        assert sign * (shorter[0] - ends[0]) >= 0
 
 
 def test_values_of_curves_and_curves_of_values():
@@ -423,3 +432,23 @@ def test_the_largest_loss_of_laplace_noise_is_rounded_up():
     units = np.asarray((found / (Long(shift) / scale) - 1) / UNIT, float)
     assert units.min() >= 2
     assert units.max() <= 6
+
+
+def test_parameters_that_are_none_give_no_guarantee():
+    """Of every one-parameter family: 0 is perfect privacy; what is negative, infinite or no number is none."""
+    bad = [-1.0, np.nan, np.inf]
+    delta = jax.jit(lambda p, e: delta_of(p, e, lambda p, e: -p - e))
+    rows = [(p, e, 1.0) for p in bad for e in (0.0, 1.0, np.inf)]
+    rows += [(p, e, 1.0) for p in (0.0, 2.0) for e in (-1.0, np.nan)]
+    rows += [(0.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, np.inf, 0.0), (2.0, np.inf, 0.0)]
+    rows += [(1.0, 0.0, np.exp(-1)), (1.0, 1.0, np.exp(-2)), (2.0, 1e3, np.finfo(float).tiny)]
+    p, e, truth = np.array(rows).T
+    np.testing.assert_allclose(delta(p, e), truth, rtol=1e-14)
+    assert np.all(np.asarray(delta(p, e))[-3:-1] >= np.exp(-Long([1.0, 2.0])))
+    epsilon = jax.jit(lambda p, d: epsilon_of(p, d, lambda p, log: p - log))
+    rows = [(p, d, np.inf) for p in bad[:2] for d in (0.0, 0.5, 1.0, np.nan)] + [(np.inf, 0.5, np.inf)]
+    rows += [(2.0, d, np.inf) for d in (0.0, -0.5, np.nan)] + [(0.0, d, np.inf) for d in (-0.5, np.nan)]
+    rows += [(0.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 1.0, 0.0), (2.0, 1.0, 0.0), (2.0, 1.5, 0.0)]
+    rows += [(1.0, 0.5, 1 - np.log(0.5)), (1.0, 1 - 2.0**-53, 1.0)]
+    p, d, truth = np.array(rows).T
+    np.testing.assert_allclose(epsilon(p, d), truth, rtol=1e-14)
