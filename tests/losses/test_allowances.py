@@ -160,6 +160,13 @@ def test_gaussian_curves_from_a_millionth_to_a_million():
                     if truth > 1e-280 and 0 < value < 1 - float(tail(x)):
                         allowed(float(sign * (value - truth)), float(room))
                     assert sign * (value - min(truth, 1 - tail(x))) >= 0
+    ask = jax.jit(gaussian_trade_off, static_argnums=2)
+    for bound in ("lower", "upper"):
+        at = np.array([0.0, 0.3, 1.0])
+        nothing = 0.0 * at if bound == "lower" else 1 - at
+        for bad in (np.nan, -1.0, np.inf):
+            np.testing.assert_array_equal(ask(np.full(3, bad), at, bound), nothing)
+    np.testing.assert_array_equal(ask(np.zeros(3), at, "upper"), 1 - at)  # and not a margin more
 
 
 def test_closed_renyi_curves():
@@ -448,7 +455,7 @@ def test_parameters_that_are_none_give_no_guarantee():
     epsilon = jax.jit(lambda p, d: epsilon_of(p, d, lambda p, log: p - log))
     rows = [(p, d, np.inf) for p in bad[:2] for d in (0.0, 0.5, 1.0, np.nan)] + [(np.inf, 0.5, np.inf)]
     rows += [(2.0, d, np.inf) for d in (0.0, -0.5, np.nan)] + [(0.0, d, np.inf) for d in (-0.5, np.nan)]
-    rows += [(0.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 1.0, 0.0), (2.0, 1.0, 0.0), (2.0, 1.5, 0.0)]
+    rows += [(0.0, 0.0, 0.0), (0.0, 0.5, 0.0), (0.0, 1.0, 0.0), (2.0, 1.0, 0.0), (0.5, 1.5, 0.0)]
     rows += [(1.0, 0.5, 1 - np.log(0.5)), (1.0, 1 - 2.0**-53, 1.0)]
     p, d, truth = np.array(rows).T
     np.testing.assert_allclose(epsilon(p, d), truth, rtol=1e-14)

@@ -65,10 +65,11 @@ def test_moments_around_the_tilt_are_sums_over_parts_rounded_up(prepared):
     assert np.all((below < made.plan.theta) & (below >= 0))
 
 
-@pytest.mark.parametrize("error", [0.0, 1e-9, 1e-5])
+@pytest.mark.parametrize("error", [None, 0.0, 1e-9, 1e-5])
 def test_terms_and_their_errors(prepared, error):
     made, found = prepared
-    eta = made.parts.error + error * np.array([1.0, 3.0])[:, None] * (1 + np.arange(SIZE.nodes))
+    eta = made.parts.error + (error or 0.0) * np.array([1.0, 3.0])[:, None] * (1 + np.arange(SIZE.nodes))
+    eta = 0.0 * eta if error is None else eta
     made = made._replace(parts=made.parts._replace(error=eta))
     with np.errstate(all="ignore"):
         i = _integrand(made, COUNTS, found)
