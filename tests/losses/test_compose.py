@@ -223,7 +223,7 @@ def test_levels_have_the_sizes_of_their_layout(layout, outline, monkeypatch):
 
 
 def test_entries_that_are_mostly_error_are_missing_where_nothing_else_is(outline):
-    steep = outline._replace(shift_up=jnp.full(5, 30.0), shift_down=jnp.full(5, 30.0))
+    steep = outline._replace(shift_up=np.full(5, 30.0), shift_down=np.full(5, 30.0))
     given = measures(0.0)
     narrow = np.zeros((2, N))
     narrow[0, 30:34], narrow[1, 22:26] = [0.1, 0.4, 0.3, 0.2], [0.3, 0.3, 1e-20, 0.4]
