@@ -92,7 +92,7 @@ def test_third_moments_stay_below_the_leading_bounds():
             bound = rates**3 * (np.exp(3 * square) + 3 * np.exp(square) + 4)
             bound = bound if regime == "small" else (2 - rates**3) * (8 / np.pi * square**3) ** 0.5
             second = rates**2 * (np.expm1(square) if regime == "small" else square)
-            for value, truth in zip(found.values, (second / 2, -second / 2, *[second] * 2, *[bound] * 2), strict=True):
+            for value, truth in zip(found.moments, (second / 2, -second / 2, *[second] * 2, *[bound] * 2), strict=True):
                 np.testing.assert_allclose(value, truth, rtol=1e-14)
 
 
