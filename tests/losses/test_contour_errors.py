@@ -7,7 +7,7 @@ from jaxacct.losses.contour import Size, _integrand, contour_bounds, plan, prepa
 from jaxacct.losses.contour_read import Integrand, read_epsilon
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._gaussian_quadrature import decay
+from jaxacct.mechanisms._gaussian_quadrature import decay, log_moments, placed
 
 UNIT = 2.0**-53
 SIZE = Size(64, 64)
@@ -46,10 +46,30 @@ def expected(made, found, b):
     return terms, total, w
 
 
-@pytest.mark.parametrize("error", [0.0, 1e-9, 1e-5])
+def test_moments_around_the_tilt_are_sums_over_parts_rounded_up(prepared):
+    made, _ = prepared
+    with np.errstate(all="ignore"):
+        points = placed(PAIRS, np.repeat(made.plan.theta, 2).reshape(2, 2), SIZE.points,
+                        np.repeat(30.0 + np.log(COUNTS.sum(-1)), 2).reshape(2, 2), made.plan.cut)  # fmt: skip
+        each = log_moments(PAIRS, np.repeat(made.tilts[..., None], 2, -1), made.plan.cut, points)
+    terms = np.where(COUNTS > 0, COUNTS * each, 0.0).astype(np.longdouble)
+    seen = (made.tilts > 0) & np.isfinite(made.log_moments)
+    gap = made.log_moments[seen] - terms.sum(-1)[seen]
+    share = (gap / (UNIT * 10 * np.abs(terms).sum(-1)[seen])).astype(float)
+    assert seen.sum() > 20
+    assert share.min() >= 0.8
+    assert share.max() <= 1.2
+    assert np.all(made.log_moments[made.tilts == 0] == 0)
+    above, below = np.split(made.tilts, 2)
+    assert np.all(above > made.plan.theta)
+    assert np.all((below < made.plan.theta) & (below >= 0))
+
+
+@pytest.mark.parametrize("error", [None, 0.0, 1e-9, 1e-5])
 def test_terms_and_their_errors(prepared, error):
     made, found = prepared
-    eta = made.parts.error + error * np.array([1.0, 3.0])[:, None] * (1 + np.arange(SIZE.nodes))
+    eta = made.parts.error + (error or 0.0) * np.array([1.0, 3.0])[:, None] * (1 + np.arange(SIZE.nodes))
+    eta = 0.0 * eta if error is None else eta
     made = made._replace(parts=made.parts._replace(error=eta))
     with np.errstate(all="ignore"):
         i = _integrand(made, COUNTS, found)

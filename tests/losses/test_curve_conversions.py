@@ -279,4 +279,8 @@ def test_the_reach_of_many_runs_is_their_mean_and_nine_deviations():
     spread = 1 - 0.4**2
     one, many = conversions._reach([(pair, 1.0)]), conversions._reach([(pair, 16.0), (pair, 9.0)])
     assert 0.5 <= one <= 0.5 * 2**0.25
+    rows = np.array([[-0.5, 0.5], [-0.25, 0.25]])
+    masses = np.tile(masses, (2, 1))
+    batch = TablePair(Row(rows), Row(masses), Row(masses * np.exp(-rows)), np.zeros(2), np.zeros(2))
+    assert conversions._reach([(batch, np.array([16.0, 4.0])), (pair, 9.0)]) == pytest.approx(many, rel=1e-12)
     assert many - one == pytest.approx(25 * 0.2 + 9 * (25 * 0.25 * spread) ** 0.5, rel=1e-12)

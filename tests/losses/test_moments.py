@@ -85,9 +85,15 @@ def test_the_approximations_are_not_negligible_where_the_paper_says_so():
 def test_third_moments_stay_below_the_leading_bounds():
     for regime, rates in (("small", np.array([1e-4, 0.01, 0.1])), ("large", np.array([0.9, 0.99]))):
         for sigma in (1.0, 3.0):
-            error = approximate_moments(sampled(sigma, rates), regime).relative_error
-            assert np.all(error.third_p > 0)
-            assert np.all(error.third_q > 0)
+            found = approximate_moments(sampled(sigma, rates), regime)
+            assert np.all(found.relative_error.third_p > 0)
+            assert np.all(found.relative_error.third_q > 0)
+            square = sigma**-2.0
+            bound = rates**3 * (np.exp(3 * square) + 3 * np.exp(square) + 4)
+            bound = bound if regime == "small" else (2 - rates**3) * (8 / np.pi * square**3) ** 0.5
+            second = rates**2 * (np.expm1(square) if regime == "small" else square)
+            for value, truth in zip(found.moments, (second / 2, -second / 2, *[second] * 2, *[bound] * 2), strict=True):
+                np.testing.assert_allclose(value, truth, rtol=1e-14)
 
 
 def test_the_conditions_of_the_limit_theorem_for_a_schedule():

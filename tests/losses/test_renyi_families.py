@@ -200,9 +200,7 @@ def test_a_moment_of_the_order_itself_counts_where_it_is_less():
     with jax.enable_x64(True):
         ask = lambda small: np.asarray(_from_pair(pair, np.array([3.0]), lambda a: jnp.where(a == 3.0, small, 90.0)))  # noqa: E731
         by_tails = float(ask(80.0)[0])
-        assert by_tails == pytest.approx(
-            float(renyi(PoissonSampled(Laplace(1.0), 0.1), 3.0, relation="remove")), rel=1e-6
-        )
+        assert by_tails == pytest.approx(0.013126405, rel=1e-6)
         np.testing.assert_allclose(ask(by_tails), by_tails / 2, rtol=1e-12)
         np.testing.assert_array_equal(ask(math.nan), by_tails)
 
