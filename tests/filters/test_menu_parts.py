@@ -36,11 +36,11 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
     for slack in (0.0, 1e-3):
         bump = slack * 2 * np.cosh(0.5 * grid.losses)
         # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
-        # What rounding may have taken is not there to be spent.
-        for scale, fits in ((1 + 1e-12, True), (1 + 2e-14, False), (1 - 1e-12, False)):
-            top = whole * scale
-            worst = np.argmin(top)
-            raised = top + np.where(np.arange(14) == worst, 0.0, 1e-3)
+        # What rounding may have taken is not there to be spent; any point may be the one that decides.
+        for scale, fits, point in (
+            (1 + 1e-12, True, 0), (1 + 2e-14, False, 5), *((1 - 1e-12, False, k) for k in range(14)),
+        ):  # fmt: skip
+            raised = whole * scale + np.where(np.arange(14) == point, 0.0, 1e-3)
             curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
             one = SimpleNamespace(
                 common=SimpleNamespace(budget=np.int32(9)), grid=grid, curves=curves, node=4, slack=slack

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +51,17 @@ def test_steps_that_lead_there_take_a_few_and_others_halve(monkeypatch, step, tr
     assert (found >= 0).all()
     assert np.all(charge >= root * (1 - 1e-13) - 1e-14 * mu * mu)
     assert np.all(charge <= root * (1 + 1.6e-4) + 1e-13 * mu * mu)
+
+
+@jax.enable_x64(True)
+def test_the_root_of_what_is_left_is_rounded_down_by_a_few_units(monkeypatch):
+    rng = np.random.default_rng(3)
+    mu = 10.0 ** rng.uniform(-2, 1, 32)
+    root = mu * mu * rng.uniform(1e-6, 0.5, 32)
+    run = searched(monkeypatch, lambda c, _, root: c >= root, lambda c, _, root: root - c, 5, tolerance=0.0)
+    for m, r, left in zip(mu, root, np.asarray(run(mu, root, root)), strict=True):
+        exact = Fraction(m) ** 2 - Fraction(r)
+        assert exact * (1 - Fraction(1, 2**47)) <= Fraction(left) ** 2 <= exact
 
 
 @jax.enable_x64(True)
