@@ -9,12 +9,13 @@ import pathlib
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
 
 from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
-from jaxacct.filters import _budget_table, _menus, _table_cache
+from jaxacct.filters import _budget_table, _ledger, _menus, _table_cache
 from jaxacct.filters._menu_laws import MenuLaws
 
 # The package's names for these are the functions'.
@@ -289,3 +290,27 @@ def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
     ledger = SimpleNamespace(budget=np.int32(0), prices=np.array([30, 101], np.int32))
     with pytest.raises(ValueError, match="zip"):
         menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+
+
+def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
+    seen = []
+
+    def profile(excess, grid, bound):
+        seen.append((np.asarray(excess), grid, bound))
+        return SimpleNamespace(
+            symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.5, excess=excess, grid=grid)
+        )
+
+    monkeypatch.setattr(menu_table, "PrivacyProfile", profile)
+    excess = np.array([0.1, 0.9, 0.2, 1.5, 0.3])
+    kept = {"excess": excess, "spacing": 0.5, "lowest": -2, "prices": np.array([32, 40]), "budget": 400}
+    made = menu_table.filter_of([Gaussian(1.5), GDP(0.3)], kept, 0.5, 0.5)
+    ((worst, grid, bound),) = seen
+    assert (grid, bound) == (LossGrid(0.5, -2, 5), "upper")
+    np.testing.assert_allclose(worst, np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)), rtol=1e-13)
+    assert np.all(worst >= np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)))
+    assert worst.max() <= 1.0
+    assert (made.prices.tolist(), int(made.budget)) == ([32, 40], 400)
+    with jax.enable_x64(True):
+        assert np.asarray(_ledger.join(jnp.asarray(made.noise)))[0] == 1.5
+        assert np.isnan(np.asarray(_ledger.join(jnp.asarray(made.rate)))[1])

@@ -123,12 +123,17 @@ def test_nodes_fit_up_to_the_last_budget_and_the_widest_cell_that_the_quadrature
         assert bool(make(mu, 0.5 * mu * mu, room).fit) == good, (mu, room)
     # What makes underflow impossible.
     assert max(solver._pattern(n)[0][-1] for n in (1, 2, 16, 32, 64, 128, 1000)) <= 766
-    for charge in 10.0 ** np.arange(-9.0, -0.5, 0.25):
-        nodes = make(1.0, charge, 0.0)
-        t, unit = np.asarray(nodes.t), float(nodes.unit)
-        half = t.size // 2
-        widest = [w * max(t[i] + 0.5, 1.0) for w, i in ((unit, half), (2 * unit, -1))]
-        assert bool(nodes.fit) == (max(widest) <= 2.0 and 2 * unit <= 0.5), charge
+    seen = []
+    for mu in (1.0, 8.0):
+        for charge in mu * mu * np.geomspace(1e-4, 0.1, 120) / mu:
+            nodes = make(mu, charge, 0.0)
+            t, unit = np.asarray(nodes.t), float(nodes.unit)
+            widest = 2 * unit * (t[-1] / mu + 0.5 * mu) / mu
+            assert abs(widest - 2) < 1e-9 or bool(nodes.fit) == (widest <= 2), charge
+            assert not nodes.fit or (t[-1] < 28 * mu and 2 * unit <= mu / 7)
+            seen.append(widest)
+    assert max(x for x in seen if x < 2) > 1.8
+    assert min(x for x in seen if x > 2) < 2.2
 
 
 @pytest.mark.parametrize(("scale", "charge", "ratio", "stretch"), [(1.0, 0.3, 1.0, 1.0), (0.2, 0.02, 1.3, 6.0)])
