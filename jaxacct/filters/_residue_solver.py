@@ -164,13 +164,10 @@ def _nodes(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, 
     fall = jnp.repeat(jnp.stack([fall, fall * fall], 1), np.array([t.size // 2, t.size // 2 - 1]), 1)
     b = a * fall * jnp.exp(-t[:-1])
     start, stop = (jnp.stack([jnp.sum(x * y[:, None], 0) for x in (a, b)]) for y in (1.0 - _AT, _AT))
-    # Cells of h x <= 2 mu, of which only the last of either width need to be looked at.
-    corner = np.array([t.size // 2, -1])
-    far = jnp.maximum(t[corner] / mu + 0.5 * mu, 1.0)
-    fit = jnp.all(unit * np.array([1.0, 2.0]) * far <= 2.0 * mu) & (2.0 * unit <= 0.5 * mu)
-    # Nothing underflows: with x = end / mu + mu / 2 that was x (x - mu / 2) <= pattern[-1] <= 766, so x <= 33.2 for
-    # these mu, and a e^-s is above e^(-x^2 / 2) / 60.
-    fit &= (mu <= 20.0) & (room >= 0)
+    # Cells of h x <= 2 mu: the last one, of two units, is the widest and the farthest. So end / mu is below 28, and h
+    # below mu / 7. Nothing underflows: with x = end / mu + mu / 2 that is x (x - mu / 2) <= pattern[-1] <= 766, so
+    # x <= 33.2 for these mu, and a e^-s is above e^(-x^2 / 2) / 60.
+    fit = (unit * (end / mu + 0.5 * mu) <= mu) & (mu <= 20.0) & (room >= 0)
     left = room * jnp.where(bounded, 31.0 / 32.0, 1.0)
     return Nodes(unit, t, jnp.exp(t), density(t), start, stop, left, bounded, safe, fit)
 

@@ -163,9 +163,10 @@ def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerSt
     budget = _ledger.join(pieces)
     asked = jnp.minimum(cost, budget)
     fits, _ = _ledger.charge(state, asked, budget, _ledger.EXACT)
-    rest = _ledger.left(state) * budget * (1 - 2.0**-50)
+    rest = _ledger.left(state) * budget
     q, m = jnp.where(rate > 0, rate, 1.0), jnp.where(mu > 0, mu, 1.0)
     affordable = jnp.sqrt(log1p(2 * rest / (q * q))) if regime == "small" else jnp.sqrt(2 * rest) / q
+    # The margin is more than all of these roundings: the root halves those of what is under it.
     clipped = jnp.minimum(affordable / m * (1 - 2.0**-50), 1.0)
     scale = jnp.where((asked >= 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
     return _ledger.outward(scale, dtype, up=False)

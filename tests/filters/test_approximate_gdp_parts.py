@@ -72,3 +72,21 @@ def test_a_step_is_clipped_to_what_is_left_and_a_remainder_is_forfeited_to_the_u
     assert admitted
     assert 0 < float(ledger.spent(after)) < 0.001
     assert float(ledger.clip_scale(small, ledger.init())) == 1.0
+
+
+@pytest.mark.parametrize("regime", ["small", "large"])
+@jax.enable_x64(True)
+def test_the_factor_on_a_last_step_is_below_the_exact_one_by_a_few_units(regime):
+    count = 300
+    units = [int(x) for x in WHOLE * RNG.uniform(0.0, 1.0, count)]
+    state = _ledger.LedgerState(jnp.stack([state_of(n).words for n in units]))
+    rate = RNG.uniform(1e-3, 0.2, count) if regime == "small" else RNG.uniform(0.801, 1.0, count)
+    sigma, clip, budget = 10.0 ** RNG.uniform(-3, -1, count), RNG.uniform(0.5, 2.0, count), RNG.uniform(0.1, 1.0, count)
+    found = module._clip_scale(_ledger.split(budget), (clip, sigma, rate), state, regime, "float64")
+    with mpmath.workdps(40):
+        for n, q, s, c, b, scale in zip(units, rate, sigma, clip, budget, np.asarray(found), strict=True):
+            rest = mpmath.mpf(WHOLE - n) / WHOLE * b
+            most = mpmath.sqrt(mpmath.log1p(2 * rest / mpmath.mpf(q) ** 2) if regime == "small" else 2 * rest)
+            exact = most * s / c / (1 if regime == "small" else q)
+            assert exact * (1 - 2.0**-48) <= scale <= exact
+            assert scale < 1

@@ -15,6 +15,7 @@ from jaxacct.filters._prepared import joined, pieces_up
 from jaxacct.losses.conversions import pld_excess
 
 natural = importlib.import_module("jaxacct.filters.natural")
+approximate = importlib.import_module("jaxacct.filters.natural_approximate_dp")
 GRID = LossGrid(0.25, -5, 9)
 RNG = np.random.default_rng(8)
 
@@ -71,3 +72,20 @@ def test_what_remains_is_the_least_room_rounded_down_and_a_budgets_room_is_taken
     room = np.asarray(joined(filters.natural("budget", grid=GRID).room))
     assert np.all(room <= line * (1 - 2.0**-46))
     assert np.all(room >= line * (1 - 2.0**-43))
+
+
+@jax.enable_x64(True)
+def test_of_the_natural_approximate_filter_delta_is_spent_rounded_up_and_left_rounded_down():
+    masses, atom = jnp.asarray(RNG.uniform(0.0, 0.1, 9)), jnp.float64(0.01)
+    state = _composed_law.nothing(GRID)._replace(masses=pieces_up(masses), infinity=pieces_up(atom))
+    exact = float(np.sum(masses * np.maximum(1 - np.exp(0.5 - GRID.losses), 0))) + 0.01
+    for parameters in ((0.5, 0.9, 5), (0.5, exact / 2, 5), (0.5, 1 / 3, 5)):
+        spent = float(approximate._spent(state, GRID, parameters, "float64"))
+        assert exact * (1 - 1e-15) <= spent <= exact * (1 + 1e-12)
+        left = float(approximate._left(state, GRID, parameters, "float64"))
+        assert left == max(parameters[1] - spent, 0.0)
+        more, less = (f(state, GRID, parameters, "float32") for f in (approximate._spent, approximate._left))
+        assert more.dtype == less.dtype == np.float32
+        assert spent <= float(more) <= spent * (1 + 2.0**-22)
+        assert left * (1 - 2.0**-22) <= float(less) <= left
+        assert float(more) > spent  # which no float32 is

@@ -158,3 +158,43 @@ def test_there_are_rows_for_every_octave_of_the_menus_noise(noise, rows):
     with jax.enable_x64(True):
         common = SimpleNamespace(noise=_ledger.split(np.array(noise)))
     assert priced._rows(common) == rows * 2**7
+
+
+@jax.enable_x64(True)
+def test_a_step_is_one_of_its_regime_up_to_the_ends_of_its_rates():
+    for regime, fine, bad in (
+        ("small", (0.0, 0.1, 0.2 - 1e-9), (-1e-9, 0.2, 0.5, 1.0, np.nan)),
+        ("large", (0.8 + 1e-9, 0.9, 1.0), (0.0, 0.1, 0.8, 1.0 + 1e-9, 1.5, np.nan)),
+    ):
+        for rate in (*fine, *bad):
+            clip, sigma, same, good = approximate._is_one((2.0, 1.5, rate), regime)
+            assert (float(clip), float(sigma)) == (2.0, 1.5)
+            assert float(same) == rate or np.isnan(rate)
+            assert bool(good) == (rate in fine)
+        for pair in ((0.0, 1.0), (-1.0, 1.0), (np.inf, 1.0), (np.nan, 1.0), (1.0, 0.0), (1.0, -1.0), (1.0, np.inf)):
+            assert not approximate._is_one((*pair, fine[0]), regime)[3]
+
+
+def test_a_step_that_its_filter_does_not_shorten_is_allowed_in_full_and_a_shortened_one_a_hair_less():
+    module = importlib.import_module("jaxacct.filters.individual")
+
+    class Scaled:
+        """Admits everything and shortens by what the state says."""
+
+        def update(self, query, state):
+            return jnp.asarray(True), state + 1.0
+
+        def clip_scale(self, query, state):
+            return state
+
+    jax.tree_util.register_static(Scaled)
+    scales = jnp.array([1.0, 0.5, 0.0, 1.0, -1.0], jnp.float32)
+    norms = jnp.array([0.3, 0.7, 0.7, 9.0, 0.7], jnp.float32)
+    state = module.IndividualState(scales, jnp.zeros(5, jnp.float32))
+    takes_part, after = module._update(Scaled(), Gaussian(1.0, sensitivity=2.0), norms, state)
+    allowed = np.asarray(after.allowed)
+    assert allowed[[0, 3]].tolist() == [np.float32(0.3), 2.0]
+    assert 0.35 * (1 - 2.0**-20) <= allowed[1] < 0.35
+    assert allowed[[2, 4]].tolist() == [0.0, 0.0]
+    assert np.asarray(takes_part).tolist() == [True, True, False, True, False]
+    assert np.asarray(after.each).tolist() == [2.0, 1.5, 0.0, 2.0, -1.0]  # nothing is charged to who takes no part

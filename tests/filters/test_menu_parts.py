@@ -9,12 +9,13 @@ import pathlib
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import mpmath
 import numpy as np
 import pytest
 
 from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
-from jaxacct.filters import _budget_table, _menus, _table_cache
+from jaxacct.filters import _budget_table, _ledger, _menus, _table_cache
 from jaxacct.filters._menu_laws import MenuLaws
 
 # The package's names for these are the functions'.
@@ -36,11 +37,11 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
     for slack in (0.0, 1e-3):
         bump = slack * 2 * np.cosh(0.5 * grid.losses)
         # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
-        # What rounding may have taken is not there to be spent.
-        for scale, fits in ((1 + 1e-12, True), (1 + 2e-14, False), (1 - 1e-12, False)):
-            top = whole * scale
-            worst = np.argmin(top)
-            raised = top + np.where(np.arange(14) == worst, 0.0, 1e-3)
+        # What rounding may have taken is not there to be spent; any point may be the one that decides.
+        for scale, fits, point in (
+            (1 + 1e-12, True, 0), (1 + 2e-14, False, 5), *((1 - 1e-12, False, k) for k in range(14)),
+        ):  # fmt: skip
+            raised = whole * scale + np.where(np.arange(14) == point, 0.0, 1e-3)
             curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
             one = SimpleNamespace(
                 common=SimpleNamespace(budget=np.int32(9)), grid=grid, curves=curves, node=4, slack=slack
@@ -289,3 +290,27 @@ def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
     ledger = SimpleNamespace(budget=np.int32(0), prices=np.array([30, 101], np.int32))
     with pytest.raises(ValueError, match="zip"):
         menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+
+
+def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
+    seen = []
+
+    def profile(excess, grid, bound):
+        seen.append((np.asarray(excess), grid, bound))
+        return SimpleNamespace(
+            symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.5, excess=excess, grid=grid)
+        )
+
+    monkeypatch.setattr(menu_table, "PrivacyProfile", profile)
+    excess = np.array([0.1, 0.9, 0.2, 1.5, 0.3])
+    kept = {"excess": excess, "spacing": 0.5, "lowest": -2, "prices": np.array([32, 40]), "budget": 400}
+    made = menu_table.filter_of([Gaussian(1.5), GDP(0.3)], kept, 0.5, 0.5)
+    ((worst, grid, bound),) = seen
+    assert (grid, bound) == (LossGrid(0.5, -2, 5), "upper")
+    np.testing.assert_allclose(worst, np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)), rtol=1e-13)
+    assert np.all(worst >= np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)))
+    assert worst.max() <= 1.0
+    assert (made.prices.tolist(), int(made.budget)) == ([32, 40], 400)
+    with jax.enable_x64(True):
+        assert np.asarray(_ledger.join(jnp.asarray(made.noise)))[0] == 1.5
+        assert np.isnan(np.asarray(_ledger.join(jnp.asarray(made.rate)))[1])

@@ -92,3 +92,17 @@ def test_symmetric_laws_stay_as_they_are_however_many_points_and_any_other_pays_
             with jax.enable_x64(True):
                 found = float(both_ways(PLD(other, np.float64(1e-3), grid)).infinity_mass) - 1e-3
             assert more * (1 - 1e-4) <= found <= more * (1 + 1e-3) + 2e-12
+
+
+def test_what_counts_as_rounding_is_some_units_and_four_for_every_point():
+    grid = LossGrid(0.25, -4, 9)
+    units = 16 + 4 * 9
+    for lacks in (units - 2, units + 2):
+        masses = np.zeros(9)
+        masses[4] = 1 - lacks * 2.0**-52
+        with jax.enable_x64(True):
+            found = float(natural._for_both(PLD(masses, np.float64(0.0), grid)).infinity_mass)
+        if lacks < units:
+            assert found == 0.0
+        else:
+            assert lacks * 2.0**-52 <= found <= 3 * lacks * 2.0**-52

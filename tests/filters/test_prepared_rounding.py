@@ -164,3 +164,32 @@ def test_masses_are_scaled_until_either_sum_over_segments_is_that_of_the_curve(m
             assert infinity[1 - side] == 0
             opposite = np.asarray(made.masses)[1 - side].max()
             assert 1.0 + gap <= opposite <= (1.0 + gap) * (1 + 1e-13)
+
+
+@jax.enable_x64(True)
+def test_losses_that_are_kept_follow_what_is_there_up_to_either_end():
+    losses = np.linspace(-1.5, 1.5, 301)
+    p = 1 / (1 + np.exp(-losses))  # and with it p + q is 1 everywhere
+    kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(losses, p, 1 - p, 20))
+    assert (kept[0], kept[-1]) == (-1.5, 1.5)
+    assert np.abs(kept + kept[::-1]).max() <= 0.021
+    gaps = np.diff(kept)
+    assert gaps.max() < 0.2  # of 19 that would be 0.16 each
+    assert gaps.min() > 0.13
+    assert gaps[8:11].max() < gaps[[0, -1]].min()  # nearest to 0 they are closest, for ratios' sake
+    assert np.all(a[1:-1] > 0)
+    assert np.all(b[1:-1] > 0)
+
+
+@jax.enable_x64(True)
+def test_where_all_losses_but_one_are_the_same_they_stay_where_they_are():
+    losses = np.array([-0.5] * 20 + [1.0])
+    p = np.append(np.full(20, 0.04), 0.2)
+    for sign in (1.0, -1.0):
+        line = np.sort(sign * losses)
+        mine = p if sign > 0 else p[::-1]
+        kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(line, mine, mine, 8))
+        assert set(kept.tolist()) == set(line.tolist())
+        for found in (a, b):
+            assert found[kept == sign].sum() == pytest.approx(0.2, rel=1e-12)
+            assert found[kept == -0.5 * sign].sum() == pytest.approx(0.8, rel=1e-12)

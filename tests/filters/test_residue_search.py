@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +51,17 @@ def test_steps_that_lead_there_take_a_few_and_others_halve(monkeypatch, step, tr
     assert (found >= 0).all()
     assert np.all(charge >= root * (1 - 1e-13) - 1e-14 * mu * mu)
     assert np.all(charge <= root * (1 + 1.6e-4) + 1e-13 * mu * mu)
+
+
+@jax.enable_x64(True)
+def test_the_root_of_what_is_left_is_rounded_down_by_a_few_units(monkeypatch):
+    rng = np.random.default_rng(3)
+    mu = 10.0 ** rng.uniform(-2, 1, 32)
+    root = mu * mu * rng.uniform(1e-6, 0.5, 32)
+    run = searched(monkeypatch, lambda c, _, root: c >= root, lambda c, _, root: root - c, 5, tolerance=0.0)
+    for m, r, left in zip(mu, root, np.asarray(run(mu, root, root)), strict=True):
+        exact = Fraction(m) ** 2 - Fraction(r)
+        assert exact * (1 - Fraction(1, 2**47)) <= Fraction(left) ** 2 <= exact
 
 
 @jax.enable_x64(True)
@@ -110,12 +123,17 @@ def test_nodes_fit_up_to_the_last_budget_and_the_widest_cell_that_the_quadrature
         assert bool(make(mu, 0.5 * mu * mu, room).fit) == good, (mu, room)
     # What makes underflow impossible.
     assert max(solver._pattern(n)[0][-1] for n in (1, 2, 16, 32, 64, 128, 1000)) <= 766
-    for charge in 10.0 ** np.arange(-9.0, -0.5, 0.25):
-        nodes = make(1.0, charge, 0.0)
-        t, unit = np.asarray(nodes.t), float(nodes.unit)
-        half = t.size // 2
-        widest = [w * max(t[i] + 0.5, 1.0) for w, i in ((unit, half), (2 * unit, -1))]
-        assert bool(nodes.fit) == (max(widest) <= 2.0 and 2 * unit <= 0.5), charge
+    seen = []
+    for mu in (1.0, 8.0):
+        for charge in mu * mu * np.geomspace(1e-4, 0.1, 120) / mu:
+            nodes = make(mu, charge, 0.0)
+            t, unit = np.asarray(nodes.t), float(nodes.unit)
+            widest = 2 * unit * (t[-1] / mu + 0.5 * mu) / mu
+            assert abs(widest - 2) < 1e-9 or bool(nodes.fit) == (widest <= 2), charge
+            assert not nodes.fit or (t[-1] < 28 * mu and 2 * unit <= mu / 7)
+            seen.append(widest)
+    assert max(x for x in seen if x < 2) > 1.8
+    assert min(x for x in seen if x > 2) < 2.2
 
 
 @pytest.mark.parametrize(("scale", "charge", "ratio", "stretch"), [(1.0, 0.3, 1.0, 1.0), (0.2, 0.02, 1.3, 6.0)])
