@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct.adversary.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
 from jaxacct.adversary.freeness import Certified
@@ -22,7 +23,7 @@ from jaxacct.losses.tradeoff import TradeOff
 
 __all__ = ["ResidueCondition", "residue", "residue_condition"]
 
-_MOST_PLANS = 200_000
+_MOST_PLANS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +97,7 @@ def _plans(
         raise ValueError("family must have finite members with one direction each")
     if math.comb(rounds - 1 + len(compositions.family), rounds - 1) > _MOST_PLANS:
         raise ValueError(f"rounds must give at most {_MOST_PLANS} products of the family, got {rounds}")
-    if not isinstance(query, int | np.integer) or not 0 <= query < len(compositions.family):
-        raise ValueError(f"query must be an index below {len(compositions.family)}, got {query!r}")
+    _validate.integer(0, len(compositions.family) - 1, query=query)
     tests = Budget(budget, compositions, TOLERANCE)
     plans = []
     for counts in multisets_up_to(len(compositions.family), rounds - 1):
