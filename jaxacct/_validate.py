@@ -74,7 +74,7 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct import _validate
 from jaxacct.adversary.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
 from jaxacct.adversary.freeness import Certified
@@ -95,9 +94,11 @@ def _plans(
     compositions = Compositions(family, rounds, relation)
     if not compositions.finite or compositions.sides != 1:
         raise ValueError("family must have finite members with one direction each")
-    if math.comb(rounds - 1 + len(compositions.family), rounds - 1) > _MOST_PLANS:
+    members = compositions.family
+    if math.comb(rounds - 1 + len(members), rounds - 1) > _MOST_PLANS:
         raise ValueError(f"rounds must give at most {_MOST_PLANS} products of the family, got {rounds}")
-    _validate.integer(0, len(compositions.family) - 1, query=query)
+    if isinstance(query, np.timedelta64) or not isinstance(query, int | np.integer) or not 0 <= query < len(members):
+        raise ValueError(f"query must be an index below {len(members)}, got {query!r:.200}")
     tests = Budget(budget, compositions, TOLERANCE)
     plans = []
     for counts in multisets_up_to(len(compositions.family), rounds - 1):
