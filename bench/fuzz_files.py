@@ -4,7 +4,7 @@
     python bench/fuzz_files.py --seconds 240 --out bench/results/fuzz.json      # every target, one after the other
 
 A target takes bytes, makes a file or a text of them, and reads it. It may give what was written or raise the error that
-the format has for damage; anything else (another exception, another value, no answer within 10 s, half a gigabyte of
+the format has for damage; anything else (another exception, another value, no answer in time, half a gigabyte of
 memory) ends the run with the input in the corpus's folder. Where a seal or a hash stands before a parser, the harness
 seals what the fuzzer made, so that the parser behind it is reached. Seeds are made by this program.
 """
@@ -27,6 +27,8 @@ import jax
 import machine
 from fuzz_targets import FOLDER, TARGETS
 
+SECONDS = {"events": 120}  # for one input: other kinds of events compile other programs
+
 
 def run(name: str, runs: int, seconds: int, corpus: pathlib.Path) -> None:
     """One target, until it is done or something is found; does not return."""
@@ -42,7 +44,13 @@ def run(name: str, runs: int, seconds: int, corpus: pathlib.Path) -> None:
     for seed in seeds:  # what compiles, before the clock runs
         test(seed)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024 + 500
-    limits = [f"-runs={runs}", f"-max_total_time={seconds}", "-timeout=10", f"-rss_limit_mb={memory}", "-max_len=4096"]
+    limits = [
+        f"-runs={runs}",
+        f"-max_total_time={seconds}",
+        f"-timeout={SECONDS.get(name, 10)}",
+        f"-rss_limit_mb={memory}",
+        "-max_len=4096",
+    ]
     atheris.Setup([sys.argv[0], *limits, f"-artifact_prefix={corpus.parent}/{name}-", str(corpus)], test)
     atheris.Fuzz()
 

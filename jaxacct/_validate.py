@@ -24,6 +24,7 @@ __all__ = [
     "function",
     "greater",
     "instance",
+    "integer",
     "is_traced",
     "methods",
     "nonnegative",
@@ -73,7 +74,7 @@ def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: 
 
 
 def _short(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 64:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
@@ -169,6 +170,14 @@ def function(**named: Any) -> None:
     for name, value in named.items():
         if not callable(value):
             raise ValueError(f"{name} must be a function, got {_short(value)}")
+
+
+def integer(low: int, high: int, **named: Any) -> None:
+    """Every value is a concrete whole number from ``low`` to ``high``; neither a truth value nor a duration."""
+    for name, value in named.items():
+        wrong = isinstance(value, bool | np.timedelta64) or not isinstance(value, int | np.integer)
+        if wrong or not low <= value <= high:
+            raise ValueError(f"{name} must be a whole number from {low} to {high}, got {_short(value)}")
 
 
 def truth(**named: Any) -> None:

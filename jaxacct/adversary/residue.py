@@ -22,7 +22,7 @@ from jaxacct.losses.tradeoff import TradeOff
 
 __all__ = ["ResidueCondition", "residue", "residue_condition"]
 
-_MOST_PLANS = 200_000
+_MOST_PLANS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,10 +94,11 @@ def _plans(
     compositions = Compositions(family, rounds, relation)
     if not compositions.finite or compositions.sides != 1:
         raise ValueError("family must have finite members with one direction each")
-    if math.comb(rounds - 1 + len(compositions.family), rounds - 1) > _MOST_PLANS:
+    members = compositions.family
+    if math.comb(rounds - 1 + len(members), rounds - 1) > _MOST_PLANS:
         raise ValueError(f"rounds must give at most {_MOST_PLANS} products of the family, got {rounds}")
-    if not isinstance(query, int | np.integer) or not 0 <= query < len(compositions.family):
-        raise ValueError(f"query must be an index below {len(compositions.family)}, got {query!r}")
+    if isinstance(query, np.timedelta64) or not isinstance(query, int | np.integer) or not 0 <= query < len(members):
+        raise ValueError(f"query must be an index below {len(members)}, got {query!r:.200}")
     tests = Budget(budget, compositions, TOLERANCE)
     plans = []
     for counts in multisets_up_to(len(compositions.family), rounds - 1):

@@ -68,7 +68,8 @@ def scalar(score: Any) -> Any:
     try:
         _validate.number(accurate=score)
     except ValueError:
-        raise ValueError(f"accurate must return a scalar, one real number, got {score!r:.200}") from None
+        shape = f"shape {score.shape}" if isinstance(getattr(score, "shape", None), tuple) else f"{score!r:.200}"
+        raise ValueError(f"accurate must return a scalar, got {shape}") from None
     return score
 
 

@@ -39,7 +39,7 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
         return inner
     if inner.hazard:
         raise ValueError("repeated selection has no analysis for a run that may fail, such as on truncated samples")
-    with np.errstate(over="ignore"):  # what overflows says nothing
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # what overflows says nothing
         return _repeated(inner, mean, shape, relation)
 
 

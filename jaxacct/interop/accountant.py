@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 
 from jaxacct import _validate, accounting
@@ -47,8 +46,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         self._spent = Reading()
 
     def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> Any:
-        if isinstance(count, bool | np.timedelta64) or not isinstance(count, int | np.integer) or not count >= 0:
-            raise ValueError(f"count must be a whole number of at least 0, got {count!r:.200}")
+        _validate.integer(0, 2**63, count=count)
         count = int(count)
         try:
             found = read(event, _NAMES[self.neighboring_relation])

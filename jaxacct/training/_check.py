@@ -26,9 +26,11 @@ def optimizer(**named: Any) -> None:
 
 
 def floats(**named: Any) -> None:
-    """Every value is a tree of floating-point arrays."""
+    """Every value is a tree of floating-point arrays, at least one."""
     for name, value in named.items():
         _validate.real_arrays(**{name: value})
+        if not jax.tree.leaves(value):
+            raise ValueError(f"{name} must hold at least one floating-point array, got {value!r:.200}")
         for path, leaf in jax.tree_util.tree_leaves_with_path(value):
             if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
                 at = jax.tree_util.keystr(path)

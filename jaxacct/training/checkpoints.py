@@ -70,7 +70,7 @@ class Checkpoints:
         )
         try:
             notes = self._manager.restore(step, args=args.Composite(notes=args.JsonRestore()))["notes"]
-            found, digest = notes["shapes"], notes["digest"]
+            found, digest = dict(notes["shapes"]), notes["digest"]
         except Exception as problem:  # whatever damage makes Orbax and its storage raise
             raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
         wanted = _shapes(leaves)

@@ -143,7 +143,7 @@ class DurableRun:
         latest = self._checkpoints.latest
         if latest is not None:
             tree, notes = self._checkpoints.restore(latest, _kept(state))
-            if not self._journal.held(notes["seal"]):
+            if not self._journal.held(notes.get("seal")):
                 raise ValueError(
                     f"journal {self._journal.path} is behind checkpoint {latest}, or belongs to another run: charges "
                     "are missing, so what was spent cannot be told; put back the journal that was beside it"

@@ -20,8 +20,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
+
+from jaxacct import _validate
 
 __all__ = [
     "LOW_BITS",
@@ -61,8 +62,7 @@ def high_bits(size: int) -> int:
     Raises:
         ValueError: ``size`` below 1 or above 2^30.
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 1 <= size <= 2**30:
-        raise ValueError(f"size must be a whole number between 1 and 2**30 examples, got {size!r:.200}")
+    _validate.integer(1, 2**30, size=size)
     size = int(size)
     return min(12, 30 - (size - 1).bit_length())
 

@@ -67,7 +67,7 @@ class Journal:
             os.close(self._file)
             raise
 
-    def held(self, seal: str) -> bool:
+    def held(self, seal: str | None) -> bool:
         """Whether the file, as it was opened or at an earlier time, ended in ``seal``."""
         return seal in self._seals
 

@@ -51,8 +51,7 @@ def seeded_keys(seed: int) -> Keys:
     Raises:
         ValueError: a seed outside that range.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be a whole number from 0 to 2**64 - 1, got {seed!r}")
+    _validate.integer(0, 2**64 - 1, seed=seed)
     seed = int(seed)
     words = jnp.array([seed >> 32, seed & 0xFFFFFFFF], dtype=jnp.uint32)
     root = jax.random.wrap_key_data(words, impl="threefry2x32")
@@ -67,8 +66,7 @@ def attempt_keys(keys: Keys, attempt: int) -> Keys:
     Raises:
         ValueError: an attempt that is no whole number in [0, 2^32).
     """
-    if isinstance(attempt, bool) or not isinstance(attempt, int | np.integer) or not 0 <= attempt < 2**32:
-        raise ValueError(f"attempt must be a whole number from 0 to 2**32 - 1, got {attempt!r}")
+    _validate.integer(0, 2**32 - 1, attempt=attempt)
     return step_keys(keys, np.uint32(attempt))
 
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from flax import nnx
 
@@ -130,8 +129,7 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden:
         ValueError: an unknown name, "conv" on examples that are not images, sizes that are no whole numbers above 0 or
             give more than 2^28 parameters.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**32:
-        raise ValueError(f"seed must be a whole number from 0 to 2**32 - 1, got {seed!r:.200}")
+    _validate.integer(0, 2**32 - 1, seed=seed)
     if not isinstance(name, str) or name not in MODELS:
         raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r:.200}")
     if not isinstance(shape, tuple | list) or not shape:

@@ -195,6 +195,6 @@ def fuzz_functions(case: Case, seconds: int = 60) -> None:
             called(case._replace(words=(*case.words, "lambda")), name, value, seconds)
 
 
-def at_length(case: Case, how: settings = many) -> None:
+def at_length(case: Case, how: settings = many, seconds: int = 60) -> None:
     """As `fuzz`, with what hypothesis draws."""
-    how(given(hostile)(lambda value: fuzz(case, [value])))()
+    how(given(hostile)(lambda value: fuzz(case, [value], seconds)))()

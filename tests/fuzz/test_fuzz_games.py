@@ -10,7 +10,7 @@ import pytest
 
 from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, adversary, expost, filters
 from tests.filters import cases
-from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, fuzz, fuzz_functions, some
+from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
 KEY = jax.random.key(0)
 FAMILY = [RandomizedResponse(0.5), RandomizedResponse(1.0)]
@@ -224,5 +224,6 @@ def test_the_callers_functions_at_length(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_games_name_what_is_wrong_at_length(name):
-    fuzz(CASES[name](), [*VALUES, *MORE_VALUES])
-    at_length(CASES[name](), some)
+    # What is asked for in earnest may take long: other deltas and rounds compile other programs.
+    fuzz(CASES[name](), [*VALUES, *MORE_VALUES], 240)
+    at_length(CASES[name](), few if name in DEAR else some, 240)

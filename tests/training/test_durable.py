@@ -264,6 +264,14 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_it_serves(tmp_path):
         assert float(FILTER.fraction(run.state.filter_state)) == pytest.approx(6 / 30.5)
 
 
+def test_a_checkpoint_whose_notes_lost_the_journals_seal_is_refused(tmp_path):
+    written(tmp_path)
+    notes = tmp_path / "checkpoints" / "6" / "notes" / "metadata"
+    notes.write_bytes(notes.read_bytes().replace(b'"seal"', b'"sea1"'))  # one bit, and JSON as before
+    with pytest.raises(ValueError, match="belongs to another run"), opened(tmp_path):
+        pass
+
+
 def test_what_does_not_belong_together_is_refused(tmp_path):
     written(tmp_path)
     cases = [
