@@ -6,6 +6,7 @@ import importlib
 from fractions import Fraction
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -30,36 +31,56 @@ def one(share):
 
 def test_a_ledgers_fraction_is_its_own_that_of_two_the_larger_and_of_orders_the_least():
     part = 2**22 + 2**20
-    for ledger in (filters.gdp(0.7), filters.pure_dp(0.7), filters.odometer(filters.zcdp(3.0))):
-        assert float(ledger.fraction(one(part))) == part / 2**24
-        just_more = _ledger.LedgerState(jnp.array([part, 1, 1], jnp.uint32))
-        assert part / 2**24 < float(ledger.fraction(just_more)) < part / 2**24 * (1 + 2.0**-20)
-    both = filters.approximate_zcdp(0.5, 1e-6)
-    for rho, delta in ((part, 3 * part), (3 * part, part)):
-        state = filters.ApproximateZCDPState(one(rho), one(delta))
-        assert float(both.fraction(state)) == 3 * part / 2**24
-    several = filters.AnyOrderFilter(_ledger.split(np.ones(3)), (8.0, 16.0, 12.0))
-    assert float(several.fraction(ledger_of(3 * part, part, 2 * part))) == part / 2**24
+    just_more = _ledger.LedgerState(jnp.array([part, 1, 1], jnp.uint32))
+
+    @jax.jit  # in one program, which compiles sooner than many small ones
+    def read():
+        ledgers = filters.gdp(0.7), filters.pure_dp(0.7), filters.odometer(filters.zcdp(3.0))
+        both = filters.approximate_zcdp(0.5, 1e-6)
+        several = filters.AnyOrderFilter(_ledger.split(np.ones(3)), (8.0, 16.0, 12.0))
+        return (
+            [ledger.fraction(one(part)) for ledger in ledgers],
+            [ledger.fraction(just_more) for ledger in ledgers],
+            [
+                both.fraction(filters.ApproximateZCDPState(one(rho), one(delta)))
+                for rho, delta in ((part, 3 * part), (3 * part, part))
+            ],
+            several.fraction(ledger_of(3 * part, part, 2 * part)),
+        )
+
+    exact, more, both, least = read()
+    assert [float(x) for x in exact] == [part / 2**24] * 3
+    assert all(part / 2**24 < float(x) < part / 2**24 * (1 + 2.0**-20) for x in more)
+    assert [float(x) for x in both] == [3 * part / 2**24] * 2
+    assert float(least) == part / 2**24
     bands = filters.additive_profile(0.5, 1e-4, rounds=5)
-    state = ledger_of(*[part] * (len(bands.pieces) - 2), 2 * part, 3 * part)  # the last one counts rounds
-    assert float(bands.fraction(state)) == 2 * part / 2**24
-    assert np.shape(bands.spent(state)) == np.shape(bands.remaining(state)) == np.shape(bands.epsilons)
+    count = len(bands.pieces)
+    state = ledger_of(*[part] * (count - 2), 2 * part, 3 * part)  # the last one counts rounds
+    share, spent, left = jax.jit(lambda s: (bands.fraction(s), bands.spent(s), bands.remaining(s)))(state)
+    assert float(share) == 2 * part / 2**24
+    assert spent.shape == left.shape == (count - 1,)
 
 
 def test_an_order_that_is_out_reads_as_twice_its_budget_and_stays_out():
     rho = np.array([1.0, 0.25])
     ledger = filters.AnyOrderFilter(_ledger.split(rho), (8.0, 16.0))
     costs = np.array([0.6 * rho[0], 1.2 * rho[1]])
-    admitted, state = ledger.update(costs, ledger.init())
+
+    @jax.jit
+    def step(costs, state):
+        admitted, state = ledger.update(costs, state)
+        return admitted, state, (ledger.spent(state), ledger.remaining(state), ledger.fraction(state))
+
+    admitted, state, (spent, left, share) = step(costs, ledger.init())
     assert admitted
-    np.testing.assert_allclose(ledger.spent(state), [0.6 * rho[0], 2 * rho[1]], rtol=1e-6)
-    assert float(ledger.remaining(state)[1]) == 0.0
-    assert float(ledger.fraction(state)) == pytest.approx(0.6, rel=1e-6)
+    np.testing.assert_allclose(spent, [0.6 * rho[0], 2 * rho[1]], rtol=1e-6)
+    assert float(left[1]) == 0.0
+    assert float(share) == pytest.approx(0.6, rel=1e-6)
     for cost in (0.0, 1e-30):
-        admitted, after = ledger.update(np.full(2, cost), state)
+        admitted, after, _ = step(np.full(2, cost), state)
         assert admitted
         assert np.asarray(after.words)[1].tolist() == [2 << 24, 0, 0]
-    assert not ledger.update(np.array([0.5 * rho[0], 0.0]), state)[0]
+    assert not step(np.array([0.5 * rho[0], 0.0]), state)[0]
     assert orders._DEAD.tolist() == [2 * _ledger.EXACT >> 64, 0, 0]
 
 
@@ -89,6 +110,12 @@ def test_a_menus_fraction_is_exact_at_the_end_and_rounded_up_before_it():
         assert float(menu_table._fraction(np.int32(100), jnp.int32(100), dtype)) == 1.0
 
 
+def _past_checks(kind, masses, atom, grid):
+    """A law with arrays that its constructor may refuse, as traced ones are not."""
+    good = kind(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid, "upper")
+    return jax.tree.unflatten(jax.tree.structure(good), [np.array(masses), np.float64(atom)])
+
+
 def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
     grid = LossGrid(0.3125, -1, 3)  # of this test alone: what is compiled here is made up
 
@@ -108,6 +135,16 @@ def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
             history.append(bool(admitted))
         assert history == [True, True, False]
         assert int(state.rounds) == 2
+        # What is no law is refused: negative or no numbers, totals that are off.
+        fresh, short = state._replace(rounds=jnp.int32(0)), 1.1e-6 if ledger is undeclared else 1.1e-9
+        for masses, atom, fine in (
+            ([0.0, 0.5, 0.25], 0.25, True), ([0.5, 0.5, 0.0], 0.9e-3, True),
+            ([0.5, 0.5 - 0.8 * short, 0.0], 0.0, True),
+            ([0.0, 0.0, 0.0], 0.0, False), ([0.5, 0.5 - short, 0.0], 0.0, False), ([0.5, 0.5, 0.0], 1.1e-3, False),
+            ([-0.1, 1.0, 0.1], 0.0, False), ([0.6, 0.5, 0.0], -0.1, False), ([np.nan, 0.5, 0.5], 0.0, False),
+        ):  # fmt: skip
+            law = _past_checks(approximate.SymmetricLaw if ledger is not undeclared else PLD, masses, atom, grid)
+            assert bool(ledger.update(law, fresh)[0]) == fine, (masses, atom)
 
 
 def test_a_declared_family_may_play_what_the_budget_holds_after_every_query_and_in_as_many_rounds(monkeypatch):

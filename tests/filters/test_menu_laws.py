@@ -128,6 +128,7 @@ def test_the_lattice_holds_all_that_matters_of_one_run_and_of_all_of_them_and_li
     above = norm.sf((line - total**2 / 2) / total).max(0)
     below = (np.exp(line) * norm.cdf((line + total**2 / 2) / total)).max(0)
     high = max(line[above > 1e-6 * delta].max(), epsilon)
+    assert line[-1] >= (whole**2 / 2 + whole * norm.isf(1e-6 * delta)).max()
     low = min(line[below > 1e-6 * delta * math.exp(-epsilon)].min(), -epsilon)
     assert -doubt - coarse <= low - line[0] - coarse <= doubt + coarse
     assert line[0] <= -epsilon - 0.5 * coarse
@@ -143,3 +144,14 @@ def test_there_are_more_points_for_more_runs_between_two_ends(monkeypatch):
         monkeypatch.setattr(_menu_laws, "_runs", lambda *_, runs=runs: np.array([runs, 1.0]))
         laws, _ = _menu_laws.menu_laws((0.05, 0.06), 2.0, 1e-5, None)
         assert laws.grid.size + laws.below + laws.above == points
+
+
+def test_epsilon_is_on_the_lattice_where_nothing_reaches_so_far(monkeypatch):
+    monkeypatch.setattr(_menu_laws, "_laws", gaussians)
+    monkeypatch.setattr(_menu_laws, "_excess", lambda laws, grid: np.zeros((1, grid.size)))
+    monkeypatch.setattr(_menu_laws._Powers, "ends", lambda *_: (-0.01, 0.01))
+    monkeypatch.setattr(_menu_laws, "runs_alone", lambda *_: None)
+    for points in (1024, 32768):
+        laws, _ = _menu_laws.menu_laws((0.05, 0.06), 2.0, 1e-5, points)
+        for end in (-laws.grid.losses[0], laws.grid.losses[-1]):
+            assert 2.0 + laws.grid.spacing <= end <= 2.2

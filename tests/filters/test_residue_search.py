@@ -34,10 +34,10 @@ def searched(monkeypatch, holds, step, tries, tolerance=1e-4):
     [
         (lambda c, _, root: root - c, 3),
         # Newton's, of a slope that is off by a quarter.
-        (lambda c, _, root: (root - c) * 0.75, 12),
+        pytest.param(lambda c, _, root: (root - c) * 0.75, 12, marks=pytest.mark.slow),
         # Of no use; where nothing is certain they may be no number.
         (lambda c, _, root: jnp.where(c < root, jnp.nan, -jnp.inf), 70),
-        (lambda c, _, root: jnp.where(c < root, root - c, -jnp.inf), 40),
+        pytest.param(lambda c, _, root: jnp.where(c < root, root - c, -jnp.inf), 40, marks=pytest.mark.slow),
         # Hardly away from where it failed already.
         (lambda c, _, root: jnp.where(c < root, -0.45e-4 * c, -jnp.inf), 70),
     ],

@@ -127,9 +127,10 @@ def test_a_query_that_a_gaussian_dominates_costs_no_more_than_it_and_one_that_is
         assert F(rest) ** 2 <= exact if rest >= 0 else exact <= F(m) ** 2 / 2**48
         assert rest < 0 or F(rest) ** 2 >= exact * (1 - F(1, 2**47)) - F(m) ** 2 / 2**48
     infinity = np.array([[np.nan, 0.0], [-0.1, 0.0], [0.0, -0.1], [1.0, 0.0], [1.5, 0.0], [0.0, 0.25]])
+    some = np.ones(count)  # of one shape with those above: one program
     (after, _), (wanted, *_) = run(
-        infinity, *np.full((2, 6), [[np.inf], [1.0]]), *np.full((2, 6), 0.5), *np.ones((2, 6))
+        np.resize(infinity, (count, 2)), np.inf * some, some, 0.5 * some, 0.5 * some, some, some
     )
-    assert np.isnan(np.asarray(wanted)).tolist() == [True] * 5 + [False]
+    assert np.isnan(np.asarray(wanted))[:6].tolist() == [True] * 5 + [False]
     assert np.asarray(after)[3:5].tolist() == [-1, -1]
     assert float(after[5]) == 1
