@@ -29,6 +29,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, expost
+from jaxacct.expost._parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training import _check
@@ -177,7 +178,8 @@ def fit_until_accurate(
     """
     _validate.scalar(threshold=threshold, check_epsilon=check_epsilon, clip_norm=clip_norm)
     _validate.probability(threshold=threshold)
-    _validate.positive(check_epsilon=check_epsilon, clip_norm=clip_norm)
+    _validate.positive(clip_norm=clip_norm)
+    check_sizes(check_epsilon=check_epsilon)
     _check.whole(physical_batch=physical_batch)
     _check.optimizer(optimizer=optimizer)
     _validate.instance(Rounds, rounds=rounds)

@@ -60,8 +60,8 @@ def gradient_norms(
     """
     _check.whole(physical_batch=physical_batch)
     _check.floats(params=params)
-    loss, data = _check.losses(loss), jax.tree.map(jnp.asarray, data)
     physical_batch = min(int(physical_batch), _check.rows(data=data))
+    loss, data = _check.losses(loss), jax.tree.map(jnp.asarray, data)
     return jax.lax.map(lambda example: global_norm(jax.grad(loss)(params, example)), data, batch_size=physical_batch)
 
 

@@ -136,7 +136,12 @@ CASES = {f"interop.{name}": make for name, make in INTEROP.items()}
 CASES |= {f"plotting.{name}": make for name, make in PLOTTING.items()}
 NEEDS = {"interop": "dp_accounting", "plotting": "matplotlib"}
 DEAR = {f"plotting.{name}" for name in ("pld", "privacy_profile", "trade_off", "filter_comparison", "sweep")}
-SLOW = {"interop.from_dp_event.zcdp", "interop.from_dp_event.repeat", "interop.Accountant.get_epsilon"} | DEAR
+SLOW = {
+    "interop.from_dp_event.zcdp",
+    "interop.from_dp_event.repeat",
+    "interop.Accountant.get_epsilon",
+    "interop.Accountant.bounds",
+} | DEAR
 
 
 def case_of(name):

@@ -174,6 +174,7 @@ CASES = {
 DEAR = {
     "expost.compose_until", "filters.constant_schedules", "filters.halting_scan", "filters.residue",
     "expost.brownian_step",
+    "expost.release_until",
     "adversary.adaptive_choice", "adversary.multisets", "adversary.worst_case", "adversary.residue_condition",
 }  # fmt: skip
 FUNCTIONS = ("expost.compose_until", "expost.from_odometer", "expost.post_process", "expost.release_until")

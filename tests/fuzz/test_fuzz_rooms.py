@@ -60,7 +60,7 @@ EXPOST = {
 }
 ADVERSARY = {
     "any_order": case(adversary.any_order, queries=FAMILY),
-    "residue": case(adversary.residue, budget=FAMILY[1], query=0, family=FAMILY, rounds=2),
+    "residue": case(adversary.residue, budget=FAMILY[1], query=0, family=FAMILY, rounds=2, words=("mechanism",)),
     "rounded": case(
         adversary.rounded, query=Gaussian(1.0), epsilons=[0.5, 1.0], relation="remove", words=("mechanism",)
     ),
