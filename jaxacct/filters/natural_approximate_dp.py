@@ -115,7 +115,7 @@ class NaturalApproximateDPFilter:
 def _for_both(law: PLD) -> PLD:
     """The law with an atom at infinity for all that its reversal has more of: it dominates both at every order.
 
-    What is within the rounding of the sums counts as nothing, so that symmetric laws stay as they are.
+    The rounding of the sums is charged as well: 4e-12 on 4,097 points, of a law that is symmetric too.
     """
     law, grid = law.float64(), law.grid
     there = -2 * grid.lowest - np.arange(grid.size)
@@ -125,7 +125,7 @@ def _for_both(law: PLD) -> PLD:
     singular = jnp.maximum(1.0 - jnp.sum(q) - law.infinity_mass, 0.0)
     more = jnp.sum(jnp.maximum(turned - law.masses, 0.0)) + (jnp.sum(q) - jnp.sum(turned)) + singular
     doubt = 2.0**-52 * (16.0 + 4.0 * grid.size)
-    return dataclasses.replace(law, infinity_mass=law.infinity_mass + jnp.where(more > doubt, more + doubt, 0.0))
+    return dataclasses.replace(law, infinity_mass=law.infinity_mass + (more + doubt))
 
 
 @jax.enable_x64(True)
