@@ -26,7 +26,7 @@ with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "
     from jaxacct.interop import UnreadableEvent, from_dp_event
     from jaxacct.ledger import LedgerCorrupted, LedgerError, canonical, records
     from jaxacct.ledger._policy import Policy
-    from jaxacct.training import adult, checkpoints, data, durable, journal
+    from jaxacct.training import _records, adult, checkpoints, data, durable, journal
 
 FOLDER = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None))
 
@@ -164,8 +164,8 @@ def sealed_journal():
         path.write_text("".join(lines))
         book = journal.Journal(path)
         book.close()
-        kept = durable._checked(book)
-        durable._history(kept)
+        kept = _records.checked(book)
+        _records.history(kept)
         for entry in kept:
             if entry["kind"] == "charge":
                 durable._unpacked(entry["filter_state"], like)

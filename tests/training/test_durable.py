@@ -13,10 +13,10 @@ import pytest
 from jaxacct import filters
 from jaxacct.training import (
     Journal,
+    _records,
     adaptive,
     attempt_keys,
     constant,
-    durable,
     durable_run,
     fit,
     init_state,
@@ -330,5 +330,5 @@ def test_a_journal_of_sound_seals_that_is_none_of_a_run_is_named(tmp_path, recor
     journal.close()
     journal = Journal(tmp_path / "journal")
     with pytest.raises(ValueError, match="is none of a run: line 2"):
-        durable._checked(journal)
+        _records.checked(journal)
     journal.close()
