@@ -43,7 +43,7 @@ LATTICE = LossGrid(0.05, -80, 161)
         # The most runs of the louder query that an analyst could always play.
         pytest.param(ApproximateDP(0.5, 0.05), 2, marks=pytest.mark.slow),
         pytest.param(GDP(3.0), 3, marks=pytest.mark.slow),
-        (Laplace(1.0), 2),
+        pytest.param(Laplace(1.0), 2, marks=pytest.mark.slow),
     ],
     ids=["approximate", "gaussian", "profile"],
 )

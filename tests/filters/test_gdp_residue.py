@@ -173,6 +173,7 @@ def test_a_bad_prepared_query_is_refused():
         assert exact(state.mu) == exact(budget.init().mu)
 
 
+@pytest.mark.slow
 def test_pooling_keeps_both_masses_and_dominates():
     law = PLD.from_mechanism(PoissonSampled(Gaussian(1.5), 0.01), grid=LossGrid(5 / 2048, -2048, 4096))
     query = prepare(law)
@@ -268,6 +269,7 @@ def test_a_mapped_update_is_the_update_of_each_in_float32_programs_too():
         np.testing.assert_array_equal(after.delta, np.stack([state.delta for _, state in each]))
 
 
+@pytest.mark.slow
 def test_a_law_costs_as_much_as_what_prepare_makes_of_it():
     grid = LossGrid(0.01, -128, 256)
     masses = np.exp(-0.5 * np.square(grid.losses / 0.2 - 0.1))

@@ -163,6 +163,14 @@ def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tm
         _table_cache.store("key", {"a": np.ones(1)})
 
 
+def _priced(budget, prices):
+    """A filter of which these two are known, and no table was made."""
+    made = object.__new__(filters.PricedMenuFilter)
+    for name, value in (("budget", np.int32(budget)), ("prices", np.array(prices, np.int32))):
+        object.__setattr__(made, name, value)
+    return made
+
+
 def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypatch):
     asked = []
 
@@ -171,7 +179,7 @@ def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypat
         return menu_table.Bounds(0.1 * steps, 0.2 * steps)
 
     monkeypatch.setattr(menu_table.accounting, "epsilon", epsilon)
-    ledger = SimpleNamespace(budget=np.int32(100), prices=np.array([30, 101, 50], np.int32))
+    ledger = _priced(100, [30, 101, 50])
     found = menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
     assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
     assert found.lower == pytest.approx([0.3, 0.0, 0.2])
@@ -287,8 +295,8 @@ def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anythi
 
 
 def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
-    ledger = SimpleNamespace(budget=np.int32(0), prices=np.array([30, 101], np.int32))
-    with pytest.raises(ValueError, match="zip"):
+    ledger = _priced(0, [30, 101])
+    with pytest.raises(ValueError, match="menu must be the 2 entries"):
         menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
 
 

@@ -107,6 +107,7 @@ def test_what_lies_between_two_entries_pays_between_their_prices(online):
     assert [online.price(i, state) for i in (0, 3, 4, -1)] == [prices[0], prices[3], NOWHERE, NOWHERE]
 
 
+@pytest.mark.slow
 def test_a_run_off_the_menu_goes_on_for_longer_and_costs_what_was_promised(online):
     query = off_menu(1.35)
     state, runs = online.init(), 0

@@ -173,7 +173,7 @@ def timid(loss, left):
     return jnp.where((loss > 0.6 * EPSILON) | (left < 0.2), 0, 3)
 
 
-@pytest.mark.parametrize("play", [greedy, timid])
+@pytest.mark.parametrize("play", [greedy, pytest.param(timid, marks=pytest.mark.slow)])
 def test_no_play_exceeds_the_certified_delta(ledger, play):
     """Simulated P(L > e) - e^eps Q(L > e) of adaptive plays, weighted towards the tail by importance."""
     plays, rounds = 100_000, int(ledger.budget) // int(ledger.prices.min()) + 1

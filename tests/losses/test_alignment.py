@@ -74,7 +74,7 @@ def _bounds(kind, parts, goals):
         pytest.param(1.0, 10, marks=pytest.mark.slow),
         pytest.param(0.3, 10, marks=pytest.mark.slow),
         pytest.param(0.05, 2000, marks=pytest.mark.slow),
-        (0.1234567, 2000),
+        pytest.param(0.1234567, 2000, marks=pytest.mark.slow),
     ],
 )
 def test_two_atoms_compose_exactly(level, steps, leak):

@@ -146,6 +146,7 @@ def test_the_last_level_is_the_sum_of_all_runs_but_for_what_it_says_is_missing(o
         assert abs(lost - up - down - compounded) <= 2e-9 * compounded + 1e-12
 
 
+@pytest.mark.slow
 def test_a_level_is_powers_and_leftovers_on_a_coarser_lattice(outline):
     ratio, later, count = 8, 16, 4.0
     for missing, quotient in ((0.0, (3.0, 1.0)), (1.0, (3.0, 0.0))):

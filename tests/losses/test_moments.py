@@ -35,6 +35,7 @@ def truth(sigma, rate):
         return np.array([float(x) for x in found])
 
 
+@pytest.mark.slow
 def test_moments_keep_their_digits_from_tiny_rates_to_no_sampling():
     settings = [(1.0, 1e-7), (1.0, 0.01), (0.4, 0.1), (5.0, 0.9), (0.8, 1.0)]
     found = loss_moments(sampled(*np.array(settings).T))

@@ -159,7 +159,7 @@ def test_a_grid_hashes_and_holds_zero():
     ("epsilon", "grid"),
     [
         (0.36, LossGrid(0.1, -60, 121)),
-        (0.39, LossGrid(0.1, -60, 121)),
+        pytest.param(0.39, LossGrid(0.1, -60, 121), marks=pytest.mark.slow),
         pytest.param(1.1, LossGrid(0.0135, -90, 180), marks=pytest.mark.slow),
     ],
 )

@@ -287,14 +287,14 @@ def test_without_replacement_matches_quadrature_of_its_pair():
 @pytest.mark.parametrize(
     ("mechanism", "relation", "equal"),
     [
-        (Gaussian(1.2), "remove", True),
+        pytest.param(Gaussian(1.2), "remove", True, marks=pytest.mark.slow),
         (Laplace(1.3), "remove", True),
-        (PermuteAndFlip(0.7), "remove", True),
+        pytest.param(PermuteAndFlip(0.7), "remove", True, marks=pytest.mark.slow),
         (Exponential(0.9), "remove", False),
-        (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove", True),
-        (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add", True),
+        pytest.param(MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove", True, marks=pytest.mark.slow),
+        pytest.param(MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add", True, marks=pytest.mark.slow),
         (PoissonSampled(Laplace(1.3), 0.2), "add", True),
-        (SampledWithoutReplacement(Laplace(1.3), 1, 5), "replace", True),
+        pytest.param(SampledWithoutReplacement(Laplace(1.3), 1, 5), "replace", True, marks=pytest.mark.slow),
     ],
     ids=["gaussian", "laplace", "pure", "exponential", "mixture", "mixture added", "sampled laplace", "wor laplace"],
 )

@@ -92,6 +92,7 @@ def test_trade_offs_are_read_with_the_margin_of_every_line(bound, sign):
             assert abs(power[k] - known) <= 8 * UNIT * max(known, 1 if 1 - miss < best else 0)
 
 
+@pytest.mark.slow
 def test_risks_carry_the_rounding_of_their_order():
     p, q = curve(5)
     prior = np.concatenate([np.random.default_rng(2).uniform(0.1, 0.9, 20), [1e-6, 1 - 1e-6]])
@@ -152,6 +153,7 @@ def _chords_of_an_envelope(bound, sign):
     assert seen > 8
 
 
+@pytest.mark.slow
 def test_suprema_of_trade_off_curves_pay_for_their_hull():
     rows, alpha = [curve(seed) for seed in (0, 1)], np.linspace(0.05, 1.0, 20)
     error, vertical = 8 * (7 + 4) * UNIT, max(q[0] for _, q in rows)

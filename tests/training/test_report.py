@@ -61,6 +61,7 @@ def test_equal_steps_are_counted_together():
     assert realised_mechanism([]) is None
 
 
+@pytest.mark.slow
 def test_snapping_many_steps_to_few_only_ever_raises_their_price():
     records = [record(i, 1.5 + i / 50, 0.05 + 0.0001 * (i % 7)) for i in range(100)]
     exact, snapped = realised_mechanism(records), realised_mechanism(records, most=8)
