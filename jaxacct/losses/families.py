@@ -57,13 +57,14 @@ def common_grid(members: Sequence[Any], relation: str, grid: LossGrid | None = N
     Raises:
         ValueError: curves on lattices of different spacings; nothing to take a grid from.
     """
+    if grid is not None:
+        validity.check_grid(grid)
     grids = [conversions.grid_of_pld(m.grid) for m in members if isinstance(m, PLD)]
     grids += [m.grid for m in members if isinstance(m, PrivacyProfile)]
     spacings = {g.spacing for g in grids} | ({grid.spacing} if grid is not None else set())
     if len(spacings) > 1:
         raise ValueError(f"spacings must agree, got {', '.join(f'{s!r}' for s in sorted(spacings))}")
     if grid is not None:
-        validity.check_grid(grid)
         return grid
     if grids:
         lowest, highest = min(g.lowest for g in grids), max(g.highest for g in grids)

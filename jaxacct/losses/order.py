@@ -205,6 +205,7 @@ def _refuse_nan(members: Sequence[Any]) -> None:
 def _tolerance(tolerance: float | None, members: Sequence[Any]) -> float:
     if tolerance is None:
         return 0.0 if all(families.is_curve(m) for m in members) else TOLERANCE
+    _validate.scalar(tolerance=tolerance)
     _validate.nonnegative(tolerance=tolerance)
     return float(tolerance)
 

@@ -104,6 +104,7 @@ class PLD:
         Returns:
             float64, shape ``batch + epsilon.shape``, in [0, 1].
         """
+        _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
         with jax.enable_x64(True):
             at = jnp.asarray(epsilon, jnp.float64)
@@ -125,6 +126,7 @@ class PLD:
         Raises:
             ValueError: a concrete ``alpha`` outside [0, 1].
         """
+        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with jax.enable_x64(True):
             at = jnp.asarray(alpha, jnp.float64)
@@ -135,6 +137,7 @@ class PLD:
 
         With infinity_mass 0 it is theta times the Renyi divergence of order theta + 1.
         """
+        _validate.number(theta=theta)
         _validate.nonnegative(theta=theta)
         with jax.enable_x64(True):
             masses, _, grid = self._law()
@@ -157,6 +160,7 @@ class PLD:
         Raises:
             ValueError: a concrete ``theta`` below 0 or not finite.
         """
+        _validate.number(theta=theta)
         _validate.nonnegative(theta=theta)
         with jax.enable_x64(True):
             masses, infinity, grid = self._law()
@@ -197,6 +201,7 @@ class PLD:
         Raises:
             ValueError: different spacings or bounds.
         """
+        _validate.instance(PLD, other=other)
         if self.grid.spacing != other.grid.spacing:
             raise ValueError(f"spacings must agree, got {self.grid.spacing} and {other.grid.spacing}")
         if self.bound != other.bound:
@@ -206,6 +211,7 @@ class PLD:
 
     def self_compose(self, steps: int) -> PLD:
         """The law of ``steps`` independent losses added up; ``steps`` is a static whole number >= 1."""
+        _validate.scalar(steps=steps)
         _validate.count(steps=steps)
         with jax.enable_x64(True):
             return self if steps == 1 else _concrete(_combine(self.float64(), None, int(steps)))

@@ -104,6 +104,7 @@ class PrivacyProfile:
         Raises:
             ValueError: a grid of another spacing.
         """
+        _validate.instance(PLD, pld=pld)
         grid = conversions.grid_of_pld(pld.grid) if grid is None else grid
         validity.check_grid(grid)
         with jax.enable_x64(True):
@@ -117,6 +118,7 @@ class PrivacyProfile:
 
     def hockey_stick(self, epsilon: ArrayLike) -> Array:
         """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
+        _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
         with jax.enable_x64(True):
             excess = excess_at(self.float64(), self.grid, self.bound, jnp.asarray(epsilon, jnp.float64))
@@ -166,6 +168,7 @@ class PrivacyProfile:
         Raises:
             ValueError: different spacings or bounds.
         """
+        _validate.instance(PrivacyProfile, other=other)
         return PrivacyProfile.from_pld(self.to_pld().compose(other.to_pld()), self.grid)
 
     def float64(self) -> Array:

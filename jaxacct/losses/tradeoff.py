@@ -22,6 +22,7 @@ from jaxacct.mechanisms._pair import Tails
 __all__ = ["TradeOff", "arrays", "padded"]
 
 _UNIT = 2.0**-52
+_MOST = 2**24  # segments that a product is given room for beyond what it takes
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["widths", "drops"], meta_fields=["bound"])
@@ -88,6 +89,7 @@ class TradeOff:
         An upper profile gives a lower curve and the other way round (Proposition 9 of the residue paper). For one
         with loss atoms on a grid of n points it has n + 2 segments.
         """
+        _validate.instance(PrivacyProfile, profile=profile)
         law = profile.to_pld()
         with jax.enable_x64(True):
             losses = jnp.asarray(profile.grid.losses)
@@ -118,6 +120,7 @@ class TradeOff:
 
     def trade_off(self, alpha: ArrayLike) -> Array:
         """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
+        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with jax.enable_x64(True):
             value, _ = _read(*arrays(self), jnp.asarray(alpha, jnp.float64), self.bound)
@@ -128,6 +131,7 @@ class TradeOff:
 
         Rounded so that it bounds from the other side: up where f is a lower bound.
         """
+        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with jax.enable_x64(True):
             _, value = _read(*arrays(self), jnp.asarray(alpha, jnp.float64), self.bound)
@@ -156,14 +160,19 @@ class TradeOff:
                 neighbouring segments are merged to the safe side of ``bound``.
 
         Raises:
-            ValueError: different bounds, or a ``size`` below 16.
+            ValueError: different bounds, or a ``size`` below 16 or of more than 2^24 and than all products.
         """
+        _validate.instance(TradeOff, other=other)
         if self.bound != other.bound:
             raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
         room = self.widths.shape[-1] * other.widths.shape[-1] + (2 if self.bound == "lower" else 0)
         size = room if size is None else size
+        _validate.scalar(size=size)
+        _validate.count(size=size)
         if size < min(16, room):
             raise ValueError(f"size must be at least 16, got {size}")
+        if size > max(room, _MOST):
+            raise ValueError(f"size must be at most {_MOST} or the {room} that every product takes, got {size}")
         with jax.enable_x64(True):
             widths, drops = _compose(*arrays(self), *arrays(other), size, self.bound)
             return concrete(TradeOff(widths, drops, self.bound))
