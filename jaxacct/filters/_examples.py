@@ -70,9 +70,10 @@ def settle_norms(norms: ArrayLike, examples: int) -> Array:
         ValueError: not one floating-point number for each example.
     """
     _validate.numbers(norms=norms)
-    norms = jnp.asarray(norms)
+    norms = norms if isinstance(norms, Array) else np.asarray(norms)
     if norms.shape != (examples,) or not jnp.issubdtype(norms.dtype, jnp.floating):
         raise ValueError(f"norms must be {examples} floats, one for each example, got {norms.dtype}{norms.shape}")
+    norms = jnp.asarray(norms)
     return _ledger.outward(norms, "float32", up=True) if norms.dtype == "float64" else norms.astype(jnp.float32)
 
 

@@ -103,6 +103,7 @@ class PureDPGuarantee:
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon at ``delta`` in [0, 1), rounded up; float64. At delta 0 it is ``pure`` itself."""
+        _validate.numbers(delta=delta)
         if not _validate.is_traced(delta) and np.any(np.asarray(delta, np.float64) != 0):
             _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
         pure, delta = jnp.broadcast_arrays(self.pure, jnp.asarray(delta, jnp.float64))
@@ -120,6 +121,7 @@ class PureDPGuarantee:
         (e^pure - e^epsilon) / (1 + e^pure), the exact worst case: randomized response dominates (Kairouz, Oh,
         Viswanath 2015).
         """
+        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         pure, epsilon = jnp.broadcast_arrays(self.pure, jnp.asarray(epsilon, jnp.float64))
         gap = epsilon - pure
@@ -151,6 +153,7 @@ class ZCDPGuarantee:
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
+        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         fails = jnp.asarray(self.fails, jnp.float64)
         delta = jnp.asarray(delta, jnp.float64)
@@ -193,12 +196,14 @@ class AnyOrderGuarantee:
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0: the sum over the orders of the tight conversion's, rounded up; float64."""
+        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         return _any_delta(self.rho, self.orders, jnp.asarray(epsilon, jnp.float64))
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
+        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         return _any_epsilon(self.rho, self.orders, jnp.asarray(delta, jnp.float64))
 

@@ -80,7 +80,7 @@ def is_scalar_query(query: Any) -> bool:
     """Whether ``query`` is a real number (or array, or tracer) that JAX can hold, rather than a mechanism."""
     if isinstance(query, int):
         return not isinstance(query, bool) and query.bit_length() < 64
-    if isinstance(query, np.ma.MaskedArray):
+    if isinstance(query, np.ma.MaskedArray | np.timedelta64):
         return False
     if isinstance(query, np.ndarray | np.generic | jax.Array):
         # Neither keys nor times, nor what is longer than JAX has it.

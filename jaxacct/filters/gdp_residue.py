@@ -73,6 +73,7 @@ class ApproximateGDPGuarantee:
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
+        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         delta = jnp.asarray(delta, jnp.float64)
         # The difference is exact to a unit of delta, whatever is left of it.

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
 from jaxacct._log1p import log1p
 from jaxacct.filters import _ledger
 from jaxacct.filters._examples import (
@@ -210,6 +211,7 @@ def individual_approximate_gdp(
     Raises:
         ValueError: a concrete ``budget`` out of range or that is an array, an unknown regime, a bad ``examples``.
     """
+    _validate.numbers(budget=budget)
     if np.ndim(budget):
         raise ValueError(f"budget must be one number for everybody, got an array of shape {np.shape(budget)}")
     return IndividualApproximateGDPFilter(approximate_gdp(budget, regime), check_examples(examples))

@@ -109,7 +109,8 @@ class NaturalFilter:
         if is_scalar_query(query):
             if np.ndim(query):
                 raise ValueError(f"query must be one index, got an array of shape {np.shape(query)}")
-            return query
+            inside = not isinstance(query, int) or 0 <= query < len(self.declared.family)
+            return query if inside else -1
         for index, member in enumerate(self.declared.family):
             if member is query or _same(member, query):
                 return index

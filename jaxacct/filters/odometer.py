@@ -125,6 +125,7 @@ class Odometer:
         Raises:
             ValueError: a concrete ``delta`` outside (0, 1).
         """
+        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         if isinstance(self.filter, PureDPFilter):
             return self.filter.spent(state)
@@ -139,6 +140,7 @@ class Odometer:
         Raises:
             ValueError: a concrete ``delta`` outside (0, 1), or an odometer of discrete levels.
         """
+        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         if self.levels:
             raise ValueError(f"levels must be None for loss_bound, got {self.levels}")

@@ -245,6 +245,7 @@ def kept_table(
         raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
     _validate.scalar(epsilon=epsilon, delta=delta, unit=unit)
     _validate.positive(epsilon=epsilon)
+    _validate.at_most(100.0, epsilon=epsilon)
     _validate.probability(delta=delta)
     _validate.at_least(16, unit=unit)
     _validate.count(unit=unit)

@@ -171,7 +171,9 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     for order in chosen:
         if not (order > 1 and np.isfinite(order)):
             raise ValueError(f"orders must be finite numbers above 1, got {order:g}")
+    _validate.numbers(epsilon=epsilon)
     _validate.nonnegative(epsilon=epsilon)
+    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     epsilon, delta = (jnp.asarray(v, jnp.float64)[..., None] for v in (epsilon, delta))
     share = delta / len(chosen) * (1 - len(chosen) * 2.0**-50)

@@ -99,6 +99,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
     """
+    _validate.numbers(mu=mu, epsilon=epsilon)
     _validate.nonnegative(mu=mu, epsilon=epsilon)
     return _delta(mu, epsilon)
 
@@ -117,6 +118,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
+    _validate.numbers(mu=mu, delta=delta)
     _validate.nonnegative(mu=mu)
     _validate.probability(delta=delta)
     return _epsilon(mu, delta)

@@ -96,6 +96,7 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``rho`` or ``epsilon`` that is negative or not finite.
     """
+    _validate.numbers(rho=rho, epsilon=epsilon)
     _validate.nonnegative(rho=rho, epsilon=epsilon)
     return _delta(rho, epsilon)
 
@@ -115,6 +116,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
         ValueError: a concrete ``rho`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
     _validate.nonnegative(rho=rho)
+    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     return _epsilon(rho, delta)
 
@@ -133,6 +135,8 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
+    _validate.numbers(epsilon=epsilon)
     _validate.nonnegative(epsilon=epsilon)
+    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     return _from_epsilon(epsilon, delta)

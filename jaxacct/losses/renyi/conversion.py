@@ -79,6 +79,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
     Raises:
         ValueError: a concrete ``delta`` outside (0, 1).
     """
+    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     return _epsilon_from_renyi(rho, order, delta)
 
@@ -101,6 +102,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite.
     """
+    _validate.numbers(epsilon=epsilon)
     _validate.nonnegative(epsilon=epsilon)
     return _delta_from_renyi(rho, order, epsilon)
 
@@ -122,6 +124,8 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
+    _validate.numbers(epsilon=epsilon)
     _validate.nonnegative(epsilon=epsilon)
+    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     return _renyi_from_epsilon(epsilon, delta, order)
