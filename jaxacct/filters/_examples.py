@@ -29,6 +29,7 @@ __all__ = [
     "check_query",
     "flagged",
     "for_norms",
+    "given_norms",
     "looked_up",
     "sensitivity_of",
     "settle_norms",
@@ -63,18 +64,27 @@ def check_examples(examples: int) -> int:
     return int(examples)
 
 
-def settle_norms(norms: ArrayLike, examples: int) -> Array:
-    """Norms as float32, none smaller than given (inside ``enable_x64``).
+def given_norms(norms: ArrayLike, examples: int) -> Array | np.ndarray:
+    """Norms as an array, traced or not, before a compiled program sees them.
 
     Raises:
         ValueError: not one floating-point number for each example.
     """
     _validate.numbers(norms=norms)
-    norms = norms if isinstance(norms, Array) else np.asarray(norms)
-    if norms.shape != (examples,) or not jnp.issubdtype(norms.dtype, jnp.floating):
-        raise ValueError(f"norms must be {examples} floats, one for each example, got {norms.dtype}{norms.shape}")
-    norms = jnp.asarray(norms)
-    return _ledger.outward(norms, "float32", up=True) if norms.dtype == "float64" else norms.astype(jnp.float32)
+    found = norms if isinstance(norms, Array) else np.asarray(norms)
+    if found.shape != (examples,) or not jnp.issubdtype(found.dtype, jnp.floating):
+        raise ValueError(f"norms must be {examples} floats, one for each example, got {found.dtype}{found.shape}")
+    return found
+
+
+def settle_norms(norms: ArrayLike, examples: int) -> Array:
+    """Norms as float32, none smaller than given (inside ``enable_x64``).
+
+    Raises:
+        ValueError: as `given_norms`.
+    """
+    found = jnp.asarray(given_norms(norms, examples))
+    return _ledger.outward(found, "float32", up=True) if found.dtype == "float64" else found.astype(jnp.float32)
 
 
 def as_bits(value: Array) -> Array:

@@ -23,6 +23,7 @@ from jaxacct.filters._examples import (
     check_examples,
     check_query,
     flagged,
+    given_norms,
     settle_norms,
 )
 from jaxacct.filters._guarantees import GDPGuarantee
@@ -85,7 +86,9 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
         """
         check_query(query, self.examples)
         run = _update_in_place if donate else _update
-        takes_part, words = run(self, _parameters(query, self.common.regime), norms, self._same(state))
+        takes_part, words = run(
+            self, _parameters(query, self.common.regime), given_norms(norms, self.examples), self._same(state)
+        )
         return takes_part, ExamplesState(words)
 
     def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
@@ -102,7 +105,9 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
             done: then nobody contributes more than was charged, however the norms were computed.
         """
         check_query(query, self.examples)
-        return _bounds(self, _parameters(query, self.common.regime), norms, self._same(state))
+        return _bounds(
+            self, _parameters(query, self.common.regime), given_norms(norms, self.examples), self._same(state)
+        )
 
     def spent(self, state: ExamplesState) -> Array:
         """The part of B that each example has spent, rounded up. Private: see :mod:`jaxacct.filters.individual`."""

@@ -24,6 +24,7 @@ from jaxacct.filters._examples import (
     check_query,
     flagged,
     for_norms,
+    given_norms,
     looked_up,
     sensitivity_of,
     settle_norms,
@@ -85,7 +86,7 @@ class IndividualPricedMenuFilter(ExampleLedgers):
         """
         check_query(query, self.examples)
         run = _update_in_place if donate else _update
-        takes_part, words = run(self, query, norms, self._same(state))
+        takes_part, words = run(self, query, given_norms(norms, self.examples), self._same(state))
         return takes_part, ExamplesState(words)
 
     def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
@@ -101,7 +102,7 @@ class IndividualPricedMenuFilter(ExampleLedgers):
             has been done: then nobody contributes more than was charged, however the norms were computed.
         """
         check_query(query, self.examples)
-        return _bounds(self, query, norms, self._same(state))
+        return _bounds(self, query, given_norms(norms, self.examples), self._same(state))
 
     def spent(self, state: ExamplesState) -> Array:
         """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.individual`."""

@@ -211,7 +211,7 @@ def priced_menu(
         menu: mechanisms with scalar, concrete parameters, for instance from `gaussian_menu`; entries that are no
             (sampled) Gaussians are asked for by their position. A release of validation accuracy is an entry of its
             own, for instance `Gaussian(50.0)`.
-        epsilon: target, > 0.
+        epsilon: target, > 0 and at most 100.
         delta: target, strictly between 0 and 1. Rounding adds some 1e-13 exp(epsilon) a run
             to the bound (soundly), so a delta below that has no useful table.
         unit: units of the cheapest entry: the resolution of prices; at least 16.
