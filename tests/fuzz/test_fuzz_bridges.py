@@ -201,6 +201,7 @@ def fuzz_event(one):
         assert type(found).__module__.startswith("jaxacct.mechanisms")
 
 
+@pytest.mark.slow
 def test_nested_events_are_read_or_named():
     pytest.importorskip("dp_accounting")
     few(given(events())(fuzz_event))()

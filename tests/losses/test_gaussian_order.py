@@ -37,6 +37,7 @@ def test_the_gaussian_curve_is_bracketed_in_both_tails():
         gaussian_trade_off(-1.0, 0.5)
 
 
+@pytest.mark.slow
 def test_smallest_dominating_mu_of_finite_laws():
     """Section D4 and D5 of the residue formulas, and the closed form of randomized response."""
     twice = finite.compose(RR(2), RR(2))

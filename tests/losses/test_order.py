@@ -140,6 +140,7 @@ def test_the_calibration_point_of_the_corrected_example():
     assert np.exp(found.upper[0]) - np.exp(found.lower[0]) < 0.3  # three cells of 1 / 16
 
 
+@pytest.mark.slow
 def test_chains_and_families_that_are_none():
     gaussians = [jaxacct.Gaussian(s) for s in (1.0, 0.5, 3.0, 1.0)]
     assert is_chain(gaussians, grid=GRID).word == "yes"

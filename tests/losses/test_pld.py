@@ -71,6 +71,7 @@ def test_trade_off_is_bracketed_and_rounds_towards_the_guarantee():
         PLD.from_mechanism(jaxacct.Gaussian(1.0), grid=GRID).trade_off(1.5)
 
 
+@pytest.mark.slow
 def test_a_tilt_reads_tails_that_a_plain_power_cannot_see():
     # 6 Gaussians at epsilon 60: delta = 2.6e-98 by the closed form. A plain FFT sees nothing below 1e-15.
     theta, epsilon, steps = 9.5, 60.0, 6

@@ -82,6 +82,7 @@ def test_three_runs_against_a_plain_convolution(mechanism, relation):
     np.testing.assert_allclose(bounds.upper, truth, rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_permute_and_flip_composes_like_randomized_response():
     epsilon0, steps, epsilon = 0.5, 4, 0.6
     truth = 0.0
