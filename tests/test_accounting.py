@@ -301,3 +301,17 @@ def test_negative_epsilon_is_rounded_outwards(epsilon):
         truth = -mpmath.expm1(epsilon)
         assert lower <= truth <= upper
         assert upper - truth < 1e-14 * truth + 1e-19  # the rate
+
+
+def test_a_tilt_by_far_beyond_exponentials_certifies_nothing_that_vanished():
+    # Nine runs exceed 0.2328 by the largest loss of all, likelier than delta. Some 710 units of the tilt below it the
+    # decay was flushed to 0 and the normaliser was no overflow yet: their product certified an epsilon that is too small.
+    mechanism = jaxacct.PoissonSampled(jaxacct.RandomizedResponse(0.5492311535986156), 0.03623037366841141)
+    largest = 9 * np.log1p(0.03623037366841141 * np.expm1(0.5492311535986156))
+    certain = (np.exp(largest / 9) / (1 + np.exp(0.5492311535986156))) ** 9
+    for delta in (1.1924735188428553e-09, *np.geomspace(3e-10, 1e-8, 7)):
+        found = jaxacct.epsilon(mechanism, delta, steps=9, relation="remove")
+        truth = largest + np.log1p(-delta / certain)
+        assert found.lower <= truth * (1 + 1e-12)
+        assert found.upper >= truth * (1 - 1e-12)
+        assert found.upper <= truth + 1e-7

@@ -20,6 +20,7 @@ __all__ = ["delta_bounds", "epsilon_bounds"]
 
 _SIDES = np.arange(2, dtype=np.int32)  # 0 above, 1 below
 _SUMMARY = 2**10  # points
+_VANISHED = 1e-300  # more than all terms that a compiled program takes for 0
 _SUM = 1e-11  # relative error of a sum of up to 2^20 non-negative terms, each good to 16 units
 
 
@@ -36,20 +37,20 @@ def _delta(composition: Composition, epsilon: Array, side: Array, charged: bool 
     x = losses - (epsilon - sign * error)
     inside = x > 0
     x = jnp.maximum(x, 0.0)
-    decay = jnp.exp(-c.theta * x)
-    payoff = jnp.where(inside, decay * -jnp.expm1(-x), 0.0)
-    slope = jnp.where(inside, decay * jnp.exp(-x), 0.0)
     worst = jnp.exp(c.theta * jnp.log(c.theta / (1.0 + c.theta))) / (1.0 + c.theta)
     exponent = c.log_normaliser - c.theta * (epsilon - sign * error)
     exponent_error = c.log_error + 2.0**-50 * (1.0 + jnp.abs(c.theta * epsilon) + jnp.abs(exponent))
-    scale = jnp.exp(exponent + sign * exponent_error)
+    exponent = exponent + sign * exponent_error
+    # The normaliser stays under the exponential of the decay: apart, one may vanish where the other is huge.
+    decay = jnp.where(inside, jnp.exp(exponent - c.theta * x), 0.0)
     masses = c.masses[side]
     # Only a charge that is known to be nothing is nothing: NaN stays NaN, and bounds nothing.
-    charge = jnp.where(c.missing[side] == 0, 0.0, c.missing[side] * worst)
-    finite = scale * ((masses * payoff).sum() * (1.0 + sign * _SUM) + (sign * charge if charged else 0.0))
+    charge = jnp.where(c.missing[side] == 0, 0.0, jnp.exp(exponent) * c.missing[side] * worst)
+    finite = (masses * decay * -jnp.expm1(-x)).sum() * (1.0 + sign * _SUM) + (sign * charge if charged else 0.0)
+    finite = finite + jnp.where(sign > 0, _VANISHED, 0.0) + jnp.where(exponent < jnp.inf, 0.0, jnp.nan)
     # An infinite loss and a finite one exclude each other; below, the arrays hold only what is finite.
     value = finite + c.infinite[side]
-    return value, -scale * (masses * slope).sum()
+    return value, -(masses * decay * jnp.exp(-x)).sum()
 
 
 def delta_bounds(composition: Composition, epsilon: Array) -> tuple[Array, Array]:
