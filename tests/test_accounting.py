@@ -305,7 +305,7 @@ def test_negative_epsilon_is_rounded_outwards(epsilon):
 
 def test_a_tilt_by_far_beyond_exponentials_certifies_nothing_that_vanished():
     # Nine runs exceed 0.2328 by the largest loss of all, likelier than delta. Some 710 units of the tilt below it the
-    # decay was flushed to 0 and the normaliser was no overflow yet: their product certified an epsilon that is too small.
+    # decay was flushed to 0 and the normaliser was no overflow yet: the product certified too small an epsilon.
     mechanism = jaxacct.PoissonSampled(jaxacct.RandomizedResponse(0.5492311535986156), 0.03623037366841141)
     largest = 9 * np.log1p(0.03623037366841141 * np.expm1(0.5492311535986156))
     certain = (np.exp(largest / 9) / (1 + np.exp(0.5492311535986156))) ** 9
