@@ -40,25 +40,28 @@ def refuse_special(path: str | os.PathLike[str], what: str) -> None:
     Raises:
         OSError: it cannot be looked at: links that go round in circles, a folder that may not be entered.
     """
-    try:
-        mode = os.stat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISREG(mode):
+    mode = _mode(path)
+    if mode is not None and not stat.S_ISREG(mode):
         raise ValueError(f"{what} must be a regular file, got {path}, which is {_KINDS.get(stat.S_IFMT(mode), 'none')}")
 
 
 def refuse_special_in(folder: Path, what: str) -> None:
     """Raises ValueError where ``folder`` is there and no folder, or something in it is neither a file nor a folder."""
-    try:
-        mode = os.stat(folder).st_mode
-    except FileNotFoundError:
+    mode = _mode(folder)
+    if mode is None:
         return
     if not stat.S_ISDIR(mode):
         raise ValueError(f"{what} must be a folder, got {folder}, which is none")
     for place, _, names in os.walk(folder):
         for name in names:
             refuse_special(Path(place) / name, what)
+
+
+def _mode(path: str | os.PathLike[str]) -> int | None:
+    try:
+        return os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
 
 
 _KINDS = {

@@ -36,8 +36,10 @@ __all__ = [
     "rate",
     "real_arrays",
     "scalar",
+    "shapes",
     "tables",
     "truth",
+    "whole",
 ]
 
 
@@ -106,6 +108,17 @@ def scalar(**named: Any) -> None:
         if is_traced(value):
             raise ValueError(f"{name} must be a concrete number, got a traced one")
     number(**named)
+
+
+def whole(**named: Any) -> None:
+    """Every value is one concrete whole number of at least 1."""
+    scalar(**named)
+    count(**named)
+
+
+def shapes(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:
+    """The structure of a tree of arrays, and the shapes of its leaves."""
+    return jax.tree.structure(tree), [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
 
 
 def instance(kind: Any, **named: Any) -> None:

@@ -27,8 +27,7 @@ def check_rounds(rounds: Any) -> int:
     Raises:
         ValueError: no whole number from 1 to 2^16.
     """
-    _validate.scalar(rounds=rounds)
-    _validate.count(rounds=rounds)
+    _validate.whole(rounds=rounds)
     if rounds > _MOST_ROUNDS:
         raise ValueError(f"rounds must be at most {_MOST_ROUNDS}, got {int(rounds)}")
     return int(rounds)

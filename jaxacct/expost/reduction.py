@@ -103,16 +103,12 @@ def brownian_step(
     _validate.number(spent=spent, epsilon=epsilon, order=order, sensitivity=sensitivity)
     _validate.nonnegative(spent=spent)
     _validate.real_arrays(value=value, previous=previous)
-    if _shapes(previous) != _shapes(value):
+    if _validate.shapes(previous) != _validate.shapes(value):
         raise ValueError(f"previous must be a tree like value, {value!r:.200}, got {previous!r:.200}")
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
     value, previous, spent, epsilon, order, sensitivity = settled(value, previous, spent, epsilon, order, sensitivity)
     return _stepped(key, value, previous, spent, epsilon, order, sensitivity, caller_dtype())
-
-
-def _shapes(tree: Any) -> Any:
-    return jax.tree.structure(tree), [np.shape(leaf) for leaf in jax.tree.leaves(tree)]
 
 
 @jax.enable_x64(True)

@@ -129,8 +129,7 @@ def compose_until(
         ValueError: arguments out of range, definitions that do not combine, ``progress`` inside a trace.
     """
     _loop_arguments(check, disjoint, progress, step=step, accurate=accurate)
-    _validate.scalar(most=most)
-    _validate.count(most=most)
+    _validate.whole(most=most)
     if most > _MOST:
         raise ValueError(f"most must be at most {_MOST}, got {int(most)}")
     odometer = Odometer(order)

@@ -60,10 +60,7 @@ def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons:
     if np.shape(p)[-1:] != np.shape(q)[-1:] or np.shape(p)[-1:] != np.shape(epsilons)[-1:] or not np.ndim(p):
         shapes = f"{np.shape(p)}, {np.shape(q)} and {np.shape(epsilons)}"
         raise ValueError(f"p, q and epsilons must have the same outcomes on the last axis, got shapes {shapes}")
-    for name, table in (("p", p), ("q", q)):
-        _probabilities(name, table)
-    if not _validate.is_traced(epsilons) and not np.all(np.asarray(epsilons) >= 0):
-        raise ValueError(f"epsilons must be at least 0, got {epsilons}")
+    _check_values(epsilons, p=p, q=q)
     p, q, epsilons = settled(p, q, epsilons)
     bounds = _excess(_rule(definition), p, q, epsilons, _parameter(definition))
     if not _validate.is_traced(bounds):
@@ -119,10 +116,7 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
     ):
         shapes = f"{np.shape(table)}, {np.shape(epsilons)} and {np.shape(kernel)}"
         raise ValueError(f"table, epsilons and kernel must have the same outcomes, got shapes {shapes}")
-    for name, rows in (("table", table), ("kernel", kernel)):
-        _probabilities(name, rows)
-    if not _validate.is_traced(epsilons) and not np.all(np.asarray(epsilons) >= 0):
-        raise ValueError(f"epsilons must be at least 0, got {epsilons}")
+    _check_values(epsilons, table=table, kernel=kernel)
     return _merged(*settled(table, epsilons, kernel))
 
 
@@ -138,10 +132,13 @@ def _merged(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLike) -> tuple[A
     return merged.reshape(*table.shape[:-1], -1), jnp.repeat(epsilons, outputs)
 
 
-def _probabilities(name: str, table: ArrayLike) -> None:
-    _validate.rate(**{name: table})
-    if not _validate.is_traced(table) and np.any(np.abs(np.asarray(table).sum(-1) - 1) > 1e-9):
-        raise ValueError(f"{name} must sum to 1 over outcomes, got {np.asarray(table).sum(-1)}")
+def _check_values(epsilons: ArrayLike, **tables: ArrayLike) -> None:
+    for name, table in tables.items():
+        _validate.rate(**{name: table})
+        if not _validate.is_traced(table) and np.any(np.abs(np.asarray(table).sum(-1) - 1) > 1e-9):
+            raise ValueError(f"{name} must sum to 1 over outcomes, got {np.asarray(table).sum(-1)}")
+    if not _validate.is_traced(epsilons) and not np.all(np.asarray(epsilons) >= 0):
+        raise ValueError(f"epsilons must be at least 0, got {epsilons}")
 
 
 def _parameter(definition: Definition) -> float:

@@ -59,8 +59,7 @@ def looked_up(table: Array, row: Array) -> Array:
 
 def check_examples(examples: int) -> int:
     """``examples`` as a number of ledgers."""
-    _validate.scalar(examples=examples)
-    _validate.count(examples=examples)
+    _validate.whole(examples=examples)
     return int(examples)
 
 

@@ -218,8 +218,7 @@ def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] 
     if orders is not None and not mixes:
         raise ValueError("orders must be None but for zcdp and gdp without levels, got a sequence")
     if levels is not None:
-        _validate.scalar(levels=levels)
-        _validate.count(levels=levels)
+        _validate.whole(levels=levels)
         if levels > _MOST_LEVELS:
             raise ValueError(f"levels must be at most {_MOST_LEVELS}, got {levels}")
         if isinstance(filter, PureDPFilter):

@@ -263,8 +263,7 @@ def kept_table(
         raise ValueError("menu must hold mechanisms with scalar parameters, got an array of settings")
     entries = [shrunk(one) for one in menu]
     if points is not None:
-        _validate.scalar(points=points)
-        _validate.count(points=points)
+        _validate.whole(points=points)
         _validate.at_least(256, points=points)
         _validate.at_most(2**24, points=points)
         points = int(points)

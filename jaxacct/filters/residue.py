@@ -151,7 +151,7 @@ class ResidueFilter:
         left = self.change(state.parameter, law)
         _validate.real_arrays(update=left)
         after = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), left)
-        if _shapes(after) != _shapes(state.parameter):
+        if _validate.shapes(after) != _validate.shapes(state.parameter):
             raise ValueError(f"update must return a parameter like {state.parameter!r:.200}, got {left!r:.200}")
         check = check_residue(self.curve(state.parameter), self.curve(after), law, tolerance=self.tolerance)
         mass = jnp.sum(jnp.asarray(law.masses)) + jnp.asarray(law.infinity_mass)
@@ -171,10 +171,6 @@ class ResidueFilter:
     def fraction(self, state: ResidueFilterState) -> Array:
         """The share of the rounds that are over, which says nothing of the budget."""
         return state.rounds / np.float32(self.rounds)
-
-
-def _shapes(parameter: Any) -> Any:
-    return jax.tree.structure(parameter), [jnp.shape(leaf) for leaf in jax.tree.leaves(parameter)]
 
 
 def residue(

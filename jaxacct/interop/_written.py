@@ -51,8 +51,7 @@ def to_dp_event(mechanism: Any, steps: int = 1, relation: str = "add_or_remove")
         TypeError: parameters that are traced.
     """
     _validate.one_of(("add_or_remove", "replace"), relation=relation)
-    _validate.scalar(steps=steps)
-    _validate.count(steps=steps)
+    _validate.whole(steps=steps)
     writer = _WRITERS.get(type(as_mechanism(mechanism)))
     if writer is None:
         raise ValueError(f"mechanism must be one that dp_accounting has an event for, got {type(mechanism).__name__}")

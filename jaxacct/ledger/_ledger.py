@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxacct._version import __version__
 from jaxacct.ledger import _export, _store, canonical
-from jaxacct.ledger._policy import Policy, State, settled
+from jaxacct.ledger._policy import Policy, State, reproducible
 from jaxacct.ledger._postgres import PostgresStore
 from jaxacct.ledger._sqlite import SqliteStore
 from jaxacct.ledger._store import Sql, Store
@@ -281,7 +281,7 @@ class Ledger:
 
         with self._reading() as sql:
             state = self._place(sql).state
-        with settled():
+        with reproducible():
             found = getattr(self._policy.filter, which)(state.value)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[()], found)
 

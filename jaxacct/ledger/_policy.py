@@ -11,11 +11,11 @@ import numpy as np
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
-__all__ = ["Policy", "State", "settled"]
+__all__ = ["Policy", "State", "reproducible"]
 
 
 @contextlib.contextmanager
-def settled() -> Iterator[None]:
+def reproducible() -> Iterator[None]:
     """Float64, compiled, on the CPU: what a program has set for itself changes no bit of what a ledger holds."""
     import jax
 
@@ -43,7 +43,7 @@ class Policy:
         self.identity = identity
         self.digest = canonical.digest(canonical.dumps(identity))
         self.filter = canonical.decoded(identity)
-        with settled():
+        with reproducible():
             self.start = self._written(self.filter.init())
 
     @classmethod
@@ -95,7 +95,7 @@ class Policy:
         """
         from jaxacct import _validate
 
-        with settled():
+        with reproducible():
             admitted, after = self.filter.update(query, state.value)
             if _validate.is_traced(admitted):
                 raise ValueError("query must be asked for outside jit, scan and the like: a ledger is no part of them")

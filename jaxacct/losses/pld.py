@@ -211,8 +211,7 @@ class PLD:
 
     def self_compose(self, steps: int) -> PLD:
         """The law of ``steps`` independent losses added up; ``steps`` is a static whole number >= 1."""
-        _validate.scalar(steps=steps)
-        _validate.count(steps=steps)
+        _validate.whole(steps=steps)
         with jax.enable_x64(True):
             return self if steps == 1 else _concrete(_combine(self.float64(), None, int(steps)))
 

@@ -167,8 +167,7 @@ class TradeOff:
             raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
         room = self.widths.shape[-1] * other.widths.shape[-1] + (2 if self.bound == "lower" else 0)
         size = room if size is None else size
-        _validate.scalar(size=size)
-        _validate.count(size=size)
+        _validate.whole(size=size)
         if size < min(16, room):
             raise ValueError(f"size must be at least 16, got {size}")
         if size > max(room, _MOST):

@@ -52,8 +52,7 @@ def privacy_profile(
         ValueError: a bad value (named), or a batch of curves: draw one after another on the same axes.
         ImportError: matplotlib is not installed.
     """
-    _validate.scalar(steps=steps)
-    _validate.count(steps=steps)
+    _validate.whole(steps=steps)
     _validate.one_of(RELATIONS, relation=relation)
     if epsilons is None:
         if isinstance(curve, Bounds):
@@ -116,8 +115,7 @@ def trade_off(
         ValueError: a bad value (named), or a batch of curves.
         ImportError: matplotlib is not installed.
     """
-    _validate.scalar(steps=steps)
-    _validate.count(steps=steps)
+    _validate.whole(steps=steps)
     _validate.one_of(RELATIONS, relation=relation)
     _validate.truth(log=log)
     _validate.scalar(smallest=smallest)

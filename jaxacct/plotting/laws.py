@@ -44,8 +44,7 @@ def pld(
         ValueError: a bad value (named), or a batch of laws.
         ImportError: matplotlib is not installed.
     """
-    _validate.scalar(steps=steps, bins=bins)
-    _validate.count(steps=steps, bins=bins)
+    _validate.whole(steps=steps, bins=bins)
     _validate.truth(log=log)
     if not isinstance(law, PLD):
         law = PLD.from_mechanism(law if steps == 1 else Composed([law], [steps]), relation=relation)

@@ -11,13 +11,7 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["floats", "labels", "losses", "optimizer", "rows", "same_shapes", "whole"]
-
-
-def whole(**named: Any) -> None:
-    """Every value is a concrete whole number of at least 1."""
-    _validate.scalar(**named)
-    _validate.count(**named)
+__all__ = ["floats", "labels", "losses", "optimizer", "rows", "same_shapes"]
 
 
 def optimizer(**named: Any) -> None:

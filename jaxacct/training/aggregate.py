@@ -104,7 +104,7 @@ def filtered_aggregate(
     check_keys(keys)
     _validate.scalar(clip_norm=clip_norm)
     _validate.positive(clip_norm=clip_norm)
-    _check.whole(size=size)
+    _validate.whole(size=size)
     if then is not None:
         _check.optimizer(then=then)
     inner = optax.with_extra_args_support(optax.identity() if then is None else then)

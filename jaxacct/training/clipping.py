@@ -175,7 +175,7 @@ def clipped_gradient_sum(
         ValueError: no examples, data of another length than ``mask``, a physical batch outside [1, 2^18], or a loss
             that is no scalar.
     """
-    _check.whole(physical_batch=physical_batch)
+    _validate.whole(physical_batch=physical_batch)
     loss = _check.losses(loss)
     _check.floats(params=params)
     size, physical_batch = number_of(data), int(physical_batch)
@@ -222,8 +222,8 @@ def clipped_gradient_sum(
 
 
 def _of_rows(count: int, **named: Any) -> None:
+    _validate.numbers(**named)
     for name, value in named.items():
-        _validate.numbers(**named)
         if np.shape(value) not in ((), (count,)):
             raise ValueError(f"{name} must be one number or one for each of {count}, got shape {np.shape(value)}")
 

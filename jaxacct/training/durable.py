@@ -213,8 +213,7 @@ def durable_run(
             settings than before; several processes (``jax.distributed``); no Orbax.
         OSError: the folder cannot be read or written.
     """
-    _validate.scalar(every=every, ahead=ahead)
-    _validate.count(every=every, ahead=ahead)
+    _validate.whole(every=every, ahead=ahead)
     _validate.instance(SplitStep, split=split)
     _validate.instance(TrainState, state=state)
     _validate.instance(dict | None, settings=settings)

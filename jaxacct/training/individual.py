@@ -58,7 +58,7 @@ def gradient_norms(
     Raises:
         ValueError: parameters that are not floating point, data of different lengths, a loss that is no scalar.
     """
-    _check.whole(physical_batch=physical_batch)
+    _validate.whole(physical_batch=physical_batch)
     _check.floats(params=params)
     physical_batch = min(int(physical_batch), _check.rows(data=data))
     loss, data = _check.losses(loss), jax.tree.map(jnp.asarray, data)
@@ -129,7 +129,7 @@ def make_individual_step(
     _validate.methods("init", "update", "bounds", filter=filter)
     _validate.scalar(clip_norm=clip_norm)
     _validate.positive(clip_norm=clip_norm)
-    _check.whole(physical_batch=physical_batch)
+    _validate.whole(physical_batch=physical_batch)
     if norms is not None:
         _validate.function(norms=norms)
     _validate.truth(donate=donate)

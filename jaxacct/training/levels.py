@@ -109,8 +109,7 @@ def on_levels(filter: Any, menu: Sequence[Any], *, atoms: int = 128) -> LevelsFi
         ValueError: an empty menu, or an entry that is no (sampled) Gaussian with scalar, concrete parameters.
     """
     _validate.methods("init", "update", filter=filter)
-    _validate.scalar(atoms=atoms)
-    _validate.count(atoms=atoms)
+    _validate.whole(atoms=atoms)
     if not isinstance(menu, Sequence):
         raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
     if not len(menu):

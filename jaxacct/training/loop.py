@@ -106,7 +106,7 @@ def fit(
     number_of(data)
     _validate.scalar(steps=steps)
     _validate.nonnegative(steps=steps)
-    _check.whole(evaluate_every=evaluate_every)
+    _validate.whole(evaluate_every=evaluate_every)
     if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
         raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")
     records = [] if before is None else list(before.records)

@@ -135,10 +135,8 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden:
     if not isinstance(shape, tuple | list) or not shape:
         raise ValueError(f"shape must be a tuple of whole numbers, got {shape!r:.200}")
     for part in shape:
-        _validate.scalar(shape=part)
-        _validate.count(shape=part)
-    _validate.scalar(classes=classes, hidden=hidden)
-    _validate.count(classes=classes, hidden=hidden)
+        _validate.whole(shape=part)
+    _validate.whole(classes=classes, hidden=hidden)
     shape, classes, hidden = tuple(int(part) for part in shape), int(classes), int(hidden)
     rngs = nnx.Rngs(int(seed))
     features = math.prod(shape)

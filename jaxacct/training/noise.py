@@ -21,8 +21,7 @@ _LARGEST_NORMAL = 11.0
 
 def largest_sigma(size: int) -> float:
     """The largest noise multiplier that an exact sum of ``size`` examples can hold (11,900 for 2^18)."""
-    _validate.scalar(size=size)
-    _validate.count(size=size)
+    _validate.whole(size=size)
     return fixed_point.largest_offset(int(size)) / _LARGEST_NORMAL
 
 

@@ -31,8 +31,7 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     if not isinstance(records, list | tuple) or not all(isinstance(record, StepRecord) for record in records):
         raise ValueError(f"records must be a list of StepRecord, got {records!r:.200}")
     if most is not None:
-        _validate.scalar(most=most)
-        _validate.count(most=most)
+        _validate.whole(most=most)
         most = int(most)
     counts = Counter((record.sigma, record.rate) for record in records)
     pairs = sorted(counts.items())

@@ -71,8 +71,7 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
     Raises:
         ValueError: ``piece`` below 1 or far beyond ``mask``, which is not of shape (size,).
     """
-    _validate.scalar(piece=piece)
-    _validate.count(piece=piece)
+    _validate.whole(piece=piece)
     _validate.numbers(mask=mask)
     if np.ndim(mask) != 1 or not np.shape(mask)[0]:
         raise ValueError(f"mask must have shape (size,), got {np.shape(mask)}")

@@ -304,7 +304,7 @@ def _halves(
     _validate.instance(Schedule, schedule=schedule)
     _validate.scalar(clip_norm=clip_norm)
     _validate.positive(clip_norm=clip_norm)
-    _check.whole(physical_batch=physical_batch)
+    _validate.whole(physical_batch=physical_batch)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)

@@ -27,7 +27,7 @@ from jaxacct.ledger import (
     LedgerTooNew,
     LedgerUnavailable,
 )
-from tests.ledger.test_race import check_threads_race_for_the_last_of_a_budget, raced
+from tests.ledger.test_race import check_threads_race_for_the_last_of_a_budget, in_four_threads, raced
 
 
 def _binaries():
@@ -261,11 +261,7 @@ def test_threads_that_share_one_object_charge_and_look(server):
         except BaseException as problem:
             faults.append(problem)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_four_threads(ask)
     assert not faults
     assert (sum(answers), len(answers)) == (19, 40)
 

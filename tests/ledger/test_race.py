@@ -26,6 +26,14 @@ def raced(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+def in_four_threads(ask):
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def check_threads_race_for_the_last_of_a_budget(place):
     """Four threads ask for forty parts of a budget of twenty, each through an object of its own."""
     Ledger(place, filters.pure_dp(20.0)).close()
@@ -38,11 +46,7 @@ def check_threads_race_for_the_last_of_a_budget(place):
         except BaseException as problem:
             faults.append(problem)
 
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_four_threads(ask)
     assert not faults
     assert (sum(answers), len(answers)) == (20, 40)
     assert Ledger(place).verify().admitted == 20
