@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated, inflated
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._row import flattened, settings_shapes
 
@@ -64,5 +65,5 @@ def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tup
     if kind == "epsilon":
         return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)
     floor, slack = 0.0 - xp.expm1(xp.minimum(target, 0.0)), 2.0**-50
-    most = xp.minimum((floor + total) * (1.0 + slack), 1.0)
-    return xp.where(some, floor * (1.0 - slack), lower), xp.minimum(upper, most)
+    most = xp.minimum(inflated(floor + total, slack), 1.0)
+    return xp.where(some, deflated(floor, slack), lower), xp.minimum(upper, most)

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._bracketing import Brackets
+from jaxacct._rounding import inflated
 from jaxacct.mechanisms._dominating import RELATIONS
 
 __all__ = ["Calibration", "calibrate"]
@@ -180,7 +181,7 @@ def _nearer(known: np.ndarray, new: np.ndarray, seek: str) -> np.ndarray:
 
 def _near(answer: np.ndarray, refuted: np.ndarray, reach: float, whole: bool) -> np.ndarray:
     with np.errstate(all="ignore"):
-        near = np.abs(np.log(answer / refuted)) <= reach * (1.0 + 1e-6)
+        near = np.abs(np.log(answer / refuted)) <= inflated(reach, 1e-6)
     return near | (np.abs(answer - refuted) <= 1.0) if whole else near
 
 

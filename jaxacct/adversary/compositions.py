@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import UNIT, Experiment, excess, experiments_of, identity, product
+from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import Experiment, excess, experiments_of, identity, product
 from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
 from jaxacct.losses import families
 from jaxacct.losses.grid import LossGrid
@@ -191,8 +192,8 @@ def composed(law: Law, before: np.ndarray, grid: LossGrid, side: str) -> np.ndar
     sums = np.convolve(wide, kernel)
     start = above - least
     found = law.excess + sums[start : start + grid.size]
-    units = (law.masses.size + 16) * UNIT
+    units = (law.masses.size + 16) * EPS
     limit = np.minimum(np.exp(grid.losses), 1.0)
     if side == "upper":
-        return np.minimum(found * (1.0 + units) + 1e-290, limit * (1.0 + 16 * UNIT))
-    return np.maximum(found * (1.0 - units) - 1e-290, 0.0)
+        return np.minimum(inflated(found, units) + 1e-290, inflated(limit, 16 * EPS))
+    return np.maximum(deflated(found, units) - 1e-290, 0.0)

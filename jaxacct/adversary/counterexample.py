@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._batch import Bounds
+from jaxacct._rounding import inflated
 from jaxacct.adversary.compositions import Compositions, Nodes, composed, multisets_up_to
 from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off
 from jaxacct.adversary.freeness import closure_of, known_chain
@@ -154,7 +155,7 @@ class Counterexample:
             for branch, node in enumerate(nodes):
                 part = Law(law.offsets, np.where(chosen == branch, law.masses, 0.0), 0.0, np.zeros(grid.size))
                 total = total + composed(part, node.upper if bound == "upper" else node.lower, grid, bound)
-            found.append(total * (1.0 + 2.0**-48 * (1 if bound == "upper" else -1)))
+            found.append(inflated(total, 2.0**-48 * (1 if bound == "upper" else -1)))
         return found[1], found[0]
 
     def simulate(self, samples: int, seed: int = 0) -> Simulation:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct._rounding import EPS
 from jaxacct.losses import tradeoff
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.pld import PLD
@@ -31,10 +32,9 @@ __all__ = [
     "to_trade_off",
 ]
 
-UNIT = 2.0**-52
 MOST_OUTCOMES = 64
 """Outcomes of a query up to which it counts as a finite experiment."""
-_SAME = 64 * UNIT  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `blur`
+_SAME = 64 * EPS  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `blur`
 
 
 class Experiment(NamedTuple):
@@ -119,7 +119,7 @@ def _of_masses(p: np.ndarray, q: np.ndarray) -> Experiment | None:
     used = (p > 0) | (q > 0)
     if used.sum() > MOST_OUTCOMES:
         return None
-    return experiment(p, q, 4 * UNIT)
+    return experiment(p, q, 4 * EPS)
 
 
 def experiment(p: np.ndarray, q: np.ndarray, error: float) -> Experiment:
@@ -129,7 +129,7 @@ def experiment(p: np.ndarray, q: np.ndarray, error: float) -> Experiment:
     used = (p > 0) | (q > 0)
     log_p, log_q, p, q = log_p[used], log_q[used], p[used], q[used]
     largest = max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (log_p, log_q))
-    return _merged(Experiment(log_p - log_q, p, q, error, 2 * error + 4 * UNIT * (1.0 + largest)))
+    return _merged(Experiment(log_p - log_q, p, q, error, 2 * error + 4 * EPS * (1.0 + largest)))
 
 
 def _merged(one: Experiment) -> Experiment:
@@ -151,7 +151,7 @@ def _merged(one: Experiment) -> Experiment:
     np.maximum.at(spans, group[finite], losses[finite] - losses[start][group[finite]])
     most = int(np.bincount(group).max())
     blur = float(one.blur + spans.max(initial=0.0))
-    return Experiment(losses[start], summed(p), summed(q), one.error + (most - 1) * UNIT, blur)
+    return Experiment(losses[start], summed(p), summed(q), one.error + (most - 1) * EPS, blur)
 
 
 def product(one: Experiment, other: Experiment) -> Experiment:
@@ -160,10 +160,10 @@ def product(one: Experiment, other: Experiment) -> Experiment:
     with np.errstate(invalid="ignore"):
         losses = (one.losses[:, None] + other.losses[None]).reshape(-1)
     largest = np.abs(one.finite).max(initial=0.0) + np.abs(other.finite).max(initial=0.0)
-    blur = one.blur + other.blur + 2 * UNIT * float(largest)
+    blur = one.blur + other.blur + 2 * EPS * float(largest)
     # inf - inf: an outcome that neither side has.
     losses = np.where(np.isnan(losses), 0.0, losses)
-    return _merged(Experiment(losses, p, q, one.error + other.error + UNIT, blur))
+    return _merged(Experiment(losses, p, q, one.error + other.error + EPS, blur))
 
 
 def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -173,11 +173,11 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     within ``blur`` of x misses at most that share of their mass.
     """
     x = np.asarray(points, np.float64)
-    slack = 2.0 * one.blur + 4 * UNIT * (1.0 + np.abs(x))
+    slack = 2.0 * one.blur + 4 * EPS * (1.0 + np.abs(x))
     above = lambda m, at: np.append(np.cumsum(m[::-1])[::-1], 0.0)[np.searchsorted(one.losses, at, "right")]  # noqa: E731
     below = lambda m, at: np.append(0.0, np.cumsum(m))[np.searchsorted(one.losses, at, "right")]  # noqa: E731
     gamma = np.exp(x)
-    relative = one.error + UNIT * (one.p.shape[0] + 8.0 + np.abs(x))
+    relative = one.error + EPS * (one.p.shape[0] + 8.0 + np.abs(x))
     high, low = above(one.p, x) - gamma * above(one.q, x), gamma * below(one.q, x) - below(one.p, x)
     high_size = above(one.p, x - slack) + gamma * above(one.q, x - slack)
     low_size = below(one.p, x + slack) + gamma * below(one.q, x + slack)
@@ -192,5 +192,5 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 @jax.enable_x64(True)
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
-    factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * UNIT)
+    factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * EPS)
     return concrete(TradeOff(jnp.asarray(one.p * factor), jnp.asarray(one.q * factor), bound))

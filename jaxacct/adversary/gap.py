@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.compositions import Nodes, composed
-from jaxacct.adversary.experiment import UNIT, Experiment, excess, product
+from jaxacct.adversary.experiment import Experiment, excess, product
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.losses.grid import LossGrid
 
@@ -60,12 +61,12 @@ def adaptive_excess_of(
     lower, upper = excess(query, points)
     kept = np.isfinite(query.losses)
     for loss, p in zip(query.losses[kept], query.p[kept], strict=True):
-        shift = query.blur + 4 * UNIT * (abs(loss) + np.abs(points))
+        shift = query.blur + 4 * EPS * (abs(loss) + np.abs(points))
         ends = [at_most_off(plan, points - loss, shift) for plan in plans]
         lower = lower + p * np.maximum.reduce([e[0] for e in ends])
         upper = upper + p * np.maximum.reduce([e[1] for e in ends])
-    units = query.error + (query.p.size + 8) * UNIT
-    return lower * (1.0 - units), upper * (1.0 + units)
+    units = query.error + (query.p.size + 8) * EPS
+    return deflated(lower, units), inflated(upper, units)
 
 
 def at_most_off(one: Experiment, orders: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

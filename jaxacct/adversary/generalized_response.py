@@ -12,7 +12,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import UNIT, experiment
+from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import experiment
 from jaxacct.losses import families
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
@@ -60,7 +61,7 @@ class GeneralizedResponse:
         truth = np.where(finite, self.masses / (1.0 + np.exp(-eps)), self.masses)
         lie = np.where(finite, self.masses / (1.0 + np.exp(eps)), 0.0)
         order = np.argsort(-self.epsilons)
-        factor = 1.0 + (8.0 if self.bound == "upper" else -8.0) * UNIT
+        factor = 1.0 + (8.0 if self.bound == "upper" else -8.0) * EPS
         widths = np.concatenate([lie[order], truth[order][::-1]]) * factor
         drops = np.concatenate([truth[order], lie[order][::-1]]) * factor
         with jax.enable_x64(True):
@@ -118,14 +119,14 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
             # Symmetric laws have Q(-inf) = P(inf), which is no P-mass.
             _check_symmetric(losses, p)
         else:
-            one = experiment(np.asarray(query.widths, np.float64), np.asarray(query.drops, np.float64), UNIT)
+            one = experiment(np.asarray(query.widths, np.float64), np.asarray(query.drops, np.float64), EPS)
             if np.abs(one.p - one.q[::-1]).max() > 1e-9:
                 raise ValueError("query must have a symmetric loss, got a curve that differs from its reflection")
             losses, p = one.losses[one.p > 0], one.p[one.p > 0]
         tails = np.array([p[np.abs(losses) > e].sum() for e in ends])
         near = np.array([p[np.abs(np.abs(losses) - e) <= 1e-13 * (1.0 + e)].sum() for e in ends])
-        units = (p.size + 8) * UNIT
-        return np.maximum(tails - near, 0.0) * (1.0 - units), np.minimum((tails + near) * (1.0 + units), 1.0)
+        units = (p.size + 8) * EPS
+        return deflated(np.maximum(tails - near, 0.0), units), np.minimum(inflated(tails + near, units), 1.0)
     sides = directions(query, relation)
     if len(sides) != 1 or len(sides[0]) != 1 or np.any(np.asarray(sides[0][0][1]) != 1) or not query._symmetric:
         raise ValueError(f"query must be one run with a symmetric loss, got {type(query).__name__}")
@@ -138,7 +139,7 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
             at = np.concatenate([-(ends + shift)[::-1], ends + shift])
             tails = concrete(scalars.tails(jnp.asarray(at)))
             n = ends.size
-            units = 1.0 + sign * (np.max(tails.error) + 8 * UNIT)
+            units = 1.0 + sign * (np.max(tails.error) + 8 * EPS)
             found.append((tails.p_above[n:] + tails.p_below[:n][::-1]) * units)
     return np.maximum(found[0], 0.0), np.minimum(found[1], 1.0)
 

@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct.adversary.experiment import UNIT, Experiment, experiments_of
+from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import Experiment, experiments_of
 from jaxacct.losses import conversions, families, validity
 from jaxacct.losses.extremes import infimum
 from jaxacct.losses.grid import LossGrid
@@ -91,7 +92,7 @@ def _common_divisor(losses: np.ndarray) -> float | None:
     for parts in range(1, 65):
         unit = losses[0] / parts
         ratio = losses / unit
-        if np.all(np.abs(ratio - np.round(ratio)) <= 8 * UNIT * ratio):
+        if np.all(np.abs(ratio - np.round(ratio)) <= 8 * EPS * ratio):
             return float(unit)
     return None
 
@@ -168,21 +169,21 @@ def _split(one: Experiment, grid: LossGrid) -> Law:
     """From above: each atom's loss, raised by its own error, is a mixture of the two lattice points around it."""
     h = grid.spacing
     kept = np.isfinite(one.losses) & (one.p > 0)
-    up = 1.0 + one.error + 8 * UNIT
+    up = 1.0 + one.error + 8 * EPS
     losses, p = one.losses[kept], one.p[kept] * up
     nearest = np.rint(losses / h)
-    raised = losses + one.blur + 2 * UNIT * (np.abs(losses) + h)
+    raised = losses + one.blur + 2 * EPS * (np.abs(losses) + h)
     # A loss that is a lattice point but for rounding stays one: its hockey sticks grow by at most that much.
-    on = np.abs(losses - nearest * h) <= one.blur + 8 * UNIT * (np.abs(losses) + h)
-    slip = np.expm1(2.0 * one.blur + 16 * UNIT * (np.abs(losses) + h))
+    on = np.abs(losses - nearest * h) <= one.blur + 8 * EPS * (np.abs(losses) + h)
+    slip = np.expm1(2.0 * one.blur + 16 * EPS * (np.abs(losses) + h))
     cell = np.where(on, nearest, np.floor(raised / h)).astype(np.int64)
-    share = np.clip(np.expm1(-(raised - cell * h)) / np.expm1(-h) * (1.0 + 8 * UNIT), 0.0, 1.0)
+    share = np.clip(inflated(np.expm1(-(raised - cell * h)) / np.expm1(-h), 8 * EPS), 0.0, 1.0)
     share = np.where(on, np.minimum(slip / -np.expm1(-h), 1.0), share)
     offsets = np.concatenate([cell, cell + 1])
-    masses = np.concatenate([p * np.where(on, 1.0, np.minimum(1.0 - share + 4 * UNIT, 1.0)), p * share])
+    masses = np.concatenate([p * np.where(on, 1.0, np.minimum(1.0 - share + 4 * EPS, 1.0)), p * share])
     offsets = np.maximum(offsets, grid.lowest)
     beyond = offsets > grid.highest
-    infinite = one.infinite * up + masses[beyond].sum() * (1.0 + 16 * UNIT)
+    infinite = one.infinite * up + inflated(masses[beyond].sum(), 16 * EPS)
     offsets, masses = _grouped(offsets[~beyond], masses[~beyond])
     law = _pld(offsets, masses, min(infinite, 1.0), grid, "upper")
     return Law(offsets, masses, min(infinite, 1.0), np.asarray(conversions.pld_excess(law, grid)))
@@ -198,7 +199,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
     h = grid.spacing
     inner = np.isfinite(one.losses)
     losses = np.where(inner, one.losses, 0.0)
-    slack = one.blur + 8 * UNIT * (np.abs(losses) + h)
+    slack = one.blur + 8 * EPS * (np.abs(losses) + h)
     nearest = np.rint(losses / h)
     on = np.abs(losses - nearest * h) <= slack
     p, q = one.p.copy(), one.q.copy()
@@ -227,8 +228,8 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
                 return Law(np.zeros(1, np.int64), np.full(1, float(zero)), 0.0, np.zeros(grid.size))
     finite = np.isfinite(cell) & (p > 0)
     offsets, masses = _grouped(cell[finite].astype(np.int64), p[finite])
-    masses = masses * (1.0 - 16 * UNIT * (masses.size + one.p.size) - 2 * one.error)
-    infinite = one.infinite * (1.0 - 2 * one.error - 8 * UNIT)
+    masses = deflated(masses, 16 * EPS * (masses.size + one.p.size) + 2 * one.error)
+    infinite = deflated(one.infinite, 2 * one.error + 8 * EPS)
     # What rounding may have moved: each mass by a few units, each loss by the slack.
     missed = 1e-12 * float(off.any()) + 8.0 * (one.error + float(slack.max()))
     law = _pld(offsets, masses, infinite, grid, "lower")
@@ -238,7 +239,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
 
 def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     unique, inverse = np.unique(offsets, return_inverse=True)
-    summed = np.bincount(inverse, masses, unique.size) * (1.0 + 4 * UNIT * masses.size)
+    summed = inflated(np.bincount(inverse, masses, unique.size), 4 * EPS * masses.size)
     return unique[summed > 0], summed[summed > 0]
 
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
-from jaxacct.adversary.experiment import UNIT, Experiment, excess, experiments_of
+from jaxacct.adversary.experiment import Experiment, excess, experiments_of
 from jaxacct.losses import families
 from jaxacct.losses.gdp_curve import log_delta_bounds
 
@@ -66,7 +67,7 @@ class Budget:
         mu = self.compositions.mu(counts)
         if mu is not None and self.mu is not None:
             room = self.mu * (1.0 + self.tolerance)
-            return Verdict(mu * (1.0 + 8 * UNIT) <= room, mu * (1.0 - 8 * UNIT) <= room)
+            return Verdict(inflated(mu, 8 * EPS) <= room, deflated(mu, 8 * EPS) <= room)
         if not self.compositions.finite:
             self.compositions.laws()
         found = [self._side(counts, side) for side in range(self.sides)]
@@ -152,9 +153,9 @@ def _gaussian_excess(mu: float, delta: float, points: np.ndarray) -> tuple[np.nd
     with jax.enable_x64(True):
         at = jnp.abs(jnp.asarray(points))
         low, high = (np.exp(np.asarray(x)) for x in log_delta_bounds(jnp.full_like(at, mu), at))
-    gamma, units = np.exp(np.minimum(points, 0.0)), UNIT * (16.0 + 2.0 * np.abs(points))
+    gamma, units = np.exp(np.minimum(points, 0.0)), EPS * (16.0 + 2.0 * np.abs(points))
     each = [(delta + (1.0 - delta) * x) * gamma for x in (low, high)]
-    return each[0] * (1.0 - units), each[1] * (1.0 + units) + 1e-300
+    return deflated(each[0], units), inflated(each[1], units) + 1e-300
 
 
 def mu_needed(one: Experiment, delta: float = 0.0, tolerance: float = 0.0) -> tuple[float, float]:
@@ -170,23 +171,23 @@ def mu_needed(one: Experiment, delta: float = 0.0, tolerance: float = 0.0) -> tu
     rest_p, rest_q = np.cumsum(one.p[::-1])[::-1][1:], np.cumsum(one.q)[:-1]
     if not alpha.size:
         return 0.0, 0.0
-    units = one.error + (one.p.size + 4) * UNIT
+    units = one.error + (one.p.size + 4) * EPS
 
     kept = (rest_p > delta + tolerance) & (rest_q > delta + tolerance)
     if not kept.any():
         return 0.0, 0.0
     alpha, beta, rest_p, rest_q = (x[kept] for x in (alpha, beta, rest_p, rest_q))
     # 1 - alpha / (1 - delta) = (rest_p - delta) / (1 - delta), a difference only where delta is not 0.
-    lost = units + (2 * UNIT + units * delta / np.minimum(rest_p - delta, rest_q - delta)).max() * float(delta > 0)
+    lost = units + (2 * EPS + units * delta / np.minimum(rest_p - delta, rest_q - delta)).max() * float(delta > 0)
     alpha, beta = alpha / (1.0 - delta), beta / (1.0 - delta)
     rest_p, rest_q = (rest_p - delta) / (1.0 - delta), (rest_q - delta) / (1.0 - delta)
-    units = 2 * lost + 4 * UNIT
+    units = 2 * lost + 4 * EPS
 
     def quantile(tail: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Phi^-1(tail) from whichever of a probability and its complement is smaller."""
         small = np.minimum(tail, rest)
         with jax.enable_x64(True):
-            ends = [np.asarray(ndtri(small * (1.0 + s * units))) for s in (-1.0, 1.0)]
+            ends = [np.asarray(ndtri(inflated(small, s * units))) for s in (-1.0, 1.0)]
         # A tail of 0 is exactly that: its quantile is infinite.
         margins = [_QUANTILE * (1.0 + np.where(np.isfinite(e), np.abs(e), 0.0)) for e in ends]
         low, high = ends[0] - margins[0], ends[1] + margins[1]

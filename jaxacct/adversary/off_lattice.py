@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxacct.adversary.experiment import UNIT, Experiment, excess
+from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import Experiment, excess
 from jaxacct.adversary.rules import Game
 
 __all__ = ["MOST_NODES", "Tree", "grow", "values"]
@@ -102,7 +103,7 @@ def values(
     reach = game.rounds * float(np.abs(tree.offsets).max(initial=0.0))
     blur = game.rounds * max(one.blur for one in queries)
     # Orders are off by their own rounding; E grows up to order 1 and falls after it.
-    shift = blur + 4 * UNIT * (game.rounds + 2) * (reach + np.abs(epsilon))
+    shift = blur + 4 * EPS * (game.rounds + 2) * (reach + np.abs(epsilon))
     total = np.zeros((tree.states[-1].size, epsilon.size))
     choices: list[np.ndarray] = []
     for played in range(game.rounds - 1, -1, -1):
@@ -122,9 +123,9 @@ def values(
                 value = _alone(one, orders[node], shift, upper)
                 for column, p in zip(tree.columns[move], one.p[np.isfinite(one.losses)], strict=True):
                     value = value + p * total[children[node, column]]
-                units = (one.p.size + 8) * UNIT + one.error
-                value = value * (1.0 + units) if upper else value * (1.0 - units)
-            gains = value > best[node] * (1.0 + 1e-13)
+                units = (one.p.size + 8) * EPS + one.error
+                value = inflated(value, units) if upper else deflated(value, units)
+            gains = value > inflated(best[node], 1e-13)
             # A bound from above takes every gain.
             best[node] = np.maximum(best[node], value) if upper else np.where(gains, value, best[node])
             choice[node] = np.where(gains, np.int8(move), choice[node])

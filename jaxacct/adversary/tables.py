@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.rules import Game
 from jaxacct.losses.grid import LossGrid
 
 __all__ = ["Tables", "solve"]
 
-_UNIT = 2.0**-52
 _TINY = 1e-290  # more than all products that may have underflowed
 _FEW = 24  # atoms up to which shifting is faster than multiplying by a matrix
 _BLOCK = 128
@@ -135,8 +135,8 @@ def _trimmed(law: Law, grid: LossGrid, upper: bool) -> Law:
     if not upper:
         return law._replace(offsets=law.offsets[kept], masses=law.masses[kept])
     cut = law.masses[~kept]
-    other = (cut * np.exp(-grid.spacing * law.offsets[~kept])).sum() * (1.0 + 1e-9)
-    more = np.minimum(cut.sum() * (1.0 + 1e-9), np.exp(grid.losses) * other)
+    other = inflated((cut * np.exp(-grid.spacing * law.offsets[~kept])).sum(), 1e-9)
+    more = np.minimum(inflated(cut.sum(), 1e-9), np.exp(grid.losses) * other)
     return law._replace(offsets=law.offsets[kept], masses=law.masses[kept], excess=law.excess + more)
 
 
@@ -155,7 +155,7 @@ def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:
     # As far on either side: a query and its reversal share a compiled program, and so do similar queries.
     reach = _up(max(int(last.max()), -int(first.min()), 1) + (0 if few else _BLOCK), _BLOCK)
     edge = np.exp(-grid.spacing * np.arange(reach, 0, -1))
-    limit = np.minimum(np.exp(grid.losses) * (1.0 + 16 * _UNIT), 1.0)
+    limit = np.minimum(inflated(np.exp(grid.losses), 16 * EPS), 1.0)
     return _Laws(
         jnp.asarray(kernels),
         jnp.asarray(first),
@@ -235,16 +235,16 @@ def _scan(
                 highest = rest[:, -1] if side == 0 else infinite[index]
                 lowest = rest[:, 0] if side == 0 else jnp.zeros(rows)
                 total = laws.excess[query] + _expected(_widened(rest, laws, highest, lowest), laws, query, size)
-                units = (max(laws.kernels.shape[-1], laws.offsets.shape[-1]) + 16) * _UNIT
-                total = total * (1.0 + units) + _TINY if side == 0 else total * (1.0 - units)
+                units = (max(laws.kernels.shape[-1], laws.offsets.shape[-1]) + 16) * EPS
+                total = inflated(total, units) + _TINY if side == 0 else deflated(total, units)
                 found.append(jnp.minimum(total, laws.limit))
             law = lower
             ever = law.infinite[query] + law.masses[query].sum() * infinite[index]
-            ever = (ever + law.kernels[query].sum() * infinite[index]) * (1.0 - 2 * size * _UNIT)
+            ever = deflated(ever + law.kernels[query].sum() * infinite[index], 2 * size * EPS)
             top = jnp.maximum(top, jnp.where(allowed[:, None], found[0], 0.0))
             can = (allowed & sure[:, query])[:, None]
             # A gain within rounding is none: choices would flicker where nothing is left to gain.
-            gains = can & (found[1] > bottom * (1.0 + 1e-12) + 1e-15)
+            gains = can & (found[1] > inflated(bottom, 1e-12) + 1e-15)
             bottom = jnp.where(gains, found[1], bottom)
             reached = jnp.maximum(reached, jnp.where(can[:, 0], ever, 0.0))
             return top, bottom, reached, jnp.where(gains, query.astype(jnp.int8), choice)

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._batch import Bounds
+from jaxacct._rounding import EPS, deflated
 from jaxacct.adversary.lattice_laws import lattice_for, laws_of
 from jaxacct.adversary.rules import Game, Rule, unroll
 from jaxacct.adversary.strategy import Strategy
@@ -20,8 +21,6 @@ from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.mechanisms._dominating import RELATIONS
 
 __all__ = ["WorstCase", "worst_case"]
-
-_UNIT = 2.0**-52
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -130,7 +129,7 @@ def _lower_at(lower: np.ndarray, upper: np.ndarray, grid: LossGrid, epsilon: np.
         far = np.where(far == near, np.maximum(near - 1, 0) + 2 * (near == 0), far)  # masked below; never itself
         steps = (gamma - nodes[near]) / (nodes[near] - nodes[far])
         value = lower[near] + steps * (lower[near] - upper[far])
-        return value - 32 * _UNIT * (1.0 + np.abs(epsilon)) / grid.spacing * (lower[near] + upper[far])
+        return value - 32 * EPS * (1.0 + np.abs(epsilon)) / grid.spacing * (lower[near] + upper[far])
 
     same_left = (cell >= 1) & (cell != zero)
     same_right = (cell + 2 < grid.size) & (cell + 1 != zero)
@@ -140,8 +139,8 @@ def _lower_at(lower: np.ndarray, upper: np.ndarray, grid: LossGrid, epsilon: np.
     # A lattice point itself, as far as a double can tell: E moves by at most gamma |d epsilon|.
     nearest = np.clip(np.rint(position), 0, grid.size - 1).astype(np.int64)
     off = np.abs(epsilon - grid.losses[nearest])
-    known = lower[nearest] - (off + 4 * _UNIT * np.abs(epsilon)) * np.minimum(gamma, 1.0) * 2.0
+    known = lower[nearest] - (off + 4 * EPS * np.abs(epsilon)) * np.minimum(gamma, 1.0) * 2.0
     value = np.maximum(value, np.where(off < 1e-12, known, 0.0))
     # Outside the lattice nothing is claimed but perfect privacy.
     value = np.where((position < 0) | (position > grid.size - 1 + 1e-9), 0.0, np.maximum(value, 0.0))
-    return np.clip(value - np.expm1(np.minimum(epsilon, 0.0)) * (1.0 - 4 * _UNIT), 0.0, 1.0)
+    return np.clip(value - deflated(np.expm1(np.minimum(epsilon, 0.0)), 4 * EPS), 0.0, 1.0)

@@ -14,12 +14,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log_one_less
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct._settled import settled
 from jaxacct.expost._parameters import check_epsilon
 
 __all__ = ["approximate_epsilon", "bayes_factor"]
-
-_EPS = 2.0**-52
 
 
 def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLike, tight: bool = False) -> Array:
@@ -92,9 +91,9 @@ def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike,
     plain = -jnp.log(d) / (a - 1)
     better = log_one_less(a) - (jnp.log(d) + jnp.log(a)) / (a - 1)
     size = plain + jnp.log(a) / (a - 1) - log_one_less(a)
-    shift = jnp.where(tight, better, plain) + 16 * _EPS * jnp.where(tight, size, plain)
+    shift = jnp.where(tight, better, plain) + 16 * EPS * jnp.where(tight, size, plain)
     value = epsilon + shift
-    value = jnp.maximum(value + 2 * _EPS * (epsilon + jnp.abs(shift)), 0.0)
+    value = jnp.maximum(value + 2 * EPS * (epsilon + jnp.abs(shift)), 0.0)
     return jnp.where(good, value, jnp.inf)
 
 
@@ -104,7 +103,7 @@ def _bayes_factor(epsilon: ArrayLike, order: ArrayLike, confidence: ArrayLike) -
     epsilon, order, confidence = (jnp.asarray(v, jnp.float64) for v in (epsilon, order, confidence))
     good = (epsilon >= 0) & (order > 1) & (order < jnp.inf) & (confidence > 0) & (confidence < 1)
     left = 1.0 - jnp.where(good, confidence, 0.5)  # rounded at most half a unit of 1
-    left = jnp.where(confidence < 0.5, left * (1 - _EPS), left)
+    left = jnp.where(confidence < 0.5, deflated(left, EPS), left)
     exponent = epsilon - jnp.log(left) / (jnp.where(good, order, 2.0) - 1)
-    value = jnp.exp(exponent) * (1 + 16 * _EPS * (1 + exponent))
+    value = inflated(jnp.exp(exponent), 16 * EPS * (1 + exponent))
     return jnp.where(good, value, jnp.inf)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import inflated
 from jaxacct._settled import settled
 from jaxacct.expost.definitions import RenyiExPost, Result
 from jaxacct.filters._ledger import caller_dtype, outward
@@ -82,7 +83,7 @@ class Odometer:
 @jax.jit
 def _update(cost: Any, state: OdometerState) -> OdometerState:
     cost = jnp.asarray(cost, jnp.float64)
-    total = (_joined(state) + jnp.where(cost >= 0, cost, jnp.inf)) * (1 + 2.0**-52)
+    total = inflated(_joined(state) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
     # Three float32 numbers hold 72 bits of any number between the limits.
     rest = jnp.where(total <= _MOST, total, 0.0)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._rounding import inflated
 from jaxacct._settled import settled
 from jaxacct.expost import _noise
 from jaxacct.expost._parameters import UP, check_row, check_sizes, usable, usable_order
@@ -139,7 +140,7 @@ class Doubling(_AtOneOrder):
     def spent(self, epsilons: ArrayLike) -> ArrayLike:
         """The running sums, rounded up."""
         row = jnp.asarray(epsilons, jnp.float64)
-        return jnp.cumsum(row) * (1 + 2.0**-50 * row.shape[0])
+        return inflated(jnp.cumsum(row), 2.0**-50 * row.shape[0])
 
 
 @jax.enable_x64(True)

@@ -19,6 +19,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._batch import Bounds
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct._settled import settled
 from jaxacct.expost.definitions import (
     ApproximateExPost,
@@ -30,8 +31,6 @@ from jaxacct.expost.definitions import (
 from jaxacct.filters._ledger import caller_dtype, outward
 
 __all__ = ["excess", "excess_of_pair", "post_processed_table"]
-
-_UNIT = 2.0**-52
 
 
 def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike) -> Bounds:
@@ -161,23 +160,23 @@ def _pure(p: Array, over: Array, room: Array, _: Array) -> tuple[Array, Array]:
 
 
 def _probabilistic(p: Array, over: Array, room: Array, delta: Array) -> tuple[Array, Array]:
-    rounding = (p.shape[-1] + 1) * _UNIT
+    rounding = (p.shape[-1] + 1) * EPS
     surely, maybe = ((p * (over + sign * room > 0)).sum(-1) for sign in (-1, 1))
-    return surely * (1 - rounding) - delta, maybe * (1 + rounding) - delta
+    return deflated(surely, rounding) - delta, inflated(maybe, rounding) - delta
 
 
 def _approximate(p: Array, over: Array, room: Array, delta: Array) -> tuple[Array, Array]:
-    rounding = (p.shape[-1] + 8) * _UNIT
+    rounding = (p.shape[-1] + 8) * EPS
     # p - e^epsilon q = p (1 - e^-over): nearly equal terms do not cancel.
     low, high = ((p * -jnp.expm1(-jnp.maximum(over + sign * room, 0.0))).sum(-1) for sign in (-1, 1))
-    return low * (1 - rounding) - delta, high * (1 + rounding) - delta
+    return deflated(low, rounding) - delta, inflated(high, rounding) - delta
 
 
 def _renyi(p: Array, over: Array, room: Array, order: Array) -> tuple[Array, Array]:
     low, high = (jax.nn.logsumexp((order - 1) * (over + sign * room), b=p, axis=-1) for sign in (-1, 1))
     # Relative errors: of the sum, of the exponentials, and of the products they are taken of.
     largest = (order - 1) * jnp.max(jnp.where(jnp.isfinite(over), jnp.abs(over), 0.0), axis=-1)
-    rounding = (p.shape[-1] + 16 + 4 * largest) * _UNIT
+    rounding = (p.shape[-1] + 16 + 4 * largest) * EPS
     return low - rounding, high + rounding
 
 
@@ -204,7 +203,7 @@ def _enclosed(rule: Any, p: Any, q: Any, epsilons: Any, parameter: Any) -> tuple
     finite = jnp.where(covered, 0.0, epsilons)
     over = jnp.where(covered, -jnp.inf, jnp.where(q > 0, log_p - log_q - finite, jnp.inf))
     # Equal probabilities have a loss of exactly 0, whatever their logarithms were rounded to.
-    room = jnp.where(p == q, 0.0, 4 * _UNIT * (jnp.abs(log_p) + jnp.abs(log_q) + finite))
+    room = jnp.where(p == q, 0.0, 4 * EPS * (jnp.abs(log_p) + jnp.abs(log_q) + finite))
     lower, upper = rule(p, over, room, parameter)
     return jnp.where(sane, lower, -jnp.inf), jnp.where(sane & ~jnp.isnan(upper), upper, jnp.inf)
 

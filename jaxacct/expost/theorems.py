@@ -16,6 +16,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import inflated
 from jaxacct._settled import settled
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
@@ -59,7 +60,7 @@ def compose(*results: Result) -> Result:
         raise ValueError(f"results must share one definition and order, got {names}")
     kind = rest.pop()
     total = math.fsum(result.delta for result in results)  # rounded once
-    definition = kind if isinstance(kind, Definition) else kind(min(total * (1 + 2.0**-50), 1.0))
+    definition = kind if isinstance(kind, Definition) else kind(min(inflated(total, 2.0**-50), 1.0))
     return Result(tuple(r.output for r in results), _total([r.epsilon for r in results]), definition)
 
 
@@ -188,5 +189,5 @@ def _wide_total(epsilons: Sequence[Any], largest: bool) -> Any:
     for epsilon in epsilons:
         term = jnp.asarray(epsilon, jnp.float64)
         term = jnp.where(term >= 0, term, jnp.inf)  # a traced NaN or negative number promises nothing
-        total = jnp.maximum(total, term) if largest else (total + term) * (1 + 2.0**-52)
+        total = jnp.maximum(total, term) if largest else inflated(total + term, 2.0**-52)
     return total

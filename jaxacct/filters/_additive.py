@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._rounding import inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter
@@ -65,6 +66,6 @@ def in_budget(pieces: Array, state: LedgerState, which: str, dtype: str) -> Arra
     """What is ``"spent"`` (rounded up) or ``"remaining"`` (down) of the budget, in ``dtype``."""
     budget = _ledger.join(pieces)
     if which == "spent":
-        return _ledger.outward(budget * _ledger.used(state) * (1 + 2.0**-51), dtype, up=True)
+        return _ledger.outward(inflated(budget * _ledger.used(state), 2.0**-51), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
     return _ledger.outward(budget * _ledger.left(state), dtype, up=False)

@@ -20,13 +20,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.mechanisms.profile import FromProfile
 
 __all__ = ["Ladder", "LadderGuarantee", "check_ladder", "closed_form", "ladder"]
 
-_UNIT = 2.0**-52
 _MOST = 2**23  # points of the lattice law
 _MOST_ROUNDS = 2**23  # more would take minutes
 
@@ -61,7 +61,7 @@ def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
 def _check(epsilon: float, delta: float, rounds: int) -> float:
     """h, the hockey stick at e^epsilon of randomized response at 2 epsilon."""
     check_ladder(epsilon, delta, rounds)
-    h = math.expm1(epsilon) / (math.exp(epsilon) + math.exp(-epsilon)) * (1.0 - 16.0 * _UNIT)
+    h = deflated(math.expm1(epsilon) / (math.exp(epsilon) + math.exp(-epsilon)), 16.0 * EPS)
     if not delta < min(0.5, h):
         raise ValueError(f"delta must be below min(1/2, {h:.6g}) for Theorem 9 at this epsilon, got {delta:g}")
     return h
@@ -82,7 +82,7 @@ def _tail(budget: float, count: int) -> float:
     a = float(count)
     power = math.exp(min(a * math.log(budget) - math.lgamma(a + 1.0), 0.0))
     chernoff = math.exp(-(a * math.log(a / budget) - a + budget)) if a > budget else 1.0
-    return min(power, chernoff) * (1.0 + 1e-9)
+    return inflated(min(power, chernoff), 1e-9)
 
 
 def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
@@ -101,10 +101,10 @@ def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
         low, high = 0, int(rounds)
         while low < high:
             middle = (low + high + 1) // 2
-            fits = _response_power(ends[i - 2], middle, epsilon) <= 2.0 * delta * (1.0 + 1e-9)
+            fits = _response_power(ends[i - 2], middle, epsilon) <= inflated(2.0 * delta, 1e-9)
             low, high = (middle, high) if fits else (low, middle - 1)
         budgets.append(float(min(low + 1, rounds)))
-    budgets.append(-math.log1p(-delta / h) * (1.0 + 8.0 * _UNIT))
+    budgets.append(inflated(-math.log1p(-delta / h), 8.0 * EPS))
     answers, failure = [int(rounds)], budgets[-1]
     share = delta / (k - 2)
     for b in budgets[1:-1]:
@@ -113,7 +113,7 @@ def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
             n += 1
         answers.append(min(n, int(rounds)))
         failure += _tail(b, n + 1) if n < rounds else 0.0
-    return Ladder(np.array([*ends, np.inf]), np.array(budgets), np.array(answers), failure * (1.0 + 1e-12))
+    return Ladder(np.array([*ends, np.inf]), np.array(budgets), np.array(answers), inflated(failure, 1e-12))
 
 
 def closed_form(epsilon: float, delta: float, rounds: int) -> tuple[float, float]:
@@ -127,8 +127,8 @@ def closed_form(epsilon: float, delta: float, rounds: int) -> tuple[float, float
     h = _check(epsilon, delta, rounds)
     k = 3 + math.ceil(math.log2(rounds))
     size = math.log(k / delta)
-    r = math.ceil(8.0 * (2.0 + 2.0 * math.sqrt(size) + 2.0 / 3.0 * size) * (1.0 + 1e-12))
-    up = 1.0 + 16.0 * _UNIT
+    r = math.ceil(inflated(8.0 * (2.0 + 2.0 * math.sqrt(size) + 2.0 / 3.0 * size), 1e-12))
+    up = 1.0 + 16.0 * EPS
     return (1 + (k - 2) * r) * epsilon * up, ((1 + 2 * (k - 2) * r) * delta - math.log1p(-delta / h)) * up
 
 
@@ -164,7 +164,7 @@ class LadderGuarantee:
             found = np.where(at >= point[0], np.minimum(found, point[1]), found)
         if self.losses.size:
             values = [np.sum(self.masses * -np.expm1(np.minimum(e - self.losses, 0.0))) for e in at.reshape(-1)]
-            value = np.asarray(values).reshape(at.shape) * (1.0 + 1e-9) + self.failure
+            value = inflated(np.asarray(values).reshape(at.shape), 1e-9) + self.failure
             found = np.minimum(found, value)
         return _float64(np.minimum(found, 1.0))
 
@@ -219,7 +219,7 @@ def product_law(bands: Ladder) -> tuple[np.ndarray, np.ndarray, float]:
         p = 1.0 / (1.0 + np.exp(-epsilon))
         log = log + count * np.log(np.cos(angle) - 1j * (2.0 * p - 1.0) * np.sin(angle) + 0j)
     masses = np.fft.irfft(np.exp(log), size)
-    relative = (16.0 * float(np.sum(bands.answers)) + 64.0 * math.log2(size)) * _UNIT
+    relative = (16.0 * float(np.sum(bands.answers)) + 64.0 * math.log2(size)) * EPS
     error = math.sqrt(size) * float(np.linalg.norm(masses)) * relative * 2.0
     index = np.arange(size)
     index = np.where(index > reach, index - size, index)
@@ -232,6 +232,6 @@ def guarantee_of(epsilon: float, delta: float, rounds: int, statement: str, *, n
     """What the additive filter of these parameters guarantees, or, with one more bound, the natural one."""
     bands = ladder(epsilon, delta, rounds)
     losses, masses, error = product_law(bands)
-    trivial = (rounds * epsilon * (1 + _UNIT), rounds * delta * (1 + _UNIT)) if natural else None
+    trivial = (inflated(rounds * epsilon, EPS), inflated(rounds * delta, EPS)) if natural else None
     made = closed_form(epsilon, delta, rounds)
     return LadderGuarantee(made, trivial, losses, masses, bands.failure + error, statement)

@@ -64,13 +64,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._rounding import UNIT, inflated
 from jaxacct.filters._menu_laws import MenuLaws
 
 __all__ = ["Table", "budget_table", "prices_in_nodes"]
 
-_UNIT = 2.0**-53
 _CHUNK = 256  # levels between looks at the target
-_ETA = 8.0 * _UNIT
+_ETA = 8.0 * UNIT
 _SMOOTHING = 0.25  # of the rise a node; any number is sound
 
 
@@ -157,14 +157,14 @@ def _budget_table(
     if nodes.min() < 2:
         raise ValueError(f"prices must be above {node}, the distance of nodes, got {prices.min()}")
     spacing, losses = laws.grid.spacing, laws.grid.losses
-    up = 1.0 + 16 * _UNIT * (4.0 + np.abs(losses).max())
+    up = 1.0 + 16 * UNIT * (4.0 + np.abs(losses).max())
     offsets = np.arange(-laws.below, laws.above + 1)
     masses = laws.masses * np.exp(-0.5 * spacing * offsets) * up
     kernels = np.zeros((len(prices), n))
     kernels[:, offsets % n] = masses
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(_ETA))
     total, euclid = masses.sum(-1), np.sqrt((masses**2).sum(-1))
-    error = (eta * total + (2.0 * eta + 8.0 * _UNIT) * euclid) * 1.01
+    error = (eta * total + (2.0 * eta + 8.0 * UNIT) * euclid) * 1.01
     rows = _Rows(
         jnp.fft.rfft(jnp.asarray(kernels)),
         jnp.asarray(laws.excess * np.exp(-0.5 * losses) * up),
@@ -220,7 +220,7 @@ def _last(curve: Callable[[int], np.ndarray], met: Callable[[np.ndarray], bool],
 def _between(low: np.ndarray, high: np.ndarray, node: int, units: int) -> np.ndarray:
     """The curve at ``units`` after a node, rounded up."""
     share = units / node
-    return (low * (1.0 - share) + high * share) * (1.0 + 8 * _UNIT)
+    return inflated(low * (1.0 - share) + high * share, 8 * UNIT)
 
 
 @functools.partial(jax.jit, static_argnums=2, donate_argnums=0)
@@ -240,11 +240,11 @@ def _levels(carry: _Carry, rows: _Rows, n: int) -> tuple[_Carry, Array]:
         row = index % depth
         moved = jnp.fft.irfft(rows.spectra * ring[row], n)[:, :size]
         slack = rows.error * norms[row]
-        moved = (jnp.maximum(moved, 0.0) + rows.excess + slack[:, None]) * (1.0 + 8 * _UNIT)
+        moved = inflated(jnp.maximum(moved, 0.0) + rows.excess + slack[:, None], 8 * UNIT)
         moved = jnp.where((index >= 0)[:, None], moved, -jnp.inf)
         known = (index > 0)[:, None]
         at_node = share * c.last + (1.0 - share) * moved
-        inside = c.curve + ((c.last - c.curve) / share + (c.last + c.curve) * (4 * _UNIT / share))
+        inside = c.curve + ((c.last - c.curve) / share + (c.last + c.curve) * (4 * UNIT / share))
         # Where a query does not fit yet nothing is asked; a ramp up to its first run keeps U from having to jump there.
         ramp = rows.excess * jnp.minimum((c.level + 1) / (rows.nodes - 1 + rows.share), 1.0)[:, None]
         trend = c.pace[0] - c.pace[1]
@@ -252,7 +252,7 @@ def _levels(carry: _Carry, rows: _Rows, n: int) -> tuple[_Carry, Array]:
         ahead = moved - share * (c.pace[0] + trend * (1.0 + 2.0 * _SMOOTHING / (1.0 - _SMOOTHING)))
         asked = jnp.maximum(jnp.where(known, jnp.maximum(at_node, inside), ramp), ahead)
         # No clip at the largest excess there is, min(gamma, 1): that is not affine. It is for the reader of the end.
-        curve = jnp.maximum(asked.max(0), 0.0) * (1.0 + 8 * _UNIT)
+        curve = inflated(jnp.maximum(asked.max(0), 0.0), 8 * UNIT)
         once = c.pace[0] + _SMOOTHING * (curve - c.curve - c.pace[0])
         pace = jnp.stack([once, c.pace[1] + _SMOOTHING * (once - c.pace[1])])
         return _Carry(c.level + 1, curve, ring, norms, moved, pace), curve

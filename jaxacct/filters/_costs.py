@@ -36,6 +36,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import inflated
 from jaxacct.filters._law_costs import approximate_of_law, concentrated_of_law, pure_of_law
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.losses.pld import PLD
@@ -73,7 +74,7 @@ def _total(query: Composed, cost: Any) -> Any:
     parts = [
         jax.tree.map(lambda one, n=steps: one * _array(whole_steps(n)), cost(part)) for part, steps in query.parts()
     ]
-    return jax.tree.map(lambda *ones: sum(ones[1:], ones[0]) * (1 + len(ones) * 2.0**-51), *parts)
+    return jax.tree.map(lambda *ones: inflated(sum(ones[1:], ones[0]), len(ones) * 2.0**-51), *parts)
 
 
 def _refuse(query: Any, wanted: str) -> ValueError:
@@ -114,7 +115,7 @@ def pure_cost(query: Any) -> Array:
     if isinstance(query, _EPSILON_DP):
         return _array(nonnegative(query.epsilon))
     if isinstance(query, _WITH_SCALE):
-        return _array(positive(query.sensitivity)) / _array(positive(query.scale)) * (1 + 2.0**-51)
+        return inflated(_array(positive(query.sensitivity)) / _array(positive(query.scale)), 2.0**-51)
     if isinstance(query, PoissonSampled):
         return _amplified(pure_cost(query.mechanism), _rate(query))
     if isinstance(query, Composed):
@@ -200,7 +201,7 @@ def approximate_cost(query: Any) -> tuple[Array, Array]:
         # (log(1 + q (e^eps - 1)), q delta)-DP: Li, Qardaji, Su 2012; Balle, Barthe, Gaboardi 2018.
         inner, rate = query.mechanism, _rate(query)
         epsilon = _amplified(_array(nonnegative(inner.epsilon)), rate)
-        return _of_pure(epsilon), _array(nonnegative(inner.delta, 1.0)) * rate * (1 + 2.0**-51)
+        return _of_pure(epsilon), inflated(_array(nonnegative(inner.delta, 1.0)) * rate, 2.0**-51)
     if isinstance(query, Composed):
         return _total(query, approximate_cost)
     if is_scalar_query(query):

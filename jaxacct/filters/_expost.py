@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import deflated
 
 __all__ = ["approximate_reading", "probable_reading"]
 
@@ -64,7 +65,7 @@ def approximate_reading(orders: Array, sums: Array, delta: Array) -> Array:
     log_delta = jnp.log(delta)
     low, high = _root(log_weights + jnp.log(orders), slopes, sums, log_delta)
     below = jnp.exp(jax.nn.logsumexp(log_weights + slopes * (low[..., None] - sums), axis=-1) + log_delta)
-    value = high + log1p(-below * (1 - _TOLERANCE))
+    value = high + log1p(deflated(-below, _TOLERANCE))
     return jnp.where(good, jnp.maximum(value, 0.0), jnp.inf)
 
 

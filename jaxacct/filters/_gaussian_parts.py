@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._rounding import inflated
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
 
@@ -61,5 +62,5 @@ def gaussian_cost(parts: list[tuple[Any, Any, Any]]) -> Array:
         good = (sensitivity >= 0) & (sigma > 0) & (sigma < jnp.inf) & (mu < jnp.inf) & (steps >= 1)
         each = jnp.where(mu > 0, jnp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
         # No under-count: the roundings of the square and of the sum are covered term by term.
-        cost = cost + jnp.where(good, each, jnp.inf) * (1 + (4 + len(parts)) * 2.0**-52)
+        cost = cost + inflated(jnp.where(good, each, jnp.inf), (4 + len(parts)) * 2.0**-52)
     return cost

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions
 from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.grid import LossGrid
@@ -22,8 +23,6 @@ from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 
 __all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee", "with_atom"]
-
-_EPS = 2.0**-52
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,9 +107,9 @@ class PureDPGuarantee:
             _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
         pure, delta = jnp.broadcast_arrays(self.pure, jnp.asarray(delta, jnp.float64))
         # The inverse of `delta`: pure + log(1 - delta (1 + e^-pure)).
-        part = jnp.minimum(delta * (1 - 4 * _EPS) * (1 + jnp.exp(-pure)), 1 - _EPS)
+        part = jnp.minimum(deflated(delta, 4 * EPS) * (1 + jnp.exp(-pure)), 1 - EPS)
         # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
-        value = jnp.clip(pure + log1p(-part) + 8 * _EPS * pure, 0.0, pure)
+        value = jnp.clip(pure + log1p(-part) + 8 * EPS * pure, 0.0, pure)
         value = jnp.where(delta >= 1, 0.0, jnp.where(delta > 0, value, pure))
         return jnp.where(pure >= 0, value, jnp.inf)
 
@@ -125,7 +124,7 @@ class PureDPGuarantee:
         _validate.nonnegative(epsilon=epsilon)
         pure, epsilon = jnp.broadcast_arrays(self.pure, jnp.asarray(epsilon, jnp.float64))
         gap = epsilon - pure
-        value = -jnp.expm1(jnp.minimum(gap, 0.0)) / (1 + jnp.exp(-pure)) * (1 + 16 * _EPS) + 4 * _EPS * pure
+        value = inflated(-jnp.expm1(jnp.minimum(gap, 0.0)) / (1 + jnp.exp(-pure)), 16 * EPS) + 4 * EPS * pure
         value = jnp.where(gap >= 0, 0.0, jnp.minimum(value, 1.0))
         return jnp.where((epsilon >= 0) & (pure >= 0) & (pure < jnp.inf), value, 1.0)
 
@@ -157,7 +156,7 @@ class ZCDPGuarantee:
         _validate.probability(delta=delta)
         fails = jnp.asarray(self.fails, jnp.float64)
         delta = jnp.asarray(delta, jnp.float64)
-        less = jnp.maximum(delta * (1 - _EPS) - fails, 0.0) / (1 - fails) * (1 - 4 * _EPS)
+        less = deflated(jnp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
         rest = jnp.where(fails == 0, delta, less)
         good = (rest > 0) & (fails >= 0)
         value = zcdp_epsilon(self.rho, jnp.where(good, rest, 0.5))
@@ -168,7 +167,7 @@ class ZCDPGuarantee:
         """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of rho-zCDP, rounded up; float64."""
         fails = jnp.asarray(self.fails, jnp.float64)
         value = zcdp_delta(self.rho, epsilon)
-        value = jnp.where(fails == 0, value, jnp.fmin((fails + (1 - fails) * value) * (1 + 4 * _EPS), 1.0))
+        value = jnp.where(fails == 0, value, jnp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
         return jnp.where(fails >= 0, value, 1.0)
 
     @jax.enable_x64(True)
@@ -229,19 +228,19 @@ def with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
         return curve
     fails = jnp.asarray(fails, jnp.float64)[..., None]
     all_of_it = jnp.minimum(jnp.exp(jnp.asarray(curve.grid.losses)), 1.0)
-    excess = ((1 - fails) * jnp.asarray(curve.excess, jnp.float64) + fails * all_of_it) * (1 + 8 * _EPS)
+    excess = inflated((1 - fails) * jnp.asarray(curve.excess, jnp.float64) + fails * all_of_it, 8 * EPS)
     return PrivacyProfile(conversions.concrete(excess), curve.grid, "upper")
 
 
 @functools.partial(jax.jit, static_argnames="orders")
 def _any_delta(rho: Array, orders: tuple[float, ...], epsilon: Array) -> Array:
     each = delta_from_renyi(rho, jnp.asarray(orders), epsilon[..., None])
-    return jnp.minimum(jnp.sum(each, axis=-1) * (1 + len(orders) * _EPS), 1.0)
+    return jnp.minimum(inflated(jnp.sum(each, axis=-1), len(orders) * EPS), 1.0)
 
 
 @functools.partial(jax.jit, static_argnames="orders")
 def _any_epsilon(rho: Array, orders: tuple[float, ...], delta: Array) -> Array:
-    shares = (delta / len(orders) * (1 - 2 * _EPS))[..., None]
+    shares = deflated(delta / len(orders), 2 * EPS)[..., None]
     # Enough for each order's share is enough for the sum: the safe end of a bracket.
     high = jnp.max(epsilon_from_renyi(rho, jnp.asarray(orders), shares), axis=-1)
     start = jnp.where(jnp.isfinite(high), high, 0.0)

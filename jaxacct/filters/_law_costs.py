@@ -26,12 +26,12 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import EPS, inflated
 from jaxacct.losses.gaussian_order import _dominating
 from jaxacct.losses.pld import PLD
 
 __all__ = ["approximate_of_law", "concentrated_of_law", "gaussian_of_law", "pure_of_law", "renyi_of_law"]
 
-_UNIT = 2.0**-52
 _TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is computed
 
 
@@ -54,14 +54,14 @@ def _law(pld: PLD) -> _Law:
     p, infinite = jnp.asarray(pld.masses), jnp.asarray(pld.infinity_mass)
     if p.dtype != jnp.float64 or infinite.dtype != jnp.float64:
         # What a float32 program may have rounded off, and flushed to 0 anywhere, however large the loss.
-        p = p.astype(jnp.float64) * (1.0 + 2.0**-23)
-        infinite = infinite.astype(jnp.float64) * (1.0 + 2.0**-23) + (p.shape[-1] + 1) * 2.0**-126
+        p = inflated(p.astype(jnp.float64), 2.0**-23)
+        infinite = inflated(infinite.astype(jnp.float64), 2.0**-23) + (p.shape[-1] + 1) * 2.0**-126
     total = p.sum(-1) + infinite
     good = jnp.all(p >= 0, -1) & (infinite >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
     p = jnp.where(good[..., None], p, jnp.nan)
     q = p * jnp.exp(-losses)
     size = float(np.abs(pld.grid.losses).max())
-    doubt = _UNIT * (16.0 + 4.0 * p.shape[-1] + 4.0 * size)
+    doubt = EPS * (16.0 + 4.0 * p.shape[-1] + 4.0 * size)
     return _Law(losses, p, q, infinite, 1.0 - q.sum(-1), doubt)
 
 
@@ -73,7 +73,7 @@ def _atomless(law: _Law, cost: Array) -> Array:
 
 def _largest(law: _Law) -> Array:
     seen = jnp.where(law.p > 0, jnp.abs(law.losses), jnp.where(law.p == 0, 0.0, jnp.nan))
-    return seen.max(-1) * (1.0 + 4.0 * _UNIT)
+    return inflated(seen.max(-1), 4.0 * EPS)
 
 
 @jax.enable_x64(True)
@@ -118,7 +118,7 @@ def renyi_of_law(pld: PLD, orders: Array) -> Array:
     """
     law = _law(pld)
     times = jnp.asarray(orders, jnp.float64).reshape(-1) - 1.0
-    each = _log_moments(law, times).max(0) / times.reshape(-1, *([1] * law.infinite.ndim)) * (1.0 + 4.0 * _UNIT)
+    each = inflated(_log_moments(law, times).max(0) / times.reshape(-1, *([1] * law.infinite.ndim)), 4.0 * EPS)
     found = jax.vmap(lambda one: _atomless(law, jnp.maximum(one, 0.0)))(each)
     return jnp.moveaxis(found, 0, -1).reshape(*law.infinite.shape, *jnp.shape(orders))
 
@@ -161,7 +161,7 @@ def _rho(law: _Law) -> Array:
     swept = jnp.maximum(chord.max((0, 1)), k[:, 0].max(0) / t[0])
     swept = jnp.maximum(swept, largest / (1.0 + t[-1]))
     # What eps-DP and mu-GDP say of the same law.
-    return jnp.minimum(swept, largest * jnp.tanh(largest / 2)) * (1.0 + 2.0**-40)
+    return inflated(jnp.minimum(swept, largest * jnp.tanh(largest / 2)), 2.0**-40)
 
 
 @jax.enable_x64(True)
@@ -174,7 +174,7 @@ def concentrated_of_law(pld: PLD) -> Array:
     """
     law = _law(pld)
     mu = _mu(law)
-    return _atomless(law, jnp.minimum(_rho(law), mu * mu / 2 * (1.0 + 2.0**-40)))
+    return _atomless(law, jnp.minimum(_rho(law), inflated(mu * mu / 2, 2.0**-40)))
 
 
 @jax.enable_x64(True)
@@ -189,5 +189,5 @@ def approximate_of_law(pld: PLD) -> tuple[Array, Array]:
     """
     law = _law(pld)
     singular = jnp.where(law.singular > law.doubt, law.singular + law.doubt, 0.0)
-    delta = jnp.maximum(law.infinite, singular) * (1.0 + 8.0 * _UNIT)
+    delta = inflated(jnp.maximum(law.infinite, singular), 8.0 * EPS)
     return _rho(law), jnp.where(jnp.isnan(law.p[..., 0]), jnp.nan, delta)

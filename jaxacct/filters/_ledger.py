@@ -24,6 +24,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import inflated
 from jaxacct._settled import in_float64
 
 __all__ = [
@@ -98,7 +99,7 @@ def join(pieces: Array) -> Array:
 
 def admissible(pieces: Array) -> Array:
     """The most that `WITH_SLACK` admits to a budget, rounded up (inside ``enable_x64``): what a guarantee quotes."""
-    return join(pieces) * (1 + SLACK + 2.0**-51)
+    return inflated(join(pieces), SLACK + 2.0**-51)
 
 
 def empty(pieces: Array) -> LedgerState:
@@ -150,7 +151,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
             "over both (jax.vmap)"
         )
     # The margin covers the roundings of a filter's cost formula and of this quotient.
-    share = cost / budget * (1 + 2.0**-49)
+    share = inflated(cost / budget, 2.0**-49)
     most = jnp.uint64(limit >> 32)  # of either limit the last word is 0
     # No filter spends more than its limit; words that say so were damaged, and a sum with them might wrap.
     sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= 2) & (top <= most)

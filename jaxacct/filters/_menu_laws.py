@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._rounding import inflated
 from jaxacct.losses import conversions
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
@@ -104,7 +105,7 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
     low, high = (
         max(excess[k - grid.lowest], math.exp(k * grid.spacing) * excess[-k - grid.lowest]) for k in (cell, cell + 1)
     )
-    return float(low * (1.0 - share) + high * share) * (1.0 + 1e-9)
+    return inflated(float(low * (1.0 - share) + high * share), 1e-9)
 
 
 def law_of(query: Any, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated, inflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
 __all__ = ["as_sampled_gaussian", "gaussian_menu", "parts_of", "shrunk"]
@@ -92,7 +93,7 @@ def shrunk(query: Any) -> Any:
         if found is None:
             return query
         noise, rate = (float(x) for x in found)
-    return PoissonSampled(Gaussian(noise * (1.0 - _MARGIN)), min(rate * (1.0 + _MARGIN), 1.0))
+    return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
 
 
 def parts_of(query: Any) -> list[tuple[Any, Array | float]]:

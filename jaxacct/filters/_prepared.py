@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.losses import conversions
@@ -33,7 +34,6 @@ from jaxacct.mechanisms._register import mechanism as _register
 __all__ = ["Prepared", "prepare"]
 
 ATOMS = 128
-_UNIT = 2.0**-52
 _HALF = 2**14  # points of a mechanism's lattice, either side of 0
 _SHARE = 0.6  # of the atoms that follow the mass; the others follow the losses
 
@@ -127,7 +127,7 @@ def of_curve(query: PLD | PrivacyProfile | TradeOff, atoms: int = ATOMS) -> Prep
 def _of_gaussian(square: Array, atoms: int) -> Prepared:
     """No lattice and no atom at infinity: mu says it all, and masses that are none are never computed with."""
     unknown = jnp.full((*square.shape, 2, atoms), jnp.nan)
-    mu = jnp.sqrt(square) * (1.0 + 2.0**-51)
+    mu = inflated(jnp.sqrt(square), 2.0**-51)
     made = (jnp.zeros_like(unknown), unknown, jnp.zeros((*square.shape, 2)), jnp.full_like(square, jnp.inf), mu)
     return Prepared(*(pieces_up(x) for x in made))
 
@@ -148,7 +148,7 @@ def _of_pld(pld: PLD) -> TradeOff:
     law = pld.float64()
     p, infinity, losses = law.masses, law.infinity_mass[..., None], jnp.asarray(pld.grid.losses)
     q = p * jnp.exp(-losses)
-    units = (8.0 + 2.0 * losses.size) * _UNIT
+    units = (8.0 + 2.0 * losses.size) * EPS
     if jnp.asarray(pld.masses).dtype != jnp.float64:
         # What was rounded to float32: Q may have as much more where P has no loss.
         units += 2.0**-21
@@ -159,7 +159,7 @@ def _of_pld(pld: PLD) -> TradeOff:
     total = jnp.sum(q, -1, keepdims=True)
     singular = jnp.maximum(1.0 - total, 0.0) + units * total + tau * jnp.exp(-lowest)
     none = jnp.zeros_like(infinity)
-    up = 1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(losses))
+    up = 1.0 + 8.0 * EPS * (1.0 + jnp.abs(losses))
     widths = jnp.concatenate([none, p * up, infinity], -1)
     return TradeOff(widths, jnp.concatenate([jnp.minimum(singular, 1.0), q * up, none], -1), "lower")
 
@@ -180,19 +180,19 @@ def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
         # Segments are steepest first, so losses rise, but for rounding; where they do not, there is no curve.
         ratio = jnp.log(jnp.where(both, p, 1.0) / jnp.where(both, q, 1.0))
         found = jax.lax.cummax(jnp.where(both, ratio, -jnp.inf))
-        sorts = jnp.all(jnp.where(both, found - ratio, 0.0) <= 8.0 * _UNIT * (1.0 + jnp.abs(ratio)))
+        sorts = jnp.all(jnp.where(both, found - ratio, 0.0) <= 8.0 * EPS * (1.0 + jnp.abs(ratio)))
     lowest, highest = (f(jnp.where(both, found, s)) for f, s in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
     widths, drops = p, q
     loss = jnp.where(lowest <= highest, jnp.clip(found, lowest, highest), 0.0)
     reach = jnp.maximum(-loss[0], loss[-1])
-    off = 16.0 * _UNIT * (1.0 + reach)
+    off = 16.0 * EPS * (1.0 + reach)
     # A curve is meant with the excess of its segments on either side of order 1. The sum over all segments, which
     # composition takes, differs from it by the totals' distance from 1: at most a share of TV that scaling makes good.
-    distance = jnp.minimum(jnp.sum(jnp.maximum(p - q, 0.0)), jnp.sum(jnp.maximum(q - p, 0.0))) * (1.0 - 1e-9)
+    distance = deflated(jnp.minimum(jnp.sum(jnp.maximum(p - q, 0.0)), jnp.sum(jnp.maximum(q - p, 0.0))), 1e-9)
     gap = jnp.sum(q) - jnp.sum(p)
-    share = (jnp.maximum(jnp.stack([gap, -gap]), 0.0) + 8.0 * n * _UNIT) / distance
-    p, q = jnp.stack([p, q]) * (1.0 + share[:, None] + 8.0 * _UNIT)
-    infinite = jnp.stack([jnp.sum(jnp.where(both, 0.0, x)) for x in (p, q)]) * (1.0 + 2.0 * n * _UNIT)
+    share = (jnp.maximum(jnp.stack([gap, -gap]), 0.0) + 8.0 * n * EPS) / distance
+    p, q = inflated(jnp.stack([p, q]), share[:, None] + 8.0 * EPS)
+    infinite = inflated(jnp.stack([jnp.sum(jnp.where(both, 0.0, x)) for x in (p, q)]), 2.0 * n * EPS)
     infinite = jnp.where(sorts, infinite, 1.0)
     kept, p, q = _pooled(loss, jnp.where(both, p, 0.0), jnp.where(both, q, 0.0), atoms)
     epsilon = jnp.where(jnp.all(infinite == 0), reach + off, jnp.inf)
@@ -223,7 +223,7 @@ def _pooled(losses: Array, p: Array, q: Array, atoms: int) -> tuple[Array, Array
     kept = losses[jnp.minimum(jnp.searchsorted(cell, np.arange(atoms)), n - 1)]
     low, high = jax.lax.optimization_barrier((kept[cell], kept[cell + 1]))
     wide = high > low
-    over = jnp.where(wide, -jnp.expm1(low - high), 1.0) * (1.0 - 16.0 * _UNIT)
+    over = deflated(jnp.where(wide, -jnp.expm1(low - high), 1.0), 16.0 * EPS)
     # What goes outwards: up for P, and down for Q, whose losses are the negated ones.
     up, down = (jnp.where(wide, jnp.clip(-jnp.expm1(x) / over, 0.0, 1.0), 1.0) for x in (low - losses, losses - high))
     there, back = p * up, q * down
@@ -231,5 +231,5 @@ def _pooled(losses: Array, p: Array, q: Array, atoms: int) -> tuple[Array, Array
     parts = jax.lax.optimization_barrier((p - there, q - back, there, back))
     sums = [jnp.zeros(atoms).at[cell].add(x, indices_are_sorted=True) for x in parts]
     p, q = sums[0] + jnp.roll(sums[2], 1), jnp.roll(sums[1], 1) + sums[3]
-    p, q = p * (1.0 + 3.0 * n * _UNIT), q * (1.0 + 3.0 * n * _UNIT)
+    p, q = inflated(p, 3.0 * n * EPS), inflated(q, 3.0 * n * EPS)
     return kept, p, q

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
@@ -43,7 +44,7 @@ class ProfileGuarantee:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
         _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
-        wanted = jnp.asarray(delta, jnp.float64) * (1.0 - 1e-12)  # programs round alike to a few units only
+        wanted = deflated(jnp.asarray(delta, jnp.float64), 1e-12)  # programs round alike to a few units only
         top = float(self.curve.grid.losses[-1])
         low, high = jnp.zeros_like(wanted), jnp.full_like(wanted, top)
         possible = jnp.asarray(self.curve.hockey_stick(high)) <= wanted
@@ -65,5 +66,5 @@ class ProfileGuarantee:
 def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:
     """The curve plus ``slack`` at every order (at most that of no privacy)."""
     limit = np.minimum(np.exp(profile.grid.losses), 1.0)
-    excess = np.minimum(np.asarray(profile.excess, np.float64) + slack * (1.0 + 2.0**-50), limit)
+    excess = np.minimum(np.asarray(profile.excess, np.float64) + inflated(slack, 2.0**-50), limit)
     return PrivacyProfile(concrete(excess), profile.grid, "upper")

@@ -34,9 +34,10 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import erf
 
+from jaxacct._rounding import EPS, deflated, inflated
+
 __all__ = ["certified", "largest", "largest_for_response"]
 
-_UNIT = 2.0**-52
 _EXPONENTIALS = 2**14
 _BLOCK = 8
 _RANGE = 600.0  # of exponents: a product of which one factor underflows is below exp(600 - 708) then
@@ -140,7 +141,7 @@ def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) ->
     """A loss above which even G_mu * L has at most a 32nd of the room, by Chernoff; inf if there is none."""
     ends = mu * _ENDS
     y = (ends - losses[:, None]) / mu - 0.5 * mu
-    beyond = jnp.sum(jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio * (1.0 + 1e-9)
+    beyond = inflated(jnp.sum(jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio, 1e-9)
     return jnp.min(jnp.where((beyond <= room / 32.0) & (room > 0), ends, jnp.inf))
 
 
@@ -178,7 +179,7 @@ def _law(mu: Array, charge: Array, losses: Array, masses: Array) -> tuple[Array,
     kappa = 0.5 * charge / (m2 * mu * mu)
     constant = jnp.log(masses) - losses * (0.5 * losses / m2 + 0.5) + (0.125 * charge + 0.5 * jnp.log(mu * mu / m2))
     # log R has a slope of at most top / m^2 - 2 kappa s: from s = turn on R falls, so f >= 0 once it is so.
-    return m2, kappa, constant, jnp.maximum(jnp.max(losses), 0.0) / (2.0 * kappa * m2) * (1.0 + 1e-9)
+    return m2, kappa, constant, inflated(jnp.maximum(jnp.max(losses), 0.0) / (2.0 * kappa * m2), 1e-9)
 
 
 def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Array, nodes: Nodes) -> Check:
@@ -201,9 +202,9 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Arr
     concave = bend / (1.0 - bend) * jnp.maximum(r[1:], r[:-1])
     # Of exponents, logarithms of masses among them, and of mu^2 = m^2 + charge, which holds to a unit of mu^2.
     sizes = 100.0 + kappa * end * end + end * end / m2 + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu
-    rounding = (32.0 * sizes + losses.shape[-1]) * _UNIT + 1e-14
+    rounding = (32.0 * sizes + losses.shape[-1]) * EPS + 1e-14
     bent = jnp.maximum(jnp.pad(concave, (0, 1)), jnp.pad(concave, (1, 0)))
-    f = 1.0 - (r * (1.0 + rounding) + bent) * (1.0 + 1e-14)
+    f = 1.0 - inflated(inflated(r, rounding) + bent, 1e-14)
 
     parts = [start * y[:-1] + stop * y[1:] for y in (f, jnp.abs(f))]
     (p, q), (p_size, q_size) = _suffix(jnp.stack(parts))
@@ -261,7 +262,7 @@ def largest(
     safe = jnp.where(good, mu, 1.0)
 
     losses = jnp.where(masses > 0, losses, 0.0)
-    limit = safe * safe * (1.0 - 1e-9)
+    limit = deflated(safe * safe, 1e-9)
     zero = jnp.zeros_like(limit)
 
     def search(state: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -292,7 +293,7 @@ def largest(
     begin = (first, limit, jnp.zeros((), jnp.int32), ~good)
     _, holds, _, _ = jax.lax.while_loop(lambda s: ~s[3] & (s[2] < _ROUNDS), search, begin)
     # m^2 = mu^2 - charge in floating point, and its root, are off by a few units; a smaller m is a residue too.
-    m = jnp.sqrt(jnp.maximum(whole - holds, 0.0)) * (1.0 - 2.0**-50)
+    m = deflated(jnp.sqrt(jnp.maximum(whole - holds, 0.0)), 2.0**-50)
     return jnp.where(good & (holds < limit), m, -1.0)
 
 
@@ -313,7 +314,7 @@ def largest_for_response(mu: Array, epsilon: Array) -> Array:
         up, down = (0.5 * safe + epsilon / safe) * root, (0.5 * safe - epsilon / safe) * root
         plus, minus = p * erf(up), (1.0 - p) * erf(down)
         # Each erf is good to 8 units, and so is what it is taken of, which moves it by less than a unit of 1.
-        return target - (plus + minus) - 16.0 * _UNIT * (target + plus + jnp.abs(minus))
+        return target - (plus + minus) - 16.0 * EPS * (target + plus + jnp.abs(minus))
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket

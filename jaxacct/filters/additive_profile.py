@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._rounding import deflated, inflated
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive_ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
@@ -121,8 +122,8 @@ def _bands(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     if which == "fraction":
         return _ledger.outward(jnp.max(_ledger.used(state)), dtype, up=True)
     if which == "spent":
-        return _ledger.outward(budget * _ledger.used(state) * (1 + 2.0**-51), dtype, up=True)
-    return _ledger.outward(budget * _ledger.left(state) * (1 - 2.0**-51), dtype, up=False)
+        return _ledger.outward(inflated(budget * _ledger.used(state), 2.0**-51), dtype, up=True)
+    return _ledger.outward(deflated(budget * _ledger.left(state), 2.0**-51), dtype, up=False)
 
 
 def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditiveProfileFilter:

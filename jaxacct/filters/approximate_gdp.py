@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._guarantees import GDPGuarantee
 from jaxacct.filters._ledger import LedgerState
@@ -133,7 +134,7 @@ def _cost(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, 
     gain = jnp.expm1(mu * mu) if regime == "small" else mu * mu
     # A step so loud that its cost overflows is still clipped to what is left, hence a huge number and no
     # infinity.
-    cost = jnp.minimum(rate * rate * gain / 2 * (1 + 2.0**-50 * (1 + mu * mu)), 1e200)
+    cost = jnp.minimum(inflated(rate * rate * gain / 2, 2.0**-50 * (1 + mu * mu)), 1e200)
     return jnp.where(good, jnp.where(mu * rate == 0, 0.0, cost), jnp.nan), mu, rate
 
 
@@ -167,7 +168,7 @@ def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerSt
     q, m = jnp.where(rate > 0, rate, 1.0), jnp.where(mu > 0, mu, 1.0)
     affordable = jnp.sqrt(log1p(2 * rest / (q * q))) if regime == "small" else jnp.sqrt(2 * rest) / q
     # The margin is more than all of these roundings: the root halves those of what is under it.
-    clipped = jnp.minimum(affordable / m * (1 - 2.0**-50), 1.0)
+    clipped = jnp.minimum(deflated(affordable / m, 2.0**-50), 1.0)
     scale = jnp.where((asked >= 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
     return _ledger.outward(scale, dtype, up=False)
 
@@ -176,7 +177,7 @@ def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerSt
 def _in_budget(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     budget = _ledger.join(pieces)
     if which == "spent":
-        return _ledger.outward(budget * _ledger.used(state) * (1 + 2.0**-51), dtype, up=True)
+        return _ledger.outward(inflated(budget * _ledger.used(state), 2.0**-51), dtype, up=True)
     return _ledger.outward(budget * _ledger.left(state), dtype, up=False)
 
 

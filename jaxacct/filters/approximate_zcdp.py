@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import in_budget
 from jaxacct.filters._costs import approximate_cost
@@ -175,7 +176,7 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     epsilon, delta, share = (jnp.asarray(v, jnp.float64) for v in (epsilon, delta, share))
     ours = delta * share
     # delta = ours + (1 - ours) rest: below what the guarantee finds left beside its own slack.
-    rest = (delta - ours * (1 + 2 * _ledger.SLACK)) / (1 - ours) * (1 - 2.0**-48)
+    rest = deflated((delta - inflated(ours, 2 * _ledger.SLACK)) / (1 - ours), 2.0**-48)
     rho = zcdp_from_epsilon(epsilon, rest) / (1 + 2 * _ledger.SLACK)
     if not _validate.is_traced(rho) and not np.all(np.asarray(rho) >= 1e-18):
         raise ValueError(f"epsilon must be larger to leave any budget, got {np.min(np.asarray(epsilon)):g}")

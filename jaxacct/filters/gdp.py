@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._rounding import inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts
 from jaxacct.filters._guarantees import GDPGuarantee
@@ -46,7 +47,7 @@ class GDPFilter(LedgerFilter):
     @jax.enable_x64(True)
     def guarantee(self) -> GDPGuarantee:
         """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
-        return GDPGuarantee(_ledger.join(self.pieces) * (1 + _ledger.SLACK / 2 + 2.0**-51), _STATEMENT)
+        return GDPGuarantee(inflated(_ledger.join(self.pieces), _ledger.SLACK / 2 + 2.0**-51), _STATEMENT)
 
     def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -88,7 +89,7 @@ def _update(pieces: Array, parameters: list[tuple[Any, Any, Any]], state: Ledger
 def _in_mu(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     mu = _ledger.join(pieces)
     if which == "spent":
-        return _ledger.outward(mu * jnp.sqrt(_ledger.used(state)) * (1 + 2.0**-50), dtype, up=True)
+        return _ledger.outward(inflated(mu * jnp.sqrt(_ledger.used(state)), 2.0**-50), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
     return _ledger.outward(mu * jnp.sqrt(_ledger.left(state)), dtype, up=False)
 

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters._guarantees import with_atom
@@ -78,7 +79,7 @@ class ApproximateGDPGuarantee:
         delta = jnp.asarray(delta, jnp.float64)
         # The difference is exact to a unit of delta, whatever is left of it.
         less = jnp.maximum(delta - self.slack - 2.0**-52 * jnp.where(self.slack > 0, delta, 0.0), 0.0)
-        left = less / (1.0 - self.slack) * (1.0 - 2.0**-50)
+        left = deflated(less / (1.0 - self.slack), 2.0**-50)
         possible = (left > 0) & (self.slack >= 0)
         found = gdp_epsilon(self.mu, jnp.where(possible, left, 0.5))
         return jnp.where(possible, found, jnp.inf)
@@ -86,7 +87,7 @@ class ApproximateGDPGuarantee:
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        value = (self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon)) * (1.0 + 2.0**-50)
+        value = inflated(self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon), 2.0**-50)
         return jnp.where(self.slack >= 0, jnp.fmin(value, 1.0), 1.0)
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
@@ -181,7 +182,7 @@ def _is_no_slack(delta: np.ndarray) -> bool:
 
 def _whole(pieces: Any) -> Array:
     """The budget with its rounding slack: n queries of mu / sqrt(n) fit n times."""
-    return _ledger.join(pieces) * (1.0 + 0.5 * _ledger.SLACK)
+    return inflated(_ledger.join(pieces), 0.5 * _ledger.SLACK)
 
 
 def _packed(value: Array) -> Array:
@@ -208,7 +209,7 @@ def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
     """sqrt(mu^2 - cost) rounded down, or -1: the residue of a Gaussian is exact (Koskela et al. 2023)."""
     left = mu * mu - cost
-    root = jnp.sqrt(jnp.maximum(left, 0.0)) * (1.0 - 2.0**-50)
+    root = deflated(jnp.sqrt(jnp.maximum(left, 0.0)), 2.0**-50)
     return jnp.where((cost >= 0) & (left >= 0) & (mu > 0), jnp.where(cost == 0, mu, root), -1.0)
 
 
@@ -267,20 +268,20 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
     infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
     top = jnp.max(infinity)
     # Without any slack but for the query's own atom: whatever is best of two closed forms.
-    plain = jnp.maximum(largest_for_response(mu, epsilon), _after_gaussian(mu, dominating**2 * (1.0 + 2.0**-50)))
+    plain = jnp.maximum(largest_for_response(mu, epsilon), _after_gaussian(mu, inflated(dominating**2, 2.0**-50)))
     rest, payable = _after_atom(delta, top)
     plain = jnp.where(payable, plain, -1.0)
     # With a slack s: rho = 1 / ((1 - s)(1 - top)), and what an atom takes beyond its direction's own is room.
-    s = jnp.maximum(jnp.minimum(offer, (delta - top) / (1.0 - top) * (1.0 - 1e-9)), 0.0)
+    s = jnp.maximum(jnp.minimum(offer, deflated((delta - top) / (1.0 - top), 1e-9)), 0.0)
     both = top + s - top * s
     rho = (1.0 + 8.0 * 2.0**-52) / ((1.0 - s) * (1.0 - top))
-    room = (s / (1.0 - s) + (top - infinity) * rho) * (1.0 - 8.0 * 2.0**-52)
+    room = deflated(s / (1.0 - s) + (top - infinity) * rho, 8.0 * 2.0**-52)
     losses, masses = joined(query.losses), joined(query.masses)
     guess = jnp.max(jnp.sum(masses * losses * losses, -1))
     finite = jnp.all(jnp.isfinite(losses)) & jnp.all(masses >= 0) & jnp.all(infinity >= 0) & (top < 1)
     wanted = jnp.where(finite, mu, jnp.nan)
     best = largest(wanted, losses, masses, room, rho, guess, _TOLERANCE, _TRIES)
-    less, affordable = _after_atom(delta, both * (1.0 + 4.0 * 2.0**-52))
+    less, affordable = _after_atom(delta, inflated(both, 4.0 * 2.0**-52))
     best = jnp.where(affordable & (top < 1), best, -1.0)
     # Slack is for what it saves: none is paid for a hundredth of the charge.
     saves = (best > plain) & ((plain < 0) | (s == 0) | (mu * mu - best * best < 0.99 * (mu * mu - plain * plain)))
@@ -299,9 +300,9 @@ def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
     whole = _whole(pieces)
     gone = jnp.maximum((whole - left) * (whole + left), 0.0)
     if which == "spent":
-        return _ledger.outward(jnp.sqrt(gone) * (1 + 2.0**-50), dtype, up=True)
+        return _ledger.outward(inflated(jnp.sqrt(gone), 2.0**-50), dtype, up=True)
     if which == "fraction":
-        return _ledger.outward(gone / (mu * mu) * (1 + 2.0**-50), dtype, up=True)
+        return _ledger.outward(inflated(gone / (mu * mu), 2.0**-50), dtype, up=True)
     # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
     free = left * left - _ledger.SLACK * mu * mu
     return _ledger.outward(jnp.minimum(jnp.sqrt(jnp.maximum(free, 0.0)), mu), dtype, up=False)

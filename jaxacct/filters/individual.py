@@ -68,6 +68,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._rounding import deflated
 from jaxacct.filters._examples import (
     INFINITY,
     as_bits,
@@ -185,7 +186,7 @@ def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tu
         if hasattr(filter, "clip_scale"):
             scale = jnp.asarray(filter.clip_scale(query, each)).astype(jnp.float32)
             # A factor of 1 is exact; below it the product is rounded down by two units.
-            allowed = jnp.where(scale >= 1, allowed, jnp.where(scale > 0, allowed * scale * (1 - 2.0**-22), 0.0))
+            allowed = jnp.where(scale >= 1, allowed, jnp.where(scale > 0, deflated(allowed * scale, 2.0**-22), 0.0))
         return allowed, jax.tree.map(lambda new, old: jnp.where(allowed > 0, new, old), after, each)
 
     allowed, each = jax.vmap(one)(asked, clipped, good, state.each)

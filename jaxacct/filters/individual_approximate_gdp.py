@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._examples import (
     FLAG,
@@ -141,12 +142,12 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: Individu
     """
     per_norm = (1.0 / sigma).astype(jnp.float32)
     # Products of subnormal numbers may vanish; a floor under the constant keeps it one.
-    root = rate * jnp.sqrt(2.0**29 / _ledger.join(ledger.common.pieces)) * (1 + 2.0**-40)
+    root = inflated(rate * jnp.sqrt(2.0**29 / _ledger.join(ledger.common.pieces)), 2.0**-40)
     constant = jnp.maximum((root * root).astype(jnp.float32), jnp.float32(1e-36))
     mu = jnp.minimum(norm, clip.astype(jnp.float32)) * per_norm
     square = mu * mu
     gain = jnp.expm1(square) if ledger.common.regime == "small" else square
-    return jnp.maximum(jnp.ceil(constant * gain * (1 + (4 + square) * jnp.float32(2.0**-20))), 1.0)
+    return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)
 
 
 def _update_words(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: ArrayLike, words: Array) -> Any:
@@ -171,7 +172,7 @@ def _bounds_of(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: A
     q = jnp.where(rate > 0, rate, 1.0)
     small = ledger.common.regime == "small"
     # The margin is more than all of these roundings; the root halves those of what is under it.
-    affordable = sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q) * (1 - 2.0**-48)
+    affordable = deflated(sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q), 2.0**-48)
     affordable = _ledger.outward(affordable, "float32", up=False)
     allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)
     return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
@@ -189,8 +190,8 @@ def _in_budget(ledger: IndividualApproximateGDPFilter, words: Array, which: str,
         return _ledger.outward(units * 2.0**-30, dtype, up=True)
     budget = _ledger.join(ledger.common.pieces)
     if which == "spent":
-        return _ledger.outward(budget * (units * 2.0**-30) * (1 + 2.0**-51), dtype, up=True)
-    return _ledger.outward(budget * ((2.0**30 - units) * 2.0**-30) * (1 - 2.0**-51), dtype, up=False)
+        return _ledger.outward(inflated(budget * (units * 2.0**-30), 2.0**-51), dtype, up=True)
+    return _ledger.outward(deflated(budget * ((2.0**30 - units) * 2.0**-30), 2.0**-51), dtype, up=False)
 
 
 def individual_approximate_gdp(

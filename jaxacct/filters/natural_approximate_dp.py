@@ -12,6 +12,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._rounding import inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive_ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
 from jaxacct.filters._composed_law import ComposedState, after, grid_for, law_of, nothing, on_grid
@@ -108,7 +109,7 @@ class NaturalApproximateDPFilter:
 
     def fraction(self, state: ComposedState) -> Array:
         """`spent` over delta, rounded up, in the caller's float type."""
-        return self.spent(state) / np.float32(self.parameters[1]) * (1 + 2.0**-20)
+        return inflated(self.spent(state) / np.float32(self.parameters[1]), 2.0**-20)
 
 
 @jax.enable_x64(True)

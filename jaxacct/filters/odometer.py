@@ -14,6 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._expost import approximate_reading, probable_reading
 from jaxacct.filters._ledger import LedgerState
@@ -154,10 +155,10 @@ def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
     budget = _ledger.join(counter.filter.pieces)
     share = _ledger.used(state)
     if isinstance(counter.filter, RenyiFilter):
-        return jnp.asarray([counter.filter.order]), (budget * share * (1 + 2.0**-50))[..., None]
+        return jnp.asarray([counter.filter.order]), inflated(budget * share, 2.0**-50)[..., None]
     rho = budget * share if isinstance(counter.filter, ZCDPFilter) else budget * budget * share / 2
     orders = jnp.asarray(counter.orders)
-    return orders, orders * (rho * (1 + 2.0**-50))[..., None]
+    return orders, orders * inflated(rho, 2.0**-50)[..., None]
 
 
 @jax.enable_x64(True)
@@ -179,10 +180,10 @@ def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dty
 def _of_levels(counter: Odometer, state: LedgerState, delta: Array) -> Array:
     """The guarantee at delta / n of the smallest filter whose budget, 2^-i of the largest, is not overdrawn."""
     shares = 2.0 ** -np.arange(counter.levels, dtype=np.float64)
-    scales = np.sqrt(shares) * (1 + 2.0**-50) if isinstance(counter.filter, GDPFilter) else shares
+    scales = inflated(np.sqrt(shares), 2.0**-50) if isinstance(counter.filter, GDPFilter) else shares
     budgets = _ledger.join(counter.filter.pieces)[..., None] * scales
     family = dataclasses.replace(counter.filter, pieces=_ledger.split(budgets))
-    each = family.guarantee.epsilon((delta / counter.levels * (1 - 2.0**-51))[..., None])
+    each = family.guarantee.epsilon(deflated(delta / counter.levels, 2.0**-51)[..., None])
     # The largest filter stands as long as the ledger does, its slack included.
     standing = (_ledger.used(state)[..., None] <= shares) | (shares == 1)
     return jnp.min(jnp.where(standing, each, jnp.inf), axis=-1)

@@ -50,6 +50,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.filters._menu_laws import law_of
 from jaxacct.filters._menus import as_sampled_gaussian, parts_of
 from jaxacct.filters._profile_guarantee import ProfileGuarantee
@@ -60,7 +61,6 @@ from jaxacct.mechanisms._protocol import as_mechanism
 
 __all__ = ["OnlineMenuFilter", "online_menu"]
 
-_UNIT = 2.0**-53
 _WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
 _STATEMENT = (
     " Queries off the menu count as well if each was charged a price for which its composition with the certified "
@@ -169,14 +169,14 @@ class OnlineMenuFilter:
         if not 1 <= price <= left <= int(self.common.budget):
             return False
         below, above = -lowest, masses.size - 1 + lowest
-        after = self._curve(left - price) * (1.0 + 64 * _UNIT)
+        after = inflated(self._curve(left - price), 64 * UNIT)
         # Above the last point U is constant, below the first proportional to gamma: over sqrt(gamma) both fade.
         fade = _over_root(np.arange(1, max(below, above) + 1) * self.grid.spacing)
         wide = np.concatenate([after[0] * fade[:above][::-1], after, after[-1] * fade[:below]])
         whole = excess + np.convolve(wide, masses, mode="valid")
         # Products may vanish below the smallest normal number; nothing else is lost but units of the last place.
-        whole = whole * (1.0 + 4 * _UNIT * (masses.size + 16)) + (1e-290 if after.any() else 0.0)
-        return bool((whole <= self._curve(left) * (1.0 - 64 * _UNIT)).all())
+        whole = inflated(whole, 4 * UNIT * (masses.size + 16)) + (1e-290 if after.any() else 0.0)
+        return bool((whole <= deflated(self._curve(left), 64 * UNIT)).all())
 
     def _curve(self, units: int) -> np.ndarray:
         below, rest = divmod(units, self.node)
@@ -194,7 +194,7 @@ class OnlineMenuFilter:
 
 def _over_root(losses: np.ndarray) -> np.ndarray:
     """1 / sqrt(gamma) at these logarithms of gamma, rounded up by as much as they and the product may be off."""
-    return np.exp(-0.5 * losses) * (1.0 + 16 * _UNIT * (4.0 + np.abs(losses)))
+    return inflated(np.exp(-0.5 * losses), 16 * UNIT * (4.0 + np.abs(losses)))
 
 
 def online_menu(

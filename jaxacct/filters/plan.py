@@ -10,6 +10,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import inflated
 from jaxacct.filters import _ledger
 from jaxacct.losses import renyi as _curve
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
@@ -144,8 +145,8 @@ def plan_order(
 def _epsilons(rows: np.ndarray, delta: float, orders: Sequence[float]) -> list[tuple[float, float]]:
     """(-epsilon, order) of the plan at each order."""
     # The margin is what a filter with that epsilon needs to admit the very plan: its slack, and rounding.
-    rho = _costs(rows, orders) @ rows[:, 2] * (1 + 4 * _ledger.SLACK)
-    values = np.asarray(_curve.epsilon_from_renyi(rho, np.asarray(orders), delta)) * (1 + 4 * _ledger.SLACK)
+    rho = inflated(_costs(rows, orders) @ rows[:, 2], 4 * _ledger.SLACK)
+    values = inflated(np.asarray(_curve.epsilon_from_renyi(rho, np.asarray(orders), delta)), 4 * _ledger.SLACK)
     return [(-float(value), order) for value, order in zip(values, orders, strict=True)]
 
 

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._batch import Bounds
+from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger, _table_cache
 from jaxacct.filters._budget_table import budget_table
 from jaxacct.filters._menu_laws import delta_of, menu_laws
@@ -181,7 +182,7 @@ def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
 @jax.enable_x64(True)
 def _fraction(budget: ArrayLike, spent: Array, dtype: str) -> Array:
     share = jnp.asarray(spent, jnp.float64) / jnp.asarray(budget, jnp.float64)
-    return _ledger.outward(jnp.where(share == 1.0, 1.0, share * (1.0 + 2.0**-52)), dtype, up=True)
+    return _ledger.outward(jnp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
 
 
 def priced_menu(
@@ -286,7 +287,7 @@ def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, 
     """
     excess = kept["excess"]
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
-    worst: Any = np.minimum(excess, np.minimum(np.exp(grid.losses) * (1.0 + 2.0**-48), 1.0))
+    worst: Any = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))
     profile = PrivacyProfile(worst, grid, "upper").symmetrise()
     reached = float(profile.hockey_stick(epsilon))
     if not reached <= delta:
@@ -309,7 +310,7 @@ def _table(
     total = int(unit * most / node)
     report = (lambda done: progress(min(done, total), total)) if progress is not None else None
     spared = _SPARED if whole else 0.0
-    met = lambda curve: delta_of(curve, laws.grid, epsilon) <= delta * (1 - spared - 1e-9)  # noqa: E731
+    met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
     table = budget_table(laws, prices, node, met, _MOST_UNITS, report, whole)
     if table.budget < prices.min():
         raise ValueError(
@@ -330,7 +331,7 @@ def _table(
             raise ArithmeticError("an entry's law on the lattice holds more than probability 1")
         slack = spared * delta / (1 + math.exp(epsilon)) / table.budget
         added = slack * table.budget * (1 + np.exp(laws.grid.losses))
-        kept |= {"excess": (table.excess + added) * (1 + 2.0**-45), "slack": np.array(slack)}
+        kept |= {"excess": inflated(table.excess + added, 2.0**-45), "slack": np.array(slack)}
         kept |= {"curves": table.curves, "node": np.array(node), "reach": np.array(max(laws.below, laws.above))}
     return kept
 

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import deflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import in_budget
 from jaxacct.filters._guarantees import AnyOrderGuarantee
@@ -176,7 +177,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     epsilon, delta = (jnp.asarray(v, jnp.float64)[..., None] for v in (epsilon, delta))
-    share = delta / len(chosen) * (1 - len(chosen) * 2.0**-50)
+    share = deflated(delta / len(chosen), len(chosen) * 2.0**-50)
     rho = _curve.renyi_from_epsilon(epsilon, share, jnp.asarray(chosen))
     if not _validate.is_traced(rho):
         short = np.asarray(epsilon - rho) + np.zeros(rho.shape)

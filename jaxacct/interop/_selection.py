@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from jaxacct._rounding import deflated
 from jaxacct.filters.plan import ORDERS
 from jaxacct.interop._reading import Reading
 from jaxacct.losses.renyi import delta_from_renyi, renyi
@@ -67,7 +68,7 @@ def _gamma(shape: float, mean: float) -> float:
         if not low < middle < high:
             break
         low, high = (middle, high) if _mean(shape, middle) >= mean else (low, middle)
-    return low * (1.0 - _SAFE)
+    return deflated(low, _SAFE)
 
 
 def _mean(shape: float, gamma: float) -> float:

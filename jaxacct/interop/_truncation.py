@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from jaxacct._rounding import inflated
+
 __all__ = ["log_binomial_tail"]
 
 
@@ -21,7 +23,7 @@ def log_binomial_tail(trials: int, rate: float, least: int) -> float:
         return -math.inf
     if q == 1.0:
         return 0.0
-    ratio = (n - k) * q / ((k + 1) * (1.0 - q)) * (1.0 + 1e-15)
+    ratio = inflated((n - k) * q / ((k + 1) * (1.0 - q)), 1e-15)
     if ratio >= 1.0:
         return 0.0
     terms = (

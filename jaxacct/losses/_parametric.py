@@ -11,16 +11,16 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-__all__ = ["delta_of", "epsilon_of"]
+from jaxacct._rounding import EPS, inflated
 
-_EPS = 2.0**-52
+__all__ = ["delta_of", "epsilon_of"]
 
 
 def delta_of(parameter: ArrayLike, epsilon: ArrayLike, log_delta: Callable[[Array, Array], Array]) -> Array:
     """exp(log_delta(parameter, epsilon)) where both make sense, rounded up (inside ``enable_x64``)."""
     parameter, epsilon = jnp.broadcast_arrays(jnp.asarray(parameter, jnp.float64), jnp.asarray(epsilon, jnp.float64))
     good = (parameter > 0) & (parameter < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
-    value = jnp.exp(log_delta(jnp.where(good, parameter, 1.0), jnp.where(good, epsilon, 1.0))) * (1 + 4 * _EPS)
+    value = inflated(jnp.exp(log_delta(jnp.where(good, parameter, 1.0), jnp.where(good, epsilon, 1.0))), 4 * EPS)
     # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
     value = jnp.clip(value, jnp.finfo(jnp.float64).tiny, 1.0)
     perfect = (parameter == 0) & (epsilon >= 0)

@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import profile as profiles
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.families import bound_of, excess_of_segments
@@ -21,8 +22,6 @@ from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff, arrays
 
 __all__ = ["advantage", "bayes_risk", "power"]
-
-_UNIT = 2.0**-52
 
 
 def advantage(curve: PLD | PrivacyProfile | TradeOff) -> Array:
@@ -59,9 +58,9 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
         epsilon = log1p(-prior) - jnp.log(prior)
         sign = 1.0 if bound_of(curve) == "upper" else -1.0
         # The order is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
-        slack = sign * 16.0 * _UNIT * (1.0 + jnp.abs(epsilon))
+        slack = sign * 16.0 * EPS * (1.0 + jnp.abs(epsilon))
         saved = prior * (_excess(curve, epsilon) + slack)
-        risk = jnp.minimum(prior, 1.0 - prior) - saved * (1.0 + sign * 4.0 * _UNIT) - sign * 2.0 * _UNIT
+        risk = jnp.minimum(prior, 1.0 - prior) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
         valid = (prior > 0) & (prior < 1)
         return concrete(jnp.where(valid, jnp.clip(risk, 0.0, jnp.minimum(prior, 1.0 - prior)), jnp.nan))
 

@@ -20,6 +20,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.gdp_curve import log_delta_bounds, log_inverse
 from jaxacct.losses.single import single_delta
 
@@ -66,7 +67,7 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     up = 1.0 + 2.0**-50
     upper = jnp.clip(jnp.fmin(upper, (floor + distance) * up), jnp.minimum(floor * up, 1.0), 1.0)
     upper = jnp.where(jnp.isnan(upper), 1.0, upper)
-    reached = p - jnp.exp(goal + jnp.log(q)) * (1.0 + 1e-12 + 2.0**-50 * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
+    reached = p - inflated(jnp.exp(goal + jnp.log(q)), 1e-12 + 2.0**-50 * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
     lower = jnp.maximum(lower, jnp.max(reached))
     reached = all_p * -jnp.expm1(jnp.minimum(goal - total + 2.0**-50 * jnp.abs(goal), 0.0)) * _SURE
     lower = jnp.fmax(lower, jnp.max(reached))
@@ -92,8 +93,8 @@ def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Ar
     p, q = [], []
     for group in groups:
         tails = jax.vmap(lambda pair: pair.tails(jnp.asarray(_LOSSES)))(group)
-        p.append(tails.p_above * (1.0 - tails.error) - _LEAST)
-        q.append(tails.q_above * (1.0 + tails.error) + _LEAST)
+        p.append(deflated(tails.p_above, tails.error) - _LEAST)
+        q.append(inflated(tails.q_above, tails.error) + _LEAST)
     return _any(p, counts) * _SURE, jnp.minimum(_any(q, counts) / _SURE + _LEAST, 1.0)
 
 
@@ -104,10 +105,10 @@ def _every_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, A
         largest = jax.vmap(lambda pair: pair.max_loss())(group)
         at = jnp.where((largest < jnp.inf) & (largest > 0), largest, 0.0)[:, None] * (1.0 - _SHARES[::-1])
         tails = jax.vmap(lambda pair, at: pair.tails(at))(group, at)
-        p = jnp.where((largest < jnp.inf)[:, None], tails.p_above * (1.0 - tails.error) - _LEAST, 0.0)
+        p = jnp.where((largest < jnp.inf)[:, None], deflated(tails.p_above, tails.error) - _LEAST, 0.0)
         logs.append(jnp.log(jnp.clip(p, 0.0, 1.0)))
         losses.append(at - jax.vmap(lambda pair: pair.loss_error())(group)[:, None])
     used = (counts > 0)[:, None]
     log_p = jnp.where(used, counts[:, None] * jnp.concatenate(logs), 0.0).sum(0)
     total = jnp.where(used, counts[:, None] * jnp.concatenate(losses), 0.0).sum(0)
-    return jnp.exp(log_p * (1.0 + 1e-12)) * _SURE, total - 1e-12 * jnp.abs(total)
+    return jnp.exp(inflated(log_p, 1e-12)) * _SURE, total - 1e-12 * jnp.abs(total)

@@ -35,7 +35,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.mechanisms._pair import UNIT
+from jaxacct._rounding import UNIT, inflated
 
 __all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "line_errors", "masses_below", "signed_below"]
 
@@ -76,7 +76,7 @@ def coarsen_above(masses: Array, spacing: Array, factor: int, theta: Array) -> A
     # 1 - up is formed with an absolute error of 2u; its share goes to the side that already rounds up.
     slack = (cells * jnp.exp(-theta * step)).sum(-1) * (4.0 * UNIT)
     total = jnp.pad(low + slack, (0, 1)) + jnp.pad(high, (1, 0))
-    return total * (1.0 + _margin(theta * factor * spacing))
+    return inflated(total, _margin(theta * factor * spacing))
 
 
 def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> tuple[Array, Array]:
@@ -204,10 +204,10 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     margin = _margin(theta * widths)
     grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
     pair = widths[:-1] + widths[1:]
-    up = jnp.expm1(-widths[:-1]) / jnp.expm1(-pair) * (1.0 + ROUNDING)
-    down = jnp.expm1(widths[1:]) / jnp.expm1(pair) * (1.0 + ROUNDING)
+    up = inflated(jnp.expm1(-widths[:-1]) / jnp.expm1(-pair), ROUNDING)
+    down = inflated(jnp.expm1(widths[1:]) / jnp.expm1(pair), ROUNDING)
     # Debts that move are rounded up.
-    grow_up, shrink_up = grow * (1.0 + margin), shrink * (1.0 + margin)
+    grow_up, shrink_up = inflated(grow, margin), inflated(shrink, margin)
 
     def to_both(masses: Array, _: None) -> tuple[Array, None]:
         owed = jnp.maximum(-masses, 0.0)
@@ -223,4 +223,4 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
 
     masses, _ = jax.lax.scan(to_both, masses, None, length=_CARRIES)
     masses, _ = jax.lax.scan(upwards, masses, None, length=2 * _CARRIES)
-    return jnp.maximum(masses, 0.0), jnp.maximum(-masses, 0.0).sum() * (1.0 + 1e-9)
+    return jnp.maximum(masses, 0.0), inflated(jnp.maximum(-masses, 0.0).sum(), 1e-9)

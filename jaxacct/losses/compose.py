@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.chord import coarsen_above, coarsen_below
 from jaxacct.losses.discretize import lattice_origin, step_masses
 from jaxacct.losses.fourier import powers
@@ -156,7 +157,7 @@ def compose(parts: list[Any], steps: Array, outline: Outline, layout: Layout) ->
         outline.theta,
         log_terms.sum(),
         2.0**-50 * (jnp.abs(log_terms).sum() + 1.0) * steps.shape[0],
-        (steps * step_error).sum() * (1.0 + 1e-9) + 2.0**-51 * steps.shape[0] * jnp.abs(shifts).sum(),
+        inflated((steps * step_error).sum(), 1e-9) + 2.0**-51 * steps.shape[0] * jnp.abs(shifts).sum(),
     )
 
 
@@ -188,8 +189,8 @@ def _total(measures: _Measures) -> tuple[Array, Array]:
     """
 
     def totals(arrays: Array, missing: Array) -> Array:
-        above = arrays[0].sum(-1) * (1.0 + 1e-12)
-        return jnp.stack([above, (above + missing[0]) * (1.0 + 1e-12)])
+        above = inflated(arrays[0].sum(-1), 1e-12)
+        return jnp.stack([above, inflated(above + missing[0], 1e-12)])
 
     return totals(measures.steps, measures.step_missing), totals(measures.rest, measures.rest_missing)
 
@@ -246,7 +247,7 @@ def _rounded(value: Array, error: Array, within: Array) -> tuple[Array, Array]:
     error = error[..., None]
     moved = jnp.maximum(jnp.maximum(value, 0.0) + sign * error, 0.0)
     kept = (value > 8.0 * error) & within
-    dropped = jnp.where(kept | (sign < 0) | ~within, 0.0, moved).sum(-1) * (1.0 + 1e-9)
+    dropped = inflated(jnp.where(kept | (sign < 0) | ~within, 0.0, moved).sum(-1), 1e-9)
     return jnp.where(kept, moved, 0.0), dropped
 
 
@@ -268,7 +269,7 @@ def _level(
     power, power_error, rest, rest_error = jax.vmap(lambda d, r: powers(d, r, exponents, leftover))(
         measures.steps, measures.rest
     )
-    which = (outline.rounds < reached * (1.0 - 1e-9)).sum(dtype=jnp.int32)
+    which = (outline.rounds < deflated(reached, 1e-9)).sum(dtype=jnp.int32)
     which = jnp.minimum(which, outline.rounds.shape[0] - 1)
     offset = 0.5 * (outline.up[which] - outline.down[which])
     totals, _ = _total(measures)
@@ -293,7 +294,7 @@ def _level(
     step_wrap += _wrapped(_powered(exponents, down[0]), -s_down * step_begin)
 
     log_size, log_share = _compounded(totals, measures.step_missing, exponents)
-    step_missing = _or_everything(jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + step_wrap + step_dropped)
+    step_missing = _or_everything(inflated(jnp.exp(log_size) * -jnp.expm1(-log_share), 1e-9) + step_wrap + step_dropped)
     after = rest_mean + (leftover * mean).sum()
     rest_window = window(after)
     rest, rest_missing = _rest_in_window(
@@ -359,7 +360,7 @@ def _rest_in_window(
     log_size, log_share = _compounded(totals, measures.step_missing, exponents)
     rest_size, rest_share = _compounded(rest_total, measures.rest_missing, jnp.ones(()))
     log_size, log_share = log_size.sum(-1) + rest_size, log_share.sum(-1) + rest_share
-    missing = _or_everything(jnp.exp(log_size) * -jnp.expm1(-log_share) * (1.0 + 1e-9) + wrap + dropped)
+    missing = _or_everything(inflated(jnp.exp(log_size) * -jnp.expm1(-log_share), 1e-9) + wrap + dropped)
     return entries, missing
 
 

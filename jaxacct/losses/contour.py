@@ -37,6 +37,7 @@ import numpy as np
 from jaxacct._arrays import array_module, pick, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
+from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.contour_read import Integrand, aliases, chernoff, read_delta, read_epsilon
 from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
@@ -49,7 +50,6 @@ from jaxacct.mechanisms._gaussian_quadrature import (
     rough_cumulants,
 )
 from jaxacct.mechanisms._gaussian_taper import left_out, placed_cut
-from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "plan", "prepare", "smooth_delta"]
 
@@ -122,7 +122,7 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     xp = array_module(goal)
     each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
-    largest = xp.where(counts == 0, 0.0, counts * each).sum(-1) * (1.0 + 1e-9)
+    largest = inflated(xp.where(counts == 0, 0.0, counts * each).sum(-1), 1e-9)
     if kind == "delta":
         return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
     upper = xp.where(largest < upper, largest, upper)
@@ -246,10 +246,10 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
     moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
     moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
-    missing = xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1) * (1.0 + 1e-12)
+    missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
     rest = moments[tilts.shape[0] :] + back * chosen.epsilon
     rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
-    rest = xp.exp(xp.clip(rest, -600.0, 0.0)).min(0) * (1.0 + 1e-12) + missing
+    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
@@ -324,7 +324,7 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
         spacing,
         amplitude * xp.cos(angle),
         amplitude * xp.sin(angle),
-        pick(total, last) * (1.0 + 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + xp.abs(angle))).sum(-1),
+        inflated(pick(total, last), 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + xp.abs(angle))).sum(-1),
         (amplitude * frequencies).sum(-1),
         prepared.tilts,
         prepared.log_moments,

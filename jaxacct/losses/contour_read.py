@@ -8,8 +8,8 @@ import numpy as np
 
 from jaxacct._arrays import array_module, iterated
 from jaxacct._log1p import log1p
+from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.possible import possible
-from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Integrand", "aliases", "chernoff", "read_delta", "read_epsilon"]
 
@@ -66,7 +66,7 @@ def aliases(integrand: Integrand, epsilon: Array) -> Array:
     # A geometric series; D <= 1 with tilt 0.
     each = xp.where(gap > 0.1, xp.exp(log_first) / -xp.expm1(-gap), np.inf)
     each = xp.where(xp.isnan(each), np.inf, each)
-    return (each[:n].min(0) + each[n:].min(0)) * (1.0 + 1e-9)
+    return inflated(each[:n].min(0) + each[n:].min(0), 1e-9)
 
 
 def chernoff(integrand: Integrand, epsilon: Array) -> Array:
@@ -77,7 +77,7 @@ def chernoff(integrand: Integrand, epsilon: Array) -> Array:
     log_bound = i.log_moments - linear + 4.0 * UNIT * (xp.abs(i.log_moments) + xp.abs(linear))
     log_bound = xp.where(xp.isnan(log_bound), np.inf, log_bound).min(0)
     # Underflow is no upper bound.
-    bound = xp.exp(xp.clip(log_bound, -690.0, 700.0)) * (1.0 + 1e-12) + i.left_out
+    bound = inflated(xp.exp(xp.clip(log_bound, -690.0, 700.0)), 1e-12) + i.left_out
     return xp.where(xp.isnan(bound), np.inf, bound)
 
 

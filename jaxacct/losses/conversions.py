@@ -25,6 +25,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import nodes
 from jaxacct.losses.discretize import CEILING
 from jaxacct.losses.grid import LossGrid
@@ -44,7 +45,6 @@ __all__ = [
     "supremum_excess",
 ]
 
-_UNIT = 2.0**-52
 _SIZE = 2**13
 _NEGLIGIBLE = 1e-16  # probability outside a grid that was chosen, not given
 _CANDIDATES = 2.0 ** (np.arange(-80, 76) / 8.0)  # reaches of a grid, 1e-3 to 640
@@ -123,7 +123,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
 @functools.partial(jax.jit, static_argnames="bound")
 def _pair_excess(pairs: Any, losses: Array, bound: str) -> Array:
     excess = jax.vmap(lambda pair: nodes.from_pair(pair, losses, bound))(pairs)
-    limit = jnp.minimum(jnp.exp(losses) * (1.0 + 16.0 * _UNIT), 1.0)
+    limit = jnp.minimum(inflated(jnp.exp(losses), 16.0 * EPS), 1.0)
     worst = limit if bound == "upper" else 0.0
     return jnp.where(jnp.isnan(excess), worst, jnp.clip(excess, 0.0, limit))
 
@@ -151,21 +151,21 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Array:
     losses = jnp.asarray(grid.losses)
     identity = -jnp.expm1(jnp.minimum(losses, 0.0))
     # Values are at most 1 and the identity next to it is off by a unit, however little the excess is there.
-    rounding = jnp.where(losses < 0, 2.0 * _UNIT, 0.0)
+    rounding = jnp.where(losses < 0, 2.0 * EPS, 0.0)
     values = jnp.asarray(taken.hockey_stick(grid.losses))
     gamma, infinite = jnp.exp(losses), jnp.asarray(pld.infinity_mass)[..., None]
     if bound == "upper":
-        return jnp.clip(values - identity + rounding, 0.0, jnp.minimum(gamma * (1.0 + 16.0 * _UNIT), 1.0))
+        return jnp.clip(values - identity + rounding, 0.0, jnp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
     excess = jnp.clip(values - identity - rounding, 0.0, jnp.minimum(gamma, 1.0))
     # After its last point the curve is constant, so it must not exceed the atom at infinity there.
-    last = jnp.minimum(excess[..., -1:], infinite * (1.0 - 8.0 * _UNIT))
+    last = jnp.minimum(excess[..., -1:], deflated(infinite, 8.0 * EPS))
     if literal is None:
         # Before the first one it is a line to H(0) = 1. Masses that were rounded down, or left out, may belong to
         # losses even lower, so nothing is known there but the identity.
         first = jnp.zeros_like(last)
     else:
         total = jnp.asarray(pld.masses).sum(-1, keepdims=True) + infinite
-        first = excess[..., :1] - jnp.abs(total - 1.0) - 4.0 * pld.grid.size * _UNIT
+        first = excess[..., :1] - jnp.abs(total - 1.0) - 4.0 * pld.grid.size * EPS
         first = jnp.where(grid.lowest <= pld.grid.lowest, jnp.maximum(first, 0.0), 0.0)
     return jnp.concatenate([first, excess[..., 1:-1], last], -1)
 
@@ -184,7 +184,7 @@ def _masses(excess: Array, h: Array, zero: Array, bound: str) -> tuple[Array, Ar
     left = jnp.concatenate([excess[..., :1], steps / -jnp.expm1(-h)], -1)
     kink = jnp.where(jnp.arange(excess.shape[-1]) == zero, 1.0, 0.0)
     masses = (right - left) + kink
-    error = 16.0 * _UNIT * (jnp.abs(right) + jnp.abs(left) + kink)
+    error = 16.0 * EPS * (jnp.abs(right) + jnp.abs(left) + kink)
     if bound == "upper":
         return jnp.maximum(masses + error, 0.0), excess[..., -1]
 
@@ -196,7 +196,7 @@ def _masses(excess: Array, h: Array, zero: Array, bound: str) -> tuple[Array, Ar
     debt, paid = jax.lax.scan(pay, jnp.zeros_like(owed[0]), owed)
     infinite = excess[..., -1] - debt
     # A debt that nothing above can pay comes from arrays that are no curve at all.
-    paid = jnp.where(infinite < -1e-12, 0.0, paid) * (1.0 - 8.0 * _UNIT)
+    paid = deflated(jnp.where(infinite < -1e-12, 0.0, paid), 8.0 * EPS)
     return jnp.moveaxis(paid, 0, -1), jnp.maximum(infinite, 0.0)
 
 
@@ -209,7 +209,7 @@ def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     inside = np.clip(index - grid.lowest, 0, grid.size - 1)
     # Left of the first point the curve is a line through (0, 1), so E is proportional to gamma.
     decay = np.exp(np.minimum(index - grid.lowest, 0) * grid.spacing)
-    decay = np.where(index < grid.lowest, decay * (1.0 + sign * 8.0 * _UNIT * (1.0 + np.abs(to.losses))), 1.0)
+    decay = np.where(index < grid.lowest, inflated(decay, sign * 8.0 * EPS * (1.0 + np.abs(to.losses))), 1.0)
     values = jnp.take(excess, inside, axis=-1) * decay
     if bound == "upper":
         return values  # chords to (0, 1) and constants from a point on are above
@@ -218,7 +218,7 @@ def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
         values = values.at[..., -1].set(excess[..., -1])
     if to.lowest > grid.lowest:
         growth = min((to.lowest - grid.lowest) * grid.spacing, 700.0)
-        slope = excess[..., 0] * math.exp(growth) * (1.0 - 8.0 * _UNIT * (1.0 + growth))
+        slope = deflated(excess[..., 0] * math.exp(growth), 8.0 * EPS * (1.0 + growth))
         values = values.at[..., 0].set(jnp.minimum(values[..., 0], slope))
     return values
 
@@ -227,7 +227,7 @@ def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     """E'(gamma) = gamma E(1 / gamma) on the mirrored grid: a piecewise linear curve is mapped to one, exactly."""
     sign = 1.0 if bound == "upper" else -1.0
     losses = grid.losses
-    factor = np.exp(-losses) * (1.0 + sign * 4.0 * _UNIT * (1.0 + np.abs(losses)))
+    factor = inflated(np.exp(-losses), sign * 4.0 * EPS * (1.0 + np.abs(losses)))
     return jnp.flip(excess * factor, -1)
 
 

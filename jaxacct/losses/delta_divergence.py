@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import families
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
@@ -20,7 +21,6 @@ from jaxacct.losses.tradeoff import TradeOff
 
 __all__ = ["delta_divergence", "delta_divergence_of_trade_offs"]
 
-_UNIT = 2.0**-52
 _HALVINGS = 60
 
 
@@ -47,8 +47,8 @@ def delta_divergence(
         share = jax.nn.sigmoid(-jnp.asarray(common.losses))  # 1 / (1 + gamma)
         certain = jnp.maximum(first.point - second.upper, second.point - first.upper)
         possible = jnp.maximum(first.upper - second.line, second.upper - first.line)
-        lower = jnp.maximum(jnp.max(certain * share, -1), 0.0) * (1.0 - 16.0 * _UNIT)
-        return concrete((lower, jnp.max(possible * share, -1) * (1.0 + 16.0 * _UNIT)))
+        lower = deflated(jnp.maximum(jnp.max(certain * share, -1), 0.0), 16.0 * EPS)
+        return concrete((lower, inflated(jnp.max(possible * share, -1), 16.0 * EPS)))
 
 
 def delta_divergence_of_trade_offs(a: TradeOff, b: TradeOff) -> Array:

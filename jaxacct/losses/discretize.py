@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.losses.chord import ROUNDING, CellSums, masses_below
-from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["CEILING", "Step", "lattice_origin", "pattern", "step_masses"]
 
@@ -140,31 +140,31 @@ def step_masses(
     gamma_error = 4.0 * UNIT * (1.0 + rounded)
     p_cell, q_cell = _pairs(p_inner).sum(-1), _pairs(q_inner).sum(-1)
     slack = _pairs(p_slack).sum(-1) + gamma[:-1] * (_pairs(q_slack).sum(-1) + q_cell * gamma_error[:-1])
-    up = (p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths) * (1.0 + ROUNDING)
+    up = inflated((p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths), ROUNDING)
     up = jnp.clip(up, 0.0, p_cell)
     bottom = tails.p_below[0] if lift else 0.0
     points = jnp.pad(p_cell - up, (0, 1)) + jnp.pad(up, (1, 0))
-    points = points.at[0].add(bottom) * (1.0 + tails.error[: inner + 1 : 2] + ROUNDING)
+    points = inflated(points.at[0].add(bottom), tails.error[: inner + 1 : 2] + ROUNDING)
     # A point is beyond the cutoff if the whole cell below it is: a cell that holds the cutoff keeps its upper end.
     # So is one whose tilted mass could overflow.
     cut = jnp.pad(losses[:-1] > cutoff, (1, 0)) | (exponent > _LARGEST) | (losses > CEILING)
     infinite_points = jnp.where(cut, points, 0.0).sum()
-    above = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, points * weight * (1.0 + weight_error)))
+    above = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, inflated(points * weight, weight_error)))
 
     # Beyond the top: each cell is charged either as tilted mass at its upper end or as infinite loss.
-    p_beyond = p[inner:] * (1.0 + tails.error[inner:-1] + ROUNDING)
+    p_beyond = inflated(p[inner:], tails.error[inner:-1] + ROUNDING)
     tilted = p_beyond * jnp.exp(jnp.minimum(theta * beyond - log_normaliser, _LARGEST))
     weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < _LARGEST) & (beyond <= cutoff)
-    lost = jnp.where(weighable, tilted, 0.0).sum() * (1.0 + 1e-9)
-    infinite = jnp.where(weighable, 0.0, p_beyond).sum() + tails.p_above[-1] * (1.0 + tails.error[-1])
-    infinite = (infinite + infinite_points + _FLOOR) * (1.0 + 1e-9)
+    lost = inflated(jnp.where(weighable, tilted, 0.0).sum(), 1e-9)
+    infinite = jnp.where(weighable, 0.0, p_beyond).sum() + inflated(tails.p_above[-1], tails.error[-1])
+    infinite = inflated(infinite + infinite_points + _FLOOR, 1e-9)
 
     if not lift:  # Mass under the lattice, each cell at its upper end; the last cell holds all the rest.
         heights = jnp.concatenate([losses[:1], under])
         low = pair.tails(heights)
         each = low.p_below - jnp.concatenate([low.p_below[1:], jnp.zeros(1)])
-        each = (jnp.maximum(each, 0.0) + 2.0 * low.error * low.p_below) * (1.0 + ROUNDING)
-        lost += (each * jnp.exp(theta * heights - log_normaliser)).sum() * (1.0 + 1e-9)  # may overflow: all is lost
+        each = inflated(jnp.maximum(each, 0.0) + 2.0 * low.error * low.p_below, ROUNDING)
+        lost += inflated((each * jnp.exp(theta * heights - log_normaliser)).sum(), 1e-9)  # may overflow: all is lost
 
     # Below: the same chords without any rounding up, the part above the lattice pulled down to its top. Cells that
     # are cut, or whose Q-tail may have underflowed, are left out: less mass is below.
@@ -173,14 +173,14 @@ def step_masses(
     infinity = pair.infinity()
     above_top = jnp.maximum(tails.p_above[inner] - infinity, 0.0)
     chords = jnp.pad(jnp.where(kept, p_cell - exact_up, 0.0), (0, 1)) + jnp.pad(jnp.where(kept, exact_up, 0.0), (1, 0))
-    chords = chords.at[-1].add(jnp.where(kept[-1], above_top, 0.0)) * (1.0 - tails.error[: inner + 1 : 2] - ROUNDING)
+    chords = deflated(chords.at[-1].add(jnp.where(kept[-1], above_top, 0.0)), tails.error[: inner + 1 : 2] + ROUNDING)
     p_half, q_half = _pairs(p_inner), _pairs(q_inner)
     half_slack = _pairs(p_slack) + gamma[:-1, None] * (_pairs(q_slack) + q_half * gamma_error[:-1, None])
     rightwards = jnp.maximum(p_half - gamma[:-1, None] * q_half, 0.0) + half_slack
     high = gamma[1:, None]
     high_slack = _pairs(p_slack) + high * (_pairs(q_slack) + q_half * gamma_error[1:, None])
     leftwards = jnp.maximum(high * q_half - p_half, 0.0) + high_slack
-    low_weight, high_weight = (weight * (1.0 + weight_error))[:-1], (weight * (1.0 + weight_error))[1:]
+    low_weight, high_weight = inflated(weight, weight_error)[:-1], inflated(weight, weight_error)[1:]
     sums = CellSums(
         rightwards[:, 0] * low_weight,
         leftwards[:, 1] * high_weight,
@@ -190,10 +190,10 @@ def step_masses(
         p_half[:, 1] * low_weight,
     )
     sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
-    held, spurious = below(chords * weight * (1.0 - weight_error), sums, widths, theta)
+    held, spurious = below(deflated(chords * weight, weight_error), sums, widths, theta)
     placed = jnp.zeros(size).at[index].set(held)
     clipped = jnp.where(kept, jnp.maximum(gamma[:-1] * q_cell - p_cell, 0.0) / -jnp.expm1(-widths), 0.0)
-    return Step(above, placed, lost, spurious, infinite, infinity, clipped.sum() * (1.0 + 1e-9))
+    return Step(above, placed, lost, spurious, infinite, infinity, inflated(clipped.sum(), 1e-9))
 
 
 def lattice_origin(pair: Any, mean: Array, spacing: Array, near: int) -> Array:

@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses.chord import CellSums, line_errors, signed_below
 from jaxacct.losses.pld_curves import at_lattice_points, discounted, relative_error
 
 __all__ = ["convex_below", "infimum_excess", "lower_hull", "lowered"]
-
-_UNIT = 2.0**-52
 
 
 @functools.partial(jax.jit, static_argnames="bound")
@@ -52,7 +51,7 @@ def _envelope(excess: Array, losses: Array, bound: str) -> Array:
     under, over = jnp.minimum(gamma, 1.0) - jnp.minimum(gamma[before], 1.0), 1.0 - jnp.minimum(gamma[before], 1.0)
     kink = jnp.where(straddles, under - t * over, 0.0)
     value = low * (1.0 - t) + high * t + kink
-    units = 16.0 * _UNIT * (1.0 + jnp.where(inside, jnp.abs(at - c), 0.0))
+    units = 16.0 * EPS * (1.0 + jnp.where(inside, jnp.abs(at - c), 0.0))
     error = units * (jnp.maximum(low, high) + jnp.where(straddles, 1.0, 0.0))
     if bound == "upper":
         found = jnp.where(inside, value + error, y)
@@ -116,14 +115,14 @@ def convex_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
         # envelope would lose all that is above. From the right end it loses a part of the cell's width instead.
         _, curve = at_lattice_points(chords, spacing)
         error = 2.0 * relative_error(chords.shape[0])  # with room for the few operations that follow
-        curve = curve * (1.0 - error)
+        curve = deflated(curve, error)
         deep = sums.left_half > _DEEP * curve[1:]
         left, right = line_errors(sums, widths, theta, deep)
         # A line that has come down to 0 may as well stay there.
         below = jnp.minimum(curve - left, jnp.maximum(curve - right, 0.0))
-        made = _pooled(signed_below(chords, curve - below, widths, theta), spacing) * (1.0 - _SHARE)
+        made = deflated(_pooled(signed_below(chords, curve - below, widths, theta), spacing), _SHARE)
         # Where rounding chose the wrong vertices the curve may be above the one that was meant. It is lowered by that.
-        gap = at_lattice_points(made, spacing)[1] * (1.0 + error) - below
+        gap = inflated(at_lattice_points(made, spacing)[1], error) - below
         return lowered(made, spacing, jnp.maximum(gap.max(), 0.0))
 
     return jax.lax.cond(jnp.any(masses < 0), mended, lambda: masses), jnp.zeros(())
@@ -165,8 +164,8 @@ def lowered(masses: Array, spacing: Array | float, by: Array) -> Array:
     _, curve = at_lattice_points(masses, spacing)
     # Q-mass above each point, times exp of its loss: sum of m_i exp(l_k - l_i).
     weighed = discounted(jnp.exp(-spacing) * jnp.concatenate([masses[1:], jnp.zeros(1)]), spacing)
-    good = curve * (1.0 - 1e-9) >= by
+    good = deflated(curve, 1e-9) >= by
     # The curve falls: the good points are the first ones. Where none is, nothing is left.
     index = jnp.arange(masses.shape[0])
     last = good.sum() - 1
-    return jnp.where(index < last, masses, jnp.where(index == last, masses + weighed * (1.0 - 1e-9), 0.0))
+    return jnp.where(index < last, masses, jnp.where(index == last, masses + deflated(weighed, 1e-9), 0.0))

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS
 from jaxacct.losses import conversions, families
 from jaxacct.losses.envelope import infimum_excess, lower_hull
 from jaxacct.losses.grid import LossGrid
@@ -18,8 +19,6 @@ from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff, arrays
 
 __all__ = ["infimum", "supremum"]
-
-_UNIT = 2.0**-52
 
 
 def supremum(
@@ -130,7 +129,7 @@ def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
     members, n = widths.shape[0], widths.shape[-1]
     batch = widths.shape[1:-1]
-    error = 8.0 * (n + 4) * _UNIT
+    error = 8.0 * (n + 4) * EPS
     flat = lambda x: jnp.moveaxis(x, 0, -2).reshape(-1, members, n)  # noqa: E731
 
     def one(w: Array, d: Array) -> tuple[Array, Array]:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.losses.engine import Options, bounds
-from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["bounds_with_failures"]
 
@@ -56,15 +56,15 @@ def bounds_with_failures(
     units = UNIT * (12.0 + 4.0 * len(rest))
     failed, none = -np.expm1(log_survival), np.exp(log_survival)
     spread = np.expm1(units * (1.0 - np.maximum(log_survival, -700.0)))
-    failed_low, failed_high = failed * (1.0 - units), np.minimum(failed * (1.0 + units), 1.0)
-    none_low, none_high = none * (1.0 - spread), none * (1.0 + spread)
+    failed_low, failed_high = deflated(failed, units), np.minimum(inflated(failed, units), 1.0)
+    none_low, none_high = deflated(none, spread), inflated(none, spread)
     if kind == "delta":
         low, high = without(goal)
-        upper = (failed_high + none_high * high) * (1.0 + units)
-        return (failed_low + none_low * low) * (1.0 - units), np.minimum(upper, 1.0)
+        upper = inflated(failed_high + none_high * high, units)
+        return deflated(failed_low + none_low * low, units), np.minimum(upper, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        most_left = (goal - failed_low) / none_low * (1.0 + units)
-        least_left = (goal - failed_high) / none_high * (1.0 - units)
+        most_left = inflated((goal - failed_low) / none_low, units)
+        least_left = deflated((goal - failed_high) / none_high, units)
     hopeless, spent = goal <= failed_low, ~(least_left >= _LEAST)
     ask = lambda left, known: np.where(known, 0.5, np.clip(left, _LEAST, 1.0 - UNIT))  # noqa: E731
     lower = np.where(hopeless, np.inf, without(ask(most_left, hopeless))[0])

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import EPS
 from jaxacct.losses import conversions, tradeoff, validity
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
@@ -19,8 +20,6 @@ from jaxacct.losses.tradeoff import TradeOff
 __all__ = ["Curve", "Enclosed", "bound_of", "common_grid", "enclose", "excess_of_segments", "is_curve", "members_of"]
 
 Curve = PLD | PrivacyProfile | TradeOff
-
-_UNIT = 2.0**-52
 
 
 class Enclosed(NamedTuple):
@@ -111,13 +110,13 @@ def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Arra
     def at(loss: Array) -> tuple[Array, Array]:
         finite = jnp.isfinite(loss)
         gamma = jnp.exp(jnp.where(finite, loss, 0.0))
-        units = _UNIT * (4.0 + 2.0 * jnp.abs(jnp.where(finite, loss, 0.0)))
+        units = EPS * (4.0 + 2.0 * jnp.abs(jnp.where(finite, loss, 0.0)))
         difference = jnp.where(loss >= 0, widths - gamma * drops, gamma * drops - widths)
         size = widths + gamma * drops
         ends = jnp.where(loss > 0, jnp.where(drops == 0, widths, 0.0), jnp.where(widths == 0, drops, 0.0))
         terms = jnp.where(finite, jnp.maximum(difference, 0.0), ends)
         near = jnp.where(finite & (difference > -units * size), size, 0.0)
-        error = units * near.sum(-1) + widths.shape[-1] * _UNIT * terms.sum(-1)
+        error = units * near.sum(-1) + widths.shape[-1] * EPS * terms.sum(-1)
         return jnp.maximum(terms.sum(-1) - error, 0.0), terms.sum(-1) + error
 
     lower, upper = jax.lax.map(at, losses, batch_size=64)

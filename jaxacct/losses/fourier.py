@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.mechanisms._pair import UNIT
+from jaxacct._rounding import UNIT, inflated
 
 __all__ = ["ETA", "powers"]
 
@@ -73,10 +73,10 @@ def powers(steps: Array, rest: Array, exponents: Array, leftovers: Array) -> tup
     n = steps.shape[-1]
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
     spectra, rest_spectrum = _rfft(steps), _rfft(rest)
-    step_error = eta * steps.sum(-1, keepdims=True) * (1.0 + 1e-9)
-    rest_error = eta * rest.sum() * (1.0 + 1e-9)
-    moduli = jnp.abs(spectra) * (1.0 + 8 * UNIT) + step_error
-    rest_modulus = jnp.abs(rest_spectrum) * (1.0 + 8 * UNIT) + rest_error
+    step_error = inflated(eta * steps.sum(-1, keepdims=True), 1e-9)
+    rest_error = inflated(eta * rest.sum(), 1e-9)
+    moduli = inflated(jnp.abs(spectra), 8 * UNIT) + step_error
+    rest_modulus = inflated(jnp.abs(rest_spectrum), 8 * UNIT) + rest_error
 
     # Square and multiply; the moduli go through the same motions (their products are rounded up at the end).
     both = jnp.stack([exponents, leftovers])[..., None]
@@ -113,7 +113,7 @@ def powers(steps: Array, rest: Array, exponents: Array, leftovers: Array) -> tup
     count = jnp.full(spectra.shape[-1], 2.0).at[0].set(1.0).at[-1].set(1.0) / n
 
     def entry_error(errors: Array, bounds: Array) -> Array:
-        return ((errors + eta * (bounds + errors)) * count).sum(-1) * (1.0 + 1e-9)
+        return inflated(((errors + eta * (bounds + errors)) * count).sum(-1), 1e-9)
 
     return (
         _irfft(n)(step_products),

@@ -13,6 +13,7 @@ from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions, families
 from jaxacct.losses.gdp_curve import gdp_delta
 from jaxacct.losses.grid import LossGrid
@@ -23,7 +24,6 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["MuRange", "gaussian_trade_off", "mu_of"]
 
-_UNIT = 2.0**-52
 _CUTS = 40  # rounds of cutting planes; 3 to 6 do
 _QUANTILE = 1e-14  # ndtri was measured at 4.4e-16 (1 + |z|) against 40 digits; ndtr at 2.4e-16 (1 + z^2)
 
@@ -67,7 +67,7 @@ def _gaussian(mu: Array, alpha: Array, bound: str) -> Array:
     good = (mu >= 0) & (mu < jnp.inf) & (alpha >= 0) & (alpha <= 1)
     z = -ndtri(jnp.where(good, alpha, 0.5))
     z = z + sign * _QUANTILE * (1.0 + jnp.abs(z) + mu) - mu
-    value = ndtr(z) * (1.0 + sign * 4.0 * _UNIT * (2.0 + jnp.where(jnp.isfinite(z), z * z, 0.0)))
+    value = inflated(ndtr(z), sign * 4.0 * EPS * (2.0 + jnp.where(jnp.isfinite(z), z * z, 0.0)))
     value = value + (1e-307 if bound == "upper" else -1e-307)
     # At the ends f is 1 and 0 whatever mu is.
     value = jnp.where(alpha == 0, 1.0, jnp.where(alpha == 1, 0.0, value))
@@ -130,13 +130,13 @@ def _exactly(mechanism: Any, relation: str) -> MuRange | None:
     if _validate.is_traced((pair, count)) or not (np.all(np.asarray(count) == 1) and np.all(pair.rate == 1)):
         return None
     mu = 1.0 / np.asarray(pair.noise)
-    return MuRange(mu * (1.0 - 2.0**-50), mu * (1.0 + 2.0**-50))
+    return MuRange(deflated(mu, 2.0**-50), inflated(mu, 2.0**-50))
 
 
 @jax.jit
 def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
     n = widths.shape[-1]
-    up, down = 1.0 + 4.0 * n * _UNIT, 1.0 - 4.0 * n * _UNIT
+    up, down = 1.0 + 4.0 * n * EPS, 1.0 - 4.0 * n * EPS
     # Vertices between segments; those among the steep ones from the left, the others from the right.
     steep = drops > widths
     kept = 1.0 - delta
@@ -168,7 +168,7 @@ def _dominated(losses: Array, low: Array, delta: Array) -> Array:
 def _dominated_one(losses: Array, low: Array, delta: Array) -> Array:
     # As H at |loss| of the pair or of the reversed one: G_mu is symmetric.
     gamma = jnp.exp(jnp.minimum(losses, 0.0))
-    height = (delta + (1.0 - delta) * low / gamma * (1.0 - 8.0 * _UNIT * (1.0 + jnp.abs(losses)))) * (1.0 - 4.0 * _UNIT)
+    height = deflated(delta + deflated((1.0 - delta) * low / gamma, 8.0 * EPS * (1.0 + jnp.abs(losses))), 4.0 * EPS)
     at = jnp.abs(losses)
     highest = 2.0 * ndtri(0.5 + 0.5 * jnp.minimum(height.min(), 1.0 - 1e-16)) + 60.0
 

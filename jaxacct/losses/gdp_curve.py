@@ -11,12 +11,12 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses import _parametric
 
 __all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
 
-_EPS = 2.0**-52
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 # Double-exponential nodes for integrals over (0, inf): t = exp(x - exp(-x)), dt = t (1 + exp(-x)) dx.
@@ -44,7 +44,7 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     phi = jnp.exp(-near * near / 2 - _LOG_SQRT_2PI)
     bulk = jnp.log(jax.scipy.special.ndtr(-near) - phi * _mills(jnp.maximum(b, 0.0), jnp.full_like(b, jnp.inf)))
     # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
-    rounding = 1e-12 + 8 * _EPS * (jnp.abs(a) + 1) * b
+    rounding = 1e-12 + 8 * EPS * (jnp.abs(a) + 1) * b
     value = jnp.where(a >= -1, tail, bulk)
     return value - rounding, jnp.minimum(value + rounding, 0.0)
 
@@ -65,7 +65,7 @@ def log_inverse(mu: Array, log_delta: Array) -> Array:
 
     # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
     # side and only ever moves to points whose rounded-up delta is small enough.
-    high = (mu * mu / 2 + mu * jnp.sqrt(-2 * log_delta)) * (1 + 1e-12)
+    high = inflated(mu * mu / 2 + mu * jnp.sqrt(-2 * log_delta), 1e-12)
     zero = jnp.zeros_like(high)
     _, high = jax.lax.fori_loop(0, 60, halve, (zero, high))
     return jnp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)

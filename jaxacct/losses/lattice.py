@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct._rounding import inflated
 from jaxacct.losses.caps import capped
 from jaxacct.losses.compose import compose
 from jaxacct.losses.plan import Layout, layouts, levels_for, outline_for_delta, outline_for_epsilon
@@ -65,7 +66,7 @@ def _query(kind: str, layout: Layout, groups: tuple[Any, ...], counts: jax.Array
     composition = compose(list(groups), counts, outline, layout)
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     largest = jnp.concatenate([jax.vmap(lambda pair: pair.max_loss())(group) for group in groups])
-    largest = (counts * largest).sum() * (1.0 + 1e-9)
+    largest = inflated((counts * largest).sum(), 1e-9)
     if kind == "epsilon":
         lower, upper = epsilon_bounds(composition, goal)
         upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, largest))

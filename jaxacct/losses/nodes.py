@@ -23,6 +23,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import deflated, inflated
 from jaxacct.mechanisms._pair import Tails
 
 __all__ = ["from_pair", "nodes_above", "nodes_below", "points_below", "widened"]
@@ -67,8 +68,8 @@ def nodes_above(losses: Array, tails: Tails, loss_error: Array) -> Array:
     missed_high = shortfall * p_above[:-2]
     missed_low = shortfall * gamma * q_below[2:]
     relative = 2.0 * (jnp.maximum(error[here], jnp.maximum(error[:-2], error[2:])) + units)
-    high = high + relative * (p_above[here] + gamma * q_above[here]) + missed_high * (1.0 + relative)
-    low = low + relative * (p_below[here] + gamma * q_below[here]) + missed_low * (1.0 + relative)
+    high = high + relative * (p_above[here] + gamma * q_above[here]) + inflated(missed_high, relative)
+    low = low + relative * (p_below[here] + gamma * q_below[here]) + inflated(missed_low, relative)
     return jnp.where(losses >= 0, high, low) + _TINY
 
 
@@ -86,8 +87,8 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -
         gamma = jnp.exp(end)
         units = _UNITS * (1.0 + jnp.abs(end))
         slack = 2.0 * (tails.error + units)
-        high = tails.p_above * (1.0 - slack) - gamma * (tails.q_above * (1.0 + slack) + _TINY)
-        low = gamma * tails.q_below * (1.0 - slack) - (tails.p_below * (1.0 + slack) + _TINY)
+        high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)
+        low = deflated(gamma * tails.q_below, slack) - (inflated(tails.p_below, slack) + _TINY)
         return jnp.where(losses[:-1] >= 0, high, low)
 
     left, right = line(losses[:-1]), line(losses[1:])
@@ -95,7 +96,7 @@ def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -
     used = (left > 0) & (right > 0)
     left, right = jnp.where(used, left, 0.0), jnp.where(used, right, 0.0)
     inner = jnp.minimum(right[:-1], left[1:])
-    first = jnp.minimum(jnp.exp(losses[0]) * singular * (1.0 - _UNITS * (1.0 + jnp.abs(losses[0]))), left[0])
+    first = jnp.minimum(deflated(jnp.exp(losses[0]) * singular, _UNITS * (1.0 + jnp.abs(losses[0]))), left[0])
     return jnp.concatenate([first[None], inner, jnp.minimum(infinite, right[-1])[None]])
 
 
@@ -103,6 +104,6 @@ def points_below(losses: Array, tails: Tails) -> Array:
     """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
     gamma = jnp.exp(losses)
     slack = 2.0 * (tails.error + _UNITS * (1.0 + jnp.abs(losses)))
-    high = tails.p_above * (1.0 - slack) - gamma * (tails.q_above * (1.0 + slack) + _TINY)
-    low = gamma * tails.q_below * (1.0 - slack) - (tails.p_below * (1.0 + slack) + _TINY)
+    high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)
+    low = deflated(gamma * tails.q_below, slack) - (inflated(tails.p_below, slack) + _TINY)
     return jnp.maximum(jnp.where(losses >= 0, high, low), 0.0)

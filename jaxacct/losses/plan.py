@@ -23,6 +23,7 @@ from jax import Array
 from jaxacct._arrays import array_module
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
+from jaxacct._rounding import inflated
 
 __all__ = [
     "CENTRE",
@@ -303,7 +304,7 @@ def _snapped(spacing: Any, period: Any, stride: int, xp: Any) -> tuple[Any, Any]
     That number is a multiple of ``stride``, or else of a power of 2 not far below it, so that atoms are points of
     the evaluated pattern and of coarser lattices. A spacing above the period stays as it is.
     """
-    cells = xp.floor(period / spacing * (1.0 + 1e-12))
+    cells = xp.floor(inflated(period / spacing, 1e-12))
     block = xp.exp2(xp.floor(xp.log2(xp.clip(cells, 1.0, float(stride)))))
     cells = xp.floor(cells / block) * block
     return xp.where(cells > 0, period / xp.maximum(cells, 1.0), spacing), cells
@@ -338,7 +339,7 @@ def levels_for(outline: Outline, layout: Layout, xp: Any = jnp) -> Levels:
     for j in range(layout.levels - 1):
         window = sizes[j] * scales[j] * spacing
         fits = xp.max(xp.where(width <= window[..., None], outline.rounds, 1.0), axis=-1)
-        count = xp.maximum(xp.floor(fits / reached * (1.0 + 1e-9)), 1.0)
+        count = xp.maximum(xp.floor(inflated(fits / reached, 1e-9)), 1.0)
         counts.append(count)
         reached = reached * count
         inflation = inflation + inflating(scales[j + 1]) / reached * (scales[j + 1] * spacing) ** 2

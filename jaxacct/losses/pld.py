@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import inflated
 from jaxacct.losses import pld_curves
 from jaxacct.losses.chord import masses_below
 from jaxacct.losses.discretize import CEILING, step_masses
@@ -191,7 +192,7 @@ class PLD:
             if x.dtype == jnp.float64:
                 return x
             up = self.bound == "upper"
-            return x.astype(jnp.float64) * (1.0 + self._sign * 2.0**-23) + (2.0**-126 if up else 0.0)
+            return inflated(x.astype(jnp.float64), self._sign * 2.0**-23) + (2.0**-126 if up else 0.0)
 
         return dataclasses.replace(self, masses=wide(self.masses), infinity_mass=wide(self.infinity_mass))
 
@@ -251,10 +252,10 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
     if bound == "upper":
         # L + eta is laid on the lattice by connecting the dots: a share of every mass moves up by one point.
-        share = jnp.expm1(-eta) / jnp.expm1(-grid.spacing) * (1.0 + 1e-9)
+        share = inflated(jnp.expm1(-eta) / jnp.expm1(-grid.spacing), 1e-9)
         moved = step.above * jnp.minimum(share, 1.0)
-        masses = (step.above - moved) * (1.0 + 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
-        infinite = jnp.minimum(step.infinite_above + step.lost + moved[-1] * (1.0 + 1e-12), 1.0)
+        masses = inflated(step.above - moved, 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
+        infinite = jnp.minimum(step.infinite_above + step.lost + inflated(moved[-1], 1e-12), 1.0)
         masses, infinite = _within(masses, infinite, scalars.max_loss() + eta, grid)
         hopeless = ~(share <= 1.0)
         return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
@@ -262,7 +263,7 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     # itself, eta, is not taken off below: some 1e-14 of a nat.)
     excess = step.spurious + step.clipped
     infinite = jnp.maximum(step.infinite_below - excess, 0.0)
-    rest = jnp.maximum(excess - step.infinite_below, 0.0) * (1.0 + 1e-9)
+    rest = inflated(jnp.maximum(excess - step.infinite_below, 0.0), 1e-9)
     masses = lowered(step.below, grid.spacing, rest)
     if 0 <= -grid.lowest < grid.size:
         # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
@@ -280,7 +281,7 @@ def _within(masses: Array, infinite: Array, largest: Array, grid: LossGrid) -> t
     point = jnp.ceil(largest / grid.spacing) + 1.0 - grid.lowest
     fits = (point >= 0) & (point < grid.size) & (infinite <= _UNDERFLOW)
     here = jnp.arange(grid.size) == point
-    more = infinite / -jnp.expm1(-grid.spacing) * (1.0 + 1e-12)
+    more = inflated(infinite / -jnp.expm1(-grid.spacing), 1e-12)
     return jnp.where(fits & here, masses + more, masses), jnp.where(fits, 0.0, infinite)
 
 
@@ -318,7 +319,7 @@ def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
     sums, error = sums.reshape(*batch, size), error.reshape(*batch, 1)
     # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).
     finite = steps * log1p(-pld.infinity_mass) + (log1p(-other.infinity_mass) if other is not None else 0.0)
-    infinite = jnp.clip(-jnp.expm1(finite) * (1.0 + (1e-12 if upper else -1e-12)), 0.0, 1.0)
+    infinite = jnp.clip(inflated(-jnp.expm1(finite), 1e-12 if upper else -1e-12), 0.0, 1.0)
     used = jnp.arange(size) <= spread
     # An entry that is exactly 0 (beyond the longest sum) stays 0; every other one takes its rounding error.
     masses = jnp.where(used, jnp.maximum(jnp.maximum(sums, 0.0) + (error if upper else -error), 0.0), 0.0)

@@ -13,13 +13,12 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions, validity
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 
 __all__ = ["PrivacyProfile"]
-
-_UNIT = 2.0**-52
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["excess"], meta_fields=["grid", "bound"])
@@ -176,9 +175,9 @@ class PrivacyProfile:
         excess = jnp.asarray(self.excess)
         wide = excess.astype(jnp.float64)
         if excess.dtype != jnp.float64:
-            wide = wide * (1.0 + 2.0**-23) + 1e-38 if self.bound == "upper" else wide * (1.0 - 2.0**-23) - 1e-38
+            wide = inflated(wide, 2.0**-23) + 1e-38 if self.bound == "upper" else deflated(wide, 2.0**-23) - 1e-38
         worst = jnp.minimum(jnp.exp(jnp.asarray(self.grid.losses)), 1.0) if self.bound == "upper" else 0.0
-        limited = jnp.clip(wide, 0.0, jnp.minimum(jnp.exp(jnp.asarray(self.grid.losses)) * (1.0 + 1e-12), 1.0))
+        limited = jnp.clip(wide, 0.0, jnp.minimum(inflated(jnp.exp(jnp.asarray(self.grid.losses)), 1e-12), 1.0))
         return jnp.where(jnp.isnan(wide), worst, limited)
 
 
@@ -203,33 +202,33 @@ def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Arra
     before, low, high, after = (jnp.take(ends, cell + k, axis=-1) for k in range(4))
     value = low * (1.0 - t) + high * t
     # Within the rounding of a point epsilon may be in the cell on its other side.
-    off = 4.0 * _UNIT * (jnp.abs(epsilon) + h)
+    off = 4.0 * EPS * (jnp.abs(epsilon) + h)
     change = jnp.maximum(jnp.abs(high - low), jnp.where(x <= off, jnp.abs(low - before), 0.0))
     change = jnp.maximum(change, jnp.where(h - x <= off, jnp.abs(after - high), 0.0))
-    moved = off * jnp.exp(h) / jnp.expm1(h) + 8.0 * _UNIT
-    value = value + sign * (change * moved + 8.0 * _UNIT * jnp.maximum(low, high))
+    moved = off * jnp.exp(h) / jnp.expm1(h) + 8.0 * EPS
+    value = value + sign * (change * moved + 8.0 * EPS * jnp.maximum(low, high))
     under = excess[(..., 0) + (None,) * epsilon.ndim] * jnp.exp(jnp.minimum(epsilon - lowest * h, 0.0))
-    under = under * (1.0 + sign * 8.0 * _UNIT * (1.0 + jnp.abs(epsilon)))
+    under = inflated(under, sign * 8.0 * EPS * (1.0 + jnp.abs(epsilon)))
     value = jnp.where(epsilon < lowest * h, under, value)
     top = excess[(..., -1) + (None,) * epsilon.ndim]
     # Within a few units of the last point, which side epsilon is on is not known: the last cell, with its margin.
-    value = jnp.where(epsilon - highest * h > 8.0 * _UNIT * jnp.abs(epsilon), top, value)
-    bounded = jnp.clip(value, 0.0, jnp.minimum(jnp.exp(epsilon) * (1.0 + 8.0 * _UNIT * (1.0 + jnp.abs(epsilon))), 1.0))
+    value = jnp.where(epsilon - highest * h > 8.0 * EPS * jnp.abs(epsilon), top, value)
+    bounded = jnp.clip(value, 0.0, jnp.minimum(inflated(jnp.exp(epsilon), 8.0 * EPS * (1.0 + jnp.abs(epsilon))), 1.0))
     return jnp.where(jnp.isnan(bounded), jnp.fmin(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
 
 def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
     identity = -jnp.expm1(jnp.minimum(epsilon, 0.0))
-    units = 4.0 * _UNIT * (1.0 if bound == "upper" else -1.0)
-    value = excess + identity * (1.0 + units)
-    return jnp.clip(jnp.where(epsilon < 0, value * (1.0 + units), excess), 0.0, 1.0)
+    units = 4.0 * EPS * (1.0 if bound == "upper" else -1.0)
+    value = excess + inflated(identity, units)
+    return jnp.clip(jnp.where(epsilon < 0, inflated(value, units), excess), 0.0, 1.0)
 
 
 @functools.partial(jax.jit, static_argnames="bound")
 def _excess_of_values(values: Array, losses: Array, bound: str) -> Array:
     gamma, identity = jnp.exp(losses), -jnp.expm1(jnp.minimum(losses, 0.0))
     limit = jnp.minimum(gamma, 1.0)
-    rounding = jnp.where(losses < 0, 4.0 * _UNIT, 0.0)
+    rounding = jnp.where(losses < 0, 4.0 * EPS, 0.0)
     excess = values - identity + (rounding if bound == "upper" else -rounding)
     good = validity.is_profile(values, losses)[..., None]
     return jnp.where(good, jnp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._rounding import inflated
 from jaxacct.losses.compose import Composition
 from jaxacct.losses.possible import possible
 
@@ -46,7 +47,7 @@ def _delta(composition: Composition, epsilon: Array, side: Array, charged: bool 
     masses = c.masses[side]
     # Only a charge that is known to be nothing is nothing: NaN stays NaN, and bounds nothing.
     charge = jnp.where(c.missing[side] == 0, 0.0, jnp.exp(exponent) * c.missing[side] * worst)
-    finite = (masses * decay * -jnp.expm1(-x)).sum() * (1.0 + sign * _SUM) + (sign * charge if charged else 0.0)
+    finite = inflated((masses * decay * -jnp.expm1(-x)).sum(), sign * _SUM) + (sign * charge if charged else 0.0)
     finite = finite + jnp.where(sign > 0, _VANISHED, 0.0) + jnp.where(exponent < jnp.inf, 0.0, jnp.nan)
     # An infinite loss and a finite one exclude each other; below, the arrays hold only what is finite.
     value = finite + c.infinite[side]

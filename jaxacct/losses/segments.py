@@ -22,9 +22,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import EPS, deflated, inflated
+
 __all__ = ["Segments", "product", "reduce", "sort"]
 
-_UNIT = 2.0**-52
 _TINY = 1e-290  # more than all products of masses that may have underflowed
 
 
@@ -50,7 +51,7 @@ def sort(segments: Segments) -> Segments:
 
 def product(one: Segments, other: Segments, leakier: bool) -> Segments:
     """The tensor product, unsorted, ``n * m`` segments, masses rounded up (``leakier``) or down."""
-    factor = 1.0 + (4.0 if leakier else -4.0) * _UNIT
+    factor = 1.0 + (4.0 if leakier else -4.0) * EPS
     widths = (one.widths[:, None] * other.widths[None]).reshape(-1) * factor
     drops = (one.drops[:, None] * other.drops[None]).reshape(-1) * factor
     if leakier:
@@ -90,20 +91,20 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     key = jnp.where(vertical, 0.0, jnp.where(flat | padding, last, key + 1.0)).astype(jnp.int32)
     total = last + 1
     summed = lambda x: jax.ops.segment_sum(x, key, num_segments=total)  # noqa: E731
-    rounding = 4.0 * n * _UNIT
+    rounding = 4.0 * n * EPS
     if not leakier:
         cut = slice(0, size)
-        return Segments(*(jnp.pad(summed(x), (0, max(0, size - total)))[cut] * (1.0 - rounding) for x in ordered))
+        return Segments(*(deflated(jnp.pad(summed(x), (0, max(0, size - total)))[cut], rounding) for x in ordered))
     ratio = jnp.where(inner, drops / jnp.where(inner, widths, 1.0), 0.0)
-    high = jax.ops.segment_max(jnp.where(inner, ratio, -jnp.inf), key, num_segments=total) * (1.0 + 2.0 * _UNIT)
-    low = jax.ops.segment_min(jnp.where(inner, ratio, jnp.inf), key, num_segments=total) * (1.0 - 2.0 * _UNIT)
+    high = inflated(jax.ops.segment_max(jnp.where(inner, ratio, -jnp.inf), key, num_segments=total), 2.0 * EPS)
+    low = deflated(jax.ops.segment_min(jnp.where(inner, ratio, jnp.inf), key, num_segments=total), 2.0 * EPS)
     used = jnp.isfinite(high) & jnp.isfinite(low)
     high, low = jnp.where(used, high, 1.0), jnp.where(used, low, 0.5)
     difference = high - low  # at least a few units of high
-    width, drop = (summed(jnp.where(inner, x, 0.0)) * (1.0 + rounding) for x in ordered)
+    width, drop = (inflated(summed(jnp.where(inner, x, 0.0)), rounding) for x in ordered)
     steep = summed(jnp.where(inner, jnp.maximum(drops - low[key] * widths, 0.0), 0.0)) / difference
     gentle = summed(jnp.where(inner, jnp.maximum(high[key] * widths - drops, 0.0), 0.0)) / difference
-    shift = (2.0 * rounding * width + 16.0 * _UNIT * (drop + low * width)) / difference
+    shift = (2.0 * rounding * width + 16.0 * EPS * (drop + low * width)) / difference
     # Right of slope 1 (high <= 1) the hockey stick sees the flat part: widths are kept, weight goes to the flat one.
     first_width = jnp.maximum(width - jnp.minimum(gentle + shift, width), 0.0)
     right = Segments(
@@ -116,7 +117,7 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
         jnp.stack([steep_drop / high, rest / jnp.maximum(low, 1e-300)], -1),
         jnp.stack([steep_drop, rest], -1),
     )
-    on_right = (high <= 1.0 + 4.0 * _UNIT)[:, None]
+    on_right = (high <= 1.0 + 4.0 * EPS)[:, None]
     choose = lambda one, other: jnp.where(used[:, None], jnp.where(on_right, one, other), 0.0)  # noqa: E731
     pairs = Segments(choose(right.widths, left.widths), choose(right.drops, left.drops))
     up = 1.0 + rounding

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.gdp_curve import log_inverse
 from jaxacct.losses.possible import possible
 
@@ -33,9 +34,9 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     if hasattr(pair, "log_hockey_stick"):
         log_lower, log_upper = pair.log_hockey_stick(jnp.maximum(epsilon, 0.0))
         rounding = 1e-13  # of exp, up to a logarithm of 700
-        closed_lower = jnp.where(log_lower > _UNDERFLOW, jnp.exp(log_lower) * (1.0 - rounding), 0.0)
+        closed_lower = jnp.where(log_lower > _UNDERFLOW, deflated(jnp.exp(log_lower), rounding), 0.0)
         # NaN stays NaN, which fails closed below.
-        closed_upper = jnp.exp(jnp.maximum(log_upper, _UNDERFLOW)) * (1.0 + rounding)
+        closed_upper = inflated(jnp.exp(jnp.maximum(log_upper, _UNDERFLOW)), rounding)
         closed_upper = jnp.where(log_upper == -jnp.inf, 0.0, closed_upper)
         lower = jnp.where(epsilon >= 0, closed_lower, lower)
         upper = jnp.where(epsilon >= 0, closed_upper, upper)

@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import nodes, segments, validity
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
@@ -21,7 +22,6 @@ from jaxacct.mechanisms._pair import Tails
 
 __all__ = ["TradeOff", "arrays", "padded"]
 
-_UNIT = 2.0**-52
 _MOST = 2**24  # segments that a product is given room for beyond what it takes
 
 
@@ -94,7 +94,7 @@ class TradeOff:
         with jax.enable_x64(True):
             losses = jnp.asarray(profile.grid.losses)
             sign = 1.0 if profile.bound == "upper" else -1.0
-            rounding = 1.0 + sign * 8.0 * _UNIT * (1.0 + jnp.abs(losses))
+            rounding = 1.0 + sign * 8.0 * EPS * (1.0 + jnp.abs(losses))
             masses = jnp.asarray(law.masses)
             singular = profile.float64()[..., :1] * jnp.exp(-losses[0]) * rounding[0]
             none = jnp.zeros_like(singular)
@@ -245,7 +245,7 @@ def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array,
     """f(alpha) and 1 - f(alpha): the highest of the lines that carry the segments."""
     sign = -1.0 if bound == "lower" else 1.0  # the sign of f's own margin
     n = widths.shape[-1]
-    margin = 4.0 * (n + 4) * _UNIT
+    margin = 4.0 * (n + 4) * EPS
 
     def curve(w: Array, d: Array) -> tuple[Array, Array]:
         steep = d > w
@@ -276,8 +276,8 @@ def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array,
             value = b + slope * (rest - a)
             error = margin * (b + slope * (rest + a))
             miss = jnp.maximum(jnp.max(jnp.where(carrying, value + sign * error, -jnp.inf)), 0.0)
-            f = jnp.maximum(miss, 1.0 - power + sign * _UNIT)
-            return jnp.clip(f, 0.0, rest), jnp.clip(jnp.minimum(power, 1.0 - miss - sign * _UNIT), x, 1.0)
+            f = jnp.maximum(miss, 1.0 - power + sign * EPS)
+            return jnp.clip(f, 0.0, rest), jnp.clip(jnp.minimum(power, 1.0 - miss - sign * EPS), x, 1.0)
 
         flat = jax.lax.map(at, alpha.reshape(-1), batch_size=256)
         return jax.tree.map(lambda v: v.reshape(alpha.shape), flat)
@@ -289,14 +289,14 @@ def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array,
 
 @functools.partial(jax.jit, static_argnames="bound")
 def _excess(widths: Array, drops: Array, losses: Array, bound: str) -> Array:
-    limit = jnp.minimum(jnp.exp(losses) * (1.0 + 16.0 * _UNIT), 1.0)
+    limit = jnp.minimum(inflated(jnp.exp(losses), 16.0 * EPS), 1.0)
 
     def row(w: Array, d: Array) -> Array:
         if bound == "upper":
             found = nodes.nodes_above(losses, _tails(w, d, nodes.widened(losses)), jnp.zeros(()))
         else:
             middles = 0.5 * (losses[:-1] + losses[1:])
-            safe = 1.0 - 8.0 * w.shape[0] * _UNIT
+            safe = 1.0 - 8.0 * w.shape[0] * EPS
             infinite, singular = jnp.where(d == 0, w, 0.0).sum() * safe, jnp.where(w == 0, d, 0.0).sum() * safe
             found = nodes.nodes_below(losses, _tails(w, d, middles), infinite, singular)
         return jnp.clip(found, 0.0, limit)
@@ -314,5 +314,5 @@ def _tails(widths: Array, drops: Array, losses: Array) -> Tails:
     zero = jnp.zeros(1)
     below = lambda x: jnp.concatenate([zero, jnp.cumsum(x)])[index]  # noqa: E731
     above = lambda x: jnp.concatenate([jnp.flip(jnp.cumsum(jnp.flip(x))), zero])[index]  # noqa: E731
-    error = jnp.full(losses.shape, 2.0 * widths.shape[0] * _UNIT)
+    error = jnp.full(losses.shape, 2.0 * widths.shape[0] * EPS)
     return Tails(above(widths), below(widths), above(drops), below(drops), error)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._arrays import array_module
-from jaxacct.mechanisms._pair import UNIT
+from jaxacct._rounding import UNIT
 
 __all__ = ["Transform", "transform", "transform_float32"]
 

@@ -9,18 +9,18 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses import _parametric
 
 __all__ = ["zcdp_delta", "zcdp_epsilon", "zcdp_from_epsilon"]
 
-_EPS = 2.0**-52
 _HALVINGS = 70
 
 
 def _variation(rho: Array) -> Array:
     """A bound on total variation: Pinsker, or Bretagnolle and Huber 1979; the KL divergence is at most rho."""
-    return jnp.sqrt(jnp.minimum(rho / 2, -jnp.expm1(-rho))) * (1 + 8 * _EPS)
+    return inflated(jnp.sqrt(jnp.minimum(rho / 2, -jnp.expm1(-rho))), 8 * EPS)
 
 
 def _halved(low: Array, high: Array, is_low: object) -> Array:
@@ -41,7 +41,7 @@ def _log_delta(rho: Array, epsilon: Array) -> Array:
     b = _halved(low, high, lambda b: rho * (1 + 2 * b) - log1p(1 / b) < epsilon)
     value = b * (rho * (1 + b) - epsilon - log1p(1 / b)) - log1p(b)
     size = b * (rho * (1 + b) + epsilon + log1p(1 / b)) + log1p(b)
-    return jnp.minimum(value + 16 * _EPS * (1 + size), jnp.log(_variation(rho)) + 4 * _EPS)
+    return jnp.minimum(value + 16 * EPS * (1 + size), jnp.log(_variation(rho)) + 4 * EPS)
 
 
 def _log_conversion(rho: Array, log_delta: Array) -> Array:
@@ -50,8 +50,8 @@ def _log_conversion(rho: Array, log_delta: Array) -> Array:
     b = _halved(low, high, lambda b: rho * b * b + log1p(b) < -log_delta)
     value = rho * (1 + b) - log1p(1 / b) + (-log_delta - log1p(b)) / b
     size = rho * (1 + b) + log1p(1 / b) + (-log_delta + log1p(b)) / b
-    value = jnp.maximum(value + 16 * _EPS * size, 0.0)
-    return jnp.where(jnp.log(_variation(rho)) + 8 * _EPS <= log_delta, 0.0, value)
+    value = jnp.maximum(value + 16 * EPS * size, 0.0)
+    return jnp.where(jnp.log(_variation(rho)) + 8 * EPS <= log_delta, 0.0, value)
 
 
 @jax.jit
@@ -61,7 +61,7 @@ def _delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
 
 def _epsilon_of(rho: ArrayLike, delta: ArrayLike) -> Array:
     # The target is rounded down.
-    return _parametric.epsilon_of(rho, delta, lambda r, log: _log_conversion(r, log * (1 + 2 * _EPS) - 2 * _EPS))
+    return _parametric.epsilon_of(rho, delta, lambda r, log: _log_conversion(r, inflated(log, 2 * EPS) - 2 * EPS))
 
 
 @jax.jit

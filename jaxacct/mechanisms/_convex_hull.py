@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from jaxacct._rounding import inflated
+
 __all__ = ["LARGEST", "hull_atoms"]
 
 LARGEST = 600.0
@@ -41,7 +43,7 @@ def hull_atoms(epsilons: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np
 
     for epsilon, delta in zip(epsilons[used].tolist(), deltas[used].tolist(), strict=True):
         # exp is off by less than 2 units; exp(0) is 1.
-        gamma = one if epsilon == 0.0 else Fraction(float(np.exp(epsilon)) * (1.0 + 2.0**-50))
+        gamma = one if epsilon == 0.0 else Fraction(inflated(float(np.exp(epsilon)), 2.0**-50))
         height = Fraction(delta)
         least = one - gamma
         if height < least:

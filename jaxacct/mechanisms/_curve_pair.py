@@ -23,7 +23,8 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct._rounding import UNIT
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
 __all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]

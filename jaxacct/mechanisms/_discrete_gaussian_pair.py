@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._gaussian_pair import normal_tails
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
 __all__ = ["DiscreteGaussianPair"]

@@ -7,7 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct._rounding import UNIT, inflated
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
 __all__ = ["DiscreteLaplacePair"]
@@ -70,7 +71,7 @@ class DiscreteLaplacePair:
 
     def max_loss(self) -> Array:
         """sensitivity / scale."""
-        return jnp.asarray(self.sensitivity) / jnp.asarray(self.scale) * (1.0 + 4.0 * UNIT)
+        return inflated(jnp.asarray(self.sensitivity) / jnp.asarray(self.scale), 4.0 * UNIT)
 
     def loss_error(self) -> Array:
         """The outcome is off by 3u of itself, and a loss by 2 / scale for each unit of that."""

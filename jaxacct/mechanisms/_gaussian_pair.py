@@ -10,8 +10,9 @@ from jax import Array
 from jax.scipy.special import erfc
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.gdp_curve import log_delta_bounds
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 
@@ -104,9 +105,9 @@ class GaussianPair:
         x = (1.0 - q) * jnp.expm1(jnp.minimum(epsilon, 700.0)) / q
 
         def side(sign: float) -> Array:
-            moved = x * (1.0 + sign * units)
+            moved = inflated(x, sign * units)
             left = log1p(-jnp.minimum(moved, 1.0 - UNIT))
-            at = jnp.where(add, epsilon - left, inner) * (1.0 + sign * units)
+            at = inflated(jnp.where(add, epsilon - left, inner), sign * units)
             curve = log_delta_bounds(mu, at)[0 if sign > 0 else 1]
             value = curve + jnp.log(q) + jnp.where(add, left, 0.0)
             value = value - sign * units * (1.0 + jnp.abs(jnp.log(q)) + jnp.where(add, jnp.abs(left), 0.0))

@@ -41,8 +41,8 @@ import numpy as np
 from jaxacct._arrays import array_module, histogram, logsumexp, running_least, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
+from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms._gaussian_taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
-from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["Points", "Quadrature", "decay", "log_moments", "placed", "quadrature", "rough_cumulants"]
 
@@ -215,7 +215,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     high = xp.where(kept, right, -np.inf).max(-1)
     # A step of 24 bits, and whole multiples of it: the points carry no rounding error.
     step = (high - low) / (size - 2)
-    step = (step * (1.0 + 2.0**-23)).astype(np.float32).astype(np.float64)
+    step = (inflated(step, 2.0**-23)).astype(np.float32).astype(np.float64)
     first = xp.floor(low / step)
     t = (first[..., None] + np.arange(size)) * step[..., None]
     covered = (left >= t[..., :1]) & (right <= t[..., -1:])
@@ -295,10 +295,10 @@ def _strip(pair: Any, beta: Array, cut: Array, points: Points, log_total: Array,
     v, log_error = _heights(pair, cut, points.step)
     # What lies beyond the cells is two more cells, where p is between 0 and 1.
     one = xp.ones_like(points.edge_slope[..., :1])
-    slopes = xp.concatenate([0.0 * one, points.edge_slope, one], -1) * (1.0 + 1e-9)
+    slopes = inflated(xp.concatenate([0.0 * one, points.edge_slope, one], -1), 1e-9)
     left, right = slopes[..., :-1], slopes[..., 1:]
     turned = xp.where(right < 0.5, right, 1.0)  # |arg R| / v
-    bent = xp.maximum(left * (1.0 - left), right * (1.0 - right)) * (1.0 + 1e-8)  # p (1 - p), the largest on a cell
+    bent = inflated(xp.maximum(left * (1.0 - left), right * (1.0 - right)), 1e-8)  # p (1 - p), the largest on a cell
     bent = xp.where((left < 0.5) & (right > 0.5), 0.25, bent)
     below, above = (x[..., None] for x in _beyond(pair, beta, cut, points))
     masses = xp.concatenate([below, _largest(beta, points) + points.cells, above], -1)
@@ -389,7 +389,7 @@ def _layers(points: Points, mu: Array, power: Array, log_total: Array) -> tuple[
     # The density is unimodal: where it is least on a cell it is at an end as well, with the taper.
     base = xp.minimum(points.log_base[..., 1:], points.log_base[..., :-1])
     least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - _HALF_LOG_2PI
-    lengths = points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]) * (1.0 - 1e-9)
+    lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), 1e-9)
     density = xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 1e-9, -np.inf)
     hill = _hill(density)
     rest = density + log1p(-xp.exp(hill - density))
@@ -419,8 +419,8 @@ def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
     # The first rung that a step reaches; what is too low goes to a place that is dropped.
     drop = xp.where(xp.isfinite(hill), (peak - hill) / _RUNG, _LADDER)
     first = xp.ceil(xp.clip(drop, 0.0, _LADDER)).astype(np.int32)
-    inside = xp.cumsum(histogram(first, lengths, _LADDER + 1)[..., :-1], -1) * (1.0 - 1e-9)
-    masses = xp.exp(rungs) * (1.0 - np.exp(-_RUNG)) * inside * (1.0 - 1e-9)
+    inside = deflated(xp.cumsum(histogram(first, lengths, _LADDER + 1)[..., :-1], -1), 1e-9)
+    masses = deflated(xp.exp(rungs) * (1.0 - np.exp(-_RUNG)) * inside, 1e-9)
     return xp.where(good, masses, 0.0), xp.where(good, inside, 0.0)
 
 
@@ -431,4 +431,4 @@ def decay(masses: Array, lengths: Array, frequency: Array) -> Array:
     squares = (frequency * frequency)[..., None] * (lengths * lengths / 32.0)[..., None, :]
     inverses = (2.0 / frequency)[..., None] * (1.0 / lengths)[..., None, :]
     share = xp.maximum(xp.minimum(squares, 0.7), 1.0 - inverses)
-    return (masses[..., None, :] * share).sum(-1) * (1.0 - 1e-9)
+    return deflated((masses[..., None, :] * share).sum(-1), 1e-9)

@@ -23,6 +23,7 @@ import numpy as np
 
 from jaxacct._arrays import array_module, erfc
 from jaxacct._log1p import log1p
+from jaxacct._rounding import deflated, inflated
 
 __all__ = ["CURVATURE", "left_out", "log_taper", "log_taper_above", "log_taper_slope", "placed_cut", "steepened"]
 
@@ -85,7 +86,7 @@ def left_out(pair: Any, cut: Any) -> Any:
 
     def tail(mean: Any) -> Any:
         x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
-        return 0.5 * xp.exp(-0.5 * x * x * (1.0 - 1e-14)) * (1.0 + 1e-12)
+        return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
 
     mass = (1.0 - pair.rate) * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
-    return xp.where(cut < np.inf, mass * (1.0 + 1e-12) + 1e-300, 0.0)
+    return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct._rounding import UNIT
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
 __all__ = ["LaplacePair"]

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._gaussian_pair import normal_tails
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 

@@ -10,10 +10,7 @@ from typing import NamedTuple, Protocol
 
 from jax import Array
 
-__all__ = ["UNIT", "Pair", "Survey", "Tails"]
-
-UNIT = 2.0**-53
-"""The unit roundoff of float64."""
+__all__ = ["Pair", "Survey", "Tails"]
 
 
 class Tails(NamedTuple):

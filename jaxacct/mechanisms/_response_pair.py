@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct.mechanisms._pair import UNIT
+from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._table_pair import Atoms, Tabulated
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._log1p import log1p
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct._rounding import UNIT, deflated
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 
@@ -88,7 +89,7 @@ class SampledPair:
 
     def infinity(self) -> Array:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
-        straight = self.rate * self.inner.infinity() * (1.0 - 2.0 * UNIT)
+        straight = deflated(self.rate * self.inner.infinity(), 2.0 * UNIT)
         return jnp.where(self._add() & (self.rate < 1.0), 0.0, straight)
 
     def anchors(self) -> tuple[Array, Array]:

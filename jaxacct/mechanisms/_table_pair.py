@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct.mechanisms._pair import UNIT, Survey, Tails
+from jaxacct._rounding import UNIT, deflated
+from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._row import Row
 
@@ -75,7 +76,7 @@ class Tabulated:
         """The mass of the outcomes that Q never has."""
         atoms = self.atoms()
         mass = jnp.where(atoms.losses == jnp.inf, atoms.p, 0.0).sum()
-        return mass * (1.0 - atoms.error - UNIT * (atoms.losses.shape[-1] + 4.0))
+        return deflated(mass, atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0))
 
     def anchors(self) -> tuple[Array, Array]:
         """The heaviest atom's loss, and the smallest gap if all others lie at multiples of it."""

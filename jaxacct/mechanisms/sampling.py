@@ -9,6 +9,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import inflated
 from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._row import flattened, settings_shapes
@@ -86,5 +87,5 @@ class PoissonSampled(Mechanism):
         leaves = jax.tree.leaves(flattened(pairs, shape, xp))
         bad = xp.stack([xp.isnan(leaf).reshape(int(np.prod(shape)), -1).any(-1) for leaf in leaves]).any(0)
         valid = ~(bad.reshape(shape) | xp.isnan(whole_steps(steps)))
-        total = xp.where(rare & valid, whole_steps(steps) * rate * (1.0 + 2.0**-48), np.inf)
+        total = xp.where(rare & valid, inflated(whole_steps(steps) * rate, 2.0**-48), np.inf)
         return rare | inner_rare, xp.minimum(total, inner_total)

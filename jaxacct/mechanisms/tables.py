@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._pair import UNIT
+from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._protocol import Mechanism
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._row import Row

@@ -29,6 +29,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, expost
+from jaxacct._rounding import deflated
 from jaxacct.expost._parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
@@ -92,7 +93,7 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
     if row.ndim != 1 or not row.size or np.any(np.diff(row) <= 0):
         raise ValueError(f"budgets must be one rising row, got {row.tolist()}")
     # A hair less, for the roundings of the sum.
-    each = np.diff(row, prepend=0.0) / steps * (1 - 1e-9)
+    each = deflated(np.diff(row, prepend=0.0) / steps, 1e-9)
 
     def fits(sigmas: np.ndarray) -> np.ndarray:
         step = Gaussian(sigmas) if rate == 1 else PoissonSampled(Gaussian(sigmas), rate)

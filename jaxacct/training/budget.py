@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxacct import _validate, filters
+from jaxacct._rounding import deflated
 from jaxacct.losses.gdp_curve import gdp_epsilon
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training import schedules
@@ -94,7 +95,7 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
     mu = _gdp_mu(epsilon, delta)
 
     def fits(schedule: Schedule) -> bool:
-        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= mu**2 * (1 - 1e-9)
+        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= deflated(mu**2, 1e-9)
 
     return Budget(filters.gdp(mu), _least_noise(planned, fits, epsilon), "mu (GDP)")
 
@@ -122,7 +123,7 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
     def fits(schedule: Schedule) -> bool:
         # A little short of the budget, so that rounding does not turn the last planned step into a clipped
         # one.
-        return sum(steps * cost(sigma, rate) for sigma, rate, steps in schedule.planned) <= whole * (1 - 1e-9)
+        return sum(steps * cost(sigma, rate) for sigma, rate, steps in schedule.planned) <= deflated(whole, 1e-9)
 
     return Budget(filters.approximate_gdp(whole, regime=regime), _least_noise(planned, fits, epsilon), "B")
 
@@ -174,4 +175,4 @@ def _gdp_mu(epsilon: float, delta: float) -> float:
         low, high = (middle, high) if float(gdp_epsilon(middle, delta)) <= epsilon else (low, middle)
     if low == 0:
         raise ValueError(f"epsilon must be larger, got {epsilon:g}")
-    return low * (1 - 1e-11)  # room for the slack that the gdp filter's guarantee counts
+    return deflated(low, 1e-11)  # room for the slack that the gdp filter's guarantee counts

@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import inflated
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.selection import Exponential
 
@@ -39,7 +40,7 @@ def _log_rest(x: Array) -> Array:
 def _from_excess(log_excess: Array, order: Array, size: Array) -> Array:
     """log(1 + e^log_excess) / (order - 1), rounded up; ``size`` is the largest exponent that was rounded."""
     margin = _ROUNDING + 2.0**-49 * size
-    return jnp.logaddexp(0.0, log_excess + margin) / (order - 1.0) * (1.0 + _ROUNDING)
+    return inflated(jnp.logaddexp(0.0, log_excess + margin) / (order - 1.0), _ROUNDING)
 
 
 def _guarded(value: Array, parameter: Array, order: Array) -> Array:
@@ -51,7 +52,7 @@ def _guarded(value: Array, parameter: Array, order: Array) -> Array:
 def _laplace(scale: ArrayLike, sensitivity: ArrayLike, order: ArrayLike) -> Array:
     a = jnp.asarray(order, jnp.float64)
     scale, sensitivity = jnp.asarray(scale, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
-    eps = jnp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, jnp.nan) * (1.0 + 2.0**-50)
+    eps = inflated(jnp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, jnp.nan), 2.0**-50)
     # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
     up = jnp.log(a) + _log_rest((a - 1.0) * eps)
     down = jnp.log(a - 1.0) + _log_rest(-a * eps)
@@ -97,7 +98,7 @@ def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
     terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + _ROUNDING / (a - 1.0)
     value = _from_excess(terms, a, a * eps)
     # The theorem without a maximisation: a range of eps is a eps^2 / 8 (Cesar, Rogers 2021), and eps-DP.
-    return _guarded(jnp.minimum(jnp.minimum(value, eps), a * eps / 8.0 * eps * (1.0 + _ROUNDING)), eps, a)
+    return _guarded(jnp.minimum(jnp.minimum(value, eps), inflated(a * eps / 8.0 * eps, _ROUNDING)), eps, a)
 
 
 def _log_mean(x: Array) -> Array:

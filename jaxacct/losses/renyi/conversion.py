@@ -9,11 +9,10 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log_one_less
+from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 
 __all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_from_epsilon"]
-
-_EPS = 2.0**-52
 
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
@@ -21,7 +20,7 @@ def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     first = log_one_less(order)
     second = (jnp.log(delta) + jnp.log(order)) / (order - 1)
     size = jnp.abs(first) + (jnp.abs(jnp.log(delta)) + jnp.log(order)) / (order - 1)
-    return first - second, 16 * _EPS * size
+    return first - second, 16 * EPS * size
 
 
 @jax.jit
@@ -29,9 +28,9 @@ def _epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> A
     rho, order, delta = (jnp.asarray(v, jnp.float64) for v in (rho, order, delta))
     good = (rho >= 0) & (order > 1) & (order < jnp.inf) & (delta > 0) & (delta < 1)
     shift, rounding = _conversion(jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5))
-    value = jnp.maximum(rho + shift + rounding + 4 * _EPS * rho, 0.0)
+    value = jnp.maximum(rho + shift + rounding + 4 * EPS * rho, 0.0)
     # Total variation is at most sqrt(1 - exp(-KL)) (Bretagnolle, Huber 1979) and KL is at most rho.
-    value = jnp.where(-jnp.expm1(-rho) * (1 + 8 * _EPS) <= delta * delta, 0.0, value)
+    value = jnp.where(inflated(-jnp.expm1(-rho), 8 * EPS) <= delta * delta, 0.0, value)
     return jnp.where(good, value, jnp.where((rho >= 0) & (delta >= 1), 0.0, jnp.inf))
 
 
@@ -42,9 +41,9 @@ def _delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> A
     a, r, e = jnp.where(good, order, 2.0), jnp.where(good, rho, 1.0), jnp.where(good, epsilon, 1.0)
     log_delta = (a - 1) * (r - e + log_one_less(a)) - jnp.log(a)
     finite = jnp.where(e < jnp.inf, e, 0.0)
-    log_delta += 16 * _EPS * ((a - 1) * (r + finite - log_one_less(a)) + jnp.log(a))
-    divergence = jnp.sqrt(-jnp.expm1(-r)) * (1 + 8 * _EPS)
-    value = jnp.minimum(jnp.minimum(jnp.exp(log_delta) * (1 + 8 * _EPS), divergence), 1.0)
+    log_delta += 16 * EPS * ((a - 1) * (r + finite - log_one_less(a)) + jnp.log(a))
+    divergence = inflated(jnp.sqrt(-jnp.expm1(-r)), 8 * EPS)
+    value = jnp.minimum(jnp.minimum(inflated(jnp.exp(log_delta), 8 * EPS), divergence), 1.0)
     # Underflow to 0 would claim more than is known, unless nothing was released at all.
     value = jnp.where(r == 0, 0.0, jnp.maximum(value, jnp.finfo(jnp.float64).tiny))
     return jnp.where(good, value, 1.0)
@@ -56,7 +55,7 @@ def _renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) 
     good = (epsilon >= 0) & (epsilon < jnp.inf) & (delta > 0) & (delta < 1) & (order > 1) & (order < jnp.inf)
     shift, rounding = _conversion(jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5))
     # Twice the rounding of the way back, so that converting the result gives at most the epsilon asked for.
-    value = epsilon - shift - 2 * rounding - 16 * _EPS * (epsilon + jnp.abs(shift))
+    value = epsilon - shift - 2 * rounding - 16 * EPS * (epsilon + jnp.abs(shift))
     return jnp.where(good, value, jnp.nan)
 
 

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
 from jaxacct.losses.renyi.discrete import (
@@ -50,7 +51,6 @@ from jaxacct.mechanisms._dominating import RELATIONS
 
 __all__ = ["renyi"]
 
-_EPS = 2.0**-52
 
 # One entry a family; each takes (mechanism, order, relation) and runs in float64.
 _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
@@ -114,7 +114,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
         for part, steps in parts:
             steps = jnp.asarray(steps, jnp.float64)
             total = total + jnp.where(steps >= 1, steps, jnp.inf) * renyi(part, order, relation=relation)
-        return total * (1 + _EPS * (2 + len(parts)))
+        return inflated(total, EPS * (2 + len(parts)))
     curve = _CURVES.get(type(mechanism))
     if curve is None:
         raise ValueError(

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import inflated
 from jaxacct.losses.renyi.closed import pure_divergence
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.tails import log_power_excess
@@ -107,7 +108,7 @@ def _discrete_laplace(scale: Array, gap: Array, a: Array) -> Array:
     middle = middle + jnp.log(-jnp.expm1(-ratio * (gap - 1.0))) - jnp.log(-jnp.expm1(-ratio))
     log_moment = jax.nn.logsumexp(jnp.stack([low, middle, high]), axis=0) + rest - log1p(jnp.exp(-c))
     margin = 2.0**-48 * (a * gap * c + jnp.abs(rest) + 4.0)
-    return jnp.where(good, (jnp.maximum(log_moment, 0.0) + margin) / (a - 1.0) * (1.0 + _ROUNDING), jnp.inf)
+    return jnp.where(good, inflated((jnp.maximum(log_moment, 0.0) + margin) / (a - 1.0), _ROUNDING), jnp.inf)
 
 
 def discrete_laplace_curve(mechanism: DiscreteLaplace, order: ArrayLike, relation: str) -> Array:
@@ -125,14 +126,14 @@ def _of_table(pair: Any, order: Array) -> Array:
     def single(pair: Any, a: Array) -> Array:
         atoms = pair.atoms()
         finite = jnp.isfinite(atoms.losses)
-        away = jnp.where(finite, jnp.abs(atoms.losses) + atoms.loss_error, 0.0) * (1.0 + 2.0**-50)
+        away = inflated(jnp.where(finite, jnp.abs(atoms.losses) + atoms.loss_error, 0.0), 2.0**-50)
         # The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1) >= 0, and f(0) = a - 1.
         value = log_power_excess(jnp.where(atoms.losses < 0, -away, away), a)
         value = jnp.where(atoms.losses == -jnp.inf, jnp.log(a - 1.0), value)
         has_q = atoms.q > 0
         terms = jnp.where(has_q, jnp.log(jnp.where(has_q, atoms.q, 1.0)) + value, -jnp.inf)
         margin = _ROUNDING + atoms.error + 2.0**-48 * a * jnp.max(away)
-        total = jnp.logaddexp(0.0, jax.nn.logsumexp(terms) + margin) / (a - 1.0) * (1.0 + _ROUNDING)
+        total = inflated(jnp.logaddexp(0.0, jax.nn.logsumexp(terms) + margin) / (a - 1.0), _ROUNDING)
         infinite = jnp.where(atoms.losses == jnp.inf, atoms.p, 0.0).sum() > 0
         good = (a > 1) & (a < jnp.inf) & ~infinite & ~jnp.isnan(total + atoms.p.sum() + atoms.q.sum())
         return jnp.where(good, total, jnp.inf)

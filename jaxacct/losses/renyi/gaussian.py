@@ -14,11 +14,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._log1p import log1p
+from jaxacct._rounding import EPS, inflated
 from jaxacct.mechanisms.gaussian import Gaussian
 
 __all__ = ["gaussian_curve", "log_remainder", "mu_of", "sampled_gaussian_curve"]
 
-_EPS = 2.0**-52
 _TINY = 1e-300
 _NODES = {
     "remove": 1024,
@@ -47,7 +47,7 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     terms = log_binomial + kept + dropped + gain
     # Each term is inflated by what its own rounding can have cost, relative to the size of its parts.
     size = jnp.where(jnp.isfinite(log_binomial), log_binomial, 0.0) + jnp.abs(kept) + jnp.abs(dropped) + jnp.abs(gain)
-    terms = jnp.where((k >= 2) & (log_binomial > -jnp.inf), terms + 8 * _EPS * (size + 4), -jnp.inf)
+    terms = jnp.where((k >= 2) & (log_binomial > -jnp.inf), terms + 8 * EPS * (size + 4), -jnp.inf)
     return jax.nn.logsumexp(terms, axis=-1) + 1e-14 * (1 + log_binomial.shape[-1] / 64)
 
 
@@ -66,7 +66,7 @@ def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
     power = jnp.where(near, 1.0, b * u)
     plain = 1 + b * jnp.minimum(w, 1e100)
     below = plain < 0  # each branch sees harmless numbers where the other one is taken: gradients stay finite
-    by_power = power + log1p(-jnp.minimum(jnp.where(below, 0.0, plain * jnp.exp(-power)), 1 - _EPS))
+    by_power = power + log1p(-jnp.minimum(jnp.where(below, 0.0, plain * jnp.exp(-power)), 1 - EPS))
     linear = jnp.where(w > 1e100, jnp.log(-jnp.minimum(b, -_TINY)) + x, jnp.log(jnp.maximum(-plain, _TINY)))
     linear = jnp.where(below, linear, power)
     linear = linear + log1p(jnp.exp(power - linear))
@@ -101,7 +101,7 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     digits = 2 * jnp.pi * height / step - height**2 / 2
     digits -= jnp.log(4 + 16 / jnp.expm1(mu * mu)) + 0.35 * jnp.maximum(2 - b, 0.0)
     # Rounding of the exponents, which are at most of the size of the largest t^2.
-    value += 1e-12 + 8 * _EPS * jnp.maximum(low**2, high**2)[..., 0]
+    value += 1e-12 + 8 * EPS * jnp.maximum(low**2, high**2)[..., 0]
     return value, (digits > 32)[..., 0]
 
 
@@ -124,7 +124,7 @@ def _sampled(
     # x^a is convex, so A <= (1 - q) + q exp(a (a - 1) mu^2 / 2): never better than the exact value, always
     # there.
     c = a * (a - 1) * m * m / 2
-    value = jnp.where(c < 600, log1p(q * jnp.expm1(jnp.minimum(c, 600.0))), jnp.log(q) + c) * (1 + 1e-14)
+    value = inflated(jnp.where(c < 600, log1p(q * jnp.expm1(jnp.minimum(c, 600.0))), jnp.log(q) + c), 1e-14)
     value = jnp.where((c >= 600) & (q < 1e-200), c, value)
     if whole:
         exact = jnp.logaddexp(0.0, _whole(m, q, a, jnp.asarray(log_binomial)))
@@ -132,8 +132,8 @@ def _sampled(
     if real:
         log_excess, certified = _trapezoid(m, q, a if direction == "remove" else 1 - a, _NODES[direction])
         value = jnp.where(certified, jnp.minimum(jnp.logaddexp(0.0, log_excess), value), value)
-    value = jnp.where(inside, jnp.maximum(value / (a - 1) * (1 + 4 * _EPS), _TINY), jnp.inf)
-    value = jnp.where(rate == 1, plain * (1 + 4 * _EPS), value)
+    value = jnp.where(inside, jnp.maximum(inflated(value / (a - 1), 4 * EPS), _TINY), jnp.inf)
+    value = jnp.where(rate == 1, inflated(plain, 4 * EPS), value)
     value = jnp.where((rate == 0) | (mu == 0), 0.0, value)
     good = (mu >= 0) & (mu < jnp.inf) & (rate >= 0) & (rate <= 1) & (order > 1) & (order < jnp.inf)
     return jnp.where(good, value, jnp.inf)
@@ -142,7 +142,7 @@ def _sampled(
 @jax.jit
 def _gaussian(mu: ArrayLike, order: ArrayLike) -> Array:
     mu, order = jnp.asarray(mu, jnp.float64), jnp.asarray(order, jnp.float64)
-    value = jnp.where(mu == 0, 0.0, jnp.maximum(order * mu * mu / 2 * (1 + 4 * _EPS), _TINY))
+    value = jnp.where(mu == 0, 0.0, jnp.maximum(inflated(order * mu * mu / 2, 4 * EPS), _TINY))
     return jnp.where((mu >= 0) & (mu < jnp.inf) & (order > 1) & (order < jnp.inf), value, jnp.inf)
 
 
@@ -151,7 +151,7 @@ def mu_of(mechanism: Gaussian) -> Array:
     """sensitivity / sigma, rounded up; NaN where either makes no sense."""
     sigma, sensitivity = (jnp.asarray(v, jnp.float64) for v in (mechanism.sigma, mechanism.sensitivity))
     good = (sigma > 0) & (sigma < jnp.inf) & (sensitivity >= 0) & (sensitivity < jnp.inf)
-    return jnp.where(good, sensitivity / sigma * (1 + 2 * _EPS), jnp.nan)
+    return jnp.where(good, inflated(sensitivity / sigma, 2 * EPS), jnp.nan)
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,13 +11,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import EPS, inflated
 from jaxacct.losses.renyi.gaussian import log_remainder
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 
 __all__ = ["mixture_curve"]
 
 _NODES = 2048
-_EPS = 2.0**-52
 
 
 @jax.jit
@@ -61,7 +61,7 @@ def _divergence(noise: Array, shifts: Array, weights: Array, a: Array, reverse: 
     excess = jnp.where(u < 600.0, excess, 1e300)
     parts = log_remainder(excess, u, u, b) - 0.5 * x**2
     value = jax.nn.logsumexp(parts) + jnp.log(step) - 0.5 * math.log(2.0 * math.pi)
-    value = value + 1e-12 + 16.0 * _EPS * jnp.maximum(low**2, high**2)
+    value = value + 1e-12 + 16.0 * EPS * jnp.maximum(low**2, high**2)
 
     log_total = jnp.logaddexp(0.0, value)
     height = jnp.minimum(jnp.pi / (3.0 * jnp.maximum(largest, 1e-300)), 2.0 * jnp.pi / step)
@@ -78,8 +78,8 @@ def _divergence(noise: Array, shifts: Array, weights: Array, a: Array, reverse: 
     c = 0.5 * a * (a - 1.0) * s**2
     mean = (w * jnp.expm1(jnp.minimum(c, 600.0))).sum()
     overall = jax.nn.logsumexp(jnp.where(w > 0, c + jnp.log(jnp.where(w > 0, w, 1.0)), -jnp.inf))
-    convex = jnp.where(c.max() < 600.0, log1p(mean), overall) * (1.0 + 1e-12)
-    value = jnp.minimum(jnp.where(jnp.isnan(numeric), jnp.inf, numeric), convex) / (a - 1.0) * (1.0 + 4.0 * _EPS)
+    convex = inflated(jnp.where(c.max() < 600.0, log1p(mean), overall), 1e-12)
+    value = inflated(jnp.minimum(jnp.where(jnp.isnan(numeric), jnp.inf, numeric), convex) / (a - 1.0), 4.0 * EPS)
     good = (noise > 0) & (noise < jnp.inf) & (a > 1) & (a < jnp.inf) & jnp.all((weights >= 0) & (shifts >= 0))
     good &= (jnp.abs(weights.sum() - 1.0) < 1e-8) & (largest < jnp.inf)
     return jnp.where(good & ~jnp.isnan(value), value, jnp.inf)

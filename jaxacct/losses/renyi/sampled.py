@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._log1p import log1p
+from jaxacct._rounding import inflated
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
@@ -54,7 +55,7 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         return mixture_curve(inner, order, relation, rate)
     noise = inner._gaussian_noise()
     if noise is not None:
-        return sampled_gaussian_curve(1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48), rate, order, relation)
+        return sampled_gaussian_curve(inflated(1.0 / jnp.asarray(noise, jnp.float64), 2.0**-48), rate, order, relation)
     names = ["remove", "add"] if relation == "add_or_remove" else [relation]
     found = []
     for name in names:
@@ -77,7 +78,7 @@ def without_replacement_curve(
     inner, rate = mechanism.mechanism, jnp.asarray(mechanism._rate(), jnp.float64)
     noise = inner._gaussian_noise()
     if noise is not None:
-        mu = 1.0 / jnp.asarray(noise, jnp.float64) * (1.0 + 2.0**-48)
+        mu = inflated(1.0 / jnp.asarray(noise, jnp.float64), 2.0**-48)
 
         def log_moment(at: Array) -> Array:
             return _doubled((at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove"))
@@ -90,7 +91,7 @@ def without_replacement_curve(
 def _doubled(log_moment: Array) -> Array:
     """log(1 + 2 (A - 1)) of log A, rounded up; where A is above e, log(2 A)."""
     small = log1p(2.0 * jnp.expm1(jnp.minimum(log_moment, 1.0)))
-    return jnp.where(log_moment > 1.0, log_moment + math.log(2.0), small) * (1.0 + 1e-12)
+    return inflated(jnp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
 
 
 def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled:
@@ -103,7 +104,7 @@ def _convex(inner: Curve, rate: Any, order: Array) -> Array:
     c = (order - 1.0) * inner(order)
     rate = jnp.asarray(rate, jnp.float64)
     small = log1p(rate * jnp.expm1(jnp.minimum(c, 30.0)))
-    value = jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(rate) + c), small) * (1.0 + 1e-12)
+    value = inflated(jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(rate) + c), small), 1e-12)
     return jnp.where(rate == 0.0, 0.0, value)
 
 
@@ -119,7 +120,7 @@ def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
     tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))
     pairs = flattened(pair, shape, jnp)
     excess = log_excess(pairs, a, tilts, moments[:, 1:])
-    value = jnp.minimum(jnp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0) * (1.0 + 1e-14)
+    value = inflated(jnp.minimum(jnp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
     good = (a > 1) & (a < jnp.inf) & ~jnp.isnan(value)
     for leaf in jax.tree.leaves(pairs):
         good &= ~jnp.isnan(leaf.reshape(good.size, -1)).any(-1)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.renyi.gaussian import log_remainder
-from jaxacct.mechanisms._pair import UNIT
 
 __all__ = ["log_excess", "log_power_excess"]
 
@@ -61,12 +61,12 @@ def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
     share = jnp.clip(jnp.where(rising, share + rounding, share - rounding), 0.0, 1.0)
     top = jnp.maximum(at_low, at_high)
     chord = top + jnp.log((1.0 - share) * jnp.exp(at_low - top) + share * jnp.exp(at_high - top))
-    by_q = jnp.log(q.mass * (1.0 + q.slack)) + chord
+    by_q = jnp.log(inflated(q.mass, q.slack)) + chord
     # f(x) / x rises for x > 1: a bound by the P-mass alone, where the Q-mass is too small for a float.
-    by_p = jnp.log(p.mass * (1.0 + p.slack)) + at_high - high
+    by_p = jnp.log(inflated(p.mass, p.slack)) + at_high - high
     cells = jnp.where(q.mass > _TINY, by_q, jnp.where(low >= 0.0, by_p, jnp.log(_TINY * a)))
     # Below the grid f is at most its value at x = 0 or at the lowest loss.
-    under = jnp.log(tails.q_below[0] * (1.0 + tails.error[0])) + jnp.maximum(
+    under = jnp.log(inflated(tails.q_below[0], tails.error[0])) + jnp.maximum(
         jnp.log(a - 1.0), log_f(edges[:1] + eta[:1])[0]
     )
     beyond = jnp.min(moments - tilts * low[-1])
