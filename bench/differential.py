@@ -109,6 +109,10 @@ def batch(name: str, number: int) -> dict:
     relation = kind.relations[(turn // len(kind.questions)) % len(kind.relations)]
     drawn, spread = zip(*(kind.draw(rng) for _ in range(kind.size)), strict=True)
     goal = goals(rng, question, kind, name, np.array(spread))
+    if kind.edge:
+        goal = np.clip(
+            np.array([kind.edge(**one) for one in drawn]) * np.exp(rng.uniform(-12, 6, kind.size)), 1e-280, 0.5
+        )
     if way == "float32 program":
         drawn = [{key: single(value) for key, value in one.items()} for one in drawn]
         goal = single(goal)

@@ -247,6 +247,33 @@ def fixed_sample(sigma, sample_size, dataset_size):
     return m.SampledWithoutReplacement(m.Gaussian(sigma), sample_size, dataset_size)
 
 
+def top(*pairs, steps):
+    """Probability that every run has the largest finite loss, of the likelier pair."""
+    found = 0.0
+    for p, q in pairs:
+        p, q = np.asarray(p, truths.Long), np.asarray(q, truths.Long)
+        ratio = np.divide(p, q, out=np.zeros_like(p), where=q > 0)
+        found = max(found, float(p[np.isclose(ratio.astype(float), float(ratio.max()), rtol=1e-12)].sum() ** steps))
+    return found
+
+
+def responses_edge(epsilon, steps, categories=2):
+    return top(truths.response(epsilon, 0.0, categories), steps=steps)
+
+
+def sampled_responses_edge(epsilon, rate, steps):
+    pair = truths.response(epsilon)
+    return top(*(truths.sampled_table(*pair, rate, way) for way in ("remove", "add")), steps=steps)
+
+
+def tables_edge(p, q, steps):
+    return top((p, q), (q, p), steps=steps)
+
+
+def integer_laplaces_edge(scale, sensitivity, steps):
+    return top(truths.discrete_laplace(scale, sensitivity), steps=steps)
+
+
 def far(draw, **limits):
     return lambda rng: draw(rng, **limits)
 
@@ -293,4 +320,16 @@ COMPOSED = {
     "exponential mechanisms, far": Kind(
         far(exponentials, least=1e-3, most=80), composed.exponentials, m.Exponential, SUM, BOTH, SYMMETRIC, 128, 2,
         far=True),
+    "responses, at the edge": Kind(
+        many_responses, responses_truth, m.PureDP, SUM, EPSILON, SYMMETRIC, 512, 4, edge=responses_edge),
+    "categories, at the edge": Kind(
+        categorical, responses_truth, m.RandomizedResponse, SUM, EPSILON, SYMMETRIC, 512, 4, edge=responses_edge),
+    "sampled responses, at the edge": Kind(
+        sampled_responses, sampled_responses_truth, sampled_made(m.PureDP), SUM, EPSILON, RELATIONS, 512, 6,
+        edge=sampled_responses_edge),
+    "tables, at the edge": Kind(
+        tables, tables_truth, m.FromTables, SUM, EPSILON, RELATIONS, 512, 6, ways=NUMBERS, edge=tables_edge),
+    "integer Laplaces, at the edge": Kind(
+        integer_laplaces, integer_laplaces_truth, m.DiscreteLaplace, SUM, EPSILON, SYMMETRIC, 512, 2,
+        edge=integer_laplaces_edge),
 }  # fmt: skip

@@ -32,6 +32,7 @@ class Kind(NamedTuple):
         far: whether goals go to extremes.
         ways: how queries are asked: "" as they are, "float32" of precision="float32", "jit" in a float64 program,
             "float32 program" in one of the user's with everything traced.
+        edge: parameters -> probability of the largest finite loss; goals for epsilon then go to its neighbourhood.
     """
 
     draw: Callable[..., Any]
@@ -45,6 +46,7 @@ class Kind(NamedTuple):
     limit: Callable[..., Any] | None = None
     far: bool = False
     ways: tuple[str, ...] = ("", "float32", "jit", "float32 program")
+    edge: Callable[..., float] | None = None
 
 
 def log_uniform(rng, low, high):
