@@ -9,7 +9,14 @@ from typing import Any
 
 from jaxacct.ledger import _store
 from jaxacct.ledger._store import Sql
-from jaxacct.ledger.errors import LedgerBusy, LedgerCorrupted, LedgerError, LedgerFull, LedgerUnavailable
+from jaxacct.ledger.errors import (
+    LedgerBusy,
+    LedgerCorrupted,
+    LedgerError,
+    LedgerFull,
+    LedgerTampered,
+    LedgerUnavailable,
+)
 
 __all__ = ["PostgresStore"]
 
@@ -28,6 +35,17 @@ _SYNCHRONOUS = (
     "SELECT set_config('synchronous_commit', 'on', true) "
     "WHERE current_setting('synchronous_commit') IN ('off', 'local')"
 )
+# What acts by itself when somebody writes to the ledger's tables: triggers, whether they fire, and rules.
+_ACTS = """
+SELECT c.relname || ': ' || t.tgname || ' (' || CAST(t.tgtype AS text) || CAST(t.tgenabled AS text) || ') ' || p.prosrc
+FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE NOT t.tgisinternal AND c.oid IN (SELECT to_regclass(name) FROM unnest(ARRAY[{names}]) AS name)
+UNION ALL SELECT c.relname || ': rule ' || r.rulename
+FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
+WHERE c.oid IN (SELECT to_regclass(name) FROM unnest(ARRAY[{names}]) AS name)
+""".format(names="'jaxacct_records', 'jaxacct_head', 'jaxacct_schema'")
+_REFUSAL = " BEGIN RAISE EXCEPTION 'a ledger is append-only'; END "
+_GUARD = f"jaxacct_records: jaxacct_append_only (58O) {_REFUSAL}"  # 58: before update, delete, truncate; O: it fires
 
 
 class PostgresStore:
@@ -36,8 +54,7 @@ class PostgresStore:
     integer = "BIGINT"
     locks = " FOR UPDATE"
     guards: tuple[str, ...] = (
-        "CREATE FUNCTION jaxacct_append_only() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$",
+        f"CREATE FUNCTION jaxacct_append_only() RETURNS trigger LANGUAGE plpgsql AS $${_REFUSAL}$$",
         "CREATE TRIGGER jaxacct_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON jaxacct_records "
         "FOR EACH STATEMENT EXECUTE FUNCTION jaxacct_append_only()",
     )
@@ -95,7 +112,13 @@ class PostgresStore:
             yield sql
 
     def check(self, sql: Sql) -> None:
-        """A server checks its pages itself, where it was set up with checksums."""
+        """The guard and nothing else acts on the tables; a server set up with checksums checks its pages itself."""
+        found = sorted(row[0] for row in sql(_ACTS))
+        if found != [_GUARD]:
+            odd = min({_GUARD} ^ set(found), default=_GUARD)
+            raise LedgerTampered(
+                f"{self} has lost its guard against changed records, or holds another trigger or rule: {odd!r:.200}"
+            )
 
     def close(self) -> None:
         """Gives this process's connections back."""

@@ -136,6 +136,7 @@ def test_a_ledger_on_a_server_keeps_every_promise(server):
         url,
         "ALTER TABLE jaxacct_records DISABLE TRIGGER USER",
         "UPDATE jaxacct_records SET body = replace(body, 'too dear', 'too cheap') WHERE seq = 2",
+        "ALTER TABLE jaxacct_records ENABLE TRIGGER USER",
     )
     with pytest.raises(LedgerTampered, match="record 2"):
         Ledger(url).verify(report.head)
@@ -198,6 +199,7 @@ def test_a_server_that_was_set_back_is_found_by_whoever_was_there(server):
         url,
         "ALTER TABLE jaxacct_records DISABLE TRIGGER USER",
         "DELETE FROM jaxacct_records WHERE seq = 2",
+        "ALTER TABLE jaxacct_records ENABLE TRIGGER USER",
         "DELETE FROM jaxacct_head",
         "INSERT INTO jaxacct_head SELECT * FROM kept",
     )
@@ -214,6 +216,36 @@ def test_a_rule_or_trigger_that_takes_charges_back_admits_nothing(server):
         ledger.request(0.5)
     ran(url, "DROP RULE mine ON jaxacct_head")
     assert ledger.verify().requests == 0
+
+
+def test_verify_finds_a_lost_guard_and_whatever_else_acts_on_the_tables(server):
+    url = in_schema(server, "guarded")
+    ledger = Ledger(url, filters.pure_dp(1.0))
+    ledger.request(0.5)
+    function = "FUNCTION jaxacct_append_only() RETURNS trigger LANGUAGE plpgsql AS"
+    refuses = f"{function} $$ BEGIN RAISE EXCEPTION 'a ledger is append-only'; END $$"
+    guard = "TRIGGER jaxacct_append_only BEFORE {} ON jaxacct_records FOR EACH STATEMENT EXECUTE FUNCTION {}()"
+    whole = guard.format("UPDATE OR DELETE OR TRUNCATE", "jaxacct_append_only")
+    drop = "DROP TRIGGER jaxacct_append_only ON jaxacct_records"
+    for harm, mended in (
+        (["ALTER TABLE jaxacct_records DISABLE TRIGGER USER"], ["ALTER TABLE jaxacct_records ENABLE TRIGGER USER"]),
+        ([drop], [f"CREATE {whole}"]),
+        ([drop, f"CREATE {guard.format('UPDATE OR DELETE', 'jaxacct_append_only')}"], [drop, f"CREATE {whole}"]),
+        ([f"CREATE OR REPLACE {function} $$ BEGIN RETURN NULL; END $$"], [f"CREATE OR REPLACE {refuses}"]),
+        (
+            ["CREATE TRIGGER mine BEFORE INSERT ON jaxacct_head EXECUTE FUNCTION jaxacct_append_only()"],
+            ["DROP TRIGGER mine ON jaxacct_head"],
+        ),
+        (
+            ["CREATE RULE mine AS ON DELETE TO jaxacct_records DO INSTEAD NOTHING"],
+            ["DROP RULE mine ON jaxacct_records"],
+        ),
+    ):
+        ran(url, *harm)
+        with pytest.raises(LedgerTampered, match="guard"):
+            ledger.verify()
+        ran(url, *mended)
+        assert ledger.verify().admitted == 1
 
 
 def test_a_database_s_own_defaults_change_nothing(server):
