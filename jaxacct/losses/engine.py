@@ -2,8 +2,9 @@
 
 One run of one pair is read off its tails (:mod:`jaxacct.losses.single`). Compositions of Gaussians, sampled or not,
 go to the contour (:mod:`jaxacct.losses.contour`): its bounds are 1e-9 wide where it suits the query, and say so
-where it does not. What is left, and everything else, goes to the lattices (:mod:`jaxacct.losses.lattice`). Where two
-engines answered, both enclosures hold, so their intersection does.
+where it does not. Compositions of few outcomes are summed, one sum of losses after the other
+(:mod:`jaxacct.losses.sums`). What is left, and everything else, goes to the lattices (:mod:`jaxacct.losses.lattice`).
+Where two engines answered, both enclosures hold, so their intersection does.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, 
 from jaxacct.losses.lattice import grouped, lattice_bounds, traced_lattice_bounds
 from jaxacct.losses.single import single_delta, single_epsilon, single_value
 from jaxacct.losses.spread import Spread
+from jaxacct.losses.sums import enumerable, sum_bounds
 from jaxacct.losses.transform import transform_float32
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
@@ -126,6 +128,11 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         run = functools.partial(_contour(kind, size, open_.size, options), kind, size)
         open_ = attempt(run, parts, each, (groups[0], counts, goal), open_)
+    if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
+        some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
+        answered, low, high = sum_bounds(kind, some_groups, some_counts, some_goal, report)
+        lower[open_[answered]], upper[open_[answered]] = low[answered], high[answered]
+        open_ = open_[~answered]
     if open_.size:
         some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
         low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report, open_ % (total // sides))

@@ -12,9 +12,11 @@ from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
+from jaxacct.mechanisms._table_pair import Atoms
 
 __all__ = ["SampledPair"]
 
+_LEAST = 1e-307
 _FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only
 
 
@@ -56,6 +58,28 @@ class SampledPair:
             jnp.where(add, backwards_above, q_above),
             jnp.where(add, backwards_below, q_below),
             error + 8.0 * UNIT,
+        )
+
+    def atoms(self) -> Atoms:
+        """Those of a tabulated ``inner``, unsorted where it has infinite losses.
+
+        Sums of two masses of one sign are off by three units more than they. An outer loss is off by no more than the
+        inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say.
+        """
+        add, q = self._add(), self.rate
+        inner = self.inner.atoms()
+        size = jnp.max(jnp.where(jnp.isfinite(inner.losses), jnp.abs(inner.losses), 0.0)) - jnp.log(q)
+        losses = jnp.where(add, -mixed_loss(-inner.losses, q), mixed_loss(inner.losses, q))
+        # What underflows stays something, too small to be taken at its word.
+        least = jnp.where(inner.p + inner.q > 0, _LEAST, 0.0)
+        mixed, backwards = q * inner.p + (1.0 - q) * inner.q, (1.0 - q) * inner.p + q * inner.q
+        mixed, backwards = jnp.maximum(mixed, least), jnp.maximum(backwards, least)
+        return Atoms(
+            losses,
+            jnp.where(add, inner.p, mixed),
+            jnp.where(add, backwards, inner.q),
+            inner.error + 8.0 * UNIT,
+            self.loss_error() + 8.0 * UNIT * size,
         )
 
     def survey(self) -> Survey:

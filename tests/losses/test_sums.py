@@ -1,0 +1,203 @@
+"""Compositions of few outcomes against every sequence of outcomes, in fifty digits."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from mpmath import mpf
+
+import jaxacct
+from jaxacct import ApproximateDP, Composed, FromTables, PoissonSampled, PureDP, RandomizedResponse
+from jaxacct._rounding import EPS
+from jaxacct.losses import sums
+from jaxacct.losses.sums import Sums, counted, log_factorials
+
+P3, Q3 = np.array([0.47681751, 0.43605137, 0.08713112]), np.array([0.59586761, 0.29491099, 0.10922140])
+P4, Q4 = np.array([0.5, 0.125, 0.375, 0.0]), np.array([0.25, 0.5, 0.0, 0.25])
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mpmath.workdps(50):
+        yield
+
+
+def every_sequence(*runs):
+    """(p, q) of every sequence of outcomes of tables (p, q)."""
+    p, q = [mpf(1)], [mpf(1)]
+    for one_p, one_q in runs:
+        p = [a * mpf(float(b)) for a in p for b in one_p]
+        q = [a * mpf(float(b)) for a in q for b in one_q]
+    return p, q
+
+
+def curve(p, q, epsilon):
+    return mpmath.fsum(max(a - mpmath.exp(mpf(epsilon)) * b, mpf(0)) for a, b in zip(p, q, strict=True))
+
+
+def normal(p):
+    return p / p.sum()
+
+
+CASES = {
+    "three outcomes": (FromTables(normal(P3), normal(Q3)), 5, [(normal(P3), normal(Q3))] * 5),
+    "infinite losses on either side": (FromTables(P4, Q4), 4, [(P4, Q4)] * 4),
+    "two tables": (
+        Composed([FromTables(P4, Q4), FromTables(normal(P3), normal(Q3))], [2, 3]),
+        1,
+        [(P4, Q4)] * 2 + [(normal(P3), normal(Q3))] * 3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("relation", ["remove", "add"])
+def test_delta_and_epsilon_are_those_of_every_sequence_of_outcomes(name, relation):
+    mechanism, steps, runs = CASES[name]
+    p, q = every_sequence(*(runs if relation == "remove" else [(q, p) for p, q in runs]))
+    losses = sorted({float(mpmath.log(a / b)) for a, b in zip(p, q, strict=True) if a and b})
+    epsilons = np.array([-0.7, 0.0, 0.01, *np.linspace(0.05, max(losses) * 1.1, 12), losses[-2]])
+    found = jaxacct.delta(mechanism, epsilons, steps=steps, relation=relation)
+    for low, high, at in zip(found.lower, found.upper, epsilons, strict=True):
+        assert low <= curve(p, q, at) <= high
+        assert high - low <= 2e-12 * high + 2e-16 * (at < max(losses))
+    infinite = float(curve(p, q, 700.0))
+    deltas = infinite + (float(curve(p, q, 0.0)) - infinite) * np.array([1e-9, 1e-4, 0.03, 0.3, 0.7, 0.999])
+    found = jaxacct.epsilon(mechanism, deltas, steps=steps, relation=relation)
+    for low, high, goal in zip(found.lower, found.upper, deltas, strict=True):
+        assert curve(p, q, low) >= goal >= curve(p, q, high)
+        assert high - low <= 1e-6 * goal ** (goal < infinite * (1 + 1e-6)) if infinite else 1e-10
+
+
+def test_epsilon_is_nothing_or_infinite_where_it_should_be():
+    mechanism = FromTables(P4, Q4)
+    p, q = every_sequence(*[(P4, Q4)] * 3)
+    variation, infinite = float(curve(p, q, 0.0)), 1 - 0.625**3
+    found = jaxacct.epsilon(
+        mechanism, np.array([variation * 1.001, infinite * 0.999, 1e-9]), steps=3, relation="remove"
+    )
+    np.testing.assert_array_equal(found.lower, [0.0, np.inf, np.inf])
+    np.testing.assert_array_equal(found.upper, [0.0, np.inf, np.inf])
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+def test_samples_are_tables_of_their_own(relation):
+    rate, steps = 0.3, 4
+    mixed = rate * normal(P3) + (1 - rate) * normal(Q3)
+    one = (mixed, normal(Q3)) if relation == "remove" else (normal(Q3), mixed)
+    other = FromTables(*one)
+    epsilons = np.linspace(0.0, 0.3, 9)
+    sampled = PoissonSampled(FromTables(normal(P3), normal(Q3)), rate)
+    straight = jaxacct.delta(sampled, epsilons, steps=steps, relation=relation)
+    plain = jaxacct.delta(other, epsilons, steps=steps, relation="remove")
+    np.testing.assert_allclose(straight.lower, plain.lower, rtol=1e-11)
+    np.testing.assert_allclose(straight.upper, plain.upper, rtol=1e-11)
+    assert np.all(straight.upper - straight.lower <= 1e-11 * straight.upper)
+    assert (straight.upper[-1] == 0) == (relation == "add")
+
+
+@pytest.mark.parametrize(
+    ("pure", "steps", "epsilon"), [(0.02, 5000, 1.5), (0.5, 60, 3.0), (3.0, 7, 12.0), (1e-6, 9, 0.0)]
+)
+def test_randomized_response_is_a_binomial(pure, steps, epsilon):
+    up = mpmath.exp(mpf(pure))
+    ways = [
+        mpmath.binomial(steps, k) * (up / (1 + up)) ** k / (1 + up) ** (steps - k)
+        * max(1 - mpmath.exp(mpf(epsilon) - (2 * k - steps) * mpf(pure)), 0)
+        for k in range(steps // 2, steps + 1)
+    ]  # fmt: skip
+    truth = mpmath.fsum(ways)
+    for mechanism in (RandomizedResponse(pure), PureDP(pure)):
+        low, high = jaxacct.delta(mechanism, epsilon, steps=steps)
+        assert low <= truth <= high
+        assert high - low <= 2e-9 * high
+
+
+def test_failures_of_approximate_dp_join_in():
+    low, high = jaxacct.delta(ApproximateDP(0.4, 1e-3), 0.8, steps=3)
+    up = mpmath.exp(mpf(0.4))
+    table = [up / (1 + up), 1 / (1 + up)]
+    p, q = every_sequence(*[(table, table[::-1])] * 3)
+    survival = (1 - mpf(1e-3)) ** 3
+    truth = (
+        1
+        - survival
+        + survival * mpmath.fsum(max(a - mpmath.exp(mpf(0.8)) * b, mpf(0)) for a, b in zip(p, q, strict=True))
+    )
+    assert low <= truth <= high
+    assert high - low <= 1e-12 * high
+
+
+def test_counts_are_every_possibility_once():
+    for outcomes, runs in ((1, 7), (2, 5), (3, 4), (5, 3), (4, 0)):
+        table, ways, error = counted(outcomes, runs)
+        brute = {tuple(np.bincount(s, minlength=outcomes)) for s in itertools.product(range(outcomes), repeat=runs)}
+        assert {tuple(row) for row in table.astype(int)} == brute
+        assert len(table) == len(brute) == math.comb(runs + outcomes - 1, runs)
+        for row, way in zip(table.astype(int), ways, strict=True):
+            exact = math.factorial(runs) // math.prod(math.factorial(k) for k in row)
+            assert abs(mpf(float(way)) - mpmath.log(exact)) <= error
+        assert error <= 1e-13
+    assert counted(0, 0)[0].shape == (1, 0)
+    assert counted(0, 3)[0].shape == (0, 0)
+
+
+def test_logarithms_of_factorials_are_as_good_as_they_say():
+    found = log_factorials(20_000)
+    assert found.size == 20_001
+    for k in [*range(130), 1000, 4321, 20_000]:
+        assert abs(mpf(float(found[k])) - mpmath.loggamma(k + 1)) <= 4 * EPS * (k + 1) * math.log(k + 1)
+
+
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_errors_of_losses_and_masses_are_counted_to_both_sides(side):
+    """Sums that are as far off as they may be, with errors that can be seen: bounds hold, no wider than they must."""
+    rng = np.random.default_rng(3)
+    masses = rng.dirichlet(np.ones(12)) * 0.9
+    losses = np.sort(rng.normal(0.3, 1.0, 12))
+    off, share = 1e-4, 3e-4
+    stated = Sums(
+        losses, masses, np.full(12, off), np.full(12, share), (0.0999, 0.1001), float(losses[-1] + off), 1e-300
+    )
+    true_losses, true_masses, infinite = losses + side * off, masses * (1 + side * share), 0.1 + side * 1e-4
+    for epsilon in (-0.5, 0.0, 0.4, float(losses[7]), float(losses[7] - side * off / 2), 3.0):
+        truth = infinite + (true_masses * np.maximum(-np.expm1(epsilon - true_losses), 0.0)).sum()
+        lower, upper = sums._curve(stated, epsilon, False), sums._curve(stated, epsilon, True)
+        assert lower <= truth <= upper
+        assert upper - lower <= 2.1e-4 + 2 * (1.02 * off + 1.01 * share)
+    for goal in (0.12, 0.2, 0.35):
+        low, high = sums._epsilon(stated, goal)
+        at = lambda e: infinite + (true_masses * np.maximum(-np.expm1(e - true_losses), 0.0)).sum()  # noqa: E731
+        assert at(low) >= goal >= at(high)
+        assert high - low <= 0.02
+
+
+def test_more_sums_than_are_worth_it_are_left_to_the_lattices():
+    many = np.ones(40) / 40
+    law = sums._Part(np.linspace(-1.0, 1.0, 40), many, 1e-15, 1e-15)
+    assert sums._composed([(law, 2)]) is not None
+    assert sums._composed([(law, 4)]) is None
+    assert sums._composed([(law._replace(masses=many * np.nan), 2)]) is None
+    assert sums._composed([(law._replace(losses=many * np.nan), 2)]) is None
+    assert sums._composed([(law._replace(mass_error=np.nan), 2)]) is None
+    assert sums._composed([(law._replace(loss_error=np.inf), 2)]) is None
+    certain = sums._Part(np.array([0.0, np.inf]), np.array([1e-9, 1 - 1e-9]), 1e-15, 1e-15)
+    assert sums._composed([(certain, 2)]) is None
+
+
+def test_one_outcome_runs_as_often_as_one_likes():
+    nothing = sums._Part(np.zeros(1), np.ones(1), 0.0, 0.0)
+    found = sums._composed([(nothing, 10**9)])
+    assert found is not None
+    assert (found.losses.size, found.losses[0], found.masses[0]) == (1, 0.0, 1.0)
+
+
+def test_a_batch_reports_how_far_it_is():
+    told = []
+    mechanism = RandomizedResponse(np.linspace(0.1, 1.0, 150))
+    jaxacct.delta(mechanism, 0.5, steps=12, progress=lambda done, total: told.append((done, total)))
+    assert told[-1] == (300, 300) or told[-1] == (150, 150)
+    assert len(told) >= 3
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
