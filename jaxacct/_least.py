@@ -1,4 +1,4 @@
-"""The place of a least entry, inside anybody's trace."""
+"""The place of a least or greatest entry, inside anybody's trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxacct._arrays import array_module
 
-__all__ = ["first_least"]
+__all__ = ["first_greatest", "first_least"]
 
 
 def first_least(values: Any) -> Any:
@@ -25,3 +25,8 @@ def first_least(values: Any) -> Any:
     values = jax.lax.optimization_barrier(jax.lax.stop_gradient(values))
     before = jnp.cumsum((values <= values.min(-1, keepdims=True)).astype(np.int32), -1) < 1
     return jnp.minimum(before.sum(-1, dtype=np.int32), values.shape[-1] - 1)
+
+
+def first_greatest(values: Any) -> Any:
+    """Index of the first greatest entry along the last axis; see :func:`first_least`."""
+    return first_least(-values)

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
+from jaxacct._least import first_least
 from jaxacct.accounting import Bounds
 from jaxacct.calibration import calibrate
 from jaxacct.losses.renyi import renyi
@@ -203,7 +204,8 @@ def _tilt(make: Callable[[Any], Any], counts: Array, epsilon: float, relation: s
     def tilt(log_sigma: Array) -> Array:
         tilts = jnp.asarray(_TILTS)
         values = jax.lax.map(lambda t: cumulants(log_sigma, t, jnp.ones(counts.shape)), tilts)
-        return tilts[jnp.nanargmin(values - tilts * epsilon - jnp.log(tilts * (tilts + 1.0)))]
+        exponent = values - tilts * epsilon - jnp.log(tilts * (tilts + 1.0))
+        return tilts[first_least(jnp.where(jnp.isnan(exponent), jnp.inf, exponent))]
 
     return jax.jit(tilt)
 

@@ -124,7 +124,7 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
 def _merged(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLike) -> tuple[Array, Array]:
     table, epsilons, kernel = (jnp.asarray(v, jnp.float64) for v in (table, epsilons, kernel))
     same = epsilons[:, None] == epsilons[None]
-    leader = jnp.argmax(same, axis=0)  # the first outcome with this outcome's epsilon
+    leader = jax.lax.argmax(same, 0, jnp.int32)  # the first outcome with this outcome's epsilon
     gather = jax.nn.one_hot(leader, epsilons.shape[0], axis=0, dtype=jnp.float64)
     merged = jnp.einsum("ri,...i,io->...ro", gather, table, kernel)
     outputs = kernel.shape[-1]

@@ -25,6 +25,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._least import first_greatest
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import nodes
 from jaxacct.losses.discretize import CEILING
@@ -242,7 +243,7 @@ def supremum_excess(family: Array, bound: str) -> Array:
     if bound != "lower":
         return family.max(0)
     middles = family[..., :-1] + family[..., 1:]
-    best = jnp.argmax(middles, 0)[None]
+    best = first_greatest(jnp.moveaxis(middles, 0, -1))[None]
     left = jnp.take_along_axis(family[..., :-1], best, 0)[0]
     right = jnp.take_along_axis(family[..., 1:], best, 0)[0]
     # The two ends touch one cell each.

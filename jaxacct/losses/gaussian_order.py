@@ -13,6 +13,7 @@ from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._least import first_greatest
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions, families
 from jaxacct.losses.gdp_curve import gdp_delta
@@ -179,7 +180,7 @@ def _dominated_one(losses: Array, low: Array, delta: Array) -> Array:
     # mu at which every node was checked with a rounded-up H_mu.
     def cut(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         mu, ratios, rounds = state
-        worst = jnp.argmax(ratios)
+        worst = first_greatest(ratios)
 
         def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
             below, above = bracket

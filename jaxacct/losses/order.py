@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._least import first_greatest
 from jaxacct._log1p import log1p
 from jaxacct.losses import conversions, families
 from jaxacct.losses.families import Enclosed
@@ -283,17 +284,17 @@ def _chain(family: Enclosed, points: Array, order: Array, known: Array, toleranc
         return jnp.minimum(jnp.max(point[i] - upper[j]), jnp.max(point[j] - upper[i]))
 
     near = jax.lax.map(lambda i: excess(i, i + 1), jnp.arange(count - 1))
-    worst = jnp.argmax(jnp.where(jnp.any(near > 0), near, slack))
+    worst = first_greatest(jnp.where(jnp.any(near > 0), near, slack))
     first, second, unordered = worst, worst + 1, jnp.max(near) > 0
     if count <= 64:
         i, j = (jnp.asarray(x) for x in np.triu_indices(count, 1))
         every = jax.lax.map(lambda ij: excess(*ij), (i, j))
-        best = jnp.argmax(every)
+        best = first_greatest(every)
         found = every[best] > 0
         first, second = jnp.where(found, i[best], first), jnp.where(found, j[best], second)
         unordered = unordered | found
     above, below = point[first] - upper[second], point[second] - upper[first]
-    seen = lambda d: jnp.where(jnp.max(d) > 0, points[jnp.argmax(d)], jnp.nan)  # noqa: E731
+    seen = lambda d: jnp.where(jnp.max(d) > 0, points[first_greatest(d)], jnp.nan)  # noqa: E731
     verdict = jnp.where(unordered, NO, jnp.where(chained, YES, UNDECIDED)).astype(jnp.int8)
     pair = jnp.where(verdict == YES, -1, jnp.stack([order[first], order[second]]))
     where = jnp.where(verdict == YES, jnp.nan, jnp.stack([seen(above), seen(below)]))

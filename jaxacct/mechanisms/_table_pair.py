@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._least import first_greatest
 from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
@@ -82,7 +83,7 @@ class Tabulated:
         """The heaviest atom's loss, and the smallest gap if all others lie at multiples of it."""
         atoms = self.atoms()
         finite = jnp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
-        origin = atoms.losses[jnp.argmax(jnp.where(finite, atoms.p, -1.0))]
+        origin = atoms.losses[first_greatest(jnp.where(finite, atoms.p, -1.0))]
         away = jnp.where(finite, atoms.losses - origin, 0.0)
         ordered = jnp.sort(away)
         gaps = ordered[1:] - ordered[:-1]
