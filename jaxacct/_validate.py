@@ -8,6 +8,7 @@ inf, a refused query), because a compiled program cannot raise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import GeneratorType
 from typing import Any, get_args
 
 import jax
@@ -45,6 +46,8 @@ __all__ = [
 
 def is_traced(value: Any) -> bool:
     """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
+    if isinstance(value, GeneratorType):  # JAX warns of those, and nobody takes one
+        return False
     try:
         return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
     except (RecursionError, SystemError):  # a container that holds itself: JAX gives up on it in either way
