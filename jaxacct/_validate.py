@@ -261,8 +261,9 @@ def tables(**named: Any) -> None:
     """All have one shape, with at least one entry on the last axis."""
     try:
         shapes = {name: np.shape(value) for name, value in named.items()}
-    except ValueError:
-        raise ValueError(f"{' and '.join(named)} must be tables of one shape, got a ragged one") from None
+    except (ValueError, TypeError):
+        what = "a ragged one, or a list of something else than numbers"
+        raise ValueError(f"{' and '.join(named)} must be tables of one shape, got {what}") from None
     first = next(iter(shapes.values()))
     if not isinstance(first, tuple) or not first or not first[-1] or any(shape != first for shape in shapes.values()):
         got = " and ".join(str(shape) for shape in shapes.values())

@@ -60,13 +60,15 @@ def bounds_with_failures(
     none_low, none_high = deflated(none, spread), inflated(none, spread)
     if kind == "delta":
         low, high = without(goal)
-        upper = inflated(failed_high + none_high * high, units)
-        return deflated(failed_low + none_low * low, units), np.minimum(upper, 1.0)
+        lower, upper = deflated(failed_low + none_low * low, units), inflated(failed_high + none_high * high, units)
+        return np.fmax(lower, 0.0), np.fmin(upper, 1.0)  # of NaN nothing is known
     with np.errstate(divide="ignore", invalid="ignore"):
         most_left = inflated((goal - failed_low) / none_low, units)
         least_left = deflated((goal - failed_high) / none_high, units)
-    hopeless, spent = goal <= failed_low, ~(least_left >= _LEAST)
+    hopeless, spent = goal <= failed_low, ~(least_left >= _LEAST)  # NaN is spent
+    unknown = np.isnan(most_left)
     ask = lambda left, known: np.where(known, 0.5, np.clip(left, _LEAST, 1.0 - UNIT))  # noqa: E731
-    lower = np.where(hopeless, np.inf, without(ask(most_left, hopeless))[0])
+    lower = np.where(hopeless, np.inf, without(ask(most_left, hopeless | unknown))[0])
+    lower = np.where(unknown, 0.0, lower)
     upper = np.where(spent, np.inf, without(ask(least_left, spent), options._replace(progress=None))[1])
     return lower, upper

@@ -7,6 +7,7 @@ import pytest
 import jaxacct
 from jaxacct.losses import failures
 from jaxacct.losses.engine import Options
+from jaxacct.mechanisms._response_pair import ResponsePair
 from tests.truth import contour_delta
 
 GAUSSIAN = jaxacct.PoissonSampled(jaxacct.Gaussian(2.0), 0.05)
@@ -121,3 +122,12 @@ def test_what_is_left_is_asked_and_failures_are_added_to_the_last_units(monkeypa
         assert np.isinf(high) or truth - high <= 1.2 * room
         assert low == 1 - 2.0**-53 or low - truth >= 0.6 * room
         assert np.isinf(high) == (truth <= 1.2 * room) or abs(truth - room) < 0.3 * room
+
+
+@pytest.mark.parametrize("kind", ["delta", "epsilon"])
+def test_a_failure_of_unknown_probability_proves_nothing(kind, monkeypatch):
+    monkeypatch.setattr(failures, "bounds", lambda *_: (np.full(2, 0.1), np.full(2, 0.2)))
+    pair = ResponsePair(np.full(2, 0.5), np.full(2, 2.0), np.array([1e-3, np.nan]))
+    lower, upper = failures.bounds_with_failures(kind, [pair], [np.full(2, 3.0)], np.full(2, 0.3), 3.0, Options(), 1)
+    assert 0 < lower[0] < upper[0] < 0.21
+    assert (lower[1], upper[1]) == (0.0, 1.0 if kind == "delta" else np.inf)
