@@ -30,8 +30,8 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     mechanism = as_mechanism(mechanism)
     noise = mechanism._gaussian_noise()
     if noise is not None:
-        total = whole_steps(steps) / noise**2
-        return [[(GaussianPair(1.0 / array_module(total).sqrt(total), np.ones(()), np.zeros(())), 1.0)]]
+        runs = whole_steps(steps)
+        return [[(GaussianPair(noise / array_module(runs).sqrt(runs), np.ones(()), np.zeros(())), 1.0)]]
     names = [relation]
     if relation == "add_or_remove":
         names = ["remove"] if mechanism._symmetric else ["remove", "add"]

@@ -126,6 +126,7 @@ CASES = {
         adversary.worst_case,
         sound=within_one,
         words=NAMED,
+        functions=("progress",),
         rule=adversary.any_order(FAMILY),
         rounds=2,
         **FINITE,
