@@ -3,7 +3,6 @@
 Margins are some 1e-12 of what comes out at common parameters; at uncommon ones each of them is the largest.
 """
 
-import math
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from jaxacct.losses.renyi import closed, conversion, discrete, gaussian
+from jaxacct.losses.renyi import closed, conversion, discrete
 from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
 from jaxacct.mechanisms.selection import Exponential
