@@ -80,7 +80,7 @@ def test_programs_take_batches_of_few_sizes(monkeypatch):
     # Of 2, 16, 128: one that is filled to three quarters, or else the largest that the members fill.
     assert chunked(plain, 1.0, 150) == [128, 16, 2, 2, 2]
     assert [c.size for c in calls] == [128, 16, 2, 2, 2]
-    calls.clear()
+    assert chunked(plain, 1.0, 1100) == [128] * 8 + [16] * 4 + [12]
     assert chunked(plain, 1.0, 96) == [96]
     assert chunked(plain, 1.0, 95) == [16] * 5 + [15]
     assert chunked(plain, 1.0, 12) == [12]
