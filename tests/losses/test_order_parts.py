@@ -40,7 +40,7 @@ def test_a_comparison_is_a_maximum_of_differences():
     seen = set()
     for trial in range(120):
         a, b = (enclosed(rng, 4, width=0.25) for _ in range(2))
-        tolerance = 0.25 * (trial % 3)
+        tolerance = 0.25 * (trial % 2)
         found = order._compare(a, b, jnp.asarray(points), tolerance)
         slack = max(float(x) for x in b.upper - a.line)
         gaps = [float(x) for x in b.point - a.upper]
@@ -122,12 +122,14 @@ def test_chains_are_what_all_pairs_say():
         # Members that grow, but for a little noise: all verdicts occur.
         base = np.cumsum(rng.integers(0, 3, (4, 1)) / 2, 0) + np.zeros(4)
         point = (base + rng.integers(0, 2, (4, 4)) / 4 * (trial % 3))[rng.permutation(4)]
-        family = Enclosed(*map(jnp.asarray, (point - (trial % 2) / 8, point, point + rng.integers(0, 2, (4, 4)) / 16)))
+        family = Enclosed(
+            *(np.asarray(x) for x in (point - (trial % 3) / 16, point, point + rng.integers(0, 2, (4, 4)) / 16))
+        )
         keys = rng.permutation(4) if trial % 5 == 0 else np.asarray(family.upper.sum(-1))
         known = rng.random(3) < 0.2
-        tolerance = 0.125 * (trial % 4)
+        tolerance = 0.125 * (trial % 2)
         verdict, pair, at = chain_of(family, keys, known, tolerance)
-        found = order._chain(family, jnp.asarray(points), jnp.argsort(jnp.asarray(keys)), jnp.asarray(known), tolerance)
+        found = order._chain(family, jnp.asarray(points), np.argsort(keys, kind="stable"), np.asarray(known), tolerance)
         verdicts.append(verdict)
         assert int(found.verdict) == verdict
         assert found.word == {1: "yes", 0: "undecided", -1: "no"}[verdict]
@@ -189,23 +191,23 @@ def test_sampled_gaussians_that_are_ordered_in_closed_form():
     assert not jax.jit(lambda x: jnp.asarray(known(Gaussian(x), Gaussian(2 * x))))(1.0)
 
 
-def test_a_known_order_needs_no_slack():
-    grid = LossGrid(1.0, -2, 5)  # too coarse to see anything
-    found = order.dominates(
-        PoissonSampled(Gaussian(1.0), 0.5), PoissonSampled(Gaussian(1.0), 0.5), grid=grid, relation="remove"
-    )
-    assert found.word == "yes"
-    assert found.slack == 0
-    near = order.dominates(
-        PoissonSampled(Gaussian(1.0), 0.5), PoissonSampled(Gaussian(0.999), 0.4), grid=grid, relation="remove"
-    )
-    assert near.word == "undecided"
-    assert near.slack > 0
-    chain = [PoissonSampled(Gaussian(1.0), rate) for rate in (0.5, 0.501, 0.502)]
-    assert order.is_chain(chain, grid=grid, relation="remove").word == "yes"
-    assert (
-        order.is_chain([*chain, PoissonSampled(Gaussian(0.999), 0.4)], grid=grid, relation="remove").word == "undecided"
-    )
+def test_a_known_order_needs_no_slack(monkeypatch):
+    """The enclosures of a grid that is too coarse to see anything say nothing against what is known."""
+    grid = LossGrid(1.0, -2, 5)
+    wide = lambda member, grid, relation: Enclosed(*(np.full((*np.shape(member.rate), 5), x) for x in (0.0, 0.0, 0.5)))  # noqa: E731
+    monkeypatch.setattr(order.families, "enclose", wide)
+    s = lambda sigma, rate: PoissonSampled(Gaussian(sigma), rate)  # noqa: E731
+    ask = lambda *pair: order.dominates(*pair, grid=grid, relation="remove")  # noqa: E731
+    assert ask(s(1.0, 0.5), s(1.0, 0.5)).word == "yes"
+    assert ask(s(1.0, 0.5), s(1.0, 0.5)).slack == 0
+    assert ask(s(1.0, 0.5), s(0.999, 0.4)).word == "undecided"
+    assert ask(s(1.0, 0.5), s(0.999, 0.4)).slack == 0.5
+    chain = lambda family: order.is_chain(family, grid=grid, relation="remove").word  # noqa: E731
+    ordered = [s(1.0, rate) for rate in (0.5, 0.501, 0.502)]
+    assert chain(ordered) == "yes"
+    assert chain([ordered[1], ordered[2], ordered[0]]) == "yes"  # equal keys do not say which is first
+    assert chain([*ordered, s(0.999, 0.4)]) == "undecided"
+    assert chain(s(np.array([1.0, 0.999]), np.array([0.5, 0.4]))) == "undecided"
 
 
 def test_tolerances():
@@ -240,11 +242,6 @@ def test_curves_are_compared_at_every_slope_of_any():
             assert point <= truth + 1e-17
             assert truth <= high + 1e-17
             assert high - low <= 60 * 2.0**-52
-    batch = TradeOff(*(np.stack([x, x[::-1]]) for x in (one.widths, one.drops)))
-    _, alone = order._all_at_slopes([batch])
-    assert alone.upper.shape[0] == 2
-    _, single = order._all_at_slopes([one])
-    assert single.upper.shape[0] == 1
 
 
 def test_enclosures_are_stacked_along_a_first_axis():
