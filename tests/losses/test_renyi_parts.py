@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from jaxacct.losses.renyi import closed, conversion, discrete
+from jaxacct.mechanisms._row import Row
+from jaxacct.mechanisms._table_pair import TablePair
 from jaxacct.mechanisms.selection import Exponential
 
 EPS = 2.0**-52
@@ -197,3 +199,19 @@ def test_without_categories_a_bit_is_answered():
     for value, e, a in zip(*map(floats, (closed.pure_divergence(eps, orders), eps, orders)), strict=True):
         truth = mp.log((mp.exp(a * e) + mp.exp((1 - a) * e)) / (1 + mp.exp(e))) / (a - 1)
         assert 0 <= value / truth - 1 < 3e-12
+
+
+def test_a_table_is_rounded_up_by_its_exponents_and_its_errors():
+    """1e-12 + error + 2^-48 a |l| in the logarithm, seen where e^(a l) and a mass of e^-(a l) make about 1."""
+    q, a = np.array([0.5, 0.25, 0.25, 1e-260]), 1.2
+    for error in (0.0, 3e-12):
+        for top in (495.0, 500.0):
+            losses = np.array([-0.5, 0.0, 0.25, top])
+            rows = (Row(losses[None]), Row((q * np.exp(losses))[None]), Row(q[None]))
+            pair = TablePair(*rows, np.array([error]), np.array([0.0]))
+            value = mp.mpf(float(discrete._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
+            power = mp.mpf(a)
+            moved = [x * (1 + mp.mpf(2) ** -50) for x in floats(losses)]
+            f = [m * (mp.expm1(power * x) - power * mp.expm1(x)) for m, x in zip(floats(q), moved, strict=True)]
+            margin = mp.log(mp.expm1(value) / mp.fsum(f)) - error
+            assert 0.75 <= margin / (1e-12 + 2.0**-48 * a * top) <= 1.25
