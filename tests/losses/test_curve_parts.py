@@ -11,6 +11,7 @@ import pytest
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff
 from jaxacct.losses import conversions, extremes, nodes, tradeoff
+from jaxacct.losses._parametric import delta_of
 from jaxacct.losses.attack import bayes_risk
 from jaxacct.losses.contour_read import Integrand, read_delta
 from jaxacct.losses.delta_divergence import _bisect, delta_divergence_of_trade_offs
@@ -235,6 +236,30 @@ def test_debts_of_masses_are_paid_by_larger_losses_in_turn():
             continue
         np.testing.assert_allclose(made[1:], paid, atol=1e-13)
         assert float(above) == pytest.approx(infinite - debt, abs=1e-13)
+
+
+def test_arrays_that_cannot_pay_are_no_curve():
+    """A debt of 1e-12 at most is rounding; beyond it nothing is known of the law."""
+    grid = LossGrid(math.log(2), -2, 6)
+    losses = np.arange(-2, 4)
+    good = np.array([0.1, 0.2, 0.5, 0.25, 0.15, 0.1]) * np.array([0.25, 0.5, 1.0, 1.0, 1.0, 1.0])
+    assert losses.size == good.size
+    masses, infinite = conversions.masses_of_excess(jnp.asarray(good), grid, "lower")
+    assert float(infinite) == pytest.approx(0.1, abs=1e-13)
+    assert np.asarray(masses).max() > 0.1
+    for below, known in ((-0.5e-12, True), (-2e-12, False), (-1.0, False)):
+        # The curve ends below 0 by that much.
+        masses, infinite = conversions.masses_of_excess(
+            jnp.asarray(good - 0.1 * (np.arange(6) == 5) + below * (np.arange(6) == 5)), grid, "lower"
+        )
+        assert float(infinite) == 0.0
+        assert bool(np.any(np.asarray(masses))) == known
+
+
+def test_a_curve_of_one_parameter_is_rounded_up_by_its_exponential():
+    found = np.asarray(delta_of(np.array([1.0, 3.0, 8.0]), 0.5, lambda p, e: -p - e))
+    units = (found / np.exp(-np.array([1.5, 3.5, 8.5])) - 1) / EPS
+    assert np.all((units >= 3) & (units <= 5.5))
 
 
 # What is made of curves.
