@@ -62,7 +62,7 @@ def largest_possible(losses, q, error, a):
 ORDERS = np.array([1.3, 4.0, 30.0])
 
 
-@pytest.mark.parametrize("error", [1e-3, 1e-6])
+@pytest.mark.parametrize("error", [1e-3, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_a_bound_from_tails_holds_for_every_pair_within_the_declared_errors(error):
     rng = np.random.default_rng(4)
     losses, q = np.sort(rng.normal(size=(12, 4)), -1), rng.dirichlet(np.ones(4), 12)
@@ -101,7 +101,7 @@ def reference(losses, p, q, error, loss_error, a, edges):
     return math.log(total + under)
 
 
-@pytest.mark.parametrize("error", [1e-3, 0.03])
+@pytest.mark.parametrize("error", [pytest.param(1e-3, marks=pytest.mark.slow), 0.03])
 def test_a_bound_from_tails_is_its_formula(error):
     cases = [
         ([-0.9, -0.2, 0.4, 0.7], [0.1, 0.3, 0.4, 0.2]),
