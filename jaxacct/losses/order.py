@@ -183,7 +183,7 @@ def is_chain(
             stacked = _stack([families.enclose(m, common, relation) for m in members])
         count = stacked.upper.shape[0]
         order = jnp.argsort(stacked.upper.sum(-1))
-        known = [False] * max(count - 1, 0)
+        known = [False] * (count - 1)
         if len(members) == count and not _validate.is_traced((members, order)):
             ranks = np.asarray(order)
             # Equal keys do not say which is first.

@@ -19,6 +19,7 @@ from jaxacct.mechanisms.selection import Exponential
 __all__ = ["bounded_range_curve", "laplace_curve", "pure_divergence"]
 
 _ROUNDING = 1e-12
+_TINY = 1e-300  # what is smaller may have underflowed, and 0 would say that nothing is released
 _SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
 _HIGH = 600.0  # exponents above are handled in logarithms
 
@@ -45,7 +46,7 @@ def _from_excess(log_excess: Array, order: Array, size: Array) -> Array:
 
 def _guarded(value: Array, parameter: Array, order: Array) -> Array:
     good = (parameter > 0) & (parameter < jnp.inf) & (order > 1) & (order < jnp.inf) & ~jnp.isnan(value)
-    return jnp.where(good, value, jnp.inf)
+    return jnp.where(good, jnp.maximum(value, _TINY), jnp.inf)
 
 
 @jax.jit

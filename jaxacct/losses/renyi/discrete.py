@@ -18,6 +18,7 @@ from jaxacct.losses.renyi.closed import pure_divergence
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.tails import log_power_excess
 from jaxacct.mechanisms._row import flattened, settings_shapes
+from jaxacct.mechanisms._values import positive, whole_number
 from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.concentrated import RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -50,7 +51,9 @@ def response_curve(mechanism: RandomizedResponse | PureDP | PermuteAndFlip, orde
     For k = 2 it bounds every eps-DP mechanism, permute-and-flip among them.
     """
     categories = mechanism.categories if isinstance(mechanism, RandomizedResponse) else 2.0
-    return _nothing_at_zero(pure_divergence(mechanism.epsilon, order, categories), mechanism.epsilon, order)
+    categories = whole_number(categories, 2.0)
+    epsilon = jnp.where(jnp.isnan(categories), jnp.nan, mechanism.epsilon)
+    return _nothing_at_zero(pure_divergence(epsilon, order, categories), epsilon, order)
 
 
 def approximate_curve(mechanism: ApproximateDP, order: ArrayLike, relation: str) -> Array:
@@ -92,14 +95,13 @@ def discrete_gaussian_curve(mechanism: DiscreteGaussian, order: ArrayLike, relat
 
     Exact where order * sensitivity is whole.
     """
-    sigma, gap = (jnp.asarray(x, jnp.float64) for x in (mechanism.sigma, mechanism.sensitivity))
-    good = (sigma > 0) & (gap >= 1.0) & (gap == jnp.floor(gap))
-    return _proportional(jnp.where(good, 0.5 * (gap / sigma) ** 2 * _UP, jnp.nan), jnp.asarray(order, jnp.float64))
+    ratio = jnp.asarray(whole_number(mechanism.sensitivity, 1.0)) / jnp.asarray(positive(mechanism.sigma))
+    return _proportional(0.5 * ratio**2 * _UP, jnp.asarray(order, jnp.float64))
 
 
 @jax.jit
 def _discrete_laplace(scale: Array, gap: Array, a: Array) -> Array:
-    good = (scale > 0) & (gap >= 1.0) & (gap == jnp.floor(gap)) & (gap < jnp.inf) & (a > 1) & (a < jnp.inf)
+    good = ~jnp.isnan(gap / scale) & (a > 1) & (a < jnp.inf)
     c, gap, a = jnp.where(good, 1.0 / scale, 1.0), jnp.where(good, gap, 1.0), jnp.where(good, a, 2.0)
     rest = jnp.log(-jnp.expm1(-c))
     low, high = -a * gap * c - rest, (a - 1.0) * gap * c - rest
@@ -116,7 +118,8 @@ def discrete_laplace_curve(mechanism: DiscreteLaplace, order: ArrayLike, relatio
 
     Where that is all rounding (losses below 1e-7), the divergence of pure privacy is less and takes its place.
     """
-    scale, gap, a = (jnp.asarray(x, jnp.float64) for x in (mechanism.scale, mechanism.sensitivity, order))
+    values = (positive(mechanism.scale), whole_number(mechanism.sensitivity, 1.0), order)
+    scale, gap, a = (jnp.asarray(x, jnp.float64) for x in values)
     exact = _discrete_laplace(*jnp.broadcast_arrays(scale, gap, a))
     return jnp.minimum(exact, pure_divergence(gap / scale * _UP, a))
 
@@ -136,6 +139,7 @@ def _of_table(pair: Any, order: Array) -> Array:
         total = inflated(jnp.logaddexp(0.0, jax.nn.logsumexp(terms) + margin) / (a - 1.0), _ROUNDING)
         infinite = jnp.where(atoms.losses == jnp.inf, atoms.p, 0.0).sum() > 0
         good = (a > 1) & (a < jnp.inf) & ~infinite & ~jnp.isnan(total + atoms.p.sum() + atoms.q.sum())
+        good &= ~jnp.isnan(atoms.losses).any()  # what has no size is not finite
         return jnp.where(good, total, jnp.inf)
 
     return jax.vmap(single)(pair, order)

@@ -52,7 +52,11 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
 
 
 def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
-    """log of (1 + w)^b - 1 - b w, positive by convexity; u = log1p(w), and x = log(w) where w is huge."""
+    """log of (1 + w)^b - 1 - b w, positive by convexity; u = log1p(w), and x = log(w) where w is huge.
+
+    Where w and b w are not small, the two parts are subtracted, and next to b = 0 and 1 little is left: it is rounded
+    up by what they may have lost.
+    """
     near = jnp.abs(b * w) < 0.25
     near &= jnp.abs(w) < 0.25
     v = jnp.where(near, w, 0.0)
@@ -66,7 +70,10 @@ def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
     power = jnp.where(near, 1.0, b * u)
     plain = 1 + b * jnp.minimum(w, 1e100)
     below = plain < 0  # each branch sees harmless numbers where the other one is taken: gradients stay finite
-    by_power = power + log1p(-jnp.minimum(jnp.where(below, 0.0, plain * jnp.exp(-power)), 1 - EPS))
+    # In units of (1 + w)^b: a product, a sum, a logarithm and its multiple, an exponential, and w itself are rounded.
+    lost = 4 * EPS * (jnp.abs(plain - 1) + plain * (1 + jnp.abs(power)))
+    share = jnp.where(below, 0.0, (plain - lost) * jnp.exp(-power))
+    by_power = power + log1p(-jnp.minimum(share, 1 - EPS))
     linear = jnp.where(w > 1e100, jnp.log(-jnp.minimum(b, -_TINY)) + x, jnp.log(jnp.maximum(-plain, _TINY)))
     linear = jnp.where(below, linear, power)
     linear = linear + log1p(jnp.exp(power - linear))

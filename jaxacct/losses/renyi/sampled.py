@@ -18,6 +18,7 @@ from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
 from jaxacct.mechanisms._row import flattened, settings_shapes
+from jaxacct.mechanisms._values import nonnegative
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.sampling import PoissonSampled
@@ -46,8 +47,7 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         raise ValueError("relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'")
     inner, rate = mechanism.mechanism, mechanism.rate
     if isinstance(inner, PoissonSampled):
-        rate = jnp.asarray(rate, jnp.float64) * jnp.asarray(inner.rate, jnp.float64)
-        rate = jnp.where((jnp.asarray(inner.rate) >= 0) & (jnp.asarray(mechanism.rate) >= 0), rate, jnp.nan)
+        rate = jnp.asarray(nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0))
         return poisson_curve(_rebuilt(mechanism, inner.mechanism, rate), order, relation, renyi)
     if isinstance(inner, Gaussian):
         return sampled_gaussian_curve(mu_of(inner), rate, order, relation)
