@@ -162,8 +162,9 @@ def step_masses(
     if not lift:  # Mass under the lattice, each cell at its upper end; the last cell holds all the rest.
         heights = jnp.concatenate([losses[:1], under])
         low = pair.tails(heights)
-        each = low.p_below - jnp.concatenate([low.p_below[1:], jnp.zeros(1)])
-        each = inflated(jnp.maximum(each, 0.0) + 2.0 * low.error * low.p_below, ROUNDING)
+        each = low.p_below - jnp.pad(low.p_below[1:], (0, 1))
+        low_error = jnp.maximum(low.error, jnp.pad(low.error[1:], (0, 1)))
+        each = inflated(jnp.maximum(each, 0.0) + 2.0 * low_error * low.p_below, ROUNDING)
         lost += inflated((each * jnp.exp(theta * heights - log_normaliser)).sum(), 1e-9)  # may overflow: all is lost
 
     # Below: the same chords without any rounding up, the part above the lattice pulled down to its top. Cells that
@@ -229,8 +230,7 @@ def _cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """Mass of each cell between neighbouring edges from the smaller tail, and its absolute error."""
     right = above[:-1] < below[1:]
     mass = jnp.where(right, above[:-1] - above[1:], below[1:] - below[:-1])
-    scale = jnp.where(right, above[:-1] * error[1:], below[1:] * jnp.maximum(error[:-1], error[1:]))
-    return jnp.maximum(mass, 0.0), 2.0 * scale
+    return jnp.maximum(mass, 0.0), 2.0 * jnp.where(right, above[:-1], below[1:]) * jnp.maximum(error[:-1], error[1:])
 
 
 def _pairs(halves: Array) -> Array:
