@@ -183,8 +183,8 @@ def step_masses(
     sums = CellSums(
         rightwards[:, 0] * low_weight,
         leftwards[:, 1] * high_weight,
-        rightwards.sum(-1) * low_weight,
-        leftwards.sum(-1) * high_weight,
+        rightwards.sum(1) * low_weight,
+        leftwards.sum(1) * high_weight,
         p_half[:, 0] * low_weight,
         p_half[:, 1] * low_weight,
     )
