@@ -103,6 +103,8 @@ CASES = {
     "above the bulk": (0.03, 0.5, 300.0, 0.25, 0.25, -4.0, np.inf, False),
     "wide": (0.0, 0.5, 1.0, 0.0, 4.0, -10.0, np.inf, False),
     "cut at a point": (0.03, 1.7, 0.4, 0.0, 0.5, -10.0, 1.0, False),
+    "cut before the top": (0.03, 1.7, 0.4, 0.0, 0.5, -10.0, 5.0, False),
+    "tiny": (0.03, 0.5, 0.1, 0.5, 2.0**-30, -10.0, np.inf, False),
     "tilted to the limit": (0.03, 2.0, 0.0, 0.0, 50.0, -10.0, np.inf, True),
     "as far as the largest loss": (0.0, 0.5, 0.0, 0.0, 50.0, -10.0, np.inf, False),
     "beyond the largest loss": (0.0, 0.5, 0.0, 0.0, 80.0, -10.0, np.inf, False),
@@ -247,11 +249,11 @@ class Anchored(Vague):
 
 
 @pytest.mark.parametrize(
-    ("anchor", "cell"), [(0.0, 0.25), (0.9, 0.25), (1.1, 0.5), (-2.1, 1.0), (3.9, 1.0), (4.1, 2.0), (-30.0, 8.0)]
+    ("anchor", "cell"), [(0.0, 0.25), (2.1, 0.25), (2.5, 0.5), (-3.6, 0.5), (-3.9, 1.0), (8.2, 1.0), (8.4, 2.0)]
 )
 def test_the_point_in_a_spike_is_its_barycentre(anchor, cell):
     """Three times log(p / r) of the cell around the point, which is as wide as the pattern's cell there."""
-    moved = jax.jit(lambda *given: lattice_origin(Anchored(*given), jnp.asarray(0.0), jnp.asarray(0.25), 4))
+    moved = jax.jit(lambda *given: lattice_origin(Anchored(*given), jnp.asarray(0.3), jnp.asarray(0.25), 8))
     found = float(moved(anchor, 0.0))
     point = anchor
     for _ in range(3):
