@@ -49,23 +49,25 @@ def differences(chords, error, theta):
 
 @pytest.mark.parametrize("theta", [0.0, 7.0])
 def test_second_differences_and_their_margins(theta):
-    rng = np.random.default_rng(0)
+    rng, program = np.random.default_rng(0), jax.jit(lambda *given: signed_below(*given))
     for _ in range(3):
         chords, error = rng.random(POINTS), rng.random(POINTS)
-        found = jax.jit(signed_below)(chords, error, jnp.asarray(WIDTHS), jnp.asarray(theta))
+        found = program(chords, error, jnp.asarray(WIDTHS), jnp.asarray(theta))
         np.testing.assert_allclose(found, differences(chords, error, theta), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("theta", [0.0, 7.0])
 def test_debts_are_carried_away_and_what_is_left_is_spurious(theta):
     rng, left = np.random.default_rng(4), []
-    program = jax.jit(lambda chords, sums: masses_below(chords, CellSums(*sums), jnp.asarray(WIDTHS), theta))
+    given = jnp.asarray(WIDTHS), jnp.asarray(theta)
+    lines = jax.jit(lambda sums: jnp.maximum(*line_errors(CellSums(*sums), *given)))
+    program = jax.jit(lambda chords, sums: masses_below(chords, CellSums(*sums), *given))
     grow = [np.exp(theta * w) * (1 + margin(theta, k)) for k, w in enumerate(WIDTHS)]
     shrink = [np.exp(-theta * w) * (1 + margin(theta, k)) for k, w in enumerate(WIDTHS)]
     for size in (0.002, 0.03, 0.2, 1.0):
         chords, sums = rng.random(POINTS), rng.random((6, POINTS - 1)) * size
         chords[rng.integers(0, POINTS, 2)] = 0.0
-        error = np.maximum(*line_errors(CellSums(*sums), jnp.asarray(WIDTHS), jnp.asarray(theta)))
+        error = np.asarray(lines(sums))
         masses = differences(chords, error, theta)
         for turn in range(24):
             moved = [max(m, 0.0) for m in masses]
@@ -92,7 +94,7 @@ def test_debts_are_carried_away_and_what_is_left_is_spurious(theta):
 @pytest.mark.parametrize("theta", [0.0, 7.0])
 def test_masses_above_are_rounded_up_by_the_margin_of_their_width(theta):
     factor, h, masses = 4, 0.07, np.random.default_rng(1).random(12)
-    found = np.asarray(jax.jit(coarsen_above, static_argnums=2)(masses, jnp.asarray(h), factor, jnp.asarray(theta)))
+    found = np.asarray(jax.jit(lambda *given: coarsen_above(*given[:2], factor, given[2]))(masses, h, theta))
     expected = np.zeros(4)
     for i, mass in enumerate(masses):
         cell, at = i // factor, i % factor * h
