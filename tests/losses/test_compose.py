@@ -254,7 +254,14 @@ class Part(NamedTuple):
 def test_what_all_runs_add_up_to_and_may_be_off_by(outline, monkeypatch):
     """Lattices, levels and rounding of a composition whose steps and powers are made by others."""
     origins, means, steps = np.array([2.0**44, 0.5, -3.0]), np.array([2.0**44 + 9.3, 1.7, 40.2]), np.array([50.0, 7, 1])
-    normalisers, errors, h, asked, levels = np.array([0.3, -0.2, 2.0**40]), np.array([1e-3, 0.0, 2e-3]), 0.5, [], []
+    normalisers, errors, h, asked, levels, lowests = (
+        np.array([0.3, -0.2, 1.5]),
+        np.array([1e-3, 0.0, 2e-3]),
+        0.5,
+        [],
+        [],
+        [],
+    )
 
     def step_masses(pair, theta, normaliser, origin, spacing, lowest, size, centre, near, cutoff):
         asked.append((float(spacing), size, centre, near))
@@ -264,6 +271,7 @@ def test_what_all_runs_add_up_to_and_may_be_off_by(outline, monkeypatch):
         )
 
     def level(measures, *given):
+        lowests.append(np.asarray(measures.step_lowest))
         levels.append([float(x) for x in (*given[:1], *given[3:4], *given[5:])] + [np.asarray(x) for x in given[1:3]])
         return measures
 
@@ -286,7 +294,7 @@ def test_what_all_runs_add_up_to_and_may_be_off_by(outline, monkeypatch):
     origins = np.round(means - 9.3)
     assert asked == [(h, 1024, 256, 128)] * 2
     lowest = np.round((means - origins) / (8 * h)) * 8 - 256
-    # One run of nothing is the loss 0.
+    np.testing.assert_array_equal(lowests[0], lowest)
     assert found.masses.shape == (2, 1024)
     np.testing.assert_array_equal(found.masses.sum(-1), [1.0, 1.0])
     first, second, third = levels
@@ -304,7 +312,7 @@ def test_what_all_runs_add_up_to_and_may_be_off_by(outline, monkeypatch):
     assert found.theta == 3.0
     terms = steps * normalisers
     assert found.log_normaliser == terms.sum()
-    assert found.log_error == pytest.approx(2.0**-50 * (np.abs(terms).sum() + 1) * 3, rel=1e-14)
+    assert found.log_error == pytest.approx(2.0**-50 * (np.abs(terms).sum() + 1) * 3, rel=1e-14, abs=0)
     ends = np.abs(origins) + np.maximum(np.abs(lowest), np.abs(lowest + 1024)) * h
     error = (steps * 2 * (errors + 2.0**-51 * ends)).sum() * (1 + 1e-9)
     error += 2.0**-51 * 3 * np.abs(steps * origins).sum()
