@@ -74,6 +74,19 @@ CASES = {
     "far by its index": ({"origin": 0.0, "lowest": FAR - 3, "log_normaliser": 2 * FAR, "spacing": 1.0}, FAR - 1),
     "far below": ({"origin": -FAR, "log_normaliser": -2 * FAR, "spacing": 1.0}, -FAR - 1),
     "there and back": ({"origin": FAR, "lowest": -FAR - 4, "spacing": 1.0, "log_normaliser": 0.0}, 0.5),
+    "an atom at the argument, cells wide": (
+        {
+            "masses": np.eye(POINTS)[[0, 0]],
+            "missing": np.zeros(2),
+            "loss_error": 0.0,
+            "lowest": 8.0,
+            "origin": 0.0,
+            "spacing": FAR / 8,
+            "theta": 8 / FAR,
+            "log_normaliser": 8.0,
+        },
+        FAR,
+    ),
     "mostly normaliser": (
         {"loss_error": 0.0, "log_normaliser": FAR, "theta": FAR / 4, "spacing": 1.0, "origin": 4.0},
         4.0,
