@@ -116,7 +116,10 @@ def test_few_segments_stay_as_they_are_but_for_their_order():
 
 @pytest.mark.parametrize("leakier", [True, False])
 def test_products_are_rounded_to_their_side_and_pay_for_underflow_alone(leakier):
-    one, other = (np.array([0.2, 0.8, 0.0]), np.array([0.7, 0.3, 0.0])), (np.array([0.5, 0.5]), np.array([1.0, 0.0]))
+    one, other = (
+        (np.array([0.2, 0.8, 0.0]), np.array([0.7, 0.3, 0.0])),
+        (np.array([0.5, 0.5, 0.0]), np.array([1.0, 0.0, 0.0])),
+    )
     factor = 1 + (4 if leakier else -4) * UNIT
     widths, drops = (np.outer(a, b).ravel() * factor for a, b in zip(one, other, strict=True))
     found = product(Segments(*one), Segments(*other), leakier)
