@@ -29,7 +29,9 @@ __all__ = ["capped"]
 _LOSSES = np.geomspace(1e-4, 1e7, 100)  # candidates t
 _SHARES = np.geomspace(1e-12, 0.5, 36)  # candidates s
 _LEAST = 1e-290  # what underflow may hide
-_SURE = 1.0 - 1e-12
+_SHARE = 1e-12  # of sums and products of some hundred factors
+_SURE = 1.0 - _SHARE
+_UNITS = 2.0**-50  # of an exponential and what is next to it
 
 
 def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bounds: tuple[Array, Array]):
@@ -64,12 +66,12 @@ def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bound
     floor = jnp.maximum(-jnp.expm1(goal), 0.0)
     gaussian = jnp.exp(log_delta_bounds(mu, jnp.maximum(goal, 0.0))[1]) + _LEAST
     upper = jnp.minimum(upper, jnp.where(known & (goal >= 0), gaussian, 1.0))
-    up = 1.0 + 2.0**-50
-    upper = jnp.clip(jnp.fmin(upper, (floor + distance) * up), jnp.minimum(floor * up, 1.0), 1.0)
+    upper = jnp.fmin(upper, inflated(floor + distance, _UNITS))
+    upper = jnp.clip(upper, inflated(floor, _UNITS), 1.0)
     upper = jnp.where(jnp.isnan(upper), 1.0, upper)
-    reached = p - inflated(jnp.exp(goal + jnp.log(q)), 1e-12 + 2.0**-50 * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
+    reached = p - inflated(jnp.exp(goal + jnp.log(q)), _SHARE + _UNITS * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
     lower = jnp.maximum(lower, jnp.max(reached))
-    reached = all_p * -jnp.expm1(jnp.minimum(goal - total + 2.0**-50 * jnp.abs(goal), 0.0)) * _SURE
+    reached = all_p * -jnp.expm1(jnp.minimum(goal - total + _UNITS * jnp.abs(goal), 0.0)) * _SURE
     lower = jnp.fmax(lower, jnp.max(reached))
     return jnp.minimum(jnp.where(jnp.isnan(lower), 0.0, lower), upper), upper
 
@@ -85,7 +87,7 @@ def _any(probabilities: list[Array], counts: Array) -> Array:
     """1 - prod (1 - p_k)^T_k; parts first."""
     joined = jnp.clip(jnp.concatenate(probabilities), 0.0, 1.0)
     counts = counts.reshape((-1,) + (1,) * (joined.ndim - 1))
-    return -jnp.expm1((counts * log1p(-joined)).sum(0))
+    return -jnp.expm1(jnp.where(counts > 0, counts * log1p(-joined), 0.0).sum(0))
 
 
 def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
@@ -111,4 +113,4 @@ def _every_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, A
     used = (counts > 0)[:, None]
     log_p = jnp.where(used, counts[:, None] * jnp.concatenate(logs), 0.0).sum(0)
     total = jnp.where(used, counts[:, None] * jnp.concatenate(losses), 0.0).sum(0)
-    return jnp.exp(inflated(log_p, 1e-12)) * _SURE, total - 1e-12 * jnp.abs(total)
+    return jnp.exp(inflated(log_p, _SHARE)) * _SURE, total - _SHARE * jnp.abs(total)

@@ -73,9 +73,7 @@ def pattern(size: int, centre: int, near: int) -> np.ndarray:
         side = reach + stride * np.arange(1, run + 1)
         points += [side, -side]
         reach, stride = reach + stride * run, 2 * stride
-    every = np.unique(np.concatenate(points)) + centre
-    inside = every[(every >= 0) & (every < size)]
-    return np.unique(np.concatenate([inside, [0, size - 1]])).astype(np.int64)
+    return np.unique(np.clip(np.concatenate(points) + centre, 0, size - 1)).astype(np.int64)
 
 
 def step_masses(
@@ -123,7 +121,7 @@ def step_masses(
     # Cells beyond the top: the first is a hundredth of the lattice wide.
     growth = jnp.asarray(np.cumsum(_GROWTH ** np.arange(_BEYOND)) * 0.01)
     beyond = jnp.minimum(top + growth * (size * spacing), CEILING)
-    edges = jnp.concatenate([jnp.stack([losses[:-1], middles], -1).reshape(-1), top[None], beyond])
+    edges = jnp.concatenate([jnp.stack([losses[:-1], middles], 1).ravel(), top[None], beyond])
     tails = pair.tails(edges)
     inner = 2 * (len(index) - 1)  # half cells on the lattice
     under = jnp.maximum(losses[0] - growth * (size * spacing), -CEILING)
@@ -138,8 +136,8 @@ def step_masses(
     weight_error = 8.0 * UNIT * (4.0 + theta * rounded + jnp.abs(log_normaliser))
     gamma = jnp.exp(jnp.minimum(losses, CEILING))
     gamma_error = 4.0 * UNIT * (1.0 + rounded)
-    p_cell, q_cell = _pairs(p_inner).sum(-1), _pairs(q_inner).sum(-1)
-    slack = _pairs(p_slack).sum(-1) + gamma[:-1] * (_pairs(q_slack).sum(-1) + q_cell * gamma_error[:-1])
+    p_cell, q_cell = _joined(p_inner), _joined(q_inner)
+    slack = _joined(p_slack) + gamma[:-1] * (_joined(q_slack) + q_cell * gamma_error[:-1])
     up = inflated((p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths), ROUNDING)
     up = jnp.clip(up, 0.0, p_cell)
     bottom = tails.p_below[0] if lift else 0.0
@@ -162,8 +160,9 @@ def step_masses(
     if not lift:  # Mass under the lattice, each cell at its upper end; the last cell holds all the rest.
         heights = jnp.concatenate([losses[:1], under])
         low = pair.tails(heights)
-        each = low.p_below - jnp.concatenate([low.p_below[1:], jnp.zeros(1)])
-        each = inflated(jnp.maximum(each, 0.0) + 2.0 * low.error * low.p_below, ROUNDING)
+        each = low.p_below - jnp.pad(low.p_below[1:], (0, 1))
+        low_error = jnp.maximum(low.error, jnp.pad(low.error[1:], (0, 1)))
+        each = inflated(jnp.maximum(each, 0.0) + 2.0 * low_error * low.p_below, ROUNDING)
         lost += inflated((each * jnp.exp(theta * heights - log_normaliser)).sum(), 1e-9)  # may overflow: all is lost
 
     # Below: the same chords without any rounding up, the part above the lattice pulled down to its top. Cells that
@@ -184,8 +183,8 @@ def step_masses(
     sums = CellSums(
         rightwards[:, 0] * low_weight,
         leftwards[:, 1] * high_weight,
-        rightwards.sum(-1) * low_weight,
-        leftwards.sum(-1) * high_weight,
+        rightwards.sum(1) * low_weight,
+        leftwards.sum(1) * high_weight,
         p_half[:, 0] * low_weight,
         p_half[:, 1] * low_weight,
     )
@@ -229,9 +228,12 @@ def _cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """Mass of each cell between neighbouring edges from the smaller tail, and its absolute error."""
     right = above[:-1] < below[1:]
     mass = jnp.where(right, above[:-1] - above[1:], below[1:] - below[:-1])
-    scale = jnp.where(right, above[:-1] * error[1:], below[1:] * jnp.maximum(error[:-1], error[1:]))
-    return jnp.maximum(mass, 0.0), 2.0 * scale
+    return jnp.maximum(mass, 0.0), 2.0 * jnp.where(right, above[:-1], below[1:]) * jnp.maximum(error[:-1], error[1:])
 
 
 def _pairs(halves: Array) -> Array:
     return halves.reshape(-1, 2)
+
+
+def _joined(halves: Array) -> Array:
+    return halves[::2] + halves[1::2]

@@ -93,8 +93,7 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     summed = lambda x: jax.ops.segment_sum(x, key, num_segments=total)  # noqa: E731
     rounding = 4.0 * n * EPS
     if not leakier:
-        cut = slice(0, size)
-        return Segments(*(deflated(jnp.pad(summed(x), (0, max(0, size - total)))[cut], rounding) for x in ordered))
+        return Segments(*(deflated(jnp.pad(summed(x), (0, size - total)), rounding) for x in ordered))
     ratio = jnp.where(inner, drops / jnp.where(inner, widths, 1.0), 0.0)
     high = inflated(jax.ops.segment_max(jnp.where(inner, ratio, -jnp.inf), key, num_segments=total), 2.0 * EPS)
     low = deflated(jax.ops.segment_min(jnp.where(inner, ratio, jnp.inf), key, num_segments=total), 2.0 * EPS)
@@ -124,4 +123,4 @@ def reduce(segments: Segments, size: int, leakier: bool) -> Segments:
     ends = [jnp.where(vertical, drops, 0.0).sum()[None] * up, jnp.where(flat, widths, 0.0).sum()[None] * up]
     widths = jnp.concatenate([jnp.zeros(1), pairs.widths[1:-1].reshape(-1), ends[1]])
     drops = jnp.concatenate([ends[0], pairs.drops[1:-1].reshape(-1), jnp.zeros(1)])
-    return Segments(*(jnp.pad(x, (0, max(0, size - x.shape[0]))) for x in (widths, drops)))
+    return Segments(*(jnp.pad(x, (0, size - x.shape[0])) for x in (widths, drops)))

@@ -66,7 +66,7 @@ def test_cells_are_summed_as_their_definition_has_it(theta, monkeypatch):
             assert 0.85 * room <= found - truth <= 1.15 * room + 4 * unit * truth
 
 
-def errors(left, right, from_right=False, theta=0.0):
+def errors(left, right, from_right=False, theta=0.0, widths=0.5):
     """x- and x+ at every point for cells of these half masses; each sum says by its number which one it is."""
     n = len(left)
     number = np.arange(n)
@@ -78,13 +78,17 @@ def errors(left, right, from_right=False, theta=0.0):
     ]  # right_half, left_half, right_whole, left_whole
     sums = CellSums(*(jnp.asarray(x) for x in (*tags, np.array(left, float), np.array(right, float))))
     from_right = jnp.broadcast_to(jnp.asarray(from_right), n)
-    return [np.asarray(x) for x in jax.jit(line_errors)(sums, jnp.full(n, 0.5), jnp.asarray(theta), from_right)]
+    return [
+        np.asarray(x)
+        for x in jax.jit(line_errors)(sums, jnp.broadcast_to(jnp.asarray(widths), n), jnp.asarray(theta), from_right)
+    ]
 
 
-def lines(left, right, from_right=False):
+def lines(left, right, from_right=False, widths=0.5):
     """For every cell: m(iddle), l(eft end) or r(ight end)."""
-    before, after = errors(left, right, from_right)
+    before, after = errors(left, right, from_right, widths=widths)
     assert before[0] == after[-1] == 0
+    assert all(x == 0 or x >= 10 for x in (*before, *after))
     kinds = {(1, 2): "m", (0, 4): "l", (3, 0): "r"}
     return "".join(kinds[round(a) // 10, round(b) // 10] for a, b in zip(after[:-1], before[1:], strict=True))
 
@@ -108,6 +112,13 @@ def test_lines_touch_where_the_neighbours_allow_it():
     ):
         assert lines(left, right) == taken
         assert lines(left, right, np.arange(7) < 2) == "rr" + taken[2:]
+
+
+def test_jumps_are_those_of_the_density_not_of_the_mass():
+    widths = np.array([0.1, 0.1, 0.3, 0.3, 0.9, 0.9, 0.9])
+    assert lines(widths, widths, widths=widths) == "mmmmmrr"
+    assert lines(np.ones(7), np.ones(7), widths=widths) == "mmmmmrr"
+    assert lines(np.ones(7), np.ones(7), widths=widths**2) == "rrrrmrr"
 
 
 def test_errors_of_lines_are_rounded_up_by_their_margin():

@@ -1,10 +1,13 @@
 """Parts of a composition by themselves, against NumPy."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct.losses import compose as module
 from jaxacct.losses.compose import (
     _compounded,
     _last_level,
@@ -19,7 +22,8 @@ from jaxacct.losses.compose import (
     _wrapped,
     compose,
 )
-from jaxacct.losses.plan import Layout, Outline
+from jaxacct.losses.discretize import Step
+from jaxacct.losses.plan import Layout, Levels, Outline
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 
@@ -236,3 +240,103 @@ def test_entries_that_are_mostly_error_are_missing_where_nothing_else_is(outline
         last = LAST(given, np.array([2.0, 3.0]), steep, H, N)
     for lost in (level.step_missing[0], level.rest_missing[0], last.rest_missing[0]):
         assert np.all((np.asarray(lost) > 0) & (np.asarray(lost) < 1e-13))
+
+
+class Part(NamedTuple):
+    """A pair of which only its loss's error is asked here."""
+
+    error: jax.Array
+
+    def loss_error(self):
+        return self.error
+
+
+def test_what_all_runs_add_up_to_and_may_be_off_by(outline, monkeypatch):
+    """Lattices, levels and rounding of a composition whose steps and powers are made by others."""
+    origins, means, steps = np.array([2.0**44, 0.5, -3.0]), np.array([2.0**44 + 9.3, 1.7, 40.2]), np.array([50.0, 7, 1])
+    normalisers, errors, h, asked, levels, lowests = (
+        np.array([0.3, -0.2, 1.5]),
+        np.array([1e-3, 0.0, 2e-3]),
+        0.5,
+        [],
+        [],
+        [],
+    )
+
+    def step_masses(pair, theta, normaliser, origin, spacing, lowest, size, centre, near, cutoff):
+        asked.append((float(spacing), size, centre, near))
+        zero = jnp.zeros(size)
+        return Step(
+            zero + normaliser, zero + origin, lowest, origin, 1e-3 * (1 + pair.error), 2e-3 * pair.error, cutoff + theta
+        )
+
+    def level(measures, *given):
+        lowests.append(np.asarray(measures.step_lowest))
+        levels.append([float(x) for x in (*given[:1], *given[3:4], *given[5:])] + [np.asarray(x) for x in given[1:3]])
+        return measures
+
+    def last_level(measures, left, _, spacing, size):
+        levels.append((float(spacing), size, np.asarray(left)))
+        return measures._replace(rest_missing=jnp.asarray([0.25, 0.5]), rest_lowest=jnp.asarray(-17.0))
+
+    counts = [jnp.asarray(4.0), jnp.asarray(3.0)]
+    monkeypatch.setattr(module, "levels_for", lambda *_: Levels(jnp.asarray(h), counts, jnp.zeros(())))
+    monkeypatch.setattr(module, "lattice_origin", lambda pair, mean, spacing, near: jnp.round(mean - 9.3) + 0 * near)
+    monkeypatch.setattr(module, "step_masses", step_masses)
+    monkeypatch.setattr(module, "_level", level)
+    monkeypatch.setattr(module, "_last_level", last_level)
+    with jax.enable_x64(True):
+        plan = outline._replace(
+            means=jnp.asarray(means), log_normalisers=jnp.asarray(normalisers), theta=jnp.asarray(3.0)
+        )
+        groups = [Part(jnp.asarray(errors[:2])), Part(jnp.asarray(errors[2:]))]
+        found = jax.tree.map(np.asarray, compose(groups, jnp.asarray(steps), plan, Layout(1024, 256, 3)))
+    origins = np.round(means - 9.3)
+    assert asked == [(h, 1024, 256, 128)] * 2
+    lowest = np.round((means - origins) / (8 * h)) * 8 - 256
+    np.testing.assert_array_equal(lowests[0], lowest)
+    assert found.masses.shape == (2, 1024)
+    np.testing.assert_array_equal(found.masses.sum(-1), [1.0, 1.0])
+    first, second, third = levels
+    assert first[:6] == [4.0, 4.0, h, 1024, 32, 256]
+    np.testing.assert_array_equal(first[6:], [[12, 1, 0], [2, 3, 1]])
+    assert second[:6] == [3.0, 12.0, 32 * h, 256, 8, 256]
+    np.testing.assert_array_equal(second[6:], [[4, 0, 0], [0, 1, 0]])
+    assert third[:2] == (32 * 8 * h, 256)
+    np.testing.assert_array_equal(third[2], [4, 0, 0])
+    above, below = 1e-3 * (1 + errors), 2e-3 * errors
+    failing = [-np.expm1((steps * np.log1p(-p)).sum()) for p in (above, below)]
+    np.testing.assert_allclose(found.infinite / failing - 1, [1e-12, -1e-12], atol=1e-14)
+    np.testing.assert_array_equal(found.missing, [0.25, 0.5])
+    assert (found.lowest, found.origin, found.spacing) == (-17.0, (steps * origins).sum(), 256 * h)
+    assert found.theta == 3.0
+    terms = steps * normalisers
+    assert found.log_normaliser == terms.sum()
+    assert found.log_error == pytest.approx(2.0**-50 * (np.abs(terms).sum() + 1) * 3, rel=1e-14, abs=0)
+    ends = np.abs(origins) + np.maximum(np.abs(lowest), np.abs(lowest + 1024)) * h
+    error = (steps * 2 * (errors + 2.0**-51 * ends)).sum() * (1 + 1e-9)
+    error += 2.0**-51 * 3 * np.abs(steps * origins).sum()
+    assert found.loss_error == pytest.approx(error, rel=1e-13)
+
+
+def test_a_first_level_starts_from_single_steps_and_no_rest(outline, monkeypatch):
+    seen = []
+
+    def step_masses(pair, theta, normaliser, origin, spacing, lowest, size, centre, near, cutoff):
+        zero = jnp.zeros(size)
+        return Step(zero + normaliser, zero + origin, lowest, 5.0 * pair.error, pair.error, pair.error, cutoff + theta)
+
+    monkeypatch.setattr(module, "levels_for", lambda *_: Levels(jnp.asarray(0.5), [], jnp.zeros(())))
+    monkeypatch.setattr(module, "lattice_origin", lambda pair, mean, spacing, near: mean + 0.25)
+    monkeypatch.setattr(module, "step_masses", step_masses)
+    monkeypatch.setattr(module, "_last_level", lambda measures, *_: seen.append(measures) or measures)
+    with jax.enable_x64(True):
+        two = jnp.asarray([1.0, 2.0])
+        compose([Part(two)], two, outline._replace(means=two, log_normalisers=-two), Layout(64, 64, 1))
+        (given,) = jax.tree.map(np.asarray, seen)
+    np.testing.assert_array_equal(given.steps[..., 7], [[-1.0, -2.0], [1.25, 2.25]])
+    np.testing.assert_array_equal(given.step_missing, [[-16.0, -16.0], [5.0, 10.0]])
+    np.testing.assert_array_equal(given.step_lowest, [-16.0, -16.0])
+    np.testing.assert_array_equal(given.rest, [np.eye(64)[0]] * 2)
+    np.testing.assert_array_equal(given.rest_missing, [0.0, 0.0])
+    assert given.rest_lowest == 0

@@ -92,6 +92,7 @@ def test_a_tilt_reads_tails_that_a_plain_power_cannot_see():
         single.tilt(-1.0)
 
 
+@pytest.mark.slow
 def test_an_infinite_loss_far_below_rounding_is_not_lost():
     law = PLD.from_mechanism(jaxacct.Gaussian(1.0), grid=LossGrid(1 / 64, -64 * 9, 64 * 18 + 1))
     twice = law.self_compose(2)
@@ -159,7 +160,7 @@ def test_a_grid_hashes_and_holds_zero():
 @pytest.mark.parametrize(
     ("epsilon", "grid"),
     [
-        (0.36, LossGrid(0.1, -60, 121)),
+        pytest.param(0.36, LossGrid(0.1, -60, 121), marks=pytest.mark.slow),
         pytest.param(0.39, LossGrid(0.1, -60, 121), marks=pytest.mark.slow),
         pytest.param(1.1, LossGrid(0.0135, -90, 180), marks=pytest.mark.slow),
     ],

@@ -66,6 +66,12 @@ def test_the_reflection_is_the_other_direction_with_all_its_digits():
     np.testing.assert_allclose(gaussian.reflect().excess, gaussian.excess, rtol=1e-9, atol=1e-280)
 
 
+@pytest.mark.parametrize("lowest", [-6, -2])
+def test_a_symmetric_curve_has_the_longer_side_of_its_grid_twice(lowest):
+    excess = 0.1 * np.minimum(np.exp(LossGrid(0.5, lowest, 9).losses), 1.0)
+    assert PrivacyProfile(excess, LossGrid(0.5, lowest, 9)).symmetrise().grid == LossGrid(0.5, -6, 13)
+
+
 def test_a_family_is_one_batched_curve():
     sigma = np.array([0.7, 1.0, 2.0])
     batch = PrivacyProfile.from_mechanism(jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), 0.3), grid=GRID)

@@ -44,6 +44,7 @@ def test_profiles_on_the_edge_are_good(values):
     ("values", "message"),
     [
         (IDENTITY - 2e-14, r"at least \(1 - gamma\)_\+"),
+        (1 - 0.26 * GAMMA, r"at least \(1 - gamma\)_\+, got -0.04 at epsilon 1.386"),
         (np.ones(5) + 2e-14, "at most 1"),
         # Slopes -1/4, -1/4 and so on: a straight line, bent by 4e-9 of itself at a point.
         (1 - GAMMA / 8 + np.array([0, 1e-9, 0, 0, 0]), "convex in gamma, got 0.9375 at epsilon -0.69"),
