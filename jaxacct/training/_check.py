@@ -11,7 +11,15 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["floats", "labels", "losses", "optimizer", "rows", "same_shapes"]
+__all__ = ["floats", "labels", "losses", "mask", "optimizer", "rows", "same_shapes"]
+
+
+def mask(value: Any) -> jax.Array:
+    """``mask``, one entry an example, as truth values: one that counted twice would be twice in the sum."""
+    _validate.numbers(mask=value)
+    if np.ndim(value) != 1 or not np.shape(value)[0]:
+        raise ValueError(f"mask must have shape (size,), got {np.shape(value)}")
+    return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0) != 0
 
 
 def optimizer(**named: Any) -> None:

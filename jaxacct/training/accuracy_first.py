@@ -181,6 +181,7 @@ def fit_until_accurate(
     _validate.probability(threshold=threshold)
     _validate.positive(clip_norm=clip_norm)
     check_sizes(check_epsilon=check_epsilon)
+    threshold, check_epsilon = float(threshold), float(check_epsilon)
     _validate.whole(physical_batch=physical_batch)
     _check.optimizer(optimizer=optimizer)
     _validate.instance(Rounds, rounds=rounds)

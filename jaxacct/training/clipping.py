@@ -179,12 +179,11 @@ def clipped_gradient_sum(
     loss = _check.losses(loss)
     _check.floats(params=params)
     size, physical_batch = number_of(data), int(physical_batch)
-    _validate.numbers(mask=mask)
+    mask = _check.mask(mask)
     if np.shape(mask) != (size,):
         raise ValueError(f"mask must have shape {(size,)}, one entry an example, got {np.shape(mask)}")
     _validate.number(clip_norm=clip_norm)
     _of_rows(size, clip_scale=clip_scale)
-    mask = jnp.asarray(mask)
 
     def over(params: Any, rows: Any, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
         sample = sample_pieces(mask, min(physical_batch, mask.shape[0]))

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.training import _check
 
 __all__ = ["Sample", "poisson_sample", "sample_pieces", "take_piece"]
 
@@ -72,10 +73,7 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
         ValueError: ``piece`` below 1 or far beyond ``mask``, which is not of shape (size,).
     """
     _validate.whole(piece=piece)
-    _validate.numbers(mask=mask)
-    if np.ndim(mask) != 1 or not np.shape(mask)[0]:
-        raise ValueError(f"mask must have shape (size,), got {np.shape(mask)}")
-    mask, piece = jnp.asarray(mask), int(piece)
+    mask, piece = _check.mask(mask), int(piece)
     size = mask.shape[0]
     if piece > max(size, _MOST_PIECE):
         raise ValueError(f"piece must be at most {max(size, _MOST_PIECE)} for {size} examples, got {piece}")
@@ -93,9 +91,9 @@ def take_piece(sample: Sample, number: ArrayLike) -> tuple[jax.Array, jax.Array]
     _validate.instance(Sample, sample=sample)
     _validate.number(number=number)
     pieces = sample.indices.shape[0] // sample.piece
-    if not _validate.is_traced(number) and not (0 <= np.asarray(number)[()] < pieces):
+    if not _validate.is_traced(number) and not (0 <= float(np.asarray(number)[()]) < pieces):
         raise ValueError(f"number must be that of a piece, from 0 to {pieces - 1}, got {number!r:.200}")
-    number = jnp.asarray(number, jnp.int32)
+    number = jnp.asarray(number if _validate.is_traced(number) else np.asarray(number, np.float64), jnp.int32)
     inside = (number >= 0) & (number < pieces)
     start = jnp.where(inside, number, 0) * sample.piece
     indices = jax.lax.dynamic_slice(sample.indices, (start,), (sample.piece,))

@@ -78,3 +78,13 @@ def test_seeds_give_the_same_keys_again_and_use_all_their_bits():
     assert jax.random.key_data(other.noise).tolist() != jax.random.key_data(same.noise).tolist()
     with pytest.raises(ValueError, match="seed must be"):
         seeded_keys(-1)
+
+
+@pytest.mark.parametrize("mask", [[2, 0, 0, 1], np.array([2**40, 0, 0, -1]), jnp.array([0.5, 0.0, 0.0, 3.0])])
+def test_a_mask_of_numbers_says_who_is_in_and_not_how_often(mask):
+    for sample in (
+        sample_pieces(mask, 2),
+        jax.jit(lambda m: sample_pieces(m, 2))(jnp.asarray(np.asarray(mask, float))),
+    ):
+        taken = [take_piece(sample, number) for number in range(2)]
+        assert [int(i) for indices, valid in taken for i, good in zip(indices, valid, strict=True) if good] == [0, 3]
