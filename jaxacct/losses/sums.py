@@ -36,15 +36,16 @@ _EXACT = 64  # factorials whose logarithm is taken of the whole number; Stirling
 _CERTAIN = 1.0 - 1e-6  # an infinite loss likelier than this is left to others
 _ROWS = 64  # between two reports
 _HIDDEN = 1e-307  # smaller masses are not good to a relative error, and count as none from below
+_UNDERFLOW = 2.0**-1072  # what two products and an exponential lose below the normal numbers
 
 
 class _Part(NamedTuple):
-    """Outcomes of one run, NumPy's: losses and P-masses ``(outcomes,)``, with a relative and an absolute error."""
+    """Outcomes of one run, NumPy's: losses and P-masses ``(outcomes,)``; relative error of these, absolute of those."""
 
     losses: np.ndarray
     masses: np.ndarray
     mass_error: float
-    loss_error: float
+    loss_error: np.ndarray | float
 
 
 class Sums(NamedTuple):
@@ -113,7 +114,7 @@ def sum_bounds(
 def _tables(group: Any) -> tuple[jax.Array, ...]:
     def listed(pair: Any) -> tuple[jax.Array, ...]:
         losses, p, _, error, loss_error = pair.atoms()
-        return losses, p, jnp.broadcast_to(error, ()), jnp.broadcast_to(loss_error, ())
+        return losses, p, jnp.broadcast_to(error, ()), jnp.broadcast_to(loss_error, losses.shape)
 
     return jax.vmap(jax.vmap(listed))(group)
 
@@ -125,6 +126,7 @@ def _parts(group: Any, members: np.ndarray) -> list[tuple[np.ndarray, ...]]:
     return [tuple(x[:, k] for x in found) for k in range(found[0].shape[1])]
 
 
+@np.errstate(all="ignore")  # what overflows has no small error
 def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
     """All sums, None where there are too many, or where a number is none."""
     if any(not np.isfinite(part.masses).all() or np.isnan(part.losses).any() for part, _ in parts):
@@ -137,20 +139,23 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
         if total > _MOST or ways * some.sum() > _ENTRIES:
             return None
     losses, logs, loss_error, log_error = (np.zeros(1) for _ in range(4))
-    survival = survival_error = top = rare = 0.0
+    survival = survival_error = top = farthest = rare = 0.0
     for some, (part, runs) in zip(finite, parts, strict=True):
         table, ways, ways_error = counted(int(some.sum()), runs)
-        at, log_p = part.losses[some], np.log(part.masses[some])
-        rounding = (at.size + 4) * EPS
+        at, log_p, off = part.losses[some], np.log(part.masses[some]), np.broadcast_to(part.loss_error, some.shape)
+        rounding = (at.size + len(parts) + 4) * EPS  # of this part's, and of adding it to others that may cancel it
         each = (
             table @ at,
             ways + table @ log_p,
-            runs * part.loss_error + rounding * (table @ np.abs(at)),
+            inflated(table @ off[some] + rounding * (table @ np.abs(at)), rounding),
             1.01 * runs * part.mass_error + rounding * (table @ np.abs(log_p)) + ways_error,
         )
         both = zip((losses, logs, loss_error, log_error), each, strict=True)
         losses, logs, loss_error, log_error = ((old[:, None] + new).reshape(-1) for old, new in both)
-        top += runs * (part.losses[np.isfinite(part.losses)].max(initial=-np.inf) + part.loss_error)
+        known = np.isfinite(part.losses)
+        largest = (part.losses + off)[known].max(initial=-np.inf)
+        top += runs * largest
+        farthest += runs * abs(largest)
         failing = part.masses[part.losses == np.inf]
         infinite = float(failing.sum())
         if infinite > _CERTAIN:
@@ -158,7 +163,7 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
         rare += runs * _HIDDEN * ((failing > 0) & (failing <= _HIDDEN)).sum()
         lost, units = runs * math.log1p(-infinite), part.mass_error + part.masses.size * EPS
         survival += lost
-        survival_error += runs * units * infinite / (1.0 - infinite) - 4 * EPS * lost
+        survival_error += runs * units * infinite / (1.0 - infinite) - (len(parts) + 4) * EPS * lost
     # Additions of the parts, and the exponential.
     loss_error = loss_error + (len(parts) + 2) * EPS * np.abs(losses)
     mass_error = 1.01 * (log_error + (len(parts) + 2) * EPS * np.abs(logs)) + 4 * EPS
@@ -166,7 +171,7 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
         return None
     failed, doubt = -math.expm1(survival), 1.01 * math.exp(survival) * survival_error
     ends = max(deflated(failed, 4 * EPS) - doubt - rare, 0.0), min(inflated(failed, 4 * EPS) + doubt + rare, 1.0)
-    top = inflated(top, math.copysign((2 * len(parts) + 4) * EPS, top)) if math.isfinite(top) else top
+    top = top + (2 * len(parts) + 4) * EPS * farthest if math.isfinite(top) else top
     hidden = _HIDDEN * (losses.size + sum(runs * part.masses.size for part, runs in parts))
     return Sums(losses, np.exp(logs), loss_error, mass_error, ends, top, hidden)
 
@@ -211,19 +216,21 @@ def _delta(sums: Sums, epsilon: float) -> tuple[float, float]:
 def _curve(sums: Sums, epsilon: float, up: bool) -> float:
     """A bound of delta(epsilon).
 
-    A loss that is off by E changes 1 - e^(epsilon - L) by at most E where it is positive from above, and by
-    e^E - 1 < 1.01 E from below.
+    A loss that is off by E changes 1 - e^(epsilon - L) by at most E e^(epsilon - L) from above, E where it was not
+    positive before, and by (e^E - 1) e^(epsilon - L) < 1.01 E e^(epsilon - L) from below.
     """
     off = 1.01 * (sums.loss_error + 2 * EPS * (abs(epsilon) + np.abs(sums.losses)))
-    gain = -np.expm1(np.minimum(epsilon - sums.losses, 1.0))
+    over = np.minimum(epsilon - sums.losses, 1.0)
+    gain, change = -np.expm1(over), off * np.exp(np.minimum(over, 0.0))
     rounding = (sums.masses.size + 8) * EPS
     if up:
         terms = inflated(sums.masses, sums.mass_error)
-        each = np.where(sums.losses > epsilon - off, np.maximum(inflated(gain, 4 * EPS), 0.0) + off, 0.0)
+        each = np.where(sums.losses > epsilon - off, np.maximum(inflated(gain, 4 * EPS), 0.0) + change, 0.0)
         hidden = sums.hidden if epsilon < sums.top else 0.0
         return inflated((terms * each).sum() + sums.infinite[1] + hidden, rounding)
-    each = np.maximum(deflated(gain, 4 * EPS) - off, 0.0)
-    return deflated((deflated(sums.masses, sums.mass_error) * each).sum() + sums.infinite[0], rounding)
+    each = np.maximum(deflated(gain, 4 * EPS) - change, 0.0)
+    found = deflated((deflated(sums.masses, sums.mass_error) * each).sum() + sums.infinite[0], rounding)
+    return found - sums.masses.size * _UNDERFLOW
 
 
 def _epsilon(sums: Sums, delta: float) -> tuple[float, float]:
@@ -233,13 +240,19 @@ def _epsilon(sums: Sums, delta: float) -> tuple[float, float]:
     order = order[sums.losses[order] > 0]
     losses, masses, off = sums.losses[order], sums.masses[order], sums.loss_error[order]
     error, rounding = sums.mass_error[order], (order.size + 8) * EPS
-    p = deflated(np.cumsum(deflated(masses, error)), rounding)
-    # Q-masses: P's over e^L, whatever the loss is within its error.
-    q = np.cumsum(inflated(masses, error) * np.exp(-losses) * inflated(1.0, 1.01 * off + 4 * EPS) + _HIDDEN)
+    p = deflated(np.cumsum(deflated(masses, error)), rounding) - order.size * _UNDERFLOW
     more = p + sums.infinite[0] - delta
-    more = deflated(more, 4 * EPS) - 4 * EPS * (p + delta)
-    at = np.where(more > 0, np.log(np.maximum(more, 1e-300)) - np.log(inflated(q, rounding)), 0.0)
-    at = deflated(at, 4 * EPS) - 8 * EPS * (1.0 + np.abs(np.log(q)))
+    more = np.maximum(deflated(more, 4 * EPS) - 4 * EPS * (p + delta), 0.0)
+    # Q has e^-L of P's masses, which no float64 may hold: they are taken times e^near, near the answer. Any event is
+    # a bound, and the best one holds only losses above the answer.
+    near = np.log(more) - np.logaddexp.accumulate(np.log(masses) - losses)
+    near = float(near.max(initial=0.0, where=near < np.inf))
+    some = losses > near - 1.0
+    # P's masses over e^(L - near), whatever the loss is within its error.
+    blur = inflated(1.0, 1.01 * (off[some] + 2 * EPS * (near + losses[some])) + 4 * EPS)
+    q = np.cumsum(inflated(masses[some], error[some]) * np.exp(near - losses[some]) * blur + 4 * _HIDDEN)
+    at = np.where(more[some] > 0, np.log(more[some]) - np.log(inflated(q, rounding)), -np.inf)
+    at = near + at - 8 * EPS * (1.0 + near + np.abs(at) + np.abs(np.log(q)))
     lower = max(float(at.max(initial=0.0)), 0.0)
     if sums.infinite[1] > delta:
         return lower, np.inf

@@ -64,11 +64,14 @@ class SampledPair:
         """Those of a tabulated ``inner``, unsorted where it has infinite losses.
 
         Sums of two masses of one sign are off by three units more than they. An outer loss is off by no more than the
-        inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say.
+        inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what it is itself, as
+        the largest one may be huge and the likeliest next to nothing.
         """
         add, q = self._add(), self.rate
         inner = self.inner.atoms()
-        size = jnp.max(jnp.where(jnp.isfinite(inner.losses), jnp.abs(inner.losses), 0.0)) - jnp.log(q)
+        # A loss far below 0 is lost in log(1 - rate), which is at least -37.
+        upwards = jnp.where(add, -inner.losses, inner.losses)
+        size = jnp.where(jnp.isfinite(upwards), jnp.maximum(upwards, jnp.minimum(-upwards, 64.0)), 0.0) - jnp.log(q)
         losses = jnp.where(add, -mixed_loss(-inner.losses, q), mixed_loss(inner.losses, q))
         # What underflows stays something, too small to be taken at its word.
         least = jnp.where(inner.p + inner.q > 0, _LEAST, 0.0)

@@ -31,7 +31,7 @@ class Atoms(NamedTuple):
     error: Any
     """Relative error of each of the masses."""
     loss_error: Any
-    """Absolute error of each of the finite losses."""
+    """Absolute error of the finite losses, one for all or one for each."""
 
 
 class Tabulated:

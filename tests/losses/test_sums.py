@@ -2,7 +2,9 @@
 
 import itertools
 import math
+from fractions import Fraction
 
+import jax
 import mpmath
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from jaxacct import ApproximateDP, Composed, FromTables, PoissonSampled, PureDP,
 from jaxacct._rounding import EPS
 from jaxacct.losses import sums
 from jaxacct.losses.sums import Sums, counted, log_factorials
+from jaxacct.mechanisms._response_pair import ResponsePair
 
 P3, Q3 = np.array([0.47681751, 0.43605137, 0.08713112]), np.array([0.59586761, 0.29491099, 0.10922140])
 P4, Q4 = np.array([0.5, 0.125, 0.375, 0.0]), np.array([0.25, 0.5, 0.0, 0.25])
@@ -201,3 +204,70 @@ def test_a_batch_reports_how_far_it_is():
     assert told[-1] == (300, 300) or told[-1] == (150, 150)
     assert len(told) >= 3
     assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_a_delta_of_1e_305_has_an_epsilon_below_the_largest_sum():
+    """Once 1e-300 stood for smaller differences P(A) - delta, and the lower bound was the largest sum itself."""
+    a, b = math.sqrt(2e-305), math.sqrt(2e-305) * math.exp(-2.5)
+    p, q = np.array([1 - a, a]), np.array([1 - b, b])
+    low, high = jaxacct.epsilon(FromTables(p, q), 1e-305, steps=2, relation="remove")
+    laws = every_sequence((p, q), (p, q))
+    assert curve(*laws, low) >= mpf(1e-305) >= curve(*laws, high)
+    assert 4.0 <= low <= 4.4
+
+
+def test_a_delta_below_the_normal_numbers_is_not_rounded_up():
+    p, q = np.array([1.0, 1.6e-108]), np.array([1.0, 1e-200])
+    low, high = jaxacct.delta(FromTables(p, q), 600.0, steps=3, relation="remove")
+    assert mpf(low) <= curve(*every_sequence(*[(p, q)] * 3), 600.0) <= mpf(high)
+
+
+@pytest.mark.parametrize(("pure", "steps"), [(100.0, 10), (690.0, 6), (800.0, 4)])
+@pytest.mark.parametrize("delta", [1e-12, 0.3])
+def test_epsilons_beyond_the_exponents_of_floats_are_as_tight(pure, steps, delta):
+    """Q-masses of e^-700 were once lost in what stood for them, and epsilon was 707 to 8000."""
+    low, high = jaxacct.epsilon(PureDP(pure), delta, steps=steps)
+    with mpmath.workprec(int(pure * steps * 3) + 200):  # e^pure beside 1
+        up = mpmath.exp(mpf(pure))
+        table = [up / (1 + up), 1 / (1 + up)]
+        losses = [(2 * k - steps) * mpf(pure) for k in range(steps // 2 + 1, steps + 1)]
+        masses = [mpmath.binomial(steps, k) * table[0] ** k * table[1] ** (steps - k) for k in range(steps + 1)]
+        above = list(zip(masses[steps // 2 + 1 :], losses, strict=True))
+        at_low, at_high = (
+            mpmath.fsum(m * max(1 - mpmath.exp(mpf(e) - x), 0) for m, x in above) for e in map(float, (low, high))
+        )
+        assert at_low >= mpf(delta) >= at_high
+    assert high - low <= 1e-11 * high
+
+
+def test_a_huge_loss_blurs_no_small_one():
+    """Of rarely sampled responses the likely loss is 1e-9, the other one huge: each is off by its own error."""
+    rate, steps = 1e-9, 2
+    for pure in (690.0, 1e5, 1e10):
+        low, high = jaxacct.delta(PoissonSampled(PureDP(pure), rate), 0.0, steps=steps)
+        truth = 1 - (1 - mpf(rate)) ** steps  # but for e^-690
+        assert low <= truth <= high
+        assert high - low <= 1e-3 * high
+    for pure in (1e5, 1e10):
+        low, high = jaxacct.delta(PureDP(pure), 1.0, steps=10)
+        assert 1.0 - 1e-12 <= low <= high == 1.0
+
+
+def test_losses_that_overflow_are_left_to_others_in_silence():
+    pair = ResponsePair(np.full((1, 1), 1e308), np.full((1, 1), 2.0), np.zeros((1, 1)))
+    with jax.enable_x64(True):
+        answered, low, high = sums.sum_bounds("delta", (pair,), np.array([[10.0]]), np.array([1.0]), lambda _: None)
+    assert not answered.any()
+    assert (low[0], high[0]) == (0.0, 1.0)
+
+
+def test_no_sum_is_above_the_top_where_parts_cancel():
+    for k in range(1, 40):
+        first, runs = k / 10, 3 + k % 5
+        second = -first * runs
+        parts = [(first, runs), (second, 1)]
+        found = sums._composed([(sums._Part(np.array([x]), np.ones(1), 0.0, 0.0), n) for x, n in parts])
+        assert found is not None
+        truth = sum(Fraction(x) * n for x, n in parts)
+        assert Fraction(found.top) >= truth
+        assert abs(Fraction(float(found.losses[0])) - truth) <= Fraction(float(found.loss_error[0]))
