@@ -199,6 +199,7 @@ CASES = {
             "progress": print,
         },
         functions=("progress",),
+        words=("logits",),  # of data that do not fit the model
     ),
     "functional": lambda: Case(training.functional, {"model": nnx.Linear(2, 2, rngs=nnx.Rngs(0)), "variables": None}),
     "gaussian_tree": case(training.gaussian_tree, key=KEY, shapes=PARAMS),
