@@ -1,4 +1,4 @@
-"""Pieces of trade-off curves and of moves between curves, on small numbers that a loop can follow."""
+"""Distances, orders and readings that are made of curves, on small numbers that a loop can follow."""
 
 import math
 from fractions import Fraction as F
@@ -11,7 +11,6 @@ import pytest
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff
 from jaxacct.losses import conversions, extremes, nodes, tradeoff
-from jaxacct.losses._parametric import delta_of
 from jaxacct.losses.attack import bayes_risk
 from jaxacct.losses.contour_read import Integrand, read_delta
 from jaxacct.losses.delta_divergence import _bisect, delta_divergence_of_trade_offs
@@ -29,240 +28,28 @@ def _in_float64():
         yield
 
 
-ALPHA, BETA = np.array([0.0, 0.1, 0.3, 0.6, 1.0]), np.array([0.8, 0.5, 0.2, 0.05, 0.0])
-
-
 @pytest.fixture(scope="module")
 def read():
     """A traced curve through points, by its segments: what fails closed is one outcome, or two disjoint ones."""
     return jax.jit(lambda a, b, bound: TradeOff.from_points(a, b, bound), static_argnums=2)
 
 
-@pytest.mark.parametrize("bound", ["lower", "upper"])
-def test_traced_points_with_one_mistake_anywhere_fail_closed(read, bound):
-    good = read(ALPHA, BETA, bound)
-    np.testing.assert_allclose(good.widths, [0.0, 0.1, 0.2, 0.3, 0.4], atol=1e-15)
-    np.testing.assert_allclose(good.drops, [0.2, 0.3, 0.3, 0.15, 0.05], atol=1e-15)
-    mistakes = []
-    for k in range(1, 4):
-        # A vertex above the line between its neighbours, below the next one, or left of the one before.
-        line = np.interp(ALPHA[k], ALPHA[[k - 1, k + 1]], BETA[[k - 1, k + 1]])
-        mistakes.append((ALPHA, np.where(np.arange(5) == k, line + 1e-3, BETA)))
-        mistakes.append((ALPHA, np.where(np.arange(5) == k, BETA[k + 1] - 1e-3, BETA)))
-        mistakes.append((np.where(np.arange(5) == k, ALPHA[k - 1] - 1e-3, ALPHA), BETA))
-        mistakes.append((np.where(np.arange(5) == k, math.nan, ALPHA), BETA))
-        mistakes.append((ALPHA, np.where(np.arange(5) == k, math.nan, BETA)))
-    first, last = np.array([1.0, 0, 0, 0, 0]), np.array([0, 0, 0, 0, 1.0])
-    mistakes += [(ALPHA, BETA + 0.3 * first), (ALPHA, BETA + 1e-8 * last), (ALPHA * (1 - 1e-8), BETA)]
-    mistakes += [(ALPHA * (1 - 0.7e-9), BETA + 0.7e-9 * last)]
-    for alpha, beta in mistakes:
-        found = read(alpha, beta, bound)
-        nothing = ([0, 0, 0, 0, 1], [1, 0, 0, 0, 0]) if bound == "lower" else ([1, 0, 0, 0, 0],) * 2
-        np.testing.assert_array_equal([found.widths, found.drops], nothing)
+class Law:
+    """What stands for a law in the next test."""
 
 
-def test_traced_points_may_be_off_by_rounding(read):
-    """A bend by 1e-9 of a product of two pieces, ends off by 1e-9 together, a rise by 1e-14."""
-    for bend, refused in ((0.4e-9, False), (0.6e-9, True)):
-        # Equal pieces of 1/4: the cross product is off by a quarter of twice the bend.
-        beta = np.linspace(0.5, 0.0, 5)
-        beta[2] += bend * 4
-        found = read(np.linspace(0.0, 1.0, 5), beta, "lower")
-        assert (found.widths[0] == 0 and found.widths[-1] == 1) == refused
-    for off, refused in ((0.4e-9, False), (0.6e-9, True)):
-        found = read(ALPHA * (1 - off), BETA + off * (np.arange(5) == 4), "lower")
-        assert (found.widths[-1] == 1) == refused
-    for rise, refused in ((0.5e-14, False), (1e-13, True)):
-        beta = np.array([0.5, 0.25, 0.0, rise, 0.0])
-        found = read(np.array([0.0, 0.25, 0.5, 0.75, 1.0]), beta, "lower")
-        assert (found.widths[-1] == 1) == refused
-        assert np.all(np.asarray(found.drops) >= 0)
-
-
-def test_a_batch_of_points_is_judged_row_by_row(read):
-    bad = np.where(np.arange(5) == 2, 0.9, BETA)
-    found = read(np.stack([ALPHA, ALPHA, ALPHA]), np.stack([BETA, bad, BETA + 1e-8 * (np.arange(5) == 4)]), "lower")
-    np.testing.assert_allclose(found.widths[0], [0.0, 0.1, 0.2, 0.3, 0.4], atol=1e-15)
-    np.testing.assert_array_equal(found.widths[1:], [[0, 0, 0, 0, 1]] * 2)
-
-
-def test_sizes_of_products():
-    one = TradeOff(np.full(3, 1 / 3), np.full(3, 1 / 3))
-    assert one.compose(one).widths.shape == (11,)
-    for bound, room in (("lower", 11), ("upper", 9)):
-        curve = TradeOff(one.widths, one.drops, bound)
-        with pytest.raises(ValueError, match="size must be at least 16"):
-            curve.compose(curve, size=room - 1)
-        with pytest.raises(ValueError, match=f"size must be at most {2**24} or the {room}"):
-            curve.compose(curve, size=2**24 + 1)
-    long = TradeOff(np.full(40, 1 / 40), np.full(40, 1 / 40))
-    with pytest.raises(ValueError, match="size must be at least 16, got 15"):
-        long.compose(one, size=15)
-
-
-def test_curves_of_many_sizes_share_a_few():
-    for n, size in ((32, 32), (33, 64)):
-        widths, drops = tradeoff.padded(TradeOff(np.full((2, n), 1 / n), np.full((2, n), 1 / n)))
-        assert widths.shape == drops.shape == (2, size)
-        np.testing.assert_array_equal(widths[:, n:], 0.0)
-        np.testing.assert_array_equal(drops[:, :n], 1 / n)
-
-
-def test_vertices_are_sums_of_segments():
-    curve = TradeOff(np.array([[0.0, 0.25, 0.75], [0.5, 0.5, 0.0]]), np.array([[0.5, 0.375, 0.125], [0.75, 0.25, 0.0]]))
-    alpha, beta = curve.points()
-    np.testing.assert_array_equal(alpha, [[0.0, 0.25, 1.0], [0.5, 1.0, 1.0]])
-    np.testing.assert_array_equal(beta, [[0.5, 0.125, 0.0], [0.25, 0.0, 0.0]])
-
-
-def test_tails_of_segments_are_sums_over_their_losses():
-    widths = np.array([0.0, 0.0, 0.125, 0.25, 0.5, 0.125, 0.0, 0.0])
-    drops = np.array([0.25, 0.0, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0])
-    each = [-math.inf, None, math.log(0.5), 0.0, math.log(2), math.inf, None, None]
-    losses = np.array([-50.0, math.log(0.5) + 1e-12, -0.5, 0.0, 0.1, math.log(2) - 1e-12, 3.0])
-    found = tradeoff._tails(*map(jnp.asarray, (widths, drops, losses)))
-    for k, at in enumerate(losses):
-        above = [i for i, x in enumerate(each) if x is not None and x > at]
-        below = [i for i, x in enumerate(each) if x is not None and x <= at]
-        assert found.p_above[k] == sum(widths[above])
-        assert found.p_below[k] == sum(widths[below])
-        assert found.q_above[k] == sum(drops[above])
-        assert found.q_below[k] == sum(drops[below])
-    np.testing.assert_allclose(found.error, 16 * EPS, rtol=1e-12)
-
-
-@pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
-def test_a_profiles_atoms_become_segments_that_are_rounded_to_its_side(bound, sign):
-    grid = LossGrid(20.0, -3, 7)
-    losses = grid.losses
-    masses = np.array([0.05, 0.1, 0.2, 0.2, 0.2, 0.1, 0.05])
-    excess = np.array(
-        [sum(m * max(-math.expm1(e - x), 0) for m, x in zip(masses, losses, strict=True)) + 0.1 for e in losses]
-    )
-    excess = excess - np.maximum(-np.expm1(losses), 0)
-    excess = np.maximum(excess, 1e-30) * np.exp(np.minimum(losses, 0)) ** 0
-    profile = PrivacyProfile(excess, grid, bound)
-    found, law = TradeOff.from_profile(profile), profile.to_pld()
-    assert found.bound == ("lower" if bound == "upper" else "upper")
-    assert found.widths.shape == (9,)
-    assert found.widths[0] == found.drops[-1] == 0.0
-    assert found.widths[-1] == law.infinity_mass
-    units = lambda value, truth, x: (F(float(value)) / F(float(truth)) - 1) / F(EPS) / F(float(1 + abs(x)))  # noqa: E731
-    for k, x in enumerate(losses):
-        if law.masses[k] > 1e-300:
-            assert 7 <= sign * units(found.widths[k + 1], law.masses[k], x) <= 9
-            assert 6.5 <= sign * units(found.drops[k + 1], law.masses[k] * math.exp(-x), x) <= 9.5
-    assert 6.5 <= sign * units(found.drops[0], excess[0] * math.exp(60.0), 60.0) <= 9.5
-
-
-def test_a_row_of_a_law_that_is_no_number_is_one_row():
-    grid = LossGrid(1.0, -1, 3)
-    masses = conversions.masses_of_excess(jnp.array([[0.1, 0.2, 0.1], [math.nan, 0.2, 0.1]]), grid, "upper")[0]
-    assert np.isfinite(np.asarray(masses[0])).all()
-    assert np.isnan(np.asarray(masses[1])).any()
-
-
-# Curves between grids.
-
-GRID = LossGrid(0.5, -3, 7)
-EXCESS = np.array([0.02, 0.05, 0.1, 0.2, 0.15, 0.12, 0.1])
-
-
-@pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
-@pytest.mark.parametrize("to", [(-6, 12), (-2, 4), (-3, 7), (-5, 7), (0, 7), (-8, 9)])
-def test_a_moved_curve_is_the_old_one_a_line_and_a_constant(bound, sign, to):
-    to = LossGrid(0.5, *to)
-    found = np.asarray(conversions.moved(jnp.asarray(EXCESS), GRID, to, bound))
-    for value, k in zip(found, range(to.lowest, to.highest + 1), strict=True):
-        truth = EXCESS[min(max(k, -3), 3) + 3]
-        if k < -3:
-            truth *= math.exp((k + 3) * 0.5)
-            assert 6 * EPS <= sign * (value / truth - 1) / (1 + abs(k) * 0.5) <= 10 * EPS
+def hull_of(points):
+    """The lower convex hull of points, in exact arithmetic."""
+    kept = []
+    for x, y in sorted(points):
+        if kept and kept[-1][0] == x:
             continue
-        if bound == "lower" and k == to.lowest and to.lowest > -3:
-            # Left of it the curve is a line to (0, 1), and the old one's slope at 0 is what is known.
-            growth = (to.lowest + 3) * 0.5
-            truth = min(truth, EXCESS[0] * math.exp(growth) * (1 - 8 * EPS * (1 + growth)))
-        if bound == "lower" and k == to.highest and to.highest < 3:
-            truth = min(EXCESS[-1], truth) if to.size > 1 else truth
-        assert value == pytest.approx(truth, rel=2e-16)
-
-
-def test_a_supremum_from_below_takes_the_piece_that_is_largest_in_the_middle():
-    rng = np.random.default_rng(0)
-    for members in (2, 3):
-        family = rng.integers(0, 16, (members, 2, 6)) / 16
-        found = np.asarray(conversions.supremum_excess(jnp.asarray(family), "lower"))
-        np.testing.assert_array_equal(conversions.supremum_excess(jnp.asarray(family), "upper"), family.max(0))
-        np.testing.assert_array_equal(conversions.supremum_excess(jnp.asarray(family), "point"), family.max(0))
-        for row in range(2):
-            best = [int(np.argmax(family[:, row, k] + family[:, row, k + 1])) for k in range(5)]
-            for k in range(6):
-                pieces = [family[best[c], row, k] for c in (k - 1, k) if 0 <= c < 5]
-                assert found[row, k] == min(pieces)
-
-
-def test_debts_of_masses_are_paid_by_larger_losses_in_turn():
-    """Masses from below that came out negative: the next larger ones pay until nothing is owed."""
-    grid = LossGrid(math.log(2), -2, 6)
-
-    def excess_of(masses, infinite):
-        return np.array([
-            sum(m * max(1 - 2.0 ** (k - j), 0) for j, m in enumerate(masses)) + infinite
-            - max(1 - 2.0 ** (k - 2), 0) for k in range(6)
-        ])  # fmt: skip
-
-    cases = [
-        ([0.1, 0.2, 0.3, 0.2, 0.1, 0.05], 0.05),
-        ([0.1, -0.05, 0.3, 0.2, 0.2, 0.15], 0.1),
-        ([0.1, 0.3, -0.3, 0.2, 0.2, 0.3], 0.2),
-        ([0.2, 0.2, 0.3, 0.3, -0.2, 0.1], 0.1),
-    ]
-    for masses, infinite in cases:
-        curve = jnp.asarray(excess_of(masses, infinite))
-        debt, paid = 0.0, []
-        # The lowest mass is what makes the line to the left; that of the law itself is not known from a curve.
-        made, above = (np.asarray(x) for x in conversions.masses_of_excess(curve, grid, "lower"))
-        upper, same = (np.asarray(x) for x in conversions.masses_of_excess(curve, grid, "upper"))
-        assert float(same) == float(curve[-1])
-        np.testing.assert_allclose(upper[1:], np.maximum(masses[1:], 0), atol=1e-14)
-        first = float(made[0])
-        for m in masses[1:]:
-            rest = m - debt
-            debt = max(-rest, 0.0)
-            paid.append(max(rest, 0.0))
-        if first == 0 and all(p == 0 for p in made):
-            assert infinite - debt < 0
-            continue
-        np.testing.assert_allclose(made[1:], paid, atol=1e-13)
-        assert float(above) == pytest.approx(infinite - debt, abs=1e-13)
-
-
-def test_arrays_that_cannot_pay_are_no_curve():
-    """A debt of 1e-12 at most is rounding; beyond it nothing is known of the law."""
-    grid = LossGrid(math.log(2), -2, 6)
-    losses = np.arange(-2, 4)
-    good = np.array([0.1, 0.2, 0.5, 0.25, 0.15, 0.1]) * np.array([0.25, 0.5, 1.0, 1.0, 1.0, 1.0])
-    assert losses.size == good.size
-    masses, infinite = conversions.masses_of_excess(jnp.asarray(good), grid, "lower")
-    assert float(infinite) == pytest.approx(0.1, abs=1e-13)
-    assert np.asarray(masses).max() > 0.1
-    for below, known in ((-0.5e-12, True), (-2e-12, False), (-1.0, False)):
-        # The curve ends below 0 by that much.
-        masses, infinite = conversions.masses_of_excess(
-            jnp.asarray(good - 0.1 * (np.arange(6) == 5) + below * (np.arange(6) == 5)), grid, "lower"
-        )
-        assert float(infinite) == 0.0
-        assert bool(np.any(np.asarray(masses))) == known
-
-
-def test_a_curve_of_one_parameter_is_rounded_up_by_its_exponential():
-    found = np.asarray(delta_of(np.array([1.0, 3.0, 8.0]), 0.5, lambda p, e: -p - e))
-    units = (found / np.exp(-np.array([1.5, 3.5, 8.5])) - 1) / EPS
-    assert np.all((units >= 3) & (units <= 5.5))
-
-
-# What is made of curves.
+        while len(kept) > 1 and (kept[-1][1] - kept[-2][1]) * (x - kept[-2][0]) >= (y - kept[-2][1]) * (
+            kept[-1][0] - kept[-2][0]
+        ):
+            kept.pop()
+        kept.append((x, y))
+    return kept
 
 
 def test_a_float32_program_does_not_round_what_is_made_of_curves():
@@ -347,10 +134,6 @@ def test_what_a_float32_program_rounded_is_moved_by_one_of_its_units(bound, sign
         equal = [0.25 * (1 + unit)] * 2  # they do not pass each other
     np.testing.assert_array_equal(w, [0.125 * (1 - unit), equal[0], 0.625 * (1 + unit)])
     np.testing.assert_array_equal(d, [0.5 * (1 + unit), equal[1], 0.25 * (1 - unit)])
-
-
-class Law:
-    """What stands for a law in the next test."""
 
 
 def test_what_a_mechanisms_excess_is_made_of(monkeypatch):
@@ -474,20 +257,6 @@ def test_a_curve_with_delta_added_dominates_the_gaussian_that_just_fits_below_it
             truth = brentq(spare, 1e-3, 20.0, xtol=1e-14)
             found = float(_dominated_one(*map(jnp.asarray, (losses, np.array(low), delta))))
             assert truth * (1 - 1e-10) <= found <= truth * (1 + 1e-13)
-
-
-def hull_of(points):
-    """The lower convex hull of points, in exact arithmetic."""
-    kept = []
-    for x, y in sorted(points):
-        if kept and kept[-1][0] == x:
-            continue
-        while len(kept) > 1 and (kept[-1][1] - kept[-2][1]) * (x - kept[-2][0]) >= (y - kept[-2][1]) * (
-            kept[-1][0] - kept[-2][0]
-        ):
-            kept.pop()
-        kept.append((x, y))
-    return kept
 
 
 @pytest.mark.parametrize("leakier", [True, False])
