@@ -157,8 +157,9 @@ def test_bridges_name_what_is_wrong(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_bridges_name_what_is_wrong_at_length(name):
-    # Steps and curves that make sense compile for long.
-    fuzz(case_of(name), VALUES if name in DEAR else [*VALUES, *MORE_VALUES], 240)
+    # Steps and curves that make sense compile for long; lattices of 10^16 runs take minutes, and are not drawn.
+    quick = [value for value in VALUES if type(value) is not int or not 10**4 < value <= 2**62]
+    fuzz(case_of(name), quick if name in DEAR else [*VALUES, *MORE_VALUES], 240)
     at_length(case_of(name), few if name in DEAR else some, 240)
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import mpmath
 import numpy as np
+import pytest
 
 from jaxacct.losses.chord import coarsen_above, coarsen_below, signed_below
 
@@ -35,6 +36,7 @@ def _coarsened(masses, theta):
     st.sampled_from([0.0, 1.0, 12.0]),
     st.integers(0, 3),
 )
+@pytest.mark.slow
 def test_the_true_curve_lies_between(values, theta, power):
     masses = np.array(values) ** (10**power)  # from smooth to a few isolated atoms
     masses = np.where(masses < 1e-200, 0.0, masses)

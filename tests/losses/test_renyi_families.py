@@ -318,6 +318,7 @@ def test_the_curves_imply_no_less_than_delta_does():
     assert jaxacct.epsilon(mechanism, 1e-5, steps=steps).upper <= implied
 
 
+@pytest.mark.slow
 def test_bad_values_give_infinity_and_what_has_no_curve_says_so():
     @jax.jit
     def run(x):
