@@ -16,22 +16,14 @@ from jaxacct.losses.gdp_curve import log_delta_bounds
 from jaxacct.losses.renyi import closed, delta_from_renyi, epsilon_from_renyi, renyi_from_epsilon
 from jaxacct.losses.renyi.discrete import _discrete_laplace
 from jaxacct.losses.zcdp_curve import _log_conversion, _log_delta
+from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52
-Long = np.longdouble
-pytestmark = pytest.mark.skipif(np.finfo(Long).nmant < 63, reason="long double has no more digits than double here")
+pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
 
 
 def spread(rng, low, high, count):
     return np.exp(rng.uniform(np.log(low), np.log(high), count))
-
-
-def allowed(gap, room, low=0.75, high=1.25):
-    """``gap`` is ``room``, but for the rounding that ``room`` is for."""
-    share = np.asarray(gap / room, float)
-    assert share.size > 0
-    assert low <= share.min()
-    assert share.max() <= high
 
 
 def bisected(low, high, is_low):
@@ -40,12 +32,6 @@ def bisected(low, high, is_low):
         below = is_low(middle)
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return low
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def test_conversions_of_renyi_divergences():

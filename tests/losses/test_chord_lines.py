@@ -9,13 +9,9 @@ import pytest
 from jaxacct.losses import chord
 from jaxacct.losses.chord import CellSums, line_errors
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 FACTOR, CELLS = 4, 6
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.mark.parametrize("theta", [0.0, 2.5, 40.0])

@@ -14,11 +14,9 @@ POINTS = len(WIDTHS) + 1
 
 
 @pytest.fixture(autouse=True)
-def _in_float64_with_large_roundings(monkeypatch):
+def _large_roundings(in_float64, monkeypatch):
     monkeypatch.setattr(chord, "UNIT", UNIT)
     monkeypatch.setattr(chord, "ROUNDING", ROUNDING)
-    with jax.enable_x64(True):
-        yield
 
 
 def margin(theta, cell):

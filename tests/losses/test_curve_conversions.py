@@ -17,16 +17,12 @@ from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
 from tests import finite
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 UNIT = np.log(2.0)
 LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
 GRID = LossGrid(UNIT, -4, 9)
 BETWEEN = np.array([0.2, 0.5, 0.9])[:, None]
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def excess(losses, law=LAW):

@@ -18,11 +18,9 @@ SIDES = pytest.mark.parametrize("sign", [1, -1])
 
 
 @pytest.fixture(autouse=True)
-def _in_float64_with_large_roundings(monkeypatch):
+def _large_roundings(in_float64, monkeypatch):
     monkeypatch.setattr(pld_curves, "EPS", UNIT)
     monkeypatch.setattr(profile, "EPS", UNIT)
-    with jax.enable_x64(True):
-        yield
 
 
 @functools.cache

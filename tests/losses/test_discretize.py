@@ -28,11 +28,9 @@ SPURIOUS = 0.125
 
 
 @pytest.fixture(autouse=True)
-def _in_float64_with_large_roundings(monkeypatch):
+def _large_roundings(in_float64, monkeypatch):
     monkeypatch.setattr(discretize, "UNIT", UNIT)
     monkeypatch.setattr(discretize, "ROUNDING", ROUNDING)
-    with jax.enable_x64(True):
-        yield
 
 
 class Vague:

@@ -12,11 +12,7 @@ from jaxacct.losses.chord import CellSums, line_errors, signed_below
 from jaxacct.losses.envelope import convex_below, infimum_excess, lower_hull
 from jaxacct.losses.pld_curves import at_lattice_points
 
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_float64")
 
 
 def lowest_chord(x, y, i):

@@ -16,25 +16,11 @@ from jaxacct.losses.renyi import closed
 from jaxacct.mechanisms._pair import Tails
 from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
+from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52
-Long = np.longdouble
-pytestmark = pytest.mark.skipif(np.finfo(Long).nmant < 63, reason="long double has no more digits than double here")
+pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
 GRIDS = [LossGrid(5.0, -20, 41), LossGrid(1e-3, -400, 801)]
-
-
-def allowed(gap, room, low=0.75, high=1.25):
-    """``gap`` is ``room``, but for the rounding that ``room`` is for."""
-    share = np.asarray(gap / room, float)
-    assert share.size > 0
-    assert low <= share.min()
-    assert share.max() <= high
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def around(grid, rng, count):

@@ -19,23 +19,9 @@ from jaxacct.losses.gaussian_order import mu_of as between
 from jaxacct.losses.single import single_epsilon
 from jaxacct.mechanisms._pair import Tails
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 EPS = 2.0**-52
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
-
-
-@pytest.fixture(scope="module")
-def read():
-    """A traced curve through points, by its segments: what fails closed is one outcome, or two disjoint ones."""
-    return jax.jit(lambda a, b, bound: TradeOff.from_points(a, b, bound), static_argnums=2)
-
-
-class Law:
-    """What stands for a law in the next test."""
 
 
 def hull_of(points):
@@ -134,6 +120,10 @@ def test_what_a_float32_program_rounded_is_moved_by_one_of_its_units(bound, sign
         equal = [0.25 * (1 + unit)] * 2  # they do not pass each other
     np.testing.assert_array_equal(w, [0.125 * (1 - unit), equal[0], 0.625 * (1 + unit)])
     np.testing.assert_array_equal(d, [0.5 * (1 + unit), equal[1], 0.25 * (1 - unit)])
+
+
+class Law:
+    """What stands for a law in the next test."""
 
 
 def test_what_a_mechanisms_excess_is_made_of(monkeypatch):

@@ -2,7 +2,6 @@
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,15 +10,11 @@ from jaxacct import LossGrid
 from jaxacct.losses import conversions
 from jaxacct.losses._parametric import delta_of
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 EPS = 2.0**-52
 GRID = LossGrid(0.5, -3, 7)
 EXCESS = np.array([0.02, 0.05, 0.1, 0.2, 0.15, 0.12, 0.1])
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])

@@ -14,13 +14,9 @@ from jaxacct.losses import order
 from jaxacct.losses.families import Enclosed
 from jaxacct.losses.order import NO, UNDECIDED, YES
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 INF = math.inf
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def enclosed(rng, points, members=None, width=0.4):

@@ -14,11 +14,7 @@ from jaxacct.losses import pld
 from jaxacct.losses.discretize import Step
 from jaxacct.mechanisms._pair import Survey, Tails
 
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_float64")
 
 
 class Given:

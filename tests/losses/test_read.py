@@ -7,9 +7,9 @@ import pytest
 
 from jaxacct.losses.compose import Composition
 from jaxacct.losses.read import delta_bounds, epsilon_bounds
+from tests.allowances import Long, needs_long_double
 
-Long = np.longdouble
-pytestmark = pytest.mark.skipif(np.finfo(Long).nmant < 63, reason="long double has no more digits than double here")
+pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
 POINTS = 2048
 PLAIN = {
     "masses": np.zeros((2, POINTS)),
@@ -53,12 +53,6 @@ def exact(c, epsilon, side):
         scale,
         losses,
     )
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 AT = np.array([-2.0, 0.0, 0.31, 0.5, 1.0, 2.0, 4.0, 7.5, 8.9])

@@ -11,13 +11,9 @@ from jaxacct.losses.compose import Composition
 from jaxacct.losses.possible import possible
 from jaxacct.losses.read import _delta, _summary
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 POINTS = 8
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def composition(**changes):

@@ -12,13 +12,9 @@ import pytest
 
 from jaxacct.losses.renyi import gaussian, mixture
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 EPS = 2.0**-52
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def floats(values):

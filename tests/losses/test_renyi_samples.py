@@ -1,6 +1,5 @@
 """What a sample of a mechanism asks of other curves: which one, at which rate, with which room for rounding."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,11 +8,7 @@ import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, MixtureOfGaussians, PoissonSampled, SampledWithoutReplacement
 from jaxacct.losses.renyi import sampled
 
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_float64")
 
 
 @pytest.fixture

@@ -12,13 +12,9 @@ from jaxacct.losses.renyi import discrete, tails
 from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 UNIT = 2.0**-53
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def table(losses, q, error=0.0, loss_error=0.0, p=None):

@@ -13,23 +13,10 @@ from jaxacct.losses.attack import bayes_risk
 from jaxacct.losses.envelope import infimum_excess
 from jaxacct.losses.families import excess_of_segments
 from jaxacct.losses.segments import Segments
+from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52
-Long = np.longdouble
-pytestmark = pytest.mark.skipif(np.finfo(Long).nmant < 63, reason="long double has no more digits than double here")
-
-
-def allowed(gap, room, low=0.7, high=1.3):
-    share = np.asarray(gap / room, float)
-    assert share.size > 0
-    assert low <= share.min()
-    assert share.max() <= high
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
 
 
 def curve(seed, count=7):
@@ -55,8 +42,8 @@ def test_excess_of_segments():
         gamma, truth = np.exp(Long(losses))[:, None], excess(p, q, losses)
         counted = (np.where(gamma >= 1, p - gamma * q, gamma * q - p) > 0) * (p + gamma * q)
         room = UNIT * (4 + 2 * np.abs(losses)) * counted.sum(-1) + 7 * UNIT * truth
-        allowed((high - truth), room)
-        allowed((truth - low)[low > 0], room[low > 0])
+        allowed((high - truth), room, 0.7, 1.3)
+        allowed((truth - low)[low > 0], room[low > 0], 0.7, 1.3)
         # At its own slope a segment may be on either side.
         own = np.log(p[1:-1]) - np.log(q[1:-1])
         low, high = (np.asarray(x) for x in excess_of_segments(*map(jnp.asarray, (p, q, np.resize(own, 43)))))
@@ -106,7 +93,7 @@ def test_risks_carry_the_rounding_of_their_order():
         room = prior * (of_curve + 16 * UNIT * (1 + np.abs(epsilon)) + 4 * UNIT * excess(p, q, epsilon)) + 2 * UNIT
         inside = (found > 0) & (found < np.minimum(prior, 1 - prior))
         assert inside.sum() > 15
-        allowed((sign * (truth - found))[inside], room[inside])
+        allowed((sign * (truth - found))[inside], room[inside], 0.7, 1.3)
 
 
 @pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])
@@ -148,7 +135,7 @@ def _chords_of_an_envelope(bound, sign):
                 room = 16 * UNIT * (1 + abs(losses[k - 1] - losses[c - 1])) * (max(y[a], y[c]) + straddles)
                 gap = sign * (found[k - 1] - truth)
                 if 0 < found[k - 1] < (row[k - 1] if sign < 0 else 2):
-                    allowed(gap, room)
+                    allowed(gap, room, 0.7, 1.3)
                 assert gap >= 0
     assert seen > 8
 

@@ -14,10 +14,8 @@ _reduce = jax.jit(lambda given, size, leakier: segments.reduce.__wrapped__(given
 
 
 @pytest.fixture(autouse=True)
-def _in_float64_with_large_roundings(monkeypatch):
+def _large_roundings(in_float64, monkeypatch):
     monkeypatch.setattr(segments, "EPS", UNIT)
-    with jax.enable_x64(True):
-        yield
 
 
 def grouped(widths, drops, leakier, size):

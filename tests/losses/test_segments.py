@@ -2,7 +2,6 @@
 
 from fractions import Fraction as F
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,14 +9,10 @@ import pytest
 from jaxacct.losses import segments
 from jaxacct.losses.segments import Segments
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 GAMMAS = [F(x) for x in ("1/64", "1/7", "2/5", "3/5", "4/5", "19/20", "99/100")]
 GAMMAS += [F(1), *(1 / x for x in GAMMAS)]
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def excess(curve, gamma):

@@ -17,6 +17,8 @@ from jaxacct.mechanisms._row import Row
 from jaxacct.mechanisms._table_pair import TablePair
 from tests import finite
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 UNIT = np.log(2.0)
 TRUTH = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
 FINITE = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
@@ -50,12 +52,6 @@ def tail(experiment, epsilon, reach=1e-3):
     """P(L > epsilon) + e^epsilon Q(L > epsilon), of which errors are shares, a little to the left of epsilon."""
     seen = lambda p, q, e: not q or (p and np.log(float(p / q)) > e - reach)  # noqa: E731
     return np.array([sum(float(p) + np.exp(e) * float(q) for p, q in experiment if seen(p, q, e)) for e in epsilon])
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def test_one_run_is_bracketed():

@@ -11,14 +11,10 @@ import pytest
 from jaxacct import LossGrid, PrivacyProfile, TradeOff
 from jaxacct.losses import conversions, tradeoff
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 EPS = 2.0**-52
 ALPHA, BETA = np.array([0.0, 0.1, 0.3, 0.6, 1.0]), np.array([0.8, 0.5, 0.2, 0.05, 0.0])
-
-
-@pytest.fixture(autouse=True)
-def _in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.fixture(scope="module")
