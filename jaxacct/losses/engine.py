@@ -98,6 +98,12 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     spread = Spread(options.devices)
     done = 0
 
+    def asked(members: np.ndarray) -> Any:
+        return jax.tree.map(lambda x: x[members], (groups, counts, goal))
+
+    def narrow(members: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        lower[members], upper[members] = np.maximum(lower[members], low), np.minimum(upper[members], high)
+
     def report(settled: int) -> None:
         nonlocal done
         done += settled
@@ -107,7 +113,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     def attempt(run: Any, parts: int, each: float, query: Any, members: np.ndarray) -> np.ndarray:
         """Takes what ``run`` answers; returns the members that are still open."""
         for some, low, high in _in_chunks(run, parts * each, query, members, spread):
-            lower[some], upper[some] = np.maximum(lower[some], low), np.minimum(upper[some], high)
+            narrow(some, low, high)
         left = members[~settled(members)]
         report(members.size - left.size)
         return left
@@ -129,14 +135,11 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         run = functools.partial(_contour(kind, size, open_.size, options), kind, size)
         open_ = attempt(run, parts, each, (groups[0], counts, goal), open_)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
-        some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
-        answered, low, high = sum_bounds(kind, some_groups, some_counts, some_goal, report)
-        lower[open_[answered]], upper[open_[answered]] = low[answered], high[answered]
+        answered, low, high = sum_bounds(kind, *asked(open_), report)
+        narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
     if open_.size:
-        some_groups, some_counts, some_goal = jax.tree.map(lambda x: x[open_], (groups, counts, goal))
-        low, high = lattice_bounds(kind, some_groups, some_counts, some_goal, spread, report, open_ % (total // sides))
-        lower[open_], upper[open_] = np.maximum(lower[open_], low), np.minimum(upper[open_], high)
+        narrow(open_, *lattice_bounds(kind, *asked(open_), spread, report, open_ % (total // sides)))
     return lower, upper
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses.possible import possible
 from jaxacct.mechanisms._sampled_pair import SampledPair
-from jaxacct.mechanisms._table_pair import Tabulated
+from jaxacct.mechanisms._table_pair import LEAST, Tabulated
 
 __all__ = ["Sums", "enumerable", "sum_bounds"]
 
@@ -35,7 +35,6 @@ _ENTRIES = 2**18  # of the table of counts
 _EXACT = 64  # factorials whose logarithm is taken of the whole number; Stirling's series is good to 1e-16 from there on
 _CERTAIN = 1.0 - 1e-6  # an infinite loss likelier than this is left to others
 _ROWS = 64  # between two reports
-_HIDDEN = 1e-307  # smaller masses are not good to a relative error, and count as none from below
 _UNDERFLOW = 2.0**-1072  # what two products and an exponential lose below the normal numbers
 
 
@@ -131,7 +130,7 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
     """All sums, None where there are too many, or where a number is none."""
     if any(not np.isfinite(part.masses).all() or np.isnan(part.losses).any() for part, _ in parts):
         return None
-    finite = [np.isfinite(part.losses) & (part.masses > _HIDDEN) for part, _ in parts]
+    finite = [np.isfinite(part.losses) & (part.masses > LEAST) for part, _ in parts]
     total = 1
     for some, (_, runs) in zip(finite, parts, strict=True):
         ways = math.comb(runs + max(some.sum(), 1) - 1, runs)
@@ -160,7 +159,7 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
         infinite = float(failing.sum())
         if infinite > _CERTAIN:
             return None
-        rare += runs * _HIDDEN * ((failing > 0) & (failing <= _HIDDEN)).sum()
+        rare += runs * LEAST * ((failing > 0) & (failing <= LEAST)).sum()
         lost, units = runs * math.log1p(-infinite), part.mass_error + part.masses.size * EPS
         survival += lost
         survival_error += runs * units * infinite / (1.0 - infinite) - (len(parts) + 4) * EPS * lost
@@ -172,7 +171,7 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
     failed, doubt = -math.expm1(survival), 1.01 * math.exp(survival) * survival_error
     ends = max(deflated(failed, 4 * EPS) - doubt - rare, 0.0), min(inflated(failed, 4 * EPS) + doubt + rare, 1.0)
     top = top + (2 * len(parts) + 4) * EPS * farthest if math.isfinite(top) else top
-    hidden = _HIDDEN * (losses.size + sum(runs * part.masses.size for part, runs in parts))
+    hidden = LEAST * (losses.size + sum(runs * part.masses.size for part, runs in parts))
     return Sums(losses, np.exp(logs), loss_error, mass_error, ends, top, hidden)
 
 
@@ -250,7 +249,7 @@ def _epsilon(sums: Sums, delta: float) -> tuple[float, float]:
     some = losses > near - 1.0
     # P's masses over e^(L - near), whatever the loss is within its error.
     blur = inflated(1.0, 1.01 * (off[some] + 2 * EPS * (near + losses[some])) + 4 * EPS)
-    q = np.cumsum(inflated(masses[some], error[some]) * np.exp(near - losses[some]) * blur + 4 * _HIDDEN)
+    q = np.cumsum(inflated(masses[some], error[some]) * np.exp(near - losses[some]) * blur + 4 * LEAST)
     at = np.where(more[some] > 0, np.log(more[some]) - np.log(inflated(q, rounding)), -np.inf)
     at = near + at - 8 * EPS * (1.0 + near + np.abs(at) + np.abs(np.log(q)))
     lower = max(float(at.max(initial=0.0)), 0.0)

@@ -12,11 +12,10 @@ from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
-from jaxacct.mechanisms._table_pair import Atoms
+from jaxacct.mechanisms._table_pair import LEAST, Atoms
 
 __all__ = ["SampledPair"]
 
-_LEAST = 1e-307
 _FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only
 
 
@@ -74,7 +73,7 @@ class SampledPair:
         size = jnp.where(jnp.isfinite(upwards), jnp.maximum(upwards, jnp.minimum(-upwards, 64.0)), 0.0) - jnp.log(q)
         losses = jnp.where(add, -mixed_loss(-inner.losses, q), mixed_loss(inner.losses, q))
         # What underflows stays something, too small to be taken at its word.
-        least = jnp.where(inner.p + inner.q > 0, _LEAST, 0.0)
+        least = jnp.where(inner.p + inner.q > 0, LEAST, 0.0)
         mixed, backwards = q * inner.p + (1.0 - q) * inner.q, (1.0 - q) * inner.p + q * inner.q
         mixed, backwards = jnp.maximum(mixed, least), jnp.maximum(backwards, least)
         return Atoms(

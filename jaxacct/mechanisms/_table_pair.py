@@ -13,7 +13,10 @@ from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._row import Row
 
-__all__ = ["Atoms", "TablePair", "Tabulated"]
+__all__ = ["LEAST", "Atoms", "TablePair", "Tabulated"]
+
+LEAST = 1e-307
+"""Masses up to here may have underflowed: they are not good to a relative error, and count as none from below."""
 
 _SAME = 1e-9  # share of the range of losses below which two of them count as one atom, for planning
 _COMMENSURATE = 1e-6  # of a period that an atom may be off it, for planning
@@ -29,7 +32,7 @@ class Atoms(NamedTuple):
     p: Array
     q: Array
     error: Any
-    """Relative error of each of the masses."""
+    """Relative error of each of the masses above :data:`LEAST`."""
     loss_error: Any
     """Absolute error of the finite losses, one for all or one for each."""
 
