@@ -11,7 +11,7 @@ from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.possible import possible
 
-__all__ = ["Integrand", "aliases", "chernoff", "read_delta", "read_epsilon"]
+__all__ = ["Integrand", "Sums", "aliases", "chernoff", "read_delta", "read_epsilon", "summed"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -81,8 +81,20 @@ def chernoff(integrand: Integrand, epsilon: Array) -> Array:
     return xp.where(xp.isnan(bound), np.inf, bound)
 
 
-def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
-    """``(lower, upper, value, slope)`` of delta at epsilon, shape ``(..., B)``; the last two are no bounds."""
+class Sums(NamedTuple):
+    """The full sum over the frequencies, which is delta and its aliases, shape ``(..., B)``.
+
+    ``lower`` and ``upper`` enclose it; ``value`` and ``slope`` in epsilon are no bounds.
+    """
+
+    lower: Array
+    upper: Array
+    value: Array
+    slope: Array
+
+
+def summed(integrand: Integrand, epsilon: Array) -> Sums:
+    """The sum at ``epsilon``, shape ``(..., B)``."""
     i = integrand
     xp = array_module(i.real)
     frequencies = np.arange(i.real.shape[-1]) * i.spacing[:, None]
@@ -99,11 +111,19 @@ def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Arra
     # Each term, and a sum in any order.
     error = error + (xp.abs(real) + xp.abs(imag)).sum(-1) * (16.0 + real.shape[-1]) * UNIT
     log_error = i.log_error + 4.0 * UNIT * (1.0 + xp.abs(i.log_total) + xp.abs(i.theta * epsilon))
-    upper = scale * (total + error) * xp.exp(log_error) + i.left_out
-    lower = scale * (total - error) * xp.exp(-log_error) - aliases(i, epsilon)
-    lower, upper = possible(lower, xp.maximum(upper, 1e-300), epsilon)  # underflow is no upper bound
+    upper = scale * (total + error) * xp.exp(log_error)
+    lower = scale * (total - error) * xp.exp(-log_error)
     slope = -scale * (i.theta * total - (frequencies * imag).sum(-1))
-    return lower, upper, scale * total, slope
+    return Sums(lower, upper, scale * total, slope)
+
+
+def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
+    """``(lower, upper, value, slope)`` of delta at epsilon, shape ``(..., B)``; the last two are no bounds."""
+    xp = array_module(epsilon)
+    found = summed(integrand, epsilon)
+    lower, upper = found.lower - aliases(integrand, epsilon), found.upper + integrand.left_out
+    lower, upper = possible(lower, xp.maximum(upper, 1e-300), epsilon)  # underflow is no upper bound
+    return lower, upper, found.value, found.slope
 
 
 def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Array, Array]:

@@ -1,15 +1,18 @@
 """Which engine answers a batch of queries.
 
 One run of one pair is read off its tails (:mod:`jaxacct.losses.single`). Compositions of Gaussians, sampled or not,
-go to the contour (:mod:`jaxacct.losses.contour`): its bounds are 1e-9 wide where it suits the query, and say so
-where it does not. Compositions of few outcomes are summed, one sum of losses after the other
-(:mod:`jaxacct.losses.sums`). What is left, and everything else, goes to the lattices (:mod:`jaxacct.losses.lattice`).
-Where two engines answered, both enclosures hold, so their intersection does.
+go to the contour with its own quadrature (:mod:`jaxacct.losses.contour`): its bounds are 1e-9 wide where it suits the
+query, and say so where it does not. Compositions of few outcomes are summed, one sum of losses after the other
+(:mod:`jaxacct.losses.sums`). What is left, and everything else, is put between discrete laws
+(:mod:`jaxacct.losses.universal`), on more and more points until the bounds are tight. Where two engines answered, both
+enclosures hold, so their intersection does.
+
+Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
+the query alone. Inside a program for an accelerator the same formulas are compiled, in one size each.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,27 +23,29 @@ import numpy as np
 
 from jaxacct._arrays import stopped
 from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
-from jaxacct.losses.lattice import grouped, lattice_bounds, traced_lattice_bounds
+from jaxacct.losses.caps import capped
 from jaxacct.losses.single import single_delta, single_epsilon, single_value
 from jaxacct.losses.spread import Spread
 from jaxacct.losses.sums import enumerable, sum_bounds
 from jaxacct.losses.transform import transform_float32
+from jaxacct.losses.universal import Size as Cells
+from jaxacct.losses.universal import universal_bounds
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["Options", "bounds", "smooth_deltas"]
 
-_SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
-_BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
+_SIZES = (Size(256, 256), Size(512, 1024))  # of the contour, tried in turn
+_CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
+_BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
-_FEW = 96  # contours that NumPy answers as fast as a program does
-_PATIENCE = 2**25  # points times square roots of nodes that take NumPy as long as a program takes to compile
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
-_TRACED = Size(256, 256)
+_TRACED = Size(512, 1024)
+_TRACED_CELLS = Cells(1024, 4096)
 _SMOOTH = Size(512, 1024)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
-_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
+_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 3e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):
@@ -56,6 +61,21 @@ class Options(NamedTuple):
     precision: str = "float64"
     devices: Sequence[Any] | None = None
     progress: Callable[[int, int], Any] | None = None
+
+
+def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
+    """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
+
+    Returns:
+        ``(groups, counts)``: the stacked pairs, leaves of shape ``(batch, parts of the group)``, and how often each
+        runs, shape ``(batch, K)``, in the order in which the groups hold the parts.
+    """
+    groups: dict[Any, list[int]] = {}
+    for i, pair in enumerate(pairs):
+        groups.setdefault(jax.tree.structure(pair), []).append(i)
+    stacked = [jax.tree.map(lambda *x: xp.stack(x, 1), *(pairs[i] for i in members)) for members in groups.values()]
+    order = [i for members in groups.values() for i in members]
+    return tuple(stacked), xp.stack([counts[i] for i in order], -1)
 
 
 def bounds(
@@ -132,34 +152,37 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         open_ = open_[~single]
     for size in _SIZES if contour else ():
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
-        run = functools.partial(_contour(kind, size, open_.size, options), kind, size)
+        run = functools.partial(_contour(options), kind, size)
         open_ = attempt(run, parts, each, (groups[0], counts, goal), open_)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
         answered, low, high = sum_bounds(kind, *asked(open_), report)
         narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
+    for size in _CELLS:
+        run = functools.partial(_universal(options), kind, size)
+        open_ = attempt(run, parts, 4.0 * size.cells * size.nodes**0.5, (groups, counts, goal), open_)
     if open_.size:
-        narrow(open_, *lattice_bounds(kind, *asked(open_), spread, report, open_ % (total // sides)))
+        known = lower[open_], upper[open_]
+        narrow(open_, *capped(kind, *asked(open_), known))
+        report(open_.size)
     return lower, upper
 
 
-_answered: collections.Counter[tuple[str, Size]] = collections.Counter()
-
-
-def _contour(kind: str, size: Size, number: int, options: Options) -> Callable[..., Any]:
-    """What runs ``number`` contours. On one CPU the formulas in NumPy, until large arrays have paid for a program.
-
-    A program takes half a minute to compile, and is then about twice as fast. It is bought when as much has been paid
-    in rent; either way the answers are bounds, with other last digits.
-    """
+def _contour(options: Options) -> Callable[..., Any]:
+    """What runs contours: the formulas in NumPy on a CPU, or a program on accelerators."""
     if options.precision == "float32":
         return _contour_float32
-    if options.devices is not None or jax.default_backend() != "cpu":
-        return _contour_batch
-    if number <= _FEW:
-        return _contour_numpy
-    _answered[kind, size] += int(number * size.points * size.nodes**0.5)
-    return _contour_numpy if _answered[kind, size] <= _PATIENCE else _contour_batch
+    return _contour_batch if _compiled(options) else _contour_numpy
+
+
+def _universal(options: Options) -> Callable[..., Any]:
+    """What runs discrete laws; see :func:`_contour`."""
+    return _universal_batch if _compiled(options) and options.precision == "float64" else _universal_numpy
+
+
+def _compiled(options: Options) -> bool:
+    """Whether a program is to run on accelerators, or on named devices."""
+    return options.devices is not None or jax.default_backend() != "cpu"
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
@@ -171,17 +194,14 @@ def _tight(kind: str, lower: Any, upper: Any) -> Any:
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    on_cpu = jax.default_backend() == "cpu"
     rows = max(1, min(_ROWS, int(_WORK / each)))
-    most = _CACHED if on_cpu else _BATCHES[-1]
+    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
-    rented = run.func is _contour_numpy
-    bought = run.func is _contour_batch and on_cpu and spread.shares == 1
     while members.size:
-        if rented or (bought and members.size <= _FEW):
+        if run.func in (_contour_numpy, _universal_numpy, _single_numpy):
             some, members = members[:rows], members[rows:]
-            yield some, *_contour_numpy(*run.args, *jax.tree.map(lambda x: x[some], query))  # noqa: B023
+            yield some, *run(*jax.tree.map(lambda x: x[some], query))  # noqa: B023
             continue
         # A batch that is filled to three quarters, or else the largest that the members fill.
         filled = [size for size in sizes if size <= members.size]
@@ -207,6 +227,16 @@ def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: j
 def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
     with np.errstate(all="ignore"):  # what comes of it fails closed
         return contour_bounds(kind, size, pairs, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _universal_batch(kind: str, size: Cells, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return universal_bounds(kind, size, groups, counts, goal)
+
+
+def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: Any, goal: Any):
+    with np.errstate(all="ignore"):  # what comes of it fails closed
+        return universal_bounds(kind, size, groups, counts, goal)
 
 
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
@@ -238,15 +268,9 @@ def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...
     """Bounds of a batch inside somebody's trace."""
     if most == 1.0 and counts.shape[-1] == 1:
         return _single_batch(kind, groups, goal)
-    if not contour:
-        return traced_lattice_bounds(kind, groups, counts, goal, most)
-    lower, upper = _contour_batch(kind, _TRACED, groups[0], counts, goal)
-
-    def both() -> tuple[Any, Any]:
-        low, high = traced_lattice_bounds(kind, groups, counts, goal, most)
-        return jnp.maximum(lower, low), jnp.minimum(upper, high)
-
-    return jax.lax.cond(_tight(kind, lower, upper).all(), lambda: (lower, upper), both)
+    if contour:
+        return _contour_batch(kind, _TRACED, groups[0], counts, goal)
+    return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)
 
 
 def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float | None) -> tuple[Any, Any]:

@@ -1,0 +1,436 @@
+"""delta and epsilon of any composition, from discrete laws on either side of every part.
+
+Every part's loss is put between two discrete laws (:mod:`jaxacct.losses.cells`). Their transforms along one vertical
+line are finite sums, powers of them are pointwise, and a small Gaussian mechanism ends the integral
+(:mod:`jaxacct.losses.smoothed`). The inversion itself is that of :mod:`jaxacct.losses.contour`. The work does not
+depend on the number of steps; a larger :class:`Size` makes the bounds tighter, to the second order in both numbers.
+
+Every array has a leading axis of settings, and parts of a composition are the next one; NumPy's or JAX's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._arrays import array_module, iterated, logsumexp, pick
+from jaxacct._least import first_least
+from jaxacct._log1p import log1p
+from jaxacct._rounding import UNIT, inflated
+from jaxacct.losses.cells import Law, laws, laws_of_outcomes, placed
+from jaxacct.losses.contour_read import Integrand, aliases, chernoff, summed
+from jaxacct.losses.plan import saddle_log_delta
+from jaxacct.losses.possible import possible
+from jaxacct.losses.smoothed import smoothing
+from jaxacct.losses.transform import transform
+from jaxacct.mechanisms._table_pair import Tabulated
+
+__all__ = ["Size", "universal_bounds"]
+
+Array = Any  # NumPy's or JAX's
+
+_COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first
+_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+_LEFT_OUT = 21.0  # e-foldings between delta and what is called infinite
+_WHOLE = 34.0  # e-foldings between M(theta) and what lies below the first edge
+_DECAY = 8.5  # s W: the Gaussian's transform falls to exp(-8.5^2 / 2) at the last frequency
+_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
+_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
+_ITERATIONS = 16
+_CLOSE = 1e-9
+_NUDGES = (1.5, 20.0)
+_ROUNDINGS = (1e-13, 1e-7)
+_NEGLIGIBLE = 1e-19  # share of the largest term below which a term is left out of the sum and charged
+
+
+class Size(NamedTuple):
+    """How many points; static."""
+
+    cells: int
+    """Cells of a step's loss."""
+    nodes: int
+    """Frequencies; a square of a power of 2."""
+
+
+class _Tilted(NamedTuple):
+    """A law tilted by theta, at frequency 0 of total 1: losses around their mean, and what that is good to."""
+
+    losses: Array
+    weights: Array
+    mean: Array
+    log_total: Array
+    error: Array
+    phase: Array
+
+
+def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Array, goal: Array):
+    """``(lower, upper)`` of delta or epsilon, shape ``(B,)``.
+
+    Args:
+        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
+        size: static sizes.
+        groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
+        counts: whole numbers >= 0, shape ``(B, K)``, in the order of the groups.
+        goal: shape ``(B,)``.
+    """
+    plan = _plan(kind, groups, counts, goal)
+    xp = array_module(goal)
+    below, above = [], []
+    first = 0
+    for group, survey in zip(groups, plan.surveys, strict=True):
+        own = slice(first, first + survey[0].shape[1])
+        first = own.stop
+        if isinstance(group, Tabulated):
+            pair_laws = laws_of_outcomes(group)
+        else:
+            pair_laws = laws(group, _edges(group, survey, plan, counts[:, own], size.cells))
+        below.append((pair_laws.lower, counts[:, own]))
+        above.append((pair_laws.upper, counts[:, own]))
+
+    # Chernoff's bounds at tilts around theta: for the period, and for what lies a period away.
+    theta = plan.theta
+    shift = xp.concatenate([_SHIFTS / xp.maximum(plan.deviation, 1e-300), _STRETCHES * theta])
+    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+    moments = sum(_log_moments(law, count, tilts) for law, count in above)
+    moments = xp.where(tilts > 0, moments, 0.0)
+    n = shift.shape[0]
+    excess = moments - tilts * plan.epsilon - log1p(tilts) - plan.log_delta + _DIGITS
+    gap = xp.abs(tilts - theta)
+    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
+    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
+    spacing = 2.0 * np.pi / period
+    s = _DECAY / (spacing * (size.nodes - 1))
+    moments = moments + 0.5 * s * s * tilts * (tilts + 1.0)
+    lower = _integrand(below, theta, spacing, s, size.nodes, tilts, moments)
+    upper = _integrand(above, theta, spacing, s, size.nodes, tilts, moments)
+    if kind == "delta":
+        return _delta(lower, upper, s, goal)
+    return _epsilon(lower, upper, s, plan.epsilon, goal)
+
+
+class _Plan(NamedTuple):
+    """Where to put the contour, shape ``(B,)``; ``surveys`` are sorted (losses, log masses) of every group, cut off."""
+
+    theta: Array
+    epsilon: Array
+    log_delta: Array
+    deviation: Array
+    surveys: list[tuple[Array, Array]]
+
+
+def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Plan:
+    """A tilt near the saddle point, and what lies so far out that it may as well be infinite."""
+    xp = array_module(goal)
+    whole = []
+    for group in groups:
+        survey = group.survey()
+        order = xp.argsort(survey.losses, -1)
+        whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (survey.losses, survey.log_masses)))
+    log_goal = xp.log(goal)
+    log_steps = xp.log(counts.sum(-1))
+
+    def cut(log_delta: Array) -> list[tuple[Array, Array]]:
+        """The surveys without losses that are rarer than a billionth of delta, all steps together."""
+        share = xp.exp(xp.maximum(log_delta - _LEFT_OUT - log_steps, -700.0))[:, None, None]
+        kept = []
+        for losses, log_masses in whole:
+            tail = xp.cumsum(xp.exp(log_masses)[..., ::-1], -1)[..., ::-1]
+            kept.append((losses, xp.where(tail > share, log_masses, -np.inf)))
+        return kept
+
+    def cumulants(t: Array, surveys: list[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
+        """Of the composition at tilts of shape ``(N, B)``."""
+        found = [0.0, 0.0, 0.0]
+        first = 0
+        for losses, log_masses in surveys:
+            count = counts[:, first : first + losses.shape[1]]
+            first += losses.shape[1]
+            exponent = log_masses + t[..., None, None] * losses
+            log_total = logsumexp(exponent)
+            weights = xp.exp(exponent - log_total[..., None])
+            mean = (weights * losses).sum(-1)
+            variance = (weights * (losses - mean[..., None]) ** 2).sum(-1)
+            for i, one in enumerate((log_total, mean, variance)):
+                found[i] = found[i] + xp.where(count > 0, count * one, 0.0).sum(-1)
+        return tuple(found)  # pyright: ignore[reportReturnType]
+
+    def judged(t: Array, surveys: list[tuple[Array, Array]]) -> Array:
+        """What a tilt says of log delta, or of epsilon."""
+        bound = cumulants(t, surveys)[0] - log1p(t) - t * log1p(1.0 / t)
+        value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
+        return xp.where(xp.isnan(value), np.inf, value)
+
+    def searched(surveys: Any, low: Any, high: Any, number: int) -> tuple[Array, Array, Array]:
+        spacing = (high - low) / (number - 1)
+        grid = low + spacing * np.arange(float(number))[:, None]
+        value = judged(xp.exp(grid), surveys).T
+        at = first_least(value)
+        return pick(grid.T, at), spacing, pick(value, at)
+
+    def anywhere(surveys: Any) -> tuple[Array, Array]:
+        near, spacing, _ = searched(surveys, *ends, _COARSE)
+        near, _, value = searched(surveys, near - spacing, near + spacing, _FINE)
+        return near, value
+
+    spread = sum(
+        xp.where(
+            counts[:, i : i + losses.shape[1]] > 0,
+            counts[:, i : i + losses.shape[1]] * (xp.exp(log_masses) * xp.clip(losses, -50.0, 50.0) ** 2).sum(-1),
+            0.0,
+        ).sum(-1)
+        for i, (losses, log_masses) in zip(_starts(whole), whole, strict=True)
+    )
+    normal = xp.maximum(10.0 / xp.sqrt(spread), goal / spread if kind == "delta" else 0.0)
+    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e3, 1e9))
+    surveys = cut(log_goal) if kind == "epsilon" else whole
+    near, value = anywhere(surveys)
+    if kind == "delta":
+        surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
+        near, value = anywhere(surveys)
+        surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
+    theta = xp.exp(near)
+    k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
+    if kind == "delta":
+        log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
+        return _Plan(theta, goal, log_delta, xp.sqrt(k2), surveys)
+    epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
+    return _Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), surveys)
+
+
+def _starts(surveys: list[tuple[Array, Array]]) -> list[int]:
+    starts = np.cumsum([0, *(losses.shape[1] for losses, _ in surveys)])
+    return [int(start) for start in starts[:-1]]
+
+
+def _edges(group: Any, survey: tuple[Array, Array], plan: _Plan, counts: Array, size: int) -> Array:
+    """Edges of the cells of a group's parts, shape ``(B, parts, size + 1)``."""
+    losses, log_masses = survey
+    xp = array_module(losses)
+    theta = xp.broadcast_to(plan.theta[:, None], losses.shape[:-1])
+    # Below the first edge lies nothing that matters, even if it were moved up to it.
+    exponent = log_masses + theta[..., None] * losses
+    floor = logsumexp(exponent) - _WHOLE - xp.log(xp.maximum(counts, 1.0))
+    under = xp.log(xp.cumsum(xp.exp(log_masses), -1)) + theta[..., None] * losses
+    least, most = pick(losses, _first(under > floor[..., None], 0)), group.max_loss()
+    low = least - 1e-9 * xp.abs(least)
+    high = pick(losses, _last(log_masses > -np.inf))
+    high = xp.where(most < np.inf, xp.minimum(most, high + 0.0), high)
+    high = xp.where(log_masses[..., -1] > -np.inf, xp.where(most < np.inf, most, high), high)
+    high = xp.where(high > low, high, low + 1e-3)
+    return placed(losses, log_masses, theta, (low, high), size)
+
+
+def _first(condition: Array, back: int) -> Array:
+    """Index of the first True along the last axis, less ``back``; 0 if there is none."""
+    xp = array_module(condition)
+    before = (xp.cumsum(condition.astype(np.int32), -1) < 1).sum(-1)
+    return xp.maximum(xp.where(before < condition.shape[-1], before, 0) - back, 0)
+
+
+def _last(condition: Array) -> Array:
+    xp = array_module(condition)
+    after = (xp.cumsum(condition[..., ::-1].astype(np.int32), -1) < 1).sum(-1)
+    return xp.where(after < condition.shape[-1], condition.shape[-1] - 1 - after, condition.shape[-1] - 1)
+
+
+def _log_moments(law: Law, counts: Array, tilts: Array) -> Array:
+    """Upper bounds of sum_k T_k log E[exp(t L_k); L_k < inf] at tilts of shape ``(N, B)``."""
+    xp = array_module(tilts)
+    log_masses = xp.where(law.masses > 0, xp.log(xp.where(law.masses > 0, law.masses, 1.0)), -np.inf)
+    log_masses = log_masses + 0.0 * law.masses  # NaN stays NaN
+    found = logsumexp(tilts[..., None, None] * law.losses + log_masses)
+    size = xp.abs(found) + tilts[..., None] * xp.abs(law.losses).max(-1) + 700.0
+    found = found + UNIT * (16.0 + 2.0 * law.losses.shape[-1] + 8.0 * size)
+    return xp.where(counts == 0, 0.0, counts * found).sum(-1)
+
+
+def _tilted(law: Law, theta: Array) -> _Tilted:
+    xp = array_module(theta)
+    theta = theta[:, None, None]
+    positive = law.masses > 0
+    log_masses = xp.where(positive, xp.log(xp.where(positive, law.masses, 1.0)), -np.inf) + 0.0 * law.masses
+    exponent = log_masses + theta * law.losses
+    top = exponent.max(-1)
+    weights = xp.exp(exponent - top[..., None])
+    total = weights.sum(-1)
+    log_total = top + xp.log(total)
+    weights = weights / total[..., None]
+    mean = (weights * law.losses).sum(-1)
+    centred = law.losses - mean[..., None]
+    size = xp.where(positive, xp.abs(log_masses), 0.0) + 2.0 * theta * xp.abs(law.losses)
+    units = UNIT * (24.0 + 4.0 * size)
+    error = (weights * units).sum(-1) + UNIT * (2.0 * weights.shape[-1] + 32.0 + 8.0 * xp.abs(log_total))
+    phase = 8.0 * UNIT * (weights * (xp.abs(law.losses) + xp.abs(mean)[..., None])).sum(-1)
+    return _Tilted(centred, weights, mean, log_total, error, phase)
+
+
+def _integrand(parts: Any, theta: Array, spacing: Array, s: Array, nodes: int, tilts: Array, moments: Array):
+    """The powers of the transforms and every error; see :class:`jaxacct.losses.contour_read.Integrand`."""
+    xp = array_module(theta)
+    index = np.arange(nodes)
+    frequencies = index * spacing[:, None]
+    number = sum(count.shape[1] for _, count in parts)
+    unit = UNIT * (8.0 + number)
+    log_total = mean = size = mean_size = wrong = survival = log_modulus = angle = turns = growth = 0.0
+    for law, counts in parts:
+        tilted = _tilted(law, theta)
+        found = transform(tilted.losses, tilted.weights, spacing, nodes)
+        used = counts > 0
+        times = lambda x: xp.where(used, counts * x, 0.0)  # noqa: B023, E731
+        each = lambda x: xp.where(used[..., None], counts[..., None] * x, 0.0)  # noqa: B023, E731
+        log_total, size = log_total + times(tilted.log_total).sum(-1), size + times(xp.abs(tilted.log_total)).sum(-1)
+        mean, mean_size = mean + times(tilted.mean).sum(-1), mean_size + times(xp.abs(tilted.mean)).sum(-1)
+        wrong = wrong + times(1.5 * tilted.error).sum(-1)
+        survival = survival + times(log1p(-xp.minimum(law.infinite, 1.0))).sum(-1)
+        eta = found.error + 4.0 * tilted.error[..., None] + frequencies[:, None, :] * tilted.phase[..., None]
+        square = 2.0 * found.real + found.real**2 + found.imag**2
+        near = square > -0.5
+        direct = xp.log(xp.maximum((1.0 + found.real) ** 2 + found.imag**2, 1e-300))
+        log_moduli = 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
+        turned = each(xp.arctan2(found.imag, 1.0 + found.real))
+        log_modulus, angle = log_modulus + each(log_moduli).sum(1), angle + turned.sum(1)
+        turns = turns + xp.abs(turned).sum(1)
+        growth = growth + each(log1p(eta * xp.exp(-log_moduli))).sum(1)
+
+    # The small Gaussian: exp(s^2 z (z + 1) / 2) at z = theta + i w, exactly.
+    log_modulus = log_modulus - 0.5 * (s[:, None] * frequencies) ** 2
+    log_total, mean = log_total + 0.5 * s * s * theta * (theta + 1.0), mean + s * s * (theta + 0.5)
+    size, mean_size = size + s * s * theta * (theta + 1.0), mean_size + s * s * (theta + 0.5)
+    power = xp.exp(log_modulus)
+    rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns + (s[:, None] * frequencies) ** 2)
+    off = xp.exp(xp.minimum(log_modulus + growth, 1.0)) * -xp.expm1(-growth) + power * rounding
+    t = theta[:, None]
+    kernel = xp.hypot(t, frequencies) * xp.hypot(t + 1.0, frequencies)
+    angle = angle - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
+    weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / kernel
+    # The integral of exp(-(s w)^2 / 2) / w^2 from the last frequency on.
+    last = frequencies[:, -1]
+    beyond = xp.exp(-0.5 * (s * last) ** 2) / (s * s * last**3) / np.pi * 1.01
+    amplitude = weight * power
+    error = inflated((weight * off).sum(-1) + beyond, 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + xp.abs(angle))).sum(-1)
+    survived = unit * (4.0 - 8.0 * survival)
+    return Integrand(
+        theta,
+        mean,
+        unit * mean_size,
+        log_total,
+        wrong + unit * (size + 1.0),
+        spacing,
+        amplitude * xp.cos(angle),
+        amplitude * xp.sin(angle),
+        error,
+        (amplitude * frequencies).sum(-1),
+        tilts,
+        moments,
+        (-xp.expm1(survival), survived),
+    )
+
+
+def _both(lower: Integrand, upper: Integrand) -> tuple[Array, Array]:
+    """Bounds of the probability that some loss is infinite, from the two laws."""
+    (low, low_off), (high, high_off) = lower.left_out, upper.left_out
+    return low * (1.0 - low_off), inflated(high, high_off)
+
+
+def _delta(lower: Integrand, upper: Integrand, s: Array, epsilon: Array) -> tuple[Array, Array]:
+    failed, lost = _both(lower, upper)
+    xp = array_module(epsilon)
+    high = summed(upper, epsilon).upper + lost
+    high = xp.minimum(high, chernoff(upper._replace(left_out=lost), epsilon))
+    low = _unsmoothed(lower, s).at(epsilon)[0] + failed
+    return possible(low, xp.maximum(high, 1e-300), epsilon)
+
+
+class _Unsmoothed(NamedTuple):
+    """A lower bound of the hockey stick of finite losses, as one sum over the frequencies."""
+
+    integrand: Integrand
+    rest: Array
+
+    def at(self, epsilon: Array) -> tuple[Array, Array]:
+        """The bound and its slope in epsilon."""
+        i = self.integrand
+        xp = array_module(epsilon)
+        found = summed(i, epsilon)
+        units = i.log_error + 8.0 * UNIT * (1.0 + xp.abs(i.log_total) + i.theta * xp.abs(epsilon))
+        rest = self.rest * inflated(xp.exp(i.log_total - i.theta * epsilon + units), 1e-12)
+        return found.lower - self.aliased * aliases(i, epsilon) - rest, found.slope
+
+    aliased: Array
+
+
+def _unsmoothed(i: Integrand, s: Array) -> _Unsmoothed:
+    """See :mod:`jaxacct.losses.smoothed`: every term times (1 - sum_j w_j e^(-(theta + i w) j r)) / w_0."""
+    xp = array_module(s)
+    constants = smoothing(s, i.theta)
+    damped = constants.owed * xp.exp(-i.theta[:, None] * constants.ahead)
+    frequencies = np.arange(i.real.shape[-1]) * i.spacing[:, None]
+    real, imag = 1.0, 0.0
+    for j in range(damped.shape[-1]):
+        phase = frequencies * constants.ahead[:, j, None]
+        real = real - damped[:, j, None] * xp.cos(phase)
+        imag = imag + damped[:, j, None] * xp.sin(phase)
+    kept = constants.kept[:, None]
+    real, imag = real / kept, imag / kept
+    # Errors of the terms that are taken away count as well, and the rounding of the factor itself.
+    more = (1.0 + damped.sum(-1)) / constants.kept
+    sizes = xp.hypot(i.real, i.imag)
+    phases = UNIT * 16.0 * (4.0 + frequencies * xp.abs(constants.ahead).max(-1)[:, None]) * more[:, None]
+    made = i._replace(
+        real=i.real * real - i.imag * imag,
+        imag=i.real * imag + i.imag * real,
+        error=inflated(more * i.error + (sizes * phases).sum(-1), 1e-9),
+        phase_error=inflated(more * i.phase_error, 1e-9),
+        log_error=i.log_error,
+    )
+    return _Unsmoothed(made, constants.rest / constants.kept, 1.0 / constants.kept)
+
+
+def _epsilon(lower: Integrand, upper: Integrand, s: Array, guess: Array, delta: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    xp = array_module(delta)
+    failed, lost = _both(lower, upper)
+    unsmoothed = _unsmoothed(lower, s)
+
+    def above(epsilon: Array) -> tuple[Array, Array]:
+        found = summed(upper, epsilon)
+        return found.upper + lost, found.slope
+
+    def below(epsilon: Array) -> tuple[Array, Array]:
+        value, slope = unsmoothed.at(epsilon)
+        return value + failed, slope
+
+    def root(curve: Any, offset: Array, start: Array) -> Array:
+        """Newton's method for the logarithm, or half the bracket."""
+
+        def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            at, low, high, _ = state
+            value, slope = curve(at)
+            inside = value <= delta
+            low, high = xp.where(inside, low, at), xp.where(inside, at, high)
+            part = value - offset
+            new = at + part / xp.minimum(slope, -1e-300) * xp.log((delta - offset) / part)
+            new = xp.where(new <= 0.0, 0.0, new)
+            new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+            return new, low, high, xp.abs(new - at)
+
+        zero = xp.zeros_like(start)
+        state = (start, zero, xp.maximum(2.0 * start, 1.0), zero + np.inf)
+        return iterated(newton, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[0]
+
+    at = root(above, lost, guess)
+    high = xp.full_like(at, np.inf)
+    for nudge in (1e-12, 1e-9, 1e-6):
+        moved = at * (1.0 + nudge) + 1e-14
+        high = xp.minimum(high, xp.where(above(moved)[0] <= delta, moved, np.inf))
+    zero = xp.zeros_like(at)
+    high = xp.where(above(zero)[0] <= delta, 0.0, high)
+    high = xp.where(lost < delta, high, np.inf)
+    at = root(below, failed, at)
+    low = zero
+    for nudge in (1e-12, 1e-9, 1e-6):
+        moved = xp.maximum(at * (1.0 - nudge) - 1e-14, 0.0)
+        low = xp.maximum(low, xp.where(below(moved)[0] >= delta, moved, 0.0))
+    low = xp.where(failed > delta, np.inf, low)
+    return xp.minimum(low, high), high
