@@ -110,13 +110,13 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
 
 
 class _Plan(NamedTuple):
-    """Where to put the contour, shape ``(B,)``; ``surveys`` are sorted (losses, log masses) of every group, cut off."""
+    """Where to put the contour, shape ``(B,)``; ``surveys`` of every group: sorted losses, log masses, those that were cut off."""
 
     theta: Array
     epsilon: Array
     log_delta: Array
     deviation: Array
-    surveys: list[tuple[Array, Array]]
+    surveys: list[tuple[Array, Array, Array]]
 
 
 def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Plan:
@@ -130,20 +130,22 @@ def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Pl
     log_goal = xp.log(goal)
     log_steps = xp.log(counts.sum(-1))
 
-    def cut(log_delta: Array) -> list[tuple[Array, Array]]:
+    def cut(log_delta: Array) -> list[tuple[Array, Array, Array]]:
         """The surveys without losses that are rarer than a billionth of delta, all steps together."""
         share = xp.exp(xp.maximum(log_delta - _LEFT_OUT - log_steps, -700.0))[:, None, None]
         kept = []
         for losses, log_masses in whole:
             tail = xp.cumsum(xp.exp(log_masses)[..., ::-1], -1)[..., ::-1]
-            kept.append((losses, xp.where(tail > share, log_masses, -np.inf)))
+            common = tail > share
+            cut_off = xp.where(common, -np.inf, log_masses)
+            kept.append((losses, xp.where(common, log_masses, -np.inf), cut_off))
         return kept
 
-    def cumulants(t: Array, surveys: list[tuple[Array, Array]]) -> tuple[Array, Array, Array]:
+    def cumulants(t: Array, surveys: Any) -> tuple[Array, Array, Array]:
         """Of the composition at tilts of shape ``(N, B)``."""
         found = [0.0, 0.0, 0.0]
         first = 0
-        for losses, log_masses in surveys:
+        for losses, log_masses, _ in surveys:
             count = counts[:, first : first + losses.shape[1]]
             first += losses.shape[1]
             exponent = log_masses + t[..., None, None] * losses
@@ -155,7 +157,7 @@ def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Pl
                 found[i] = found[i] + xp.where(count > 0, count * one, 0.0).sum(-1)
         return tuple(found)  # pyright: ignore[reportReturnType]
 
-    def judged(t: Array, surveys: list[tuple[Array, Array]]) -> Array:
+    def judged(t: Array, surveys: Any) -> Array:
         """What a tilt says of log delta, or of epsilon."""
         bound = cumulants(t, surveys)[0] - log1p(t) - t * log1p(1.0 / t)
         value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
@@ -183,7 +185,7 @@ def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Pl
     )
     normal = xp.maximum(10.0 / xp.sqrt(spread), goal / spread if kind == "delta" else 0.0)
     ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e3, 1e9))
-    surveys = cut(log_goal) if kind == "epsilon" else whole
+    surveys = cut(log_goal) if kind == "epsilon" else cut(xp.full_like(goal, -np.inf))
     near, value = anywhere(surveys)
     if kind == "delta":
         surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
@@ -198,14 +200,14 @@ def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Pl
     return _Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), surveys)
 
 
-def _starts(surveys: list[tuple[Array, Array]]) -> list[int]:
+def _starts(surveys: Any) -> list[int]:
     starts = np.cumsum([0, *(losses.shape[1] for losses, _ in surveys)])
     return [int(start) for start in starts[:-1]]
 
 
-def _edges(group: Any, survey: tuple[Array, Array], plan: _Plan, counts: Array, size: int) -> Array:
+def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: Array, size: int) -> Array:
     """Edges of the cells of a group's parts, shape ``(B, parts, size + 1)``."""
-    losses, log_masses = survey
+    losses, log_masses, cut = survey
     xp = array_module(losses)
     theta = xp.broadcast_to(plan.theta[:, None], losses.shape[:-1])
     # Below the first edge lies nothing that matters, even if it were moved up to it.
@@ -214,11 +216,18 @@ def _edges(group: Any, survey: tuple[Array, Array], plan: _Plan, counts: Array, 
     under = xp.log(xp.cumsum(xp.exp(log_masses), -1)) + theta[..., None] * losses
     least, most = pick(losses, _first(under > floor[..., None], 0)), group.max_loss()
     low = least - 1e-9 * xp.abs(least)
-    high = pick(losses, _last(log_masses > -np.inf))
-    high = xp.where(most < np.inf, xp.minimum(most, high + 0.0), high)
-    high = xp.where(log_masses[..., -1] > -np.inf, xp.where(most < np.inf, most, high), high)
+    # The first loss that is cut off, or the largest there is where none is.
+    after = _last(log_masses > -np.inf) + 1
+    beyond = xp.minimum(after, losses.shape[-1] - 1)
+    high = xp.minimum(pick(losses, beyond), most)
+    high = xp.where((most < np.inf) & ~(pick(cut, beyond) > -np.inf), most, high)
     high = xp.where(high > low, high, low + 1e-3)
-    return placed(losses, log_masses, theta, (low, high), size)
+    edges = placed(losses, log_masses, theta, (low, high), size)
+    # An atom, or a kink, that is an edge costs nothing.
+    origin, _ = group.anchors()
+    nearest = first_least(xp.abs(edges - origin[..., None]))[..., None]
+    inside = (origin > low) & (origin < high)
+    return xp.where((np.arange(size + 1) == nearest) & inside[..., None], origin[..., None], edges)
 
 
 def _first(condition: Array, back: int) -> Array:
