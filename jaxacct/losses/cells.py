@@ -23,7 +23,7 @@ import numpy as np
 
 from jaxacct._arrays import array_module
 from jaxacct._rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms._table_pair import LEAST, Tabulated
+from jaxacct.mechanisms._table_pair import LEAST
 
 __all__ = ["Law", "Laws", "laws", "laws_of_outcomes"]
 
@@ -54,7 +54,7 @@ class Laws(NamedTuple):
     upper: Law
 
 
-def laws_of_outcomes(pair: Tabulated) -> Laws:
+def laws_of_outcomes(pair: Any) -> Laws:
     """Of a pair that lists its outcomes: they are their own laws, but for rounding."""
     atoms = pair.atoms()
     xp = array_module(atoms.p)

@@ -24,8 +24,7 @@ import numpy as np
 
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses.possible import possible
-from jaxacct.mechanisms._sampled_pair import SampledPair
-from jaxacct.mechanisms._table_pair import LEAST, Tabulated
+from jaxacct.mechanisms._table_pair import LEAST, lists_outcomes
 
 __all__ = ["Sums", "enumerable", "sum_bounds"]
 
@@ -70,11 +69,7 @@ class Sums(NamedTuple):
 
 def enumerable(groups: tuple[Any, ...]) -> bool:
     """Whether all parts have outcomes that can be listed."""
-    return all(_listed(group) for group in groups)
-
-
-def _listed(pair: Any) -> bool:
-    return isinstance(pair, Tabulated) or (isinstance(pair, SampledPair) and isinstance(pair.inner, Tabulated))
+    return all(lists_outcomes(group) for group in groups)
 
 
 def sum_bounds(

@@ -24,7 +24,7 @@ from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.possible import possible
 from jaxacct.losses.smoothed import smoothing
 from jaxacct.losses.transform import transform
-from jaxacct.mechanisms._table_pair import Tabulated
+from jaxacct.mechanisms._table_pair import lists_outcomes
 
 __all__ = ["Size", "universal_bounds"]
 
@@ -81,7 +81,7 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     for group, survey in zip(groups, plan.surveys, strict=True):
         own = slice(first, first + survey[0].shape[1])
         first = own.stop
-        if isinstance(group, Tabulated):
+        if lists_outcomes(group):
             pair_laws = laws_of_outcomes(group)
         else:
             pair_laws = laws(group, _edges(group, survey, plan, counts[:, own], size.cells))
@@ -214,7 +214,9 @@ def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: 
     exponent = log_masses + theta[..., None] * losses
     floor = logsumexp(exponent) - _WHOLE - xp.log(xp.maximum(counts, 1.0))
     under = xp.log(xp.cumsum(xp.exp(log_masses), -1)) + theta[..., None] * losses
-    least, most = pick(losses, _first(under > floor[..., None], 0)), group.max_loss()
+    least = pick(losses, _first(under > floor[..., None], 0))
+    # Tails are those of losses that are off by so much: what is beyond must be beyond for all of them.
+    most = group.max_loss() + 2.0 * group.loss_error()
     low = least - 1e-9 * xp.abs(least)
     # The first loss that is cut off, or the largest there is where none is.
     after = _last(log_masses > -np.inf) + 1
@@ -224,7 +226,7 @@ def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: 
     high = xp.where(high > low, high, low + 1e-3)
     edges = placed(losses, log_masses, theta, (low, high), size)
     # An atom, or a kink, that is an edge costs nothing.
-    origin, _ = group.anchors()
+    origin = group.anchors()[0] + 2.0 * group.loss_error()
     nearest = first_least(xp.abs(edges - origin[..., None]))[..., None]
     inside = (origin > low) & (origin < high)
     return xp.where((np.arange(size + 1) == nearest) & inside[..., None], origin[..., None], edges)

@@ -11,10 +11,12 @@ from jaxacct._arrays import array_module, column
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._table_pair import Atoms
 
 __all__ = ["DiscreteLaplacePair"]
 
 _GRID = np.linspace(0.0, 1.0, 257)  # of survey atoms
+_LISTED = 32  # the largest sensitivity whose outcomes are listed
 
 
 @mechanism
@@ -40,6 +42,29 @@ class DiscreteLaplacePair:
         # t -> 1 makes both tails 1/2, and 1 - small loses nothing there.
         large = 1.0 - small
         return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
+
+    def lists_outcomes(self) -> bool:
+        """Whether :meth:`atoms` may be asked: parameters are concrete, and outcomes few."""
+        concrete = array_module(self.scale, self.sensitivity) is np
+        return concrete and bool(np.nanmax(self.sensitivity, initial=1.0) <= _LISTED)
+
+    @np.errstate(all="ignore")
+    def atoms(self) -> Atoms:
+        """The D + 1 losses and their masses, NumPy's; those of smaller sensitivities than the largest end in zeros."""
+        scale, gap = column(self.scale), column(self.sensitivity)
+        k = np.arange(np.nanmax(gap, initial=1.0) + 1.0)
+        inner = -np.expm1(-1.0 / scale)
+
+        def masses(away: np.ndarray) -> np.ndarray:
+            """Of outcomes that lie ``away`` >= 0 from the noise's centre; the two ends hold what lies beyond them."""
+            here = np.exp(-away / scale) / (1.0 + np.exp(-1.0 / scale))
+            ends = (k == 0) | (k == gap)
+            return np.where(k > gap, 0.0 * here, here * np.where(ends, 1.0, inner))
+
+        losses = (2.0 * np.minimum(k, gap) - gap) / scale
+        size = np.minimum(gap / scale, 750.0)
+        error = UNIT * (32.0 + 4.0 * size)
+        return Atoms(losses, masses(np.abs(gap - k)), masses(k), error, 4.0 * UNIT * np.abs(losses))
 
     @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:

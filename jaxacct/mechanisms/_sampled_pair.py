@@ -13,7 +13,7 @@ from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
-from jaxacct.mechanisms._table_pair import LEAST, Atoms
+from jaxacct.mechanisms._table_pair import LEAST, Atoms, lists_outcomes
 
 __all__ = ["SampledPair"]
 
@@ -61,6 +61,10 @@ class SampledPair:
         )
 
     @np.errstate(all="ignore")
+    def lists_outcomes(self) -> bool:
+        """Whether the inner pair does."""
+        return lists_outcomes(self.inner)
+
     def atoms(self) -> Atoms:
         """Those of a tabulated ``inner``, unsorted where it has infinite losses.
 

@@ -14,7 +14,7 @@ from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._row import Row
 
-__all__ = ["LEAST", "Atoms", "TablePair", "Tabulated"]
+__all__ = ["LEAST", "Atoms", "TablePair", "Tabulated", "lists_outcomes"]
 
 LEAST = 1e-307
 """Masses up to here may have underflowed: they are not good to a relative error, and count as none from below."""
@@ -38,11 +38,20 @@ class Atoms(NamedTuple):
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 
+def lists_outcomes(pair: Any) -> bool:
+    """Whether ``pair`` has few outcomes, and a method ``atoms()`` that lists them."""
+    return hasattr(pair, "lists_outcomes") and pair.lists_outcomes()
+
+
 class Tabulated:
     """A :class:`jaxacct.mechanisms._pair.Pair` of which subclasses give the atoms only.
 
     All sums are of non-negative numbers, so n roundings make a relative error of n units, in whatever order.
     """
+
+    def lists_outcomes(self) -> bool:
+        """Always; pairs that list theirs only sometimes are no ``Tabulated``."""
+        return True
 
     def atoms(self) -> Atoms:
         """The pair itself, computed from the parameters or from a stored table."""
