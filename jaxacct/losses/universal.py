@@ -125,8 +125,12 @@ def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Pl
     whole = []
     for group in groups:
         survey = group.survey()
-        order = xp.argsort(survey.losses, -1)
-        whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (survey.losses, survey.log_masses)))
+        # Points without mass say nothing of where mass is.
+        massive = survey.log_masses > -np.inf
+        largest = xp.where(massive, survey.losses, -np.inf).max(-1, keepdims=True)
+        losses = xp.where(massive, survey.losses, largest)
+        order = xp.argsort(losses, -1)
+        whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (losses, survey.log_masses)))
     log_goal = xp.log(goal)
     log_steps = xp.log(counts.sum(-1))
 
