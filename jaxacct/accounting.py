@@ -107,10 +107,10 @@ def epsilon(
 
 def _unless_subnormal(lower: Any, delta: ArrayLike) -> Any:
     """0 where ``delta`` is so small that compiled code reads it as 0: the answer is then one for a smaller delta."""
-    if _validate.is_traced((lower, delta)):
-        delta = jnp.asarray(delta)
-        return jnp.where(delta < jnp.finfo(delta.dtype).tiny, 0.0, lower)
-    return np.where(np.asarray(delta, np.float64) < np.finfo(np.float64).tiny, 0.0, lower)[()]
+    if not _validate.is_traced((lower, delta)):
+        return lower
+    delta = jnp.asarray(delta)
+    return jnp.where(delta < jnp.finfo(delta.dtype).tiny, 0.0, lower)
 
 
 def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, options: Options) -> Bounds:

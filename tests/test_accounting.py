@@ -242,12 +242,14 @@ def test_a_numpy_array_may_be_mapped_over_in_a_float32_program():
     np.testing.assert_allclose(jax.vmap(lambda sigma: renyi(jaxacct.Gaussian(sigma), 4.0))(sigmas), 2.0 / sigmas**2)
 
 
-def test_a_delta_that_compiled_code_reads_as_zero_has_no_lower_bound():
-    with pytest.warns(RuntimeWarning, match="wide"):
-        lower, upper = jaxacct.epsilon(jaxacct.Gaussian(2.0), np.array([1e-310, 1e-300]), steps=3)
-    assert lower[0] == 0
+def test_a_subnormal_delta_has_a_larger_epsilon():
+    lower, upper = jaxacct.epsilon(jaxacct.Gaussian(2.0), np.array([1e-310, 1e-300]), steps=3)
     assert lower[1] > 30
     assert upper[0] >= upper[1]
+    assert np.all(lower > 0.99 * upper)
+    traced = jax.jit(lambda delta: jaxacct.epsilon(jaxacct.Gaussian(2.0), delta, steps=3))
+    with jax.enable_x64(True):
+        assert traced(np.float64(1e-310)).lower == 0
 
 
 @pytest.mark.parametrize(
@@ -262,14 +264,14 @@ def test_a_delta_below_the_largest_loss_s_mass_is_answered_from_both_sides(delta
 
 def test_the_far_tail_of_a_sampled_gaussian_needs_no_lattice(monkeypatch):
     # The contour places its taper by a first bound of delta: 1e-32 asks for another one than 1e-10.
-    monkeypatch.setattr(engine, "lattice_bounds", None)
+    monkeypatch.setattr(engine, "universal_bounds", None)
     lower, upper = jaxacct.delta(_sampled(1.0, 0.01), np.array([2.0, 6.0, 10.0]), steps=1000)
     assert np.all(upper / lower - 1 < 1e-2)
     assert 1e-34 < upper[2] < 1e-31
 
 
 def test_a_delta_near_1_needs_no_lattice(monkeypatch):
-    monkeypatch.setattr(engine, "lattice_bounds", None)
+    monkeypatch.setattr(engine, "universal_bounds", None)
     lower, upper = jaxacct.delta(_sampled(0.9, 0.0766), 2.73, steps=36_429)
     assert 0.9999 < lower < 1.0  # as delta is
     assert upper <= 1.0

@@ -39,7 +39,7 @@ from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.contour_read import Integrand, aliases, chernoff, read_delta, read_epsilon
-from jaxacct.losses.plan import saddle_log_delta
+from jaxacct.losses.saddle import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_quadrature import (
     Quadrature,

@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._arrays import stopped
-from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
 from jaxacct.losses.caps import capped
+from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
 from jaxacct.losses.single import single_delta, single_epsilon, single_value
 from jaxacct.losses.spread import Spread
 from jaxacct.losses.sums import enumerable, sum_bounds

@@ -15,9 +15,9 @@ it is no larger than there. With h_j the piecewise linear function that is 1 at 
 
 With H <= D at all points but j = 0, and Chernoff's bound for the rest, that is a lower bound of H(gamma):
 
-    w_0 H(gamma) >= D(gamma) - sum_(j != 0) w_j D(gamma x_j) - M(theta) gamma^-theta P(N(0, 1) > m r / s - s / 2 - theta s),
+    w_0 H(gamma) >= D(gamma) - sum_(j != 0) w_j D(gamma x_j) - M(theta) gamma^-theta P(N > m r / s - s / 2 - theta s),
 
-M(theta) = E[e^(theta L)] of all runs, the small one included. It is linear in D, so it is read off the same transform
+N standard normal and M(theta) = E[e^(theta L)] of all runs, the small one included. It is linear in D, so it is read off the same transform
 with each term multiplied once. Both sides are off by about s^2 gamma^2 H'' (r = 1.75 s), and the bounds 1.4 times that
 apart.
 

@@ -20,8 +20,8 @@ from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.cells import Law, laws, laws_of_outcomes, placed
 from jaxacct.losses.contour_read import Integrand, aliases, chernoff, summed
-from jaxacct.losses.plan import saddle_log_delta
 from jaxacct.losses.possible import possible
+from jaxacct.losses.saddle import saddle_log_delta
 from jaxacct.losses.smoothed import smoothing
 from jaxacct.losses.transform import transform
 from jaxacct.mechanisms._table_pair import lists_outcomes
@@ -110,7 +110,10 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
 
 
 class _Plan(NamedTuple):
-    """Where to put the contour, shape ``(B,)``; ``surveys`` of every group: sorted losses, log masses, those that were cut off."""
+    """Where to put the contour, shape ``(B,)``.
+
+    ``surveys`` has of every group the sorted losses, their log masses, and those that were cut off.
+    """
 
     theta: Array
     epsilon: Array
