@@ -73,7 +73,8 @@ def process(question: Question, sides: list[str], runs: int, options: argparse.N
             return {"failed": f"no answer within {options.timeout:g} s"}
         whole = time.perf_counter() - before
     if done.returncode:
-        return {"failed": done.stderr.strip()[-300:]}
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        return {"failed": next((text for text in reversed(lines) if "Error" in text), lines[-1])[-300:]}
     return json.loads(done.stdout.splitlines()[-1]) | {"whole": whole}
 
 

@@ -38,6 +38,7 @@ HERE = pathlib.Path(__file__).resolve().parent / "results"
 ON_CPU = jax.default_backend() == "cpu"
 SECONDS = 120.0 if ON_CPU else 1800.0
 CHECKED = 1_000
+UPDATES = 20_000 if ON_CPU else 1_000  # a loop of scalar updates is no work for an accelerator
 BYTES_AN_EXAMPLE = 80  # norms, the words of six ledgers, who takes part, and what a step holds meanwhile
 
 
@@ -138,14 +139,13 @@ def sweep(job: Job) -> None:
 def menu(job: Job) -> None:
     """The menu table; every row builds a filter, and asks for the epsilon of a schedule that it admits."""
     kept = json.loads((HERE / "menu_table.json").read_text())
-    updates = 2_000  # a loop of scalar updates is no work for an accelerator
 
     def certified(name: str) -> dict[str, Any]:
         if name in menu_table.MIXED:
             found = menu_table.mixed(name)
             theirs = kept["two-parameter menus"].get(name, {}).get("certified epsilon")
             return found | {"committed certified epsilon": theirs}
-        found = menu_table.row(name, updates)
+        found = menu_table.row(name, UPDATES)
         return found | {"committed certified epsilon": kept["rows"].get(name, {}).get("epsilon", {}).get("menu")}
 
     expected = 0.0
@@ -233,7 +233,7 @@ def training(job: Job) -> None:
 
     def measured(name: str, rate: float) -> dict[str, Any]:
         budget = training.plan_budget(name, "constant", epsilon=8.0, delta=1e-5, steps=300, rate=rate)
-        update = training_share.seconds_an_update(budget.filter, budget.schedule, 1_000)
+        update = training_share.seconds_an_update(budget.filter, budget.schedule, UPDATES)
         choices = (budget.filter, None)
         step, without = training_share.seconds_a_step(
             data, network, budget, budget.schedule, choices, physical_batch=256, blocks=2 if ON_CPU else 10
