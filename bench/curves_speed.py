@@ -45,6 +45,14 @@ GAMES: dict[str, tuple[Any, ...]] = {
 }
 
 
+def sampled_curves(members: int, points: int) -> jaxacct.PrivacyProfile:
+    """The curves of that many random sampled Gaussians on one grid, as one batch."""
+    grid = jaxacct.LossGrid(0.004, -points // 2, points)
+    sigma, rate = np.geomspace(0.5, 5, members), np.random.default_rng(0).uniform(0.01, 1, members)
+    steps = jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate)
+    return jaxacct.PrivacyProfile.from_mechanism(steps, relation="remove", grid=grid)
+
+
 def game(queries: tuple[Any, ...]) -> dict[str, dict[str, float]]:
     grid = jaxacct.LossGrid(0.005, -2048, 4096)
     rule = multisets(queries, lambda n: n[0] + 2 * n[1] + 3 * n[2] <= 40)
@@ -65,11 +73,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", default="")
     arguments = parser.parse_args()
-    random = np.random.default_rng(0)
-    grid = jaxacct.LossGrid(0.004, -POINTS // 2, POINTS)
-    sigma, rate = np.geomspace(0.5, 5, MEMBERS), random.uniform(0.01, 1, MEMBERS)
-    steps = jaxacct.PoissonSampled(jaxacct.Gaussian(sigma), rate)
-    family = jaxacct.PrivacyProfile.from_mechanism(steps, relation="remove", grid=grid)
+    family = sampled_curves(MEMBERS, POINTS)
+    grid = family.grid
     one = jaxacct.PrivacyProfile(family.excess[0], grid)
     best = jaxacct.supremum(family)
     with jax.enable_x64(True):

@@ -37,13 +37,9 @@ def menu(examples: int) -> filters.IndividualPricedMenuFilter:
     return filters.IndividualPricedMenuFilter(common, examples, 4 << 7)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--examples", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results")
-    options = parser.parse_args()
-    n = options.examples
+def measured(examples: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds and gigabytes a second of each job, in turns."""
+    n = examples
     ledgers = {"priced menu": menu(n), "approximate gdp": filters.individual_approximate_gdp(0.5, examples=n)}
     norms = jax.jit(lambda key: jnp.exp(jax.random.normal(key, (n,)) - 1))(jax.random.key(0))
     plain = jax.jit(lambda norms, words: words + (norms > 0.5), donate_argnums=1)
@@ -61,7 +57,7 @@ def main() -> None:
     processor: dict[str, list[float]] = {name: [] for name in jobs}
     for name, job in jobs.items():
         states[name] = jax.block_until_ready(job(states[name]))
-    for _ in range(options.rounds):
+    for _ in range(rounds):
         for name, job in jobs.items():
             start, used = time.perf_counter(), time.process_time()
             fresh = jax.block_until_ready(job(states[name]))
@@ -84,10 +80,20 @@ def main() -> None:
     }
     took = {name: float(ledgers[name].fraction(states[name]).max()) for name in ledgers}
     assert all(0 < share <= 1 for share in took.values()), "nobody was charged, or too much"
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--examples", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--json", type=pathlib.Path, default=pathlib.Path(__file__).parent / "results")
+    options = parser.parse_args()
+    rows = measured(options.examples, options.rounds)
     found = {
         "about": about()
         | {"device": jax.devices()[0].device_kind, "load_average_at_end": round(os.getloadavg()[0], 2)},
-        "examples": n,
+        "examples": options.examples,
         "rounds": options.rounds,
         "note": "milliseconds are the fastest round's; the machine was shared, so trust the ratios",
         "rows": rows,

@@ -66,7 +66,7 @@ def admissions(ledger: Any, sigma: jax.Array, rate: jax.Array) -> jax.Array:
     return jax.lax.scan(body, ledger.init(), sigma)[1]
 
 
-def seconds_an_update(ledger: Any, low: float, high: float, rate: float) -> float:
+def seconds_an_update(ledger: Any, low: float, high: float, rate: float, updates: int) -> float:
     @partial(jax.jit, static_argnames="count")
     def loop(ledger: Any, count: int):
         def body(i: jax.Array, state: Any):
@@ -84,7 +84,7 @@ def seconds_an_update(ledger: Any, low: float, high: float, rate: float) -> floa
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return (timed(UPDATES) - timed(1)) / (UPDATES - 1)
+    return (timed(updates) - timed(1)) / (updates - 1)
 
 
 def finite(value: float) -> float | None:
@@ -96,7 +96,7 @@ def first_refusal(admitted: np.ndarray) -> int:
     return int(np.argmin(admitted)) if not admitted.all() else len(admitted)
 
 
-def row(name: str) -> dict[str, Any]:
+def row(name: str, updates: int = UPDATES) -> dict[str, Any]:
     rate, low, high, epsilon, delta, entries, points = SETTINGS[name]
     start, cpu = time.perf_counter(), time.process_time()
     schedule = showcase() if name.startswith("showcase") else None
@@ -139,7 +139,7 @@ def row(name: str) -> dict[str, Any]:
         "seconds to build": round(built, 1),
         "seconds of processor to build": round(built_cpu, 1),
         "load average after": round(os.getloadavg()[0], 1),
-        "nanoseconds an update": round(1e9 * seconds_an_update(ledger, low, high, rate)),
+        "nanoseconds an update": round(1e9 * seconds_an_update(ledger, low, high, rate, updates)),
     }
 
 

@@ -26,7 +26,7 @@ from jaxacct.mechanisms import Gaussian, PoissonSampled
 BLOCKS, STEPS, UPDATES = 10, 20, 20_000
 
 
-def seconds_an_update(filter, schedule) -> float:
+def seconds_an_update(filter, schedule, updates: int = UPDATES) -> float:
     sigma, rate, _ = schedule.planned[0]
 
     # Parameters are arguments that change from update to update, so that nothing is folded away or hoisted.
@@ -51,10 +51,10 @@ def seconds_an_update(filter, schedule) -> float:
             times.append(time.perf_counter() - start)
         return min(times)
 
-    return (timed(UPDATES) - timed(1)) / (UPDATES - 1)
+    return (timed(updates) - timed(1)) / (updates - 1)
 
 
-def seconds_a_step(data, network, budget, schedule, filters, physical_batch) -> list[float]:
+def seconds_a_step(data, network, budget, schedule, filters, physical_batch, blocks: int = BLOCKS) -> list[float]:
     import optax
 
     optimizer = optax.sgd(0.1, momentum=0.9)
@@ -70,7 +70,7 @@ def seconds_a_step(data, network, budget, schedule, filters, physical_batch) -> 
         )
         jax.block_until_ready(step(start, examples))
         runs.append((step, start, []))
-    for _ in range(BLOCKS):
+    for _ in range(blocks):
         for step, start, times in runs:
             state = start
             before = time.perf_counter()
