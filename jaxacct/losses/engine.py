@@ -14,7 +14,9 @@ the query alone. Inside a program for an accelerator the same formulas are compi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -34,7 +36,7 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["Options", "bounds", "smooth_deltas"]
 
-_SIZES = (Size(256, 256), Size(512, 1024))  # of the contour, tried in turn
+_SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
 _CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
@@ -46,7 +48,7 @@ _TRACED_CELLS = Cells(1024, 4096)
 _SMOOTH = Size(512, 1024)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
-_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 3e-4}  # relative width that asks for no second engine
+_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 
 
 class Options(NamedTuple):
@@ -200,12 +202,14 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
+    if run.func in (_contour_numpy, _universal_numpy, _single_batch):
+        taken = _RUNS if run.func is _single_batch else rows
+        chunks = [members[i : i + taken] for i in range(0, members.size, taken)]
+        asked = lambda some: run(*jax.tree.map(lambda x: x[some], query))  # noqa: E731
+        for some, (low, high) in zip(chunks, _in_threads(asked, chunks), strict=True):
+            yield some, low, high
+        return
     while members.size:
-        if run.func in (_contour_numpy, _universal_numpy, _single_batch):
-            taken = _RUNS if run.func is _single_batch else rows
-            some, members = members[:taken], members[taken:]
-            yield some, *run(*jax.tree.map(lambda x: x[some], query))  # noqa: B023
-            continue
         # A batch that is filled to three quarters, or else the largest that the members fill.
         filled = [size for size in sizes if size <= members.size]
         size = next((size for size in sizes if 0.75 * size <= members.size <= size), max(filled, default=sizes[0]))
@@ -213,6 +217,18 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
         index = spread.padded(some, size)
         low, high = run(*spread.place(jax.tree.map(lambda x: x[index], query)))  # noqa: B023
         yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]
+
+
+def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
+    """``run`` of each chunk, in order. NumPy holds no lock while it works, so that threads share the cores."""
+    workers = min(
+        len(chunks), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    if workers <= 1:
+        yield from map(run, chunks)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(run, chunks)
 
 
 def _single_batch(kind: str, groups: tuple[Any, ...], goal: Any):

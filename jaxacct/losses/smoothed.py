@@ -17,9 +17,9 @@ With H <= D at all points but j = 0, and Chernoff's bound for the rest, that is 
 
     w_0 H(gamma) >= D(gamma) - sum_(j != 0) w_j D(gamma x_j) - M(theta) gamma^-theta P(N > m r / s - s / 2 - theta s),
 
-N standard normal and M(theta) = E[e^(theta L)] of all runs, the small one included. It is linear in D, so it is read off the same transform
-with each term multiplied once. Both sides are off by about s^2 gamma^2 H'' (r = 1.75 s), and the bounds 1.4 times that
-apart.
+N standard normal and M(theta) = E[e^(theta L)] of all runs, the small one included. It is linear in D, so it is read
+off the same transform with each term multiplied once. Both sides are off by about s^2 gamma^2 H'' (r = 1.75 s), and
+the bounds 1.4 times that apart.
 
 *Weights*: w_j = A_j - A_(j + 1) with A_j the mean of P(X > x) over x in [x_(j - 1), x_j]; with x = e^(-s^2 / 2 + s n)
 that is the mean of P(N(0, 1) > n) over n in [(j - 1) r / s + s / 2, j r / s + s / 2] with weights e^(s n).
