@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._arrays import array_module
+from jaxacct._least import first_least
 from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms._table_pair import LEAST
 
-__all__ = ["Law", "Laws", "laws", "laws_of_outcomes"]
+__all__ = ["Law", "Laws", "laws", "laws_of_outcomes", "placed", "with_edge"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -128,41 +129,24 @@ def _masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     return xp.maximum(mass, 0.0), inflated(2.0 * tail * error, 1e-9)
 
 
-class Window(NamedTuple):
-    """Where the cells of a part go, from its survey: sorted losses ``(..., points)`` and how many cells each deserves.
+def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) -> Array:
+    """``size + 1`` edges, shape ``(..., size + 1)``.
 
-    ``low`` and ``high`` are the first edge and the last.
-    """
-
-    losses: Array
-    share: Array
-    low: Array
-    high: Array
-
-
-def placed(losses: Array, log_masses: Array, theta: Array, ends: tuple[Array, Array], size: int) -> Array:
-    """``size + 1`` edges for a tilted loss, shape ``(..., size + 1)``.
-
-    Cells of width h cost the mass in them times h^2, so their density goes with the cube root of the density of the
-    tilted loss, as the survey knows it.
+    Cells of width h cost the weight in them times h^2, so their density goes with the cube root of that of the weight.
 
     Args:
-        losses: of a survey, sorted, shape ``(..., points)``.
-        log_masses: of the same points.
-        theta: tilt, shape ``(...)``.
+        losses: points of a rough law, sorted, shape ``(..., points)``.
+        weights: how much each matters, same shape; only ratios do.
         ends: the first edge and the last, shape ``(...)``.
         size: number of cells, static.
     """
     xp = array_module(losses)
     low, high = (end[..., None] for end in ends)
-    weight = log_masses + theta[..., None] * losses
-    weight = weight - xp.where(xp.isfinite(weight), weight, -np.inf).max(-1, keepdims=True)
-    weight = xp.exp(weight)
     at = xp.clip(losses, low, high)
     at = xp.concatenate([low, at, high], -1)
     gaps = at[..., 1:] - at[..., :-1]
     none = xp.zeros_like(low)
-    mass = 0.5 * (xp.concatenate([weight, none], -1) + xp.concatenate([none, weight], -1))
+    mass = 0.5 * (xp.concatenate([weights, none], -1) + xp.concatenate([none, weights], -1))
     share = (mass * gaps**2) ** (1.0 / 3.0)
     share = (1.0 - _EVEN) * share / share.sum(-1, keepdims=True) + _EVEN * gaps / gaps.sum(-1, keepdims=True)
     reached = xp.concatenate([none, xp.cumsum(share, -1)], -1)
@@ -170,6 +154,20 @@ def placed(losses: Array, log_masses: Array, theta: Array, ends: tuple[Array, Ar
     edges = _interpolated(wanted, reached, at)
     # Ends are exact: the largest loss is one of them.
     return xp.concatenate([low, edges[..., 1:-1], high], -1)
+
+
+def with_edge(edges: Array, origin: Array) -> Array:
+    """``edges`` with the nearest of the inner ones moved to ``origin``, shape ``(...)``, where that lies between.
+
+    An atom, or a kink, that is an edge costs nothing.
+    """
+    xp = array_module(edges)
+    origin = origin[..., None]
+    nearest = first_least(xp.abs(edges[..., 1:-1] - origin))[..., None] + 1
+    inside = (origin > edges[..., :1]) & (origin < edges[..., -1:])
+    # Edges stay in order: the nearest one has none between itself and the origin.
+    moved = (np.arange(edges.shape[-1]) == nearest) & inside
+    return xp.where(moved, origin, edges)
 
 
 def _interpolated(x: Array, xs: Array, ys: Array) -> Array:

@@ -18,7 +18,7 @@ from jaxacct._arrays import array_module, iterated, logsumexp, pick
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
-from jaxacct.losses.cells import Law, laws, laws_of_outcomes, placed
+from jaxacct.losses.cells import Law, laws, laws_of_outcomes, placed, with_edge
 from jaxacct.losses.contour_read import Integrand, aliases, chernoff, summed
 from jaxacct.losses.possible import possible
 from jaxacct.losses.saddle import saddle_log_delta
@@ -231,12 +231,9 @@ def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: 
     high = xp.minimum(pick(losses, beyond), most)
     high = xp.where((most < np.inf) & ~(pick(cut, beyond) > -np.inf), most, high)
     high = xp.where(high > low, high, low + 1e-3)
-    edges = placed(losses, log_masses, theta, (low, high), size)
-    # An atom, or a kink, that is an edge costs nothing.
-    origin = group.anchors()[0] + 2.0 * group.loss_error()
-    nearest = first_least(xp.abs(edges - origin[..., None]))[..., None]
-    inside = (origin > low) & (origin < high)
-    return xp.where((np.arange(size + 1) == nearest) & inside[..., None], origin[..., None], edges)
+    weights = xp.exp(exponent - exponent.max(-1, keepdims=True))
+    edges = placed(losses, weights, (low, high), size)
+    return with_edge(edges, group.anchors()[0] + 2.0 * group.loss_error())
 
 
 def _first(condition: Array, back: int) -> Array:

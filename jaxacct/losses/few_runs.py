@@ -1,0 +1,322 @@
+"""delta and epsilon of a few runs, law by law, with no transform.
+
+A rare sample of few runs has losses of very different sizes: most next to nothing, few many times larger. No uniform
+line of frequencies serves that. But the laws of :mod:`jaxacct.losses.cells` have few points, wherever they are needed,
+so two of them are composed point by point, and what comes out is put on few points again, on the same side of the
+truth: from below points of a cell are merged (post-processing), from above each is split between the ends of its cell
+(convexity). The last composition is not written down: delta is the mean hockey stick of one half of the runs at
+epsilon minus the loss of the other half. All sums are of non-negative numbers, so deep tails keep their digits.
+
+NumPy only, one setting at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct.losses.cells import Law, Laws, laws, laws_of_outcomes, placed, with_edge
+from jaxacct.losses.possible import possible
+from jaxacct.losses.single import single_delta, single_epsilon
+from jaxacct.mechanisms._table_pair import lists_outcomes
+
+__all__ = ["MOST_RUNS", "few_run_bounds"]
+
+MOST_RUNS = 16
+_SIZES = (96, 384)  # points of a law: to learn what matters, then to answer
+_SKETCH = 48  # points of a law that tell where the points of a composition should go
+_WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
+_LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
+_BISECTIONS = 90
+
+
+class _Aim(NamedTuple):
+    """What the laws are to be good at: hockey sticks of about ``delta`` at about ``epsilon``."""
+
+    epsilon: float
+    delta: float
+    runs: float
+
+    def weights(self, losses: np.ndarray, log_masses: np.ndarray) -> np.ndarray:
+        """How much a point matters: its mass, and how likely the rest brings its loss to about epsilon.
+
+        Where everything is above epsilon, only the total P- and Q-mass count, which all points keep.
+        """
+        theta = -np.log(self.delta) / self.epsilon
+        away = np.minimum(losses - self.epsilon, 0.0)
+        found = log_masses + theta * away - 3.0 * np.maximum(losses - self.epsilon, 0.0) / self.epsilon
+        return np.exp(found - found.max())
+
+    def ends(self, losses: np.ndarray, log_masses: np.ndarray) -> tuple[float, float]:
+        """The first edge and the last, for points sorted by loss."""
+        theta = -np.log(self.delta) / self.epsilon
+        masses = np.exp(log_masses)
+        under = np.log(np.cumsum(masses)) + theta * losses
+        over = np.cumsum(masses[::-1])[::-1]
+        low = losses[np.argmax(under > -_WHOLE - np.log(self.runs))]
+        kept = np.flatnonzero(over > self.delta * np.exp(-_LEFT_OUT) / self.runs)
+        last = kept[-1] if kept.size else losses.size - 1
+        return float(low), float(losses[min(last + 1, losses.size - 1)])
+
+
+def few_run_bounds(
+    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """``(lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(B,)``.
+
+    Args:
+        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
+        groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
+        counts: whole numbers >= 0, shape ``(B, K)``, that add up to at most ``MOST_RUNS``.
+        goal: shape ``(B,)``.
+    """
+    import jax
+
+    found = []
+    for row in range(goal.size):
+        parts = []
+        for group in groups:
+            for part in range(jax.tree.leaves(group)[0].shape[1]):
+                parts.append(jax.tree.map(lambda x: x[row, part], group))  # noqa: B023
+        runs = [(pair, int(count)) for pair, count in zip(parts, counts[row], strict=True) if count > 0]
+        with np.errstate(all="ignore"):  # what comes of it fails closed
+            found.append(_answer(kind, runs, float(goal[row])))
+    lower, upper = zip(*found, strict=True)
+    return np.array(lower), np.array(upper)
+
+
+def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float, float]:
+    total = sum(count for _, count in runs)
+    if kind == "delta":
+        alone = max(float(single_delta(_one(pair), np.array([goal]))[1][0]) for pair, _ in runs)
+        epsilon, delta = goal, alone
+    else:
+        share = np.array([goal / total])
+        epsilon, delta = sum(count * _finite(single_epsilon(_one(pair), share)[1][0]) for pair, count in runs), goal
+    bounds = (0.0, np.inf if kind == "epsilon" else 1.0)
+    for size in _SIZES:
+        aim = _Aim(max(epsilon, 1e-12), min(max(delta, 1e-300), 0.5), float(total))
+        halves = _halves(runs, aim, size)
+        if halves is None:
+            return bounds
+        found = (_delta if kind == "delta" else _epsilon)(*halves, goal)
+        bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
+        if kind == "delta":
+            delta = bounds[1]
+        elif np.isfinite(bounds[1]):
+            epsilon = bounds[1]
+    return bounds
+
+
+def _finite(value: float) -> float:
+    return float(value) if np.isfinite(value) else 1.0
+
+
+def _one(pair: Any) -> Any:
+    """A pair of scalars as a batch of one."""
+    import jax
+
+    return jax.tree.map(lambda x: x[None], pair)
+
+
+def _halves(runs: list[tuple[Any, int]], aim: _Aim, size: int) -> tuple[Laws, Laws] | None:
+    """Two laws whose composition is that of all runs, None where a number is none."""
+    singles = [_single(pair, aim, size) for pair, _ in runs]
+    if any(not (np.isfinite(law.masses).all() and np.isfinite(law.losses).all()) for one in singles for law in one):
+        return None
+    first = second = None
+    for single, (_, count) in zip(singles, runs, strict=True):
+        half = _power(single, count // 2, aim, size)
+        odd = single if count % 2 else None
+        first, second = _joined(first, half, aim, size), _joined(second, half, aim, size)
+        if odd is not None:
+            first, second = second, _joined(first, odd, aim, size)
+    nothing = Law(np.zeros(1), np.ones(1), np.zeros(()))
+    return first or Laws(nothing, nothing), second or Laws(nothing, nothing)
+
+
+def _power(single: Laws, count: int, aim: _Aim, size: int) -> Laws | None:
+    result, square = None, single
+    while count:
+        if count % 2:
+            result = _joined(result, square, aim, size)
+        count //= 2
+        if count:
+            square = _joined(square, square, aim, size)
+    return result
+
+
+def _joined(first: Laws | None, second: Laws | None, aim: _Aim, size: int) -> Laws | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return _composed(first, second, aim, size)
+
+
+def _single(pair: Any, aim: _Aim, size: int) -> Laws:
+    if lists_outcomes(pair):
+        return laws_of_outcomes(pair)
+    survey = pair.survey()
+    massive = survey.log_masses > -np.inf
+    order = np.argsort(survey.losses[massive])
+    losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
+    most = float(pair.max_loss() + 2.0 * pair.loss_error())
+    low, high = aim.ends(losses, log_masses)
+    high = most if high >= losses[-1] and most < np.inf else min(high, most)
+    low = low - 1e-9 * abs(low)
+    high = high if high > low else low + 1e-9 + 1e-9 * abs(low)
+    edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
+    return laws(pair, with_edge(edges, pair.anchors()[0] + 2.0 * pair.loss_error()))
+
+
+def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
+    """Both sides of the sum of two losses, on ``size`` points or less."""
+    sketch = [_sketched(one.upper) for one in (first, second)]
+    losses = np.add.outer(sketch[0][0], sketch[1][0]).ravel()
+    masses = np.multiply.outer(sketch[0][1], sketch[1][1]).ravel()
+    order = np.argsort(losses)
+    losses, log_masses = losses[order], np.log(np.maximum(masses[order], 1e-320))
+    low, high = aim.ends(losses, log_masses)
+    largest = first.upper.losses[-1] + second.upper.losses[-1]
+    high = largest if high >= losses[-1] else min(high, largest)
+    high = high + 8 * EPS * (abs(high) + abs(low)) if high > low else low + 1e-9 + 1e-9 * abs(low)
+    edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
+    return Laws(_merged(first.lower, second.lower, edges), _split(first.upper, second.upper, edges))
+
+
+def _sketched(law: Law) -> tuple[np.ndarray, np.ndarray]:
+    """A law on few points: for planning."""
+    order = np.argsort(law.losses)
+    blocks = np.array_split(order, min(_SKETCH, order.size))
+    masses = np.array([law.masses[block].sum() for block in blocks])
+    losses = np.array([(law.masses[block] * law.losses[block]).sum() for block in blocks])
+    plain = np.array([law.losses[block].mean() for block in blocks])
+    return np.where(masses > 0, losses / np.where(masses > 0, masses, 1.0), plain), masses
+
+
+def _products(first: Law, second: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Losses and masses of all pairs of points, and what rounding moves a loss by."""
+    losses = np.add.outer(first.losses, second.losses).ravel()
+    masses = np.multiply.outer(first.masses, second.masses).ravel()
+    return losses, masses, 2 * EPS * np.abs(losses)
+
+
+def _either(first: Law, second: Law) -> np.ndarray:
+    return first.infinite + second.infinite - first.infinite * second.infinite
+
+
+def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
+    """From below: what falls into a cell is one point, with all its P- and Q-mass."""
+    losses, masses, off = _products(first, second)
+    place = np.searchsorted(edges, losses)
+    count = edges.size + 1
+    p = np.bincount(place, masses, count)
+    # Q-masses relative to those at the cell's lower edge.
+    reference = np.concatenate([edges[:1], edges])
+    q = np.bincount(place, masses * np.exp(np.minimum(reference[place] - losses + off, 700.0)), count)
+    rounding = (losses.size + 16) * EPS
+    p, q = deflated(p, rounding) - losses.size * 1e-323, inflated(q, rounding) + losses.size * 1e-323
+    good = p > 0
+    ratio = np.log(np.where(good, p, 1.0)) - np.log(np.where(good, q, 1.0))
+    at = reference + ratio - 8 * EPS * (1.0 + np.abs(ratio) + np.abs(reference))
+    return Law(np.where(good, at, 0.0), np.where(good, p, 0.0), deflated(_either(first, second), 8 * EPS))
+
+
+def _split(first: Law, second: Law, edges: np.ndarray) -> Law:
+    """From above: what falls into a cell goes to its ends, with the same P- and Q-mass."""
+    losses, masses, off = _products(first, second)
+    losses = losses + off
+    place = np.searchsorted(edges, losses)  # edges[place - 1] < loss <= edges[place]
+    inside = (place > 0) & (place < edges.size)
+    infinite = inflated(masses[place == edges.size].sum(), (losses.size + 8) * EPS)
+    left, right = edges[np.clip(place - 1, 0, edges.size - 2)], edges[np.clip(place, 1, edges.size - 1)]
+    up = np.expm1(left - losses) / np.expm1(left - right)
+    up = np.where(inside, np.clip(inflated(up, 16 * EPS) + 8 * EPS * 0.0, 0.0, 1.0), 1.0)
+    # Differences of losses are exact to a unit of the losses, which may be many of the differences.
+    slack = 4 * EPS * (np.abs(losses) + np.abs(left)) / np.maximum(right - left, 1e-300)
+    up = np.where(inside, np.minimum(up + slack, 1.0), 1.0)
+    here = np.minimum(place, edges.size - 1)
+    kept = np.where(place < edges.size, masses, 0.0)
+    count = edges.size
+    found = np.bincount(here, kept * up, count) + np.bincount(np.maximum(here - 1, 0), kept * (1.0 - up) + kept * EPS, count)
+    found = inflated(found, (losses.size + 16) * EPS)
+    infinite = inflated(_either(first, second) + infinite, 16 * EPS)
+    return Law(edges, found, infinite)
+
+
+class _Half:
+    """A law whose hockey stick is asked for at many losses."""
+
+    def __init__(self, law: Law) -> None:
+        order = np.argsort(law.losses)
+        self.losses, self.masses = law.losses[order], law.masses[order]
+        # Suffix sums; Q-masses by blocks of 1 of the largest exponent would overflow, so relative to each loss.
+        self.above = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
+        self.top = self.losses.max()
+        floor = np.maximum(self.losses, self.top - 600.0)
+        self.against = np.append(np.cumsum((self.masses * np.exp(self.top - floor))[::-1])[::-1], 0.0)
+
+    def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E[(1 - e^(at - L))_+], and a bound on its error."""
+        place = np.searchsorted(self.losses, at, side="right")
+        p = self.above[place]
+        q = np.where(p > 0, self.against[place] * np.exp(np.minimum(at - self.top, 0.0)), 0.0)
+        units = EPS * (self.losses.size + 16.0 + 4.0 * np.minimum(np.abs(at - self.top), 700.0) + 4.0 * np.abs(at))
+        return np.maximum(p - q, 0.0), units * (p + q)
+
+
+def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
+    """Certified curves from below and from above, functions of epsilon."""
+
+    def curve(one: Law, two: Law, sign: float) -> Any:
+        half = _Half(two)
+        infinite = float(_either(one, two))
+
+        def at(epsilon: float) -> float:
+            value, error = half.stick(epsilon - one.losses)
+            terms = one.masses * np.maximum(value + sign * error, 0.0)
+            total = float(terms.sum()) * (1.0 + sign * (terms.size + 16) * EPS)
+            return total + infinite * (1.0 + sign * 16 * EPS) + (1e-300 if sign > 0 and total > 0 else 0.0)
+
+        return at
+
+    return curve(first.lower, second.lower, -1.0), curve(first.upper, second.upper, 1.0)
+
+
+def _delta(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
+    below, above = _sides(first, second)
+    lower, upper = possible(np.asarray(below(epsilon)), np.asarray(above(epsilon)), np.asarray(epsilon))
+    return float(lower), float(upper)
+
+
+def _epsilon(first: Laws, second: Laws, delta: float) -> tuple[float, float]:
+    below, above = _sides(first, second)
+
+    def crossing(curve: Any, limit: float) -> tuple[float, float]:
+        """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
+        low, high = 0.0, limit
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high) if low > 0.1 * high else max((low * high) ** 0.5, 1e-3 * high)
+            if curve(middle) <= delta:
+                high = middle
+            else:
+                low = middle
+            if high - low <= 1e-12 * high:
+                break
+        return low, high
+
+    most = float(first.upper.losses.max() + second.upper.losses.max())
+    if np.isnan(above(0.0)) or np.isnan(below(0.0)):
+        return 0.0, np.inf
+    upper = np.inf
+    if above(0.0) <= delta:
+        upper = 0.0
+    elif float(_either(first.upper, second.upper)) < delta and above(most * (1.0 + 1e-12)) <= delta:
+        upper = crossing(above, most * (1.0 + 1e-12))[1]
+    lower = 0.0
+    if float(_either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
+        lower = np.inf
+    elif below(0.0) > delta:
+        lower = crossing(below, most)[0]
+    return min(lower, upper), upper
