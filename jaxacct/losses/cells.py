@@ -100,11 +100,10 @@ def laws(pair: Any, edges: Array) -> Laws:
     size = xp.maximum(size, xp.maximum(beside[..., 2:], beside[..., :-2]))
     eta = pair.loss_error()[..., None] + 4.0 * UNIT * size
     most = inflated(p + p_off, 4.0 * UNIT)
-    # e^left Q, next to P or less; its exponent is off by units of its two terms.
-    log_q = xp.log(xp.maximum(q, 1e-300))
-    scaled = xp.where(q > 1e-300, xp.exp(xp.minimum(left + log_q, 700.0)), 0.0)
-    units = 8.0 * UNIT * (2.0 + xp.abs(left) + xp.abs(log_q))
-    slack = p_off + scaled * (q_off / xp.maximum(q, 1e-300) + 2.0 * eta[..., :-1] + units)
+    # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
+    gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)
+    scaled = gamma * q
+    slack = p_off + gamma * q_off + scaled * (2.0 * eta[..., :-1] + 8.0 * UNIT * (2.0 + xp.abs(left)))
     slack = slack + 8.0 * UNIT * (most + scaled) + _TINY
     up = inflated((p - scaled + slack) / -xp.expm1(left - right), 8.0 * UNIT)
     up = xp.clip(up, 0.0, most)

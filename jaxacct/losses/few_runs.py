@@ -172,11 +172,10 @@ def _single(pair: Any, aim: _Aim, size: int) -> Laws:
 
 def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     """Both sides of the sum of two losses, on ``size`` points or less."""
-    sketch = [_sketched(one.upper) for one in (first, second)]
-    losses = np.add.outer(sketch[0][0], sketch[1][0]).ravel()
-    masses = np.multiply.outer(sketch[0][1], sketch[1][1]).ravel()
-    order = np.argsort(losses)
-    losses, log_masses = losses[order], np.log(np.maximum(masses[order], 1e-320))
+    sketch = [_sketched(one.upper, _SKETCH) for one in (first, second)]
+    products = Law(*(outer(*pair).ravel() for outer, pair in zip(_OUTER, zip(*sketch, strict=True), strict=True)), 0.0)
+    losses, masses = _sketched(products, _SKETCH**2 // 8)
+    log_masses = np.log(np.maximum(masses, 1e-320))
     low, high = aim.ends(losses, log_masses)
     largest = first.upper.losses[-1] + second.upper.losses[-1]
     high = largest if high >= losses[-1] else min(high, largest)
@@ -185,14 +184,17 @@ def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     return Laws(_merged(first.lower, second.lower, edges), _split(first.upper, second.upper, edges))
 
 
-def _sketched(law: Law) -> tuple[np.ndarray, np.ndarray]:
-    """A law on few points: for planning."""
+_OUTER = (np.add.outer, np.multiply.outer)
+
+
+def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """A law on few points, sorted: for planning."""
     order = np.argsort(law.losses)
-    blocks = np.array_split(order, min(_SKETCH, order.size))
-    masses = np.array([law.masses[block].sum() for block in blocks])
-    losses = np.array([(law.masses[block] * law.losses[block]).sum() for block in blocks])
-    plain = np.array([law.losses[block].mean() for block in blocks])
-    return np.where(masses > 0, losses / np.where(masses > 0, masses, 1.0), plain), masses
+    begins = np.unique(np.arange(points) * order.size // points)
+    masses, losses = law.masses[order], law.losses[order]
+    total = np.add.reduceat(masses, begins)
+    mean = np.add.reduceat(masses * losses, begins) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, mean, losses[begins]), total
 
 
 def _products(first: Law, second: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
