@@ -26,6 +26,7 @@ import numpy as np
 from jaxacct._arrays import stopped
 from jaxacct.losses.caps import capped
 from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
+from jaxacct.losses.few_runs import MOST_RUNS, few_run_bounds
 from jaxacct.losses.single import single_delta, single_epsilon, single_value
 from jaxacct.losses.spread import Spread
 from jaxacct.losses.sums import enumerable, sum_bounds
@@ -38,6 +39,7 @@ __all__ = ["Options", "bounds", "smooth_deltas"]
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
 _CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
+_FEW_AFTER = 2  # sizes, few runs are composed law by law
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
@@ -162,7 +164,11 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         answered, low, high = sum_bounds(kind, *asked(open_), report)
         narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
-    for size in _CELLS:
+    for i, size in enumerate(_CELLS):
+        if i == _FEW_AFTER and options.devices is None:
+            few = counts[open_].sum(-1) <= MOST_RUNS
+            rest = attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), open_[few])
+            open_ = np.sort(np.concatenate([open_[~few], rest]))
         run = functools.partial(_universal(options), kind, size)
         open_ = attempt(run, parts, 4.0 * size.cells * size.nodes**0.5, (groups, counts, goal), open_)
     if open_.size:
@@ -202,7 +208,7 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
-    if run.func in (_contour_numpy, _universal_numpy, _single_batch):
+    if run.func in (_contour_numpy, _universal_numpy, _few_numpy, _single_batch):
         taken = _RUNS if run.func is _single_batch else rows
         chunks = [members[i : i + taken] for i in range(0, members.size, taken)]
         asked = lambda some: run(*jax.tree.map(lambda x: x[some], query))  # noqa: E731
@@ -263,6 +269,10 @@ def _universal_batch(kind: str, size: Cells, groups: tuple[Any, ...], counts: ja
 def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: Any, goal: Any):
     with np.errstate(all="ignore"):  # what comes of it fails closed
         return universal_bounds(kind, size, groups, counts, goal)
+
+
+def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
+    return few_run_bounds(kind, groups, counts, goal)
 
 
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):

@@ -55,7 +55,7 @@ class _Aim(NamedTuple):
         masses = np.exp(log_masses)
         under = np.log(np.cumsum(masses)) + theta * losses
         over = np.cumsum(masses[::-1])[::-1]
-        low = losses[np.argmax(under > -_WHOLE - np.log(self.runs))]
+        low = losses[max(np.argmax(under > -_WHOLE - np.log(self.runs)) - 1, 0)]
         kept = np.flatnonzero(over > self.delta * np.exp(-_LEFT_OUT) / self.runs)
         last = kept[-1] if kept.size else losses.size - 1
         return float(low), float(losses[min(last + 1, losses.size - 1)])
@@ -175,7 +175,9 @@ def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     sketch = [_sketched(one.upper, _SKETCH) for one in (first, second)]
     products = Law(*(outer(*pair).ravel() for outer, pair in zip(_OUTER, zip(*sketch, strict=True), strict=True)), 0.0)
     losses, masses = _sketched(products, _SKETCH**2 // 8)
-    log_masses = np.log(np.maximum(masses, 1e-320))
+    ends = [sum(end(one.upper.losses) for one in (first, second)) for end in (np.min, np.max)]
+    losses = np.concatenate([ends[:1], losses, ends[1:]])
+    log_masses = np.log(np.concatenate([[0.0], masses, [0.0]]))
     low, high = aim.ends(losses, log_masses)
     largest = first.upper.losses[-1] + second.upper.losses[-1]
     high = largest if high >= losses[-1] else min(high, largest)
@@ -241,7 +243,9 @@ def _split(first: Law, second: Law, edges: np.ndarray) -> Law:
     here = np.minimum(place, edges.size - 1)
     kept = np.where(place < edges.size, masses, 0.0)
     count = edges.size
-    found = np.bincount(here, kept * up, count) + np.bincount(np.maximum(here - 1, 0), kept * (1.0 - up) + kept * EPS, count)
+    found = np.bincount(here, kept * up, count) + np.bincount(
+        np.maximum(here - 1, 0), kept * (1.0 - up) + kept * EPS, count
+    )
     found = inflated(found, (losses.size + 16) * EPS)
     infinite = inflated(_either(first, second) + infinite, 16 * EPS)
     return Law(edges, found, infinite)
