@@ -39,7 +39,7 @@ __all__ = ["Options", "bounds", "smooth_deltas"]
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
 _CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
-_FEW_AFTER = 2  # sizes, few runs are composed law by law
+_FEW_AFTER = 2  # sizes were tried, few runs are composed law by law
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
@@ -123,7 +123,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     spread = Spread(options.devices)
     done = 0
 
-    def asked(members: np.ndarray) -> Any:
+    def asked(members: np.ndarray) -> tuple[Any, Any, Any]:
         return jax.tree.map(lambda x: x[members], (groups, counts, goal))
 
     def narrow(members: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -156,24 +156,38 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         rest = attempt(functools.partial(read, kind), 1, 1.0, (groups, goal), open_[single])
         report(rest.size)
         open_ = open_[~single]
-    for size in _SIZES if contour else ():
+
+    left: list[np.ndarray] = []
+
+    def law_by_law(members: np.ndarray) -> np.ndarray:
+        """Answers compositions of few runs as well as can be; returns the other members."""
+        few = counts[members].sum(-1) <= MOST_RUNS
+        if options.devices is not None or not few.any():
+            return members
+        left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), members[few]))
+        return members[~few]
+
+    for i, size in enumerate(_SIZES if contour else ()):
+        if i == _FEW_AFTER:
+            open_ = law_by_law(open_)
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         run = functools.partial(_contour(options), kind, size)
         open_ = attempt(run, parts, each, (groups[0], counts, goal), open_)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
-        answered, low, high = sum_bounds(kind, *asked(open_), report)
+        some, runs, target = asked(open_)
+        answered, low, high = sum_bounds(kind, some, runs, target, report)
         narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
     for i, size in enumerate(_CELLS):
-        if i == _FEW_AFTER and options.devices is None:
-            few = counts[open_].sum(-1) <= MOST_RUNS
-            rest = attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), open_[few])
-            open_ = np.sort(np.concatenate([open_[~few], rest]))
+        if i == _FEW_AFTER and not contour:
+            open_ = law_by_law(open_)
         run = functools.partial(_universal(options), kind, size)
         open_ = attempt(run, parts, 4.0 * size.cells * size.nodes**0.5, (groups, counts, goal), open_)
+    open_ = np.concatenate([open_, *left])
     if open_.size:
         known = lower[open_], upper[open_]
-        narrow(open_, *capped(kind, *asked(open_), known))
+        some, runs, target = asked(open_)
+        narrow(open_, *capped(kind, some, runs, target, known))
         report(open_.size)
     return lower, upper
 

@@ -173,7 +173,8 @@ def _single(pair: Any, aim: _Aim, size: int) -> Laws:
 def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     """Both sides of the sum of two losses, on ``size`` points or less."""
     sketch = [_sketched(one.upper, _SKETCH) for one in (first, second)]
-    products = Law(*(outer(*pair).ravel() for outer, pair in zip(_OUTER, zip(*sketch, strict=True), strict=True)), 0.0)
+    (losses, other_losses), (masses, other_masses) = zip(*sketch, strict=True)
+    products = Law(np.add.outer(losses, other_losses).ravel(), np.multiply.outer(masses, other_masses).ravel(), 0.0)
     losses, masses = _sketched(products, _SKETCH**2 // 8)
     ends = [sum(end(one.upper.losses) for one in (first, second)) for end in (np.min, np.max)]
     losses = np.concatenate([ends[:1], losses, ends[1:]])
@@ -184,9 +185,6 @@ def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     high = high + 8 * EPS * (abs(high) + abs(low)) if high > low else low + 1e-9 + 1e-9 * abs(low)
     edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
     return Laws(_merged(first.lower, second.lower, edges), _split(first.upper, second.upper, edges))
-
-
-_OUTER = (np.add.outer, np.multiply.outer)
 
 
 def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
@@ -236,7 +234,7 @@ def _split(first: Law, second: Law, edges: np.ndarray) -> Law:
     infinite = inflated(masses[place == edges.size].sum(), (losses.size + 8) * EPS)
     left, right = edges[np.clip(place - 1, 0, edges.size - 2)], edges[np.clip(place, 1, edges.size - 1)]
     up = np.expm1(left - losses) / np.expm1(left - right)
-    up = np.where(inside, np.clip(inflated(up, 16 * EPS) + 8 * EPS * 0.0, 0.0, 1.0), 1.0)
+    up = np.where(inside, np.clip(inflated(up, 16 * EPS), 0.0, 1.0), 1.0)
     # Differences of losses are exact to a unit of the losses, which may be many of the differences.
     slack = 4 * EPS * (np.abs(losses) + np.abs(left)) / np.maximum(right - left, 1e-300)
     up = np.where(inside, np.minimum(up + slack, 1.0), 1.0)
