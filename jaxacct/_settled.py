@@ -14,17 +14,17 @@ from jaxacct import _validate
 __all__ = ["in_float64", "settled"]
 
 
-def settled(*values: Any) -> list[Any]:
-    """``values`` with traced leaves in buffers of the types they claim to have.
+def settled(*values: Any, buffers: bool = True) -> list[Any]:
+    """``values`` with numbers of types that JAX has, and with traced leaves in buffers of the types they claim to have.
 
     ``jax.vmap`` over a NumPy float64 array in a float32 program hands out tracers that say float32 over float64
     buffers; the first operation outside ``enable_x64`` converts them, the first one inside would fail. What says
-    float64 came from inside and stays as it is.
+    float64 came from inside and stays as it is. Without ``buffers``, traced leaves stay as they are.
     """
 
     def settle(leaf: Any) -> Any:
         if _validate.is_traced(leaf):
-            return leaf if leaf.dtype == "float64" else leaf * 1
+            return leaf * 1 if buffers and leaf.dtype != "float64" else leaf
         # JAX has no whole numbers beyond 64 bits, and no floats.
         if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind == "f" and leaf.dtype.itemsize > 8:
             with np.errstate(over="ignore"):

@@ -16,20 +16,19 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._batch import Batch, Bounds, with_rare_sampling
-from jaxacct._differentiable import traced_answer
+from jaxacct._batch import Bounds
+from jaxacct._enclosure import enclosure
 from jaxacct._settled import settled
+from jaxacct._traced import traced_answer
 from jaxacct.losses.engine import Options
-from jaxacct.losses.failures import bounds_with_failures
 from jaxacct.losses.spread import check_devices
-from jaxacct.mechanisms._dominating import rarely_sampled, witness
+from jaxacct.mechanisms._dominating import witness
 from jaxacct.mechanisms._protocol import as_mechanism
 
 __all__ = ["Bounds", "delta", "epsilon"]
 
 
 _WIDE = 1.1  # upper over lower
-_NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
 _ADVICE = {
     False: "More noise, a larger rate, fewer steps or a larger delta narrow them.",
     True: "No epsilon is certified: losses are too large or likely infinite; more noise or a larger delta would help.",
@@ -101,16 +100,7 @@ def epsilon(
     """
     _validate.numbers(delta=delta, steps=steps)
     _validate.probability(delta=delta)
-    found = _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
-    return Bounds(_unless_subnormal(found.lower, delta), found.upper)
-
-
-def _unless_subnormal(lower: Any, delta: ArrayLike) -> Any:
-    """0 where ``delta`` is so small that compiled code reads it as 0: the answer is then one for a smaller delta."""
-    if not _validate.is_traced((lower, delta)):
-        return lower
-    delta = jnp.asarray(delta)
-    return jnp.where(delta < jnp.finfo(delta.dtype).tiny, 0.0, lower)
+    return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 
 
 def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, options: Options) -> Bounds:
@@ -122,18 +112,23 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     plain = options.precision == "float64" and options.devices is None and options.progress is None
     if not plain and _validate.is_traced((mechanism, target, steps)):
         raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
-    mechanism, target, steps = settled(as_mechanism(mechanism), target, steps)
-    with jax.enable_x64(True):
-        exact = witness(mechanism) is mechanism
-    if exact:
-        return _enclosure(kind, mechanism, target, steps, relation, options)
+    mechanism, target, steps = settled(as_mechanism(mechanism), target, steps, buffers=False)
+    if _is_exact(mechanism):
+        return _enclosed(kind, mechanism, target, steps, relation, options)
     # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
-    upper = _enclosure(kind, mechanism, target, steps, relation, options, warn=False).upper
-    lower = _enclosure(kind, mechanism, target, steps, relation, options, attained=True).lower
+    upper = _enclosed(kind, mechanism, target, steps, relation, options, warn=False).upper
+    lower = _enclosed(kind, mechanism, target, steps, relation, options, attained=True).lower
     return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
 
 
-def _enclosure(
+def _is_exact(mechanism: Any) -> bool:
+    """Whether the mechanism's own pair is its worst case, whatever its parameters."""
+    stand_in = jax.tree.map(lambda leaf: np.ones(leaf.shape) if _validate.is_traced(leaf) else leaf, mechanism)
+    with jax.enable_x64(True):
+        return witness(stand_in) is stand_in
+
+
+def _enclosed(
     kind: str,
     mechanism: Any,
     target: ArrayLike,
@@ -148,23 +143,10 @@ def _enclosure(
         return traced_answer(kind, mechanism, target, steps, relation, attained)
     with jax.enable_x64(True):
         mechanism = witness(mechanism) if attained else mechanism
-        batch = Batch.of(mechanism, target, steps, relation, np)
-        rare, total = rarely_sampled(mechanism, steps)
-        # What hardly ever samples at all needs no engine.
-        known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
-        open_ = np.flatnonzero(np.tile(~np.broadcast_to(known, batch.shape).ravel(), batch.sides))
-        lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
-        if open_.size:
-            some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
-            pairs, counts, goal = some
-            lower[open_], upper[open_] = bounds_with_failures(
-                kind, pairs, counts, goal, batch.most, options, batch.sides
-            )
-        lower, upper = batch.worst(lower, upper)
-        lower, upper = with_rare_sampling(kind, lower, upper, target, (rare, total), np)
+        lower, upper, _, _ = enclosure(kind, mechanism, target, steps, relation, options)
     if warn:
-        _warn_if_wide(kind, np.asarray(lower), np.asarray(upper))
-    return Bounds(np.asarray(lower)[()], np.asarray(upper)[()])
+        _warn_if_wide(kind, lower, upper)
+    return Bounds(lower[()], upper[()])
 
 
 def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:

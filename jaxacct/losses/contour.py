@@ -38,7 +38,7 @@ from jaxacct._arrays import array_module, pick, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
-from jaxacct.losses.contour_read import Integrand, aliases, chernoff, read_delta, read_epsilon
+from jaxacct.losses.contour_read import Integrand, chernoff, read_delta, read_epsilon
 from jaxacct.losses.saddle import saddle_log_delta
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_quadrature import (
@@ -51,7 +51,7 @@ from jaxacct.mechanisms._gaussian_quadrature import (
 )
 from jaxacct.mechanisms._gaussian_taper import left_out, placed_cut
 
-__all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "plan", "prepare", "smooth_delta"]
+__all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", "plan", "prepare"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -64,7 +64,6 @@ _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 _STRIDE = 4
-_TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 
 
 class Size(NamedTuple):
@@ -144,26 +143,10 @@ def _transformed(size: Size, prepared: Prepared) -> Transform:
     return transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
 
 
-def smooth_delta(plan: Plan, size: Size, pairs: Any, counts: Array, epsilon: Array) -> tuple[Array, Array]:
-    """delta(epsilon) without bounds, to be differentiated in pairs, counts and epsilon; ``plan`` is held fixed.
-
-    Returns:
-        The value, and whether its derivatives are to be trusted. That is judged by the last terms and not proven:
-        rare losses of a few steps have transforms that hardly decay, and then a derivative may have no right digit.
-    """
-    prepared = _prepared(stopped(plan), size, pairs, counts)
-    i = _integrand(prepared, counts, _transformed(size, prepared))
-    xp = array_module(i.real)
-    _, _, value, slope = read_delta(i, epsilon)
-    index = np.arange(size.nodes)
-    modulus = xp.hypot(*stopped((i.real, i.imag)))
-    kept = (modulus != 0).sum(-1).astype(modulus.dtype)
-    last = xp.where(index >= 0.85 * kept[:, None] - 1.0, modulus, 0.0).max(-1)
-    # A derivative multiplies a term by its frequency, and by no more than about theta in what is aliased.
-    cut_off = xp.exp(i.log_total - i.theta * epsilon) * last * kept * (i.theta + kept * i.spacing)
-    wrong = cut_off + aliases(i, epsilon) * i.theta
-    trusted = (wrong <= _TRUSTED * xp.abs(slope)) & (i.log_error < _TRUSTED) & (kept > 8)
-    return value, stopped(trusted)
+def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand, Transform]:
+    """The terms whose sum is delta, and the transforms that they are powers of."""
+    found = _transformed(size, prepared)
+    return _integrand(prepared, counts, found), found
 
 
 def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:

@@ -20,14 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._arrays import stopped
 from jaxacct.losses.caps import capped
-from jaxacct.losses.contour import Size, contour_bounds, finish, plan, prepare, smooth_delta
+from jaxacct.losses.contour import Size, contour_bounds, finish, prepare
 from jaxacct.losses.few_runs import MOST_RUNS, few_run_bounds
-from jaxacct.losses.single import single_delta, single_epsilon, single_value
+from jaxacct.losses.single import single_delta, single_epsilon
 from jaxacct.losses.spread import Spread
 from jaxacct.losses.sums import enumerable, sum_bounds
 from jaxacct.losses.transform import transform_float32
@@ -35,7 +33,7 @@ from jaxacct.losses.universal import Size as Cells
 from jaxacct.losses.universal import universal_bounds
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
-__all__ = ["Options", "bounds", "smooth_deltas"]
+__all__ = ["Options", "bounds", "grouped"]
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
 _CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
@@ -47,7 +45,6 @@ _RUNS = 1024  # single runs worked on at once
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED = Size(512, 1024)
 _TRACED_CELLS = Cells(1024, 4096)
-_SMOOTH = Size(512, 1024)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
@@ -61,11 +58,14 @@ class Options(NamedTuple):
             there in float32, everything else on the host's CPU.
         devices: over which a batch is spread; None is JAX's default device.
         progress: called with (settled, total) numbers of settings.
+        host: whether everything is to run in NumPy on the host, also where there are accelerators: a program is
+            waiting, and may not be called from.
     """
 
     precision: str = "float64"
     devices: Sequence[Any] | None = None
     progress: Callable[[int, int], Any] | None = None
+    host: bool = False
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
@@ -206,7 +206,7 @@ def _universal(options: Options) -> Callable[..., Any]:
 
 def _compiled(options: Options) -> bool:
     """Whether a program is to run on accelerators, or on named devices."""
-    return options.devices is not None or jax.default_backend() != "cpu"
+    return not options.host and (options.devices is not None or jax.default_backend() != "cpu")
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
@@ -321,28 +321,3 @@ def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...
     if contour:
         return _contour_batch(kind, _TRACED, groups[0], counts, goal)
     return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)
-
-
-def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float | None) -> tuple[Any, Any]:
-    """delta(epsilon) of a flat batch without bounds, to be differentiated in everything.
-
-    The contour integral converges spectrally, and so do its derivatives; the contour, its points and frequencies
-    may be held fixed, because the integral does not depend on them.
-
-    Returns:
-        The values, and whether their derivatives are to be trusted.
-
-    Raises:
-        NotImplementedError: a composition of other pairs than Gaussian ones.
-    """
-    (group, *others), stacked = grouped(pairs, counts, jnp)
-    if most == 1.0 and len(pairs) == 1:
-        value = single_value(_only(group), epsilon)
-        return value, jnp.ones(value.shape, bool)
-    if others or not isinstance(pairs[0], GaussianPair):
-        raise NotImplementedError(
-            "compositions have derivatives for Gaussian and PoissonSampled(Gaussian) mechanisms only; "
-            "take finite differences of the bounds, or differentiate one run"
-        )
-
-    return smooth_delta(plan("delta", *stopped((group, stacked, epsilon))), _SMOOTH, group, stacked, epsilon)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +12,9 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["array_module", "nonnegative", "positive", "times", "whole_number", "whole_steps"]
+__all__ = ["array_module", "fractional_steps", "nonnegative", "positive", "times", "whole_number", "whole_steps"]
+
+_fractions = contextvars.ContextVar("fractions", default=False)
 
 
 def array_module(*values: Any) -> Any:
@@ -33,15 +38,28 @@ def nonnegative(value: Any, most: float = np.inf) -> Any:
 
 def whole_number(value: Any, least: float) -> Any:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
-    value = whole_steps(value)
-    return array_module(value).where(value >= least, value, np.nan)
+    xp = array_module(value)
+    value = xp.asarray(value, np.float64)
+    return xp.where((value >= max(least, 1.0)) & (value == xp.floor(value)) & (value <= 2.0**53), value, np.nan)
 
 
 def whole_steps(steps: Any) -> Any:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
+    if not _fractions.get():
+        return whole_number(steps, 1.0)
     xp = array_module(steps)
     steps = xp.asarray(steps, np.float64)
-    return xp.where((steps >= 1.0) & (steps == xp.floor(steps)) & (steps <= 2.0**53), steps, np.nan)
+    return xp.where((steps >= 1.0) & (steps <= 2.0**53), steps, np.nan)
+
+
+@contextlib.contextmanager
+def fractional_steps() -> Iterator[None]:
+    """Lets steps be any numbers of at least 1, for differences between them."""
+    token = _fractions.set(True)
+    try:
+        yield
+    finally:
+        _fractions.reset(token)
 
 
 def times(count: Any, steps: Any) -> Any:

@@ -1,0 +1,46 @@
+"""Bounds for concrete numbers: one way to an answer for eager calls and for programs that call the host."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxacct._batch import Batch, with_rare_sampling
+from jaxacct.losses.engine import Options
+from jaxacct.losses.failures import bounds_with_failures
+from jaxacct.mechanisms._dominating import rarely_sampled
+
+__all__ = ["Enclosure", "enclosure"]
+
+_NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+class Enclosure(NamedTuple):
+    """Bounds of the broadcast shape, and the upper bounds ``highs`` of every direction, flat as in ``batch``."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    highs: np.ndarray
+    batch: Batch
+
+
+def enclosure(kind: str, mechanism: Any, target: Any, steps: Any, relation: str, options: Options) -> Enclosure:
+    """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
+    batch = Batch.of(mechanism, target, steps, relation, np)
+    rare, total = rarely_sampled(mechanism, steps)
+    # What hardly ever samples at all needs no engine.
+    known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
+    open_ = np.flatnonzero(np.tile(~np.broadcast_to(known, batch.shape).ravel(), batch.sides))
+    lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
+    if open_.size:
+        some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
+        pairs, counts, goal = some
+        lower[open_], upper[open_] = bounds_with_failures(kind, pairs, counts, goal, batch.most, options, batch.sides)
+    low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
+    if kind == "epsilon":
+        # Compiled code reads so small a delta as 0: the answer is then one for a smaller delta.
+        low = np.where(np.asarray(target, np.float64) < _TINY, 0.0, low)
+    return Enclosure(np.asarray(low), np.asarray(high), upper, batch)
