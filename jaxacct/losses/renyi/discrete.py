@@ -135,7 +135,7 @@ def _of_table(pair: Any, order: Array) -> Array:
         value = jnp.where(atoms.losses == -jnp.inf, jnp.log(a - 1.0), value)
         has_q = atoms.q > 0
         terms = jnp.where(has_q, jnp.log(jnp.where(has_q, atoms.q, 1.0)) + value, -jnp.inf)
-        margin = _ROUNDING + atoms.error + 2.0**-48 * a * jnp.max(away)
+        margin = _ROUNDING + jnp.max(atoms.error) + 2.0**-48 * a * jnp.max(away)
         total = inflated(jnp.logaddexp(0.0, jax.nn.logsumexp(terms) + margin) / (a - 1.0), _ROUNDING)
         infinite = jnp.where(atoms.losses == jnp.inf, atoms.p, 0.0).sum() > 0
         good = (a > 1) & (a < jnp.inf) & ~infinite & ~jnp.isnan(total + atoms.p.sum() + atoms.q.sum())
