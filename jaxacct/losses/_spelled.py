@@ -16,31 +16,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 
 __all__ = [
     "added",
-    "array_module",
     "compiled",
     "concrete",
     "float64",
     "mapped",
     "put",
     "quiet_float64",
-    "repeated",
     "rows",
     "running_greatest",
     "tree_module",
 ]
 
 
-def array_module(*values: Any) -> Any:
-    """jax.numpy if any value is a JAX array, traced or not; NumPy otherwise."""
-    return jnp if any(isinstance(value, jax.Array) for value in values) else np
-
-
 def tree_module(*trees: Any) -> Any:
-    """:func:`array_module` of all leaves."""
-    return array_module(*jax.tree.leaves(trees))
+    """jax.numpy if any leaf is a JAX array, traced or not; NumPy otherwise."""
+    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees)) else np
 
 
 def concrete(tree: Any) -> Any:
@@ -94,15 +88,6 @@ def added(array: Any, index: Any, value: Any) -> Any:
     array = np.array(array)
     np.add.at(array, index, value)
     return array
-
-
-def repeated(step: Callable[[Any], Any], state: Any, times: int) -> Any:
-    """``step`` applied to ``state`` so often; a loop in a compiled program."""
-    if tree_module(state) is not np:
-        return jax.lax.fori_loop(0, times, lambda _, at: step(at), state)
-    for _ in range(times):
-        state = step(state)
-    return state
 
 
 def running_greatest(x: Any, reverse: bool = False) -> Any:

@@ -33,8 +33,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxacct._arrays import array_module, repeated
 from jaxacct._rounding import UNIT, inflated
-from jaxacct.losses._spelled import added, array_module, put, repeated
+from jaxacct.losses._spelled import added, put
 
 __all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "line_errors", "masses_below", "signed_below"]
 
@@ -213,18 +214,20 @@ def masses_below(chords: Any, sums: CellSums, widths: Any, theta: Any) -> tuple[
     # Debts that move are rounded up.
     grow_up, shrink_up = inflated(grow, margin), inflated(shrink, margin)
 
-    def to_both(masses: Any) -> Any:
+    def to_both(state: tuple[Any]) -> tuple[Any]:
+        (masses,) = state
         owed = xp.maximum(-masses, 0.0)
         inner = owed[1:-1]
         higher = xp.concatenate([owed[:1], inner * up]) * grow_up
         lower = inner * down * shrink_up[:-1]
         debt = xp.pad(higher, (1, 0)) + xp.pad(lower, (0, 2))
-        return xp.maximum(masses, 0.0) - added(debt, -1, owed[-1])
+        return (xp.maximum(masses, 0.0) - added(debt, -1, owed[-1]),)
 
-    def upwards(masses: Any) -> Any:
+    def upwards(state: tuple[Any]) -> tuple[Any]:
+        (masses,) = state
         owed = xp.maximum(-masses, 0.0)
-        return xp.maximum(masses, 0.0) - added(xp.pad(owed[:-1] * grow_up, (1, 0)), -1, owed[-1])
+        return (xp.maximum(masses, 0.0) - added(xp.pad(owed[:-1] * grow_up, (1, 0)), -1, owed[-1]),)
 
     if xp is not np or np.any(masses < 0):
-        masses = repeated(upwards, repeated(to_both, masses, _CARRIES), 2 * _CARRIES)
+        (masses,) = repeated(upwards, repeated(to_both, (masses,), _CARRIES), 2 * _CARRIES)
     return xp.maximum(masses, 0.0), inflated(xp.maximum(-masses, 0.0).sum(), 1e-9)

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, repeated
 from jaxacct._rounding import UNIT, deflated, inflated
-from jaxacct.losses._spelled import added, array_module, put, repeated, tree_module
+from jaxacct.losses._spelled import added, put, tree_module
 from jaxacct.losses.chord import ROUNDING, CellSums, masses_below
 from jaxacct.mechanisms._pair import Tails
 
@@ -214,15 +215,16 @@ def lattice_origin(pair: Any, mean: Any, spacing: Any, near: int) -> Any:
     anchor, period = (xp.asarray(x) for x in pair.anchors())
     cell = spacing * xp.exp2(xp.ceil(xp.log2(xp.maximum(xp.abs(anchor - mean) / (near * spacing), 1.0))))
 
-    def move(origin: Any) -> Any:
+    def move(state: tuple[Any]) -> tuple[Any]:
+        (origin,) = state
         low, high = origin - 0.5 * cell, origin + 0.5 * cell
         tails = Tails(*(xp.asarray(x) for x in pair.tails(xp.stack([low, high]))))
         p = _cells(tails.p_above, tails.p_below, tails.error)[0][0]
         q = _cells(tails.q_above, tails.q_below, tails.error)[0][0]
         centre = xp.clip(xp.log(p) - xp.log(q), low, high)
-        return xp.where(xp.isfinite(centre), centre, origin)
+        return (xp.where(xp.isfinite(centre), centre, origin),)
 
-    return xp.where(period > 0, anchor, repeated(move, anchor, 3))
+    return xp.where(period > 0, anchor, repeated(move, (anchor,), 3)[0])
 
 
 def _cells(above: Any, below: Any, error: Any) -> tuple[Any, Any]:

@@ -28,8 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module
 from jaxacct._rounding import UNIT, inflated
-from jaxacct.losses._spelled import array_module
 
 __all__ = ["ETA", "convolved", "powers"]
 
@@ -74,7 +74,7 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
     Returns:
         ``(product, error)``: shapes ``(..., n)`` and ``(...)``. Each entry is within the error of the exact convolution.
     """
-    xp = array_module(measure, other)
+    xp = array_module(measure, 0.0 if other is None else other)
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
 
     def transformed(x: Any) -> tuple[Any, Any, Any]:

@@ -12,10 +12,11 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import pld_curves
-from jaxacct.losses._spelled import array_module, compiled, concrete, float64, put, quiet_float64, tree_module
+from jaxacct.losses._spelled import compiled, concrete, float64, put, quiet_float64, tree_module
 from jaxacct.losses.chord import masses_below
 from jaxacct.losses.discretize import CEILING, step_masses
 from jaxacct.losses.envelope import convex_below, lowered

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._arrays import logsumexp
+from jaxacct._arrays import array_module, logsumexp
 from jaxacct._rounding import EPS, inflated
-from jaxacct.losses._spelled import array_module, compiled, mapped
+from jaxacct.losses._spelled import compiled, mapped
 from jaxacct.losses.grid import LossGrid
 
 __all__ = ["at_lattice_points", "discounted", "hockey_stick", "log_moment", "relative_error", "tilted", "trade_off"]
