@@ -39,7 +39,7 @@ def _envelope(excess: Any, losses: Any, bound: str) -> Any:
     n = losses.shape[0] + 1
     index = np.arange(n)
     before, after = _between(kept)
-    at = xp.concatenate([xp.full(1, -xp.inf), losses])
+    at = xp.concatenate([xp.full(1, -np.inf), losses])
     a, c = at[before], at[after]
     # (gamma - gamma_a) / (gamma_c - gamma_a) from differences of losses; nothing overflows.
     inside = (before < index) & (index < after)
