@@ -64,8 +64,8 @@ def hockey_stick(masses: Any, infinity: Any, grid: LossGrid, epsilon: Any, sign:
     xp = array_module(masses, infinity, epsilon)
     spacing, n = grid.spacing, grid.size
     above, curve = at_lattice_points(masses, spacing)
-    shift = epsilon / spacing - grid.lowest
-    cell = xp.clip(xp.floor(shift), -1, n - 1).astype(np.int64)
+    # A quotient is good to a unit of its own size; less the lowest index it would be to one of that.
+    cell = xp.clip(xp.floor(epsilon / spacing) - grid.lowest, -1, n - 1).astype(np.int64)
     next_loss = (grid.lowest + cell + 1) * spacing
     part = -xp.expm1(xp.minimum(epsilon - next_loss, 0.0))
     total = masses.sum(-1)
@@ -81,7 +81,7 @@ def hockey_stick(masses: Any, infinity: Any, grid: LossGrid, epsilon: Any, sign:
     near = xp.abs(epsilon - (next_loss - spacing)) <= 4.0 * EPS * (xp.abs(epsilon) + spacing)
     mass = mass + xp.where(near & (cell >= 0), at(masses), 0.0)
     error = relative_error(n) * value + 2.0 * EPS * xp.abs(epsilon) * (mass + value)
-    floor = inflated(-xp.expm1(xp.minimum(epsilon, 0.0)), sign * 2.0**-50)
+    floor = inflated(0.0 - xp.expm1(xp.minimum(epsilon, 0.0)), sign * 2.0**-50)
     bounded = xp.clip(value + sign * error, floor, 1.0)
     return xp.where(xp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
 
