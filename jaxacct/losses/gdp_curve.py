@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module, erfc, repeated
+from jaxacct._arrays import Array, array_module, erfc, repeated
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses import _parametric

@@ -15,9 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._arrays import array_module, column, repeated
+from jaxacct._arrays import Array, array_module, column, repeated
 from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.gdp_curve import log_inverse
 from jaxacct.losses.possible import possible
