@@ -38,6 +38,7 @@ def _mills(a: Array, mu: Array) -> Array:
     return xp.sum(_WEIGHTS * scale * terms, axis=-1)
 
 
+@np.errstate(all="ignore")
 def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of log delta(epsilon) of mu-GDP, for mu > 0 and epsilon >= 0, both finite; float64."""
     xp = array_module(mu, epsilon)
@@ -62,6 +63,7 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
     return log_delta_bounds(mu, epsilon)[1]
 
 
+@np.errstate(all="ignore")
 def log_inverse(mu: Array, log_delta: Array) -> Array:
     """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
     xp = array_module(mu, log_delta)
