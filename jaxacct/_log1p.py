@@ -23,4 +23,5 @@ def log1p(x: Any) -> Any:
 
 def log_one_less(order: Any) -> Any:
     """log(1 - 1 / order) for orders above 1. Next to 1, 1 / order has lost the digits that order - 1 has."""
-    return jnp.where(order < 2.0, jnp.log(order - 1.0) - jnp.log(order), log1p(-1.0 / order))
+    xp = array_module(order)
+    return xp.where(order < 2.0, xp.log(order - 1.0) - xp.log(order), log1p(-1.0 / order))

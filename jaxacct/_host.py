@@ -1,0 +1,105 @@
+"""Formulas that run in NumPy for concrete numbers, and as one compiled program inside a trace.
+
+A first answer in a fresh process must not wait for a compiler, and a query whose parameters are known while a user's
+program is traced becomes a constant of it. So a formula takes its arrays and their module from `floats`, and is
+decorated with `hosted`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["at_hand", "floats", "hosted", "module", "on_device", "on_host", "quiet", "repeated", "settings"]
+
+MOST = 2**20
+"""Numbers in an array of intermediate results above which compiling pays for itself."""
+
+
+def at_hand(*trees: Any) -> bool:
+    """Whether all numbers of ``trees`` are known now, to this process."""
+    for leaf in jax.tree.leaves(trees):
+        if isinstance(leaf, jax.Array) and (isinstance(leaf, jax.core.Tracer) or not leaf.is_fully_addressable):
+            return False
+    return True
+
+
+def module(*trees: Any) -> Any:
+    """NumPy if all numbers of ``trees`` are known now, else jax.numpy."""
+    return np if at_hand(trees) else jnp
+
+
+def floats(*values: Any) -> tuple[Any, ...]:
+    """The module of ``values``, and each of them as its float64 array (inside ``enable_x64``)."""
+    xp = module(values)
+    return (xp, *(xp.asarray(value, np.float64) for value in values))
+
+
+def on_host(tree: Any) -> Any:
+    """``tree`` with JAX's arrays, if their numbers are known now, as NumPy's."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and at_hand(leaf) else leaf, tree)
+
+
+def on_device(tree: Any) -> Any:
+    """``tree`` with NumPy's arrays as JAX's. In contrast to ``jnp.asarray`` it compiles nothing."""
+    return jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf, tree)
+
+
+def hosted(
+    function: Callable[..., Any] | None = None,
+    *,
+    static: tuple[str, ...] = (),
+    work: Callable[..., int] | None = None,
+) -> Callable[..., Any]:
+    """``function``, in NumPy where its arguments are concrete, else compiled.
+
+    Args:
+        function: takes its array module from `floats` or `module`, of the arguments that matter.
+        static: names of arguments that are no arrays.
+        work: of the arguments: how many numbers its largest arrays hold. With more than `MOST` it is compiled.
+    """
+    if function is None:
+        return functools.partial(hosted, static=static, work=work)
+    compiled = jax.jit(function, static_argnames=static)
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        if not at_hand(args, kwargs):
+            return compiled(*args, **kwargs)
+        if work is not None and work(*args, **kwargs) > MOST:
+            return on_host(compiled(*args, **kwargs))
+        with np.errstate(all="ignore"):  # as silent as JAX
+            return function(*on_host(args), **on_host(kwargs))
+
+    return inner
+
+
+def repeated(count: int, step: Callable[[Any], Any], state: Any) -> Any:
+    """``step`` applied so many times to a tuple of arrays, in their module."""
+    if not at_hand(state):
+        return jax.lax.fori_loop(0, count, lambda _, at: step(at), state)
+    for _ in range(count):
+        state = step(state)
+    return state
+
+
+def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with NumPy as silent as JAX about what is infinite or no number."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function(*args, **kwargs)
+
+    return inner
+
+
+def settings(*trees: Any) -> int:
+    """How many settings the leaves of ``trees`` broadcast to."""
+    return math.prod(np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(trees))))
