@@ -13,18 +13,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["array_module", "erfc", "histogram", "iterated", "logsumexp", "pick", "running_least", "stopped"]
+__all__ = [
+    "array_module",
+    "column",
+    "erfc",
+    "histogram",
+    "iterated",
+    "logsumexp",
+    "pick",
+    "ranks",
+    "repeated",
+    "running_least",
+    "stopped",
+    "take",
+]
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
-def array_module(value: Any) -> Any:
-    """NumPy for its arrays and plain numbers, jax.numpy for everything else."""
-    return np if isinstance(value, (np.ndarray, np.generic, float, int)) else jnp
+def array_module(*values: Any) -> Any:
+    """NumPy if all values are its arrays or plain numbers, else jax.numpy."""
+    return np if all(isinstance(value, (np.ndarray, np.generic, float, int)) for value in values) else jnp
+
+
+def column(value: Any) -> Any:
+    """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
+    return array_module(value).asarray(value)[..., None]
 
 
 def erfc(x: Any) -> Any:
-    """The complementary error function in float64."""
+    """The complementary error function in float64.
+
+    The C library's is off by 2.8 roundoffs at most (measured). SciPy's is ten times faster, and off by 500 in the tail.
+    """
     if array_module(x) is np:
         return np.asarray(_erfc(x), np.float64)
     return jax.scipy.special.erfc(x)
@@ -48,6 +69,17 @@ def iterated(step: Any, state: Any, done: Any, most: int) -> Any:
         if done(state).all():
             break
         state = step(state)
+    return state
+
+
+def repeated(step: Any, state: Any, times: int) -> Any:
+    """``step`` applied so often to a tuple of arrays; NumPy stops where nothing changes any more."""
+    if array_module(*state) is not np:
+        return jax.lax.fori_loop(0, times, lambda _, at: step(at), state)
+    for _ in range(times):
+        before, state = state, step(state)
+        if all(np.array_equal(old, new, equal_nan=True) for old, new in zip(before, state, strict=True)):
+            break
     return state
 
 
@@ -75,6 +107,33 @@ def pick(values: Any, index: Any) -> Any:
         return jnp.take_along_axis(values, index[..., None], -1)[..., 0]
     rows = values.reshape(-1, values.shape[-1])  # several times faster than NumPy's take_along_axis
     return rows[np.arange(len(rows)), index.ravel()].reshape(index.shape)
+
+
+def take(values: Any, index: Any) -> Any:
+    """``values[..., index]``, several indices ``(..., n)`` for every row."""
+    if values.ndim == 1:
+        return values[index]
+    shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1])
+    if array_module(values, index) is not np:
+        rows, at = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (values, index))
+        return jnp.take_along_axis(rows, at, -1)
+    rows = np.broadcast_to(values, (*shape, values.shape[-1])).reshape(-1, values.shape[-1])
+    at = np.broadcast_to(index, (*shape, index.shape[-1])).reshape(len(rows), -1)
+    return rows[np.arange(len(rows))[:, None], at].reshape(*shape, -1)
+
+
+def ranks(values: Any, limits: Any) -> Any:
+    """How many of ``values``, sorted along the last axis, are at most each of ``limits``, shape ``(..., n)``."""
+    xp = array_module(values, limits)
+    if values.ndim == 1:
+        return xp.searchsorted(values, limits, side="right")
+    size = values.shape[-1]
+    found = xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
+    for bit in reversed(range(size.bit_length())):
+        ahead = found + (1 << bit)
+        fits = (ahead <= size) & (take(values, xp.minimum(ahead, size) - 1) <= limits)
+        found = xp.where(fits, ahead, found)
+    return found
 
 
 def stopped(tree: Any) -> Any:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["at_hand", "floats", "hosted", "module", "on_device", "on_host", "quiet", "repeated", "settings"]
+__all__ = ["at_hand", "floats", "hosted", "module", "on_device", "on_host", "settings"]
 
 MOST = 2**20
 """Numbers in an array of intermediate results above which compiling pays for itself."""
@@ -76,26 +76,6 @@ def hosted(
             return on_host(compiled(*args, **kwargs))
         with np.errstate(all="ignore"):  # as silent as JAX
             return function(*on_host(args), **on_host(kwargs))
-
-    return inner
-
-
-def repeated(count: int, step: Callable[[Any], Any], state: Any) -> Any:
-    """``step`` applied so many times to a tuple of arrays, in their module."""
-    if not at_hand(state):
-        return jax.lax.fori_loop(0, count, lambda _, at: step(at), state)
-    for _ in range(count):
-        state = step(state)
-    return state
-
-
-def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with NumPy as silent as JAX about what is infinite or no number."""
-
-    @functools.wraps(function)
-    def inner(*args: Any, **kwargs: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return function(*args, **kwargs)
 
     return inner
 

@@ -33,7 +33,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxacct._host import at_hand, floats, module, quiet
+from jaxacct._host import at_hand, floats, module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import inflated
 from jaxacct.filters._law_costs import approximate_of_law, concentrated_of_law, pure_of_law
@@ -102,7 +102,7 @@ def _is_pure(query: Any) -> bool:
 
 
 @jax.enable_x64(True)
-@quiet
+@np.errstate(all="ignore")
 def pure_cost(query: Any) -> Array:
     """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none.
 
@@ -146,7 +146,7 @@ def _of_laplace(epsilon: Array) -> Array:
 
 
 @jax.enable_x64(True)
-@quiet
+@np.errstate(all="ignore")
 def concentrated_cost(query: Any) -> Array:
     """The rho of ``query``, rounded up; float64, NaN or infinite where there is none. See the module's docstring.
 
@@ -189,7 +189,7 @@ def concentrated_cost(query: Any) -> Array:
 
 
 @jax.enable_x64(True)
-@quiet
+@np.errstate(all="ignore")
 def approximate_cost(query: Any) -> tuple[Array, Array]:
     """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64.
 

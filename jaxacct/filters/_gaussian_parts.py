@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._host import floats, quiet
+from jaxacct._host import floats
 from jaxacct._rounding import inflated
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
@@ -53,7 +53,7 @@ def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
     raise ValueError(f"query must be a Gaussian, a Composed of them, a PLD or a number mu, got {type(query).__name__}")
 
 
-@quiet
+@np.errstate(all="ignore")
 def gaussian_cost(parts: list[tuple[Any, Any, Any]]) -> Array:
     """The sum of steps (sensitivity / sigma)^2, rounded up; infinite or NaN where there is none (in ``enable_x64``)."""
     cost = np.zeros(())

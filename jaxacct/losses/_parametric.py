@@ -5,33 +5,51 @@ A parameter of 0 is perfect privacy; negative, infinite or NaN ones are no guara
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._rounding import EPS, inflated
 
-__all__ = ["delta_of", "epsilon_of"]
+__all__ = ["answered", "delta_of", "epsilon_of"]
 
 
-def delta_of(parameter: ArrayLike, epsilon: ArrayLike, log_delta: Callable[[Array, Array], Array]) -> Array:
+def answered(formula: Callable[..., Array], *numbers: ArrayLike) -> Array:
+    """``formula`` of float64 arrays: in NumPy where all are concrete, which compiles nothing, and else under ``jit``."""
+    if _validate.is_traced(numbers):
+        return _compiled(formula, *(jnp.asarray(number, jnp.float64) for number in numbers))
+    with np.errstate(all="ignore"):  # what makes no sense fails closed
+        return formula(*np.broadcast_arrays(*(np.asarray(number, np.float64) for number in numbers)))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _compiled(formula: Callable[..., Array], *numbers: Array) -> Array:
+    return formula(*jnp.broadcast_arrays(*numbers))
+
+
+def delta_of(parameter: Array, epsilon: Array, log_delta: Callable[[Array, Array], Array]) -> Array:
     """exp(log_delta(parameter, epsilon)) where both make sense, rounded up (inside ``enable_x64``)."""
-    parameter, epsilon = jnp.broadcast_arrays(jnp.asarray(parameter, jnp.float64), jnp.asarray(epsilon, jnp.float64))
-    good = (parameter > 0) & (parameter < jnp.inf) & (epsilon >= 0) & (epsilon < jnp.inf)
-    value = inflated(jnp.exp(log_delta(jnp.where(good, parameter, 1.0), jnp.where(good, epsilon, 1.0))), 4 * EPS)
+    xp = array_module(parameter, epsilon)
+    good = (parameter > 0) & (parameter < np.inf) & (epsilon >= 0) & (epsilon < np.inf)
+    value = inflated(xp.exp(log_delta(xp.where(good, parameter, 1.0), xp.where(good, epsilon, 1.0))), 4 * EPS)
     # An exponential that underflowed to 0 is no upper bound; the smallest normal number is.
-    value = jnp.clip(value, jnp.finfo(jnp.float64).tiny, 1.0)
+    value = xp.clip(value, np.finfo(np.float64).tiny, 1.0)
     perfect = (parameter == 0) & (epsilon >= 0)
-    perfect |= (epsilon == jnp.inf) & (parameter >= 0) & (parameter < jnp.inf)
-    return jnp.where(good, value, jnp.where(perfect, 0.0, 1.0))
+    perfect |= (epsilon == np.inf) & (parameter >= 0) & (parameter < np.inf)
+    return xp.where(good, value, xp.where(perfect, 0.0, 1.0))
 
 
-def epsilon_of(parameter: ArrayLike, delta: ArrayLike, from_log: Callable[[Array, Array], Array]) -> Array:
+def epsilon_of(parameter: Array, delta: Array, from_log: Callable[[Array, Array], Array]) -> Array:
     """from_log(parameter, log delta), an epsilon, where both make sense (inside ``enable_x64``)."""
-    parameter, delta = jnp.broadcast_arrays(jnp.asarray(parameter, jnp.float64), jnp.asarray(delta, jnp.float64))
-    good = (parameter > 0) & (parameter < jnp.inf) & (delta > 0) & (delta < 1)
-    value = from_log(jnp.where(good, parameter, 1.0), jnp.log(jnp.where(good, delta, 0.5)))
+    xp = array_module(parameter, delta)
+    good = (parameter > 0) & (parameter < np.inf) & (delta > 0) & (delta < 1)
+    value = from_log(xp.where(good, parameter, 1.0), xp.log(xp.where(good, delta, 0.5)))
     perfect = (parameter == 0) & (delta >= 0) | ((parameter >= 0) & (delta >= 1))
-    return jnp.where(good, value, jnp.where(perfect, 0.0, jnp.inf))
+    return xp.where(good, value, xp.where(perfect, 0.0, np.inf))

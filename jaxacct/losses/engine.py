@@ -33,6 +33,7 @@ _SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  
 _BATCHES = (2, 16, 128, 1024)  # to which batches are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
+_RUNS = 1024  # single runs worked on at once
 _FEW = 96  # contours that NumPy answers as fast as a program does
 _PATIENCE = 2**25  # points times square roots of nodes that take NumPy as long as a program takes to compile
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
@@ -127,7 +128,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     parts = counts.shape[1]
     if parts == 1:
         single = counts[:, 0] == 1.0
-        rest = attempt(functools.partial(_single_batch, kind), 1, 1.0, (groups, goal), open_[single])
+        run = _single_batch if options.devices is None else _single_spread
+        rest = attempt(functools.partial(run, kind), 1, 1.0, (groups, goal), open_[single])
         report(rest.size)
         open_ = open_[~single]
     for size in _SIZES if contour else ():
@@ -179,6 +181,10 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
     rented = run.func is _contour_numpy
     bought = run.func is _contour_batch and on_cpu and spread.shares == 1
     while members.size:
+        if run.func is _single_batch:
+            some, members = members[:_RUNS], members[_RUNS:]
+            yield some, *run(*jax.tree.map(lambda x: x[some], query))  # noqa: B023
+            continue
         if rented or (bought and members.size <= _FEW):
             some, members = members[:rows], members[rows:]
             yield some, *_contour_numpy(*run.args, *jax.tree.map(lambda x: x[some], query))  # noqa: B023
@@ -192,11 +198,18 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
         yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _single_batch(kind: str, groups: tuple[Any, ...], goal: jax.Array):
-    read = single_delta if kind == "delta" else single_epsilon
+def _single_batch(kind: str, groups: tuple[Any, ...], goal: Any):
+    """Bounds of one run each; NumPy's in NumPy."""
     (group,) = groups
-    return jax.vmap(lambda pair, goal: read(jax.tree.map(lambda x: x[0], pair), goal))(group, goal)
+    return (single_delta if kind == "delta" else single_epsilon)(_only(group), goal)
+
+
+_single_spread = jax.jit(_single_batch, static_argnums=0)
+
+
+def _only(group: Any) -> Any:
+    """The one part of a group."""
+    return jax.tree.map(lambda x: x[:, 0], group)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -263,7 +276,7 @@ def smooth_deltas(pairs: list[Any], counts: list[Any], epsilon: Any, most: float
     """
     (group, *others), stacked = grouped(pairs, counts, jnp)
     if most == 1.0 and len(pairs) == 1:
-        value = jax.vmap(lambda pair, at: single_value(jax.tree.map(lambda x: x[0], pair), at))(group, epsilon)
+        value = single_value(_only(group), epsilon)
         return value, jnp.ones(value.shape, bool)
     if others or not isinstance(pairs[0], GaussianPair):
         raise NotImplementedError(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module, erfc, repeated
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses import _parametric
@@ -23,30 +22,40 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _X = np.linspace(-3.9, 4.3, 161)
 _NODES = np.exp(_X - np.exp(-_X))
 _WEIGHTS = _NODES * (1 + np.exp(-_X)) * (_X[1] - _X[0])
+_ROWS = 256
 
 
 def _mills(a: Array, mu: Array) -> Array:
     """The integral of exp(-a t - t^2 / 2) (1 - exp(-mu t)) over t > 0, for a >= -1; nothing in it cancels."""
-    scale = 1 / jnp.maximum(a, 1.0)[..., None]
+    xp = array_module(a, mu)
+    if xp is np and a.size > _ROWS:  # tables that stay in the cache
+        rows = [x.ravel() for x in np.broadcast_arrays(a, mu)]
+        parts = [_mills(*(x[at : at + _ROWS] for x in rows)) for at in range(0, rows[0].size, _ROWS)]
+        return np.concatenate(parts).reshape(np.broadcast_shapes(a.shape, mu.shape))
+    a, mu = xp.asarray(a)[..., None], xp.asarray(mu)[..., None]
+    scale = 1 / xp.maximum(a, 1.0)
     t = _NODES * scale
-    terms = jnp.exp(-a[..., None] * t - t * t / 2) * -jnp.expm1(-mu[..., None] * t)
-    return jnp.sum(_WEIGHTS * scale * terms, axis=-1)
+    terms = xp.exp(-a * t - t * t / 2) * -xp.expm1(-mu * t)
+    return xp.sum(_WEIGHTS * scale * terms, axis=-1)
 
 
 def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of log delta(epsilon) of mu-GDP, for mu > 0 and epsilon >= 0, both finite; float64."""
+    xp = array_module(mu, epsilon)
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     # delta = E[(1 - exp(epsilon - L))_+] = phi(a) * mills. For a < -1 the mass is not in a tail and the
     # textbook difference Q(a) - phi(a) Q(b) / phi(b) loses nothing, because mu > 2 there.
-    far = jnp.maximum(a, -1.0)
-    tail = -far * far / 2 - _LOG_SQRT_2PI + jnp.log(_mills(far, mu))
-    near = jnp.minimum(a, -1.0)
-    phi = jnp.exp(-near * near / 2 - _LOG_SQRT_2PI)
-    bulk = jnp.log(jax.scipy.special.ndtr(-near) - phi * _mills(jnp.maximum(b, 0.0), jnp.full_like(b, jnp.inf)))
+    far = xp.maximum(a, -1.0)
+    value = -far * far / 2 - _LOG_SQRT_2PI + xp.log(_mills(far, mu))
+    if xp is not np or np.any(a < -1.0):
+        near = xp.minimum(a, -1.0)
+        phi = xp.exp(-near * near / 2 - _LOG_SQRT_2PI)
+        mass = 1.0 - 0.5 * erfc(-near * 0.5**0.5)
+        bulk = xp.log(mass - phi * _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf)))
+        value = xp.where(a >= -1, value, bulk)
     # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
-    rounding = 1e-12 + 8 * EPS * (jnp.abs(a) + 1) * b
-    value = jnp.where(a >= -1, tail, bulk)
-    return value - rounding, jnp.minimum(value + rounding, 0.0)
+    rounding = 1e-12 + 8 * EPS * (xp.abs(a) + 1) * b
+    return value - rounding, xp.minimum(value + rounding, 0.0)
 
 
 def _log_delta(mu: Array, epsilon: Array) -> Array:
@@ -56,28 +65,27 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
 
 def log_inverse(mu: Array, log_delta: Array) -> Array:
     """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
+    xp = array_module(mu, log_delta)
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = low + (high - low) / 2
         enough = _log_delta(mu, middle) <= log_delta
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+        return xp.where(enough, low, middle), xp.where(enough, middle, high)
 
     # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
     # side and only ever moves to points whose rounded-up delta is small enough.
-    high = inflated(mu * mu / 2 + mu * jnp.sqrt(-2 * log_delta), 1e-12)
-    zero = jnp.zeros_like(high)
-    _, high = jax.lax.fori_loop(0, 60, halve, (zero, high))
-    return jnp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
+    high = inflated(mu * mu / 2 + mu * xp.sqrt(-2 * log_delta), 1e-12)
+    zero = xp.zeros_like(high)
+    _, high = repeated(halve, (zero, high), 60)
+    return xp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
 
 
-@jax.jit
-def _delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
+def _delta(mu: Array, epsilon: Array) -> Array:
     return _parametric.delta_of(mu, epsilon, _log_delta)
 
 
-@jax.jit
-def _epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
+def _epsilon(mu: Array, delta: Array) -> Array:
     return _parametric.epsilon_of(mu, delta, log_inverse)
 
 
@@ -94,14 +102,14 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: >= 0; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
 
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
     """
     _validate.numbers(mu=mu, epsilon=epsilon)
     _validate.nonnegative(mu=mu, epsilon=epsilon)
-    return _delta(mu, epsilon)
+    return _parametric.answered(_delta, mu, epsilon)
 
 
 @in_float64
@@ -113,7 +121,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
 
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
@@ -121,4 +129,4 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     _validate.numbers(mu=mu, delta=delta)
     _validate.nonnegative(mu=mu)
     _validate.probability(delta=delta)
-    return _epsilon(mu, delta)
+    return _parametric.answered(_epsilon, mu, delta)

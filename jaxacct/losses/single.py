@@ -3,19 +3,21 @@
 H(eps) = P(L > eps) - e^eps Q(L > eps). For any event E, P(E) - e^eps Q(E) <= H(eps), so tails evaluated at a loss
 that is off by eta give at most H, and at least H - (e^eta - 1) P(L > eps - eta).
 
-A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon)``, bounds ``(lower, upper)``
-of log H for epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and
-epsilon has no ceiling.
+A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon, upper)``, a bound of log H for
+epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and epsilon has no
+ceiling.
+
+Arrays have the shape of the settings, that of the pair's leaves; in NumPy nothing is compiled.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column, repeated
 from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.gdp_curve import log_inverse
 from jaxacct.losses.possible import possible
@@ -24,36 +26,49 @@ __all__ = ["single_delta", "single_epsilon", "single_value"]
 
 _TINY = 1e-290  # what underflow may hide
 _LARGEST = 2.0**60  # losses asked for
-_ENDS = (1.0, 30.0, 650.0, 1e4, 1e6, 1e9)  # where to begin looking for epsilon
+_ENDS = np.array([1.0, 30.0, 650.0, 1e4, 1e6, 1e9])  # where to begin looking for epsilon
+_HALVINGS = 60
 _UNDERFLOW = -700.0
 
 
+@np.errstate(all="ignore")
 def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
-    """``(lower, upper)`` of delta(epsilon) for one run of ``pair``, scalar epsilon."""
-    lower, upper = _from_tails(pair, epsilon)
+    """``(lower, upper)`` of delta(epsilon) for one run of ``pair``."""
+    lower, upper = (x[..., 0] for x in _from_tails(pair, column(epsilon)))
+    xp = array_module(epsilon, upper)
     if hasattr(pair, "log_hockey_stick"):
-        log_lower, log_upper = pair.log_hockey_stick(jnp.maximum(epsilon, 0.0))
+        log_lower, log_upper = (pair.log_hockey_stick(xp.maximum(epsilon, 0.0), side) for side in (False, True))
         rounding = 1e-13  # of exp, up to a logarithm of 700
-        closed_lower = jnp.where(log_lower > _UNDERFLOW, deflated(jnp.exp(log_lower), rounding), 0.0)
+        closed_lower = xp.where(log_lower > _UNDERFLOW, deflated(xp.exp(log_lower), rounding), 0.0)
         # NaN stays NaN, which fails closed below.
-        closed_upper = inflated(jnp.exp(jnp.maximum(log_upper, _UNDERFLOW)), rounding)
-        closed_upper = jnp.where(log_upper == -jnp.inf, 0.0, closed_upper)
-        lower = jnp.where(epsilon >= 0, closed_lower, lower)
-        upper = jnp.where(epsilon >= 0, closed_upper, upper)
-    return possible(lower, jnp.where(epsilon >= pair.max_loss(), 0.0, upper), epsilon)
+        closed_upper = inflated(xp.exp(xp.maximum(log_upper, _UNDERFLOW)), rounding)
+        closed_upper = xp.where(log_upper == -np.inf, 0.0, closed_upper)
+        lower = xp.where(epsilon >= 0, closed_lower, lower)
+        upper = xp.where(epsilon >= 0, closed_upper, upper)
+    return possible(lower, xp.where(epsilon >= pair.max_loss(), 0.0, upper), epsilon)
 
 
 def _from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
-    cut = jnp.clip(epsilon, -_LARGEST, _LARGEST)
-    p, _, q, _, error = (x[0] for x in pair.tails(cut[None]))
+    """Bounds at several epsilons of each setting, shape ``(..., n)``."""
+    cut = array_module(epsilon).clip(epsilon, -_LARGEST, _LARGEST)
+    p, _, q, _, error = pair.tails(cut)
+    xp = array_module(cut, p)
     # e^eps Q(L > eps) <= P(L > eps) <= 1, so the exponential cannot overflow but by rounding. A Q-tail that may
     # have underflowed counts as nothing above and as _TINY below.
-    log_scaled = cut + jnp.log(jnp.maximum(q, _TINY))
-    scaled = jnp.exp(jnp.minimum(log_scaled, 0.0))
-    eta = pair.loss_error() + 2.0**-50 * jnp.abs(cut)
-    slack = 2.0 * (error + 2.0**-50 * (1.0 + jnp.abs(cut) + jnp.abs(jnp.log(jnp.maximum(q, _TINY))))) * (p + scaled)
-    upper = p - jnp.where(q > _TINY, scaled, 0.0) + slack + 2.0 * jnp.expm1(eta) * (p + slack) + _TINY
-    return p - jnp.exp(log_scaled) - slack, upper
+    log_q = xp.log(xp.maximum(q, _TINY))
+    log_scaled = cut + log_q
+    scaled = xp.exp(xp.minimum(log_scaled, 0.0))
+    eta = pair.loss_error()[..., None] + 2.0**-50 * xp.abs(cut)
+    slack = 2.0 * (error + 2.0**-50 * (1.0 + xp.abs(cut) + xp.abs(log_q))) * (p + scaled)
+    upper = p - xp.where(q > _TINY, scaled, 0.0) + slack + 2.0 * xp.expm1(eta) * (p + slack) + _TINY
+    return p - xp.exp(log_scaled) - slack, upper
+
+
+def _possible_from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
+    """The same, cut to what a delta can be."""
+    lower, upper = _from_tails(pair, epsilon)
+    xp = array_module(epsilon, upper)
+    return possible(lower, xp.where(epsilon >= pair.max_loss()[..., None], 0.0, upper), epsilon)
 
 
 def single_value(pair: Any, epsilon: Array) -> Array:
@@ -61,47 +76,54 @@ def single_value(pair: Any, epsilon: Array) -> Array:
 
     The event {L > eps} maximises P - e^eps Q, so moving its edge changes nothing to first order.
     """
-    p, _, q, _, _ = (x[0] for x in pair.tails(epsilon[None]))
-    return p - jnp.exp(epsilon) * q
+    p, _, q, _, _ = (x[..., 0] for x in pair.tails(column(epsilon)))
+    return p - array_module(epsilon, q).exp(epsilon) * q
 
 
+@np.errstate(all="ignore")
 def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta, by certified bisection."""
-    largest = pair.max_loss()
+    largest, infinite = pair.max_loss(), pair.infinity()
+    xp = array_module(largest, infinite, delta)
+    zero = xp.zeros(np.broadcast_shapes(np.shape(largest), np.shape(delta)))
     if hasattr(pair, "log_hockey_stick"):
-        target = jnp.log(delta)
-        curve = lambda epsilon, side: pair.log_hockey_stick(epsilon)[side]  # noqa: E731
+        target = xp.log(delta)
+        curves = lambda low, high: (pair.log_hockey_stick(low, False), pair.log_hockey_stick(high, True))  # noqa: E731
         # Where the dominating Gaussian is small enough, so is the pair itself.
         end = log_inverse(pair.gaussian_mu(), target)
-        small = jnp.isfinite(end)
-        bottom = jnp.zeros(())
+        small = xp.isfinite(end)
+        bottom = zero
     else:
         target = delta
-        curve = lambda epsilon, side: single_delta(pair, epsilon)[side]  # noqa: E731
-        ends = jnp.asarray(_ENDS)
-        found = jax.lax.map(lambda end: curve(end, 1) <= target, ends)
-        end, small = jnp.min(jnp.where(found, ends, _ENDS[-1])), found.any()
+
+        def curves(low: Array, high: Array) -> tuple[Array, Array]:
+            lower, upper = _possible_from_tails(pair, xp.stack([low, high], -1))
+            return lower[..., 0], upper[..., 1]
+
+        found = _possible_from_tails(pair, _ENDS + zero[..., None])[1] <= column(target)
+        end, small = xp.where(found, _ENDS, _ENDS[-1]).min(-1), found.any(-1)
         # Beyond `end`, rounding alone may have hidden that the target is met.
-        bottom = jnp.max(jnp.where(found | (ends > end), 0.0, ends))
+        bottom = xp.where(found | (_ENDS > end[..., None]), 0.0, _ENDS).max(-1)
 
-    def halve(bracket: tuple[Array, Array], side: int) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        value = curve(middle, side)
+    def halve(brackets: tuple[Array, ...]) -> tuple[Array, ...]:
+        lowest, low, high, highest = brackets
+        middles = 0.5 * (lowest + low), 0.5 * (high + highest)
+        at_lower, at_upper = curves(*middles)
         # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
-        enough = value <= target if side else ~(value > target)
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+        above, enough = at_lower > target, at_upper <= target
+        return (
+            xp.where(above, middles[0], lowest),
+            xp.where(above, low, middles[0]),
+            xp.where(enough, high, middles[1]),
+            xp.where(enough, middles[1], highest),
+        )
 
-    def both(brackets, _):
-        return (halve(brackets[0], 0), halve(brackets[1], 1)), None
-
-    zero = jnp.zeros(())
-    starts = ((zero, jnp.where(small, end, _LARGEST)), (jnp.minimum(bottom, end), end))
+    start = (zero, xp.where(small, end, _LARGEST), xp.minimum(bottom, end) + zero, end + zero)
     # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
-    ((lower, _), (_, high)), _ = jax.lax.scan(both, starts, None, length=60)
-    upper = jnp.where(curve(zero, 1) <= target, 0.0, jnp.where(small, high, jnp.inf))
-    upper = jnp.where(jnp.isnan(largest), upper, jnp.minimum(upper, jnp.maximum(largest, 0.0)))
-    upper = jnp.where(jnp.isnan(upper), jnp.inf, upper)
+    lower, _, _, high = repeated(halve, start, _HALVINGS)
+    upper = xp.where(curves(zero, zero)[1] <= target, 0.0, xp.where(small, high, np.inf))
+    upper = xp.where(xp.isnan(largest), upper, xp.minimum(upper, xp.maximum(largest, 0.0)))
+    upper = xp.where(xp.isnan(upper), np.inf, upper)
     # An infinite loss that is likelier than delta leaves no epsilon.
-    lower = jnp.where(pair.infinity() > delta, jnp.inf, lower)
-    return jnp.minimum(lower, upper), upper
+    lower = xp.where(infinite > delta, np.inf, lower)
+    return xp.minimum(lower, upper), upper

@@ -20,7 +20,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._rounding import EPS, deflated, inflated
@@ -109,20 +108,13 @@ def sum_bounds(
     return answered, lower, upper
 
 
-@jax.jit
-def _tables(group: Any) -> tuple[jax.Array, ...]:
-    def listed(pair: Any) -> tuple[jax.Array, ...]:
-        losses, p, _, error, loss_error = pair.atoms()
-        return losses, p, jnp.broadcast_to(error, ()), jnp.broadcast_to(loss_error, losses.shape)
-
-    return jax.vmap(jax.vmap(listed))(group)
-
-
 def _parts(group: Any, members: np.ndarray) -> list[tuple[np.ndarray, ...]]:
-    """Each part's :class:`_Part`, for all members; padded to powers of two, so that few programs are compiled."""
-    index = np.resize(members, 1 << (members.size - 1).bit_length())
-    found = [np.asarray(x)[: members.size] for x in _tables(jax.tree.map(lambda x: x[index], group))]
-    return [tuple(x[:, k] for x in found) for k in range(found[0].shape[1])]
+    """Each part's :class:`_Part`, for all members."""
+    atoms = jax.tree.map(lambda x: x[members], group).atoms()
+    losses, shape = atoms.losses, atoms.losses.shape
+    error = np.broadcast_to(atoms.error, shape).max(-1)
+    found = (losses, atoms.p, error, np.broadcast_to(atoms.loss_error, shape))
+    return [tuple(x[:, k] for x in found) for k in range(shape[1])]
 
 
 @np.errstate(all="ignore")  # what overflows has no small error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module, repeated
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
@@ -20,62 +20,60 @@ _HALVINGS = 70
 
 def _variation(rho: Array) -> Array:
     """A bound on total variation: Pinsker, or Bretagnolle and Huber 1979; the KL divergence is at most rho."""
-    return inflated(jnp.sqrt(jnp.minimum(rho / 2, -jnp.expm1(-rho))), 8 * EPS)
+    xp = array_module(rho)
+    return inflated(xp.sqrt(xp.minimum(rho / 2, -xp.expm1(-rho))), 8 * EPS)
 
 
 def _halved(low: Array, high: Array, is_low: object) -> Array:
     """A point near where ``is_low`` turns False between ``low`` and ``high``, both above 0."""
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        left, right = bracket
-        middle = jnp.sqrt(left) * jnp.sqrt(right)
-        below = is_low(middle)  # pyright: ignore[reportCallIssue]
-        return jnp.where(below, middle, left), jnp.where(below, right, middle)
+    xp = array_module(low, high)
 
-    return jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[0]
+    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = bracket
+        middle = xp.sqrt(left) * xp.sqrt(right)
+        below = is_low(middle)  # pyright: ignore[reportCallIssue]
+        return xp.where(below, middle, left), xp.where(below, right, middle)
+
+    return repeated(halve, (low, high), _HALVINGS)[0]
 
 
 def _log_delta(rho: Array, epsilon: Array) -> Array:
     """An upper bound of log delta(epsilon), whatever order the halving ends at: every order's conversion is one."""
-    low, high = jnp.full_like(rho, 1e-16), (epsilon + 1) / rho + 2
+    xp = array_module(rho, epsilon)
+    low, high = xp.full_like(rho, 1e-16), (epsilon + 1) / rho + 2
     b = _halved(low, high, lambda b: rho * (1 + 2 * b) - log1p(1 / b) < epsilon)
     value = b * (rho * (1 + b) - epsilon - log1p(1 / b)) - log1p(b)
     size = b * (rho * (1 + b) + epsilon + log1p(1 / b)) + log1p(b)
-    return jnp.minimum(value + 16 * EPS * (1 + size), jnp.log(_variation(rho)) + 4 * EPS)
+    return xp.minimum(value + 16 * EPS * (1 + size), xp.log(_variation(rho)) + 4 * EPS)
 
 
 def _log_conversion(rho: Array, log_delta: Array) -> Array:
     """An epsilon at ``log_delta``, rounded up, at the order near the best."""
-    low, high = jnp.full_like(rho, 1e-16), jnp.sqrt(-log_delta / rho) + 1e-12
+    xp = array_module(rho, log_delta)
+    low, high = xp.full_like(rho, 1e-16), xp.sqrt(-log_delta / rho) + 1e-12
     b = _halved(low, high, lambda b: rho * b * b + log1p(b) < -log_delta)
     value = rho * (1 + b) - log1p(1 / b) + (-log_delta - log1p(b)) / b
     size = rho * (1 + b) + log1p(1 / b) + (-log_delta + log1p(b)) / b
-    value = jnp.maximum(value + 16 * EPS * size, 0.0)
-    return jnp.where(jnp.log(_variation(rho)) + 8 * EPS <= log_delta, 0.0, value)
+    value = xp.maximum(value + 16 * EPS * size, 0.0)
+    return xp.where(xp.log(_variation(rho)) + 8 * EPS <= log_delta, 0.0, value)
 
 
-@jax.jit
-def _delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
+def _delta(rho: Array, epsilon: Array) -> Array:
     return _parametric.delta_of(rho, epsilon, _log_delta)
 
 
-def _epsilon_of(rho: ArrayLike, delta: ArrayLike) -> Array:
+def _epsilon(rho: Array, delta: Array) -> Array:
     # The target is rounded down.
     return _parametric.epsilon_of(rho, delta, lambda r, log: _log_conversion(r, inflated(log, 2 * EPS) - 2 * EPS))
 
 
-@jax.jit
-def _epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
-    return _epsilon_of(rho, delta)
-
-
-@jax.jit
-def _from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
-    epsilon, delta = jnp.broadcast_arrays(jnp.asarray(epsilon, jnp.float64), jnp.asarray(delta, jnp.float64))
-    low = jnp.full_like(epsilon, 1e-18)
-    rho = _halved(low, jnp.full_like(epsilon, 1e30), lambda rho: _epsilon_of(rho, delta) <= epsilon)
-    good = (epsilon >= 0) & (epsilon < jnp.inf) & (delta > 0) & (delta < 1) & (_epsilon_of(rho, delta) <= epsilon)
-    return jnp.where(good, rho, jnp.nan)
+def _from_epsilon(epsilon: Array, delta: Array) -> Array:
+    xp = array_module(epsilon, delta)
+    low = xp.full_like(epsilon, 1e-18)
+    rho = _halved(low, xp.full_like(epsilon, 1e30), lambda rho: _epsilon(rho, delta) <= epsilon)
+    good = (epsilon >= 0) & (epsilon < np.inf) & (delta > 0) & (delta < 1) & (_epsilon(rho, delta) <= epsilon)
+    return xp.where(good, rho, np.nan)
 
 
 @in_float64
@@ -91,14 +89,14 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: >= 0; broadcasts with ``rho``.
 
     Returns:
-        A float64 array of the broadcast shape. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
 
     Raises:
         ValueError: a concrete ``rho`` or ``epsilon`` that is negative or not finite.
     """
     _validate.numbers(rho=rho, epsilon=epsilon)
     _validate.nonnegative(rho=rho, epsilon=epsilon)
-    return _delta(rho, epsilon)
+    return _parametric.answered(_delta, rho, epsilon)
 
 
 @in_float64
@@ -110,7 +108,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``rho``.
 
     Returns:
-        A float64 array of the broadcast shape. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
 
     Raises:
         ValueError: a concrete ``rho`` that is negative or not finite, a ``delta`` outside (0, 1).
@@ -118,7 +116,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
     _validate.nonnegative(rho=rho)
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
-    return _epsilon(rho, delta)
+    return _parametric.answered(_epsilon, rho, delta)
 
 
 @in_float64
@@ -130,7 +128,7 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
 
     Returns:
-        A float64 array of the broadcast shape; NaN for values that make no sense.
+        A float64 array of the broadcast shape, NumPy's outside a trace; NaN for values that make no sense.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
@@ -139,4 +137,4 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     _validate.nonnegative(epsilon=epsilon)
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
-    return _from_epsilon(epsilon, delta)
+    return _parametric.answered(_from_epsilon, epsilon, delta)

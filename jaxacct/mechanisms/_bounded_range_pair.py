@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
@@ -42,47 +42,52 @@ class BoundedRangePair:
     Q(L > l) = P(L <= -l), so the pair is symmetric.
 
     Attributes:
-        epsilon: eps, the range; scalar float64.
+        epsilon: eps, the range; float64.
     """
 
     epsilon: Any
 
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        eps = self.epsilon
-        inside = jnp.clip(losses, -eps, eps)
-        down, up = jnp.expm1(0.5 * (inside - eps)), jnp.expm1(-0.5 * (inside + eps))
-        scale = -jnp.expm1(-eps)
+        eps = column(self.epsilon)
+        xp = array_module(losses, eps)
+        inside = xp.clip(losses, -eps, eps)
+        down, up = xp.expm1(0.5 * (inside - eps)), xp.expm1(-0.5 * (inside + eps))
+        scale = -xp.expm1(-eps)
         # expm1((eps + l) / 2) / expm1(eps) without overflow: e^((l - eps) / 2) (1 - e^(-(eps + l) / 2)) / (1 - e^-eps).
         p_above, q_below = -down / scale, -up / scale
-        p_below = jnp.exp(0.5 * (inside - eps)) * -up / scale
-        q_above = jnp.exp(-0.5 * (inside + eps)) * -down / scale
-        return Tails(p_above, p_below, q_above, q_below, UNIT * (32.0 + 4.0 * jnp.minimum(eps, 800.0)) + 0.0 * losses)
+        p_below = xp.exp(0.5 * (inside - eps)) * -up / scale
+        q_above = xp.exp(-0.5 * (inside + eps)) * -down / scale
+        return Tails(p_above, p_below, q_above, q_below, UNIT * (32.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses)
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`: Clenshaw-Curtis nodes."""
-        split = jnp.maximum(-self.epsilon, self.epsilon - _REACH)
+        eps = column(self.epsilon)
+        xp = array_module(eps)
+        split = xp.maximum(-eps, eps - _REACH)
         losses, logs = [], []
-        for low, high in ((-self.epsilon, split), (split, self.epsilon)):
+        for low, high in ((-eps, split), (split, eps)):
             half = 0.5 * (high - low)
             node = low + half * (1.0 + _NODES)
             losses.append(node)
-            weight = jnp.log(jnp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
-            logs.append(math.log(0.5) - 0.5 * (self.epsilon - node) - jnp.log(-jnp.expm1(-self.epsilon)) + weight)
-        return Survey(jnp.concatenate(losses), jnp.concatenate(logs))
+            weight = xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
+            logs.append(math.log(0.5) - 0.5 * (eps - node) - xp.log(-xp.expm1(-eps)) + weight)
+        return Survey(xp.concatenate(losses, -1), xp.concatenate(logs, -1))
 
     def max_loss(self) -> Array:
         """eps."""
-        return jnp.asarray(self.epsilon)
+        return array_module(self.epsilon).asarray(self.epsilon)
 
     def loss_error(self) -> Array:
         """The rounding of eps - l and eps + l, which counts as one of the loss."""
-        return 8.0 * UNIT * jnp.asarray(self.epsilon)
+        return 8.0 * UNIT * self.max_loss()
 
     def infinity(self) -> Array:
         """None."""
-        return 0.0 * jnp.asarray(self.epsilon)
+        return 0.0 * self.max_loss()
 
     def anchors(self) -> tuple[Array, Array]:
         """No atoms, no preference."""
-        return 0.0 * jnp.asarray(self.epsilon), 0.0 * jnp.asarray(self.epsilon)
+        return 0.0 * self.max_loss(), 0.0 * self.max_loss()

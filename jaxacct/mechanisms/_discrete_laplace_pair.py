@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
 __all__ = ["DiscreteLaplacePair"]
 
-_POINTS = 257  # survey atoms
+_GRID = np.linspace(0.0, 1.0, 257)  # of survey atoms
 
 
 @mechanism
@@ -24,33 +25,36 @@ class DiscreteLaplacePair:
     between: D + 1 atoms. Pr[X > n] = t^(n + 1) / (1 + t) for n >= 0, and Pr[X <= n] = t^-n / (1 + t) for n < 0.
 
     Attributes:
-        scale: > 0; scalar float64.
-        sensitivity: D, a whole number >= 1; scalar float64.
+        scale: > 0; float64.
+        sensitivity: D, a whole number >= 1; float64.
     """
 
     scale: Any
     sensitivity: Any
 
     def _sides(self, n: Array) -> tuple[Array, Array]:
-        """Pr[X > n] and Pr[X <= n] for whole n; the smaller of the two to a few units."""
-        t = jnp.exp(-1.0 / self.scale)
-        small = jnp.exp(-jnp.where(n >= 0, n + 1.0, -n) / self.scale) / (1.0 + t)
+        """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller of the two to a few units."""
+        scale = column(self.scale)
+        xp = array_module(scale, n)
+        small = xp.exp(-xp.where(n >= 0, n + 1.0, -n) / scale) / (1.0 + xp.exp(-1.0 / scale))
         # t -> 1 makes both tails 1/2, and 1 - small loses nothing there.
         large = 1.0 - small
-        return jnp.where(n >= 0, small, large), jnp.where(n >= 0, large, small)
+        return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
 
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        scale, gap = jnp.asarray(self.scale), jnp.asarray(self.sensitivity)
-        last = jnp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
+        scale, gap = column(self.scale), column(self.sensitivity)
+        xp = array_module(scale, gap, losses)
+        last = xp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
         under, over = losses < -gap / scale, losses >= gap / scale
-        last = jnp.clip(last, 0.0, gap - 1.0)
+        last = xp.clip(last, 0.0, gap - 1.0)
         p_above, p_below = self._sides(last - gap)
         q_above, q_below = self._sides(last)
         poison = 0.0 * (scale + gap)
-        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x)) + poison  # noqa: E731
+        settle = lambda x, low, high: xp.where(under, low, xp.where(over, high, x)) + poison  # noqa: E731
         # The exponents are rounded: n / scale is off by 2u of itself.
-        size = jnp.minimum((jnp.abs(last) + gap + 1.0) / scale, 750.0)
+        size = xp.minimum((xp.abs(last) + gap + 1.0) / scale, 750.0)
         return Tails(
             settle(p_above, 1.0, 0.0),
             settle(p_below, 0.0, 1.0),
@@ -59,29 +63,34 @@ class DiscreteLaplacePair:
             UNIT * (24.0 + 4.0 * size),
         )
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`: up to 257 atoms, that hold what lies between them."""
-        scale, gap = jnp.asarray(self.scale), jnp.asarray(self.sensitivity)
-        x = jnp.round(jnp.linspace(0.0, 1.0, _POINTS) * gap)
+        scale, gap = column(self.scale), column(self.sensitivity)
+        xp = array_module(scale, gap)
+        x = xp.round(_GRID * gap)
         above, below = self._sides(x - gap)
         # P(x[i-1] < X <= x[i]) where that is small on the side of the lower tail: x <= gap always.
-        masses = jnp.concatenate([below[:1], jnp.maximum(below[1:] - below[:-1], 0.0)])
-        masses = masses.at[-1].add(above[-1])
-        return Survey((2.0 * x - gap) / scale, jnp.log(masses))
+        masses = xp.maximum(below[..., 1:] - below[..., :-1], 0.0)
+        last = masses[..., -1:] + above[..., -1:]
+        masses = xp.concatenate([below[..., :1], masses[..., :-1], last], -1)
+        return Survey((2.0 * x - gap) / scale, xp.log(masses))
 
+    @np.errstate(all="ignore")
     def max_loss(self) -> Array:
         """sensitivity / scale."""
-        return inflated(jnp.asarray(self.sensitivity) / jnp.asarray(self.scale), 4.0 * UNIT)
+        return inflated(self.sensitivity / self.scale, 4.0 * UNIT)
 
+    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The outcome is off by 3u of itself, and a loss by 2 / scale for each unit of that."""
-        return 16.0 * UNIT * jnp.asarray(self.sensitivity) / jnp.asarray(self.scale)
+        return 16.0 * UNIT * self.sensitivity / self.scale
 
     def infinity(self) -> Array:
         """None: all integers are support."""
-        return 0.0 * jnp.asarray(self.scale)
+        return 0.0 * self.scale
 
+    @np.errstate(all="ignore")
     def anchors(self) -> tuple[Array, Array]:
         """The atom at sensitivity / scale, and the distance 2 / scale of the others."""
-        scale = jnp.asarray(self.scale)
-        return jnp.asarray(self.sensitivity) / scale, 2.0 / scale
+        return self.sensitivity / self.scale, 2.0 / self.scale

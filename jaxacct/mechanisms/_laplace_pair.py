@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
@@ -27,53 +27,58 @@ class LaplacePair:
     P(L <= l) = exp(-(eps - l) / 2) / 2. Exchanging P and Q reflects the line at 1/2: the pair is symmetric.
 
     Attributes:
-        epsilon: sensitivity / scale; scalar float64.
+        epsilon: sensitivity / scale; float64.
     """
 
     epsilon: Any
 
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`; the formulas of the docstring, cancelled by hand nowhere."""
-        inside = jnp.clip(losses, -self.epsilon, self.epsilon)
-        p_below = 0.5 * jnp.exp(-0.5 * (self.epsilon - inside))
-        q_above = 0.5 * jnp.exp(-0.5 * (self.epsilon + inside))
-        under, over = losses < -self.epsilon, losses >= self.epsilon
-        settle = lambda x, low, high: jnp.where(under, low, jnp.where(over, high, x))  # noqa: E731
+        eps = column(self.epsilon)
+        xp = array_module(losses, eps)
+        inside = xp.clip(losses, -eps, eps)
+        p_below = 0.5 * xp.exp(-0.5 * (eps - inside))
+        q_above = 0.5 * xp.exp(-0.5 * (eps + inside))
+        under, over = losses < -eps, losses >= eps
+        settle = lambda x, low, high: xp.where(under, low, xp.where(over, high, x))  # noqa: E731
         return Tails(
             settle(1.0 - p_below, 1.0, 0.0),
             settle(p_below, 0.0, 1.0),
             settle(q_above, 1.0, 0.0),
             settle(1.0 - q_above, 0.0, 1.0),
             # The exponent, at most eps, is off by a few roundoffs of its size; its sum is exact to one.
-            UNIT * (16.0 + 4.0 * jnp.minimum(self.epsilon, 800.0)) + 0.0 * losses,
+            UNIT * (16.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses,
         )
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`: both atoms, and Gauss-Legendre nodes between them."""
-        split = jnp.maximum(-self.epsilon, self.epsilon - _REACH)
+        eps = column(self.epsilon)
+        xp = array_module(eps)
+        split = xp.maximum(-eps, eps - _REACH)
         losses, logs = [], []
-        for low, high in ((-self.epsilon, split), (split, self.epsilon)):
+        for low, high in ((-eps, split), (split, eps)):
             half = 0.5 * (high - low)
             node = low + half * (1.0 + _NODES)
             losses.append(node)
-            weight = jnp.log(jnp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
-            logs.append(math.log(0.25) - 0.5 * (self.epsilon - node) + weight)
-        ends = jnp.stack([-self.epsilon, self.epsilon])
-        end_logs = jnp.stack([-math.log(2.0) - self.epsilon, -math.log(2.0) + 0.0 * self.epsilon])
-        return Survey(jnp.concatenate([*losses, ends]), jnp.concatenate([*logs, end_logs]))
+            weight = xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
+            logs.append(math.log(0.25) - 0.5 * (eps - node) + weight)
+        atoms, half = [-eps, eps], -math.log(2.0)
+        return Survey(xp.concatenate([*losses, *atoms], -1), xp.concatenate([*logs, half - eps, half + 0.0 * eps], -1))
 
     def max_loss(self) -> Array:
         """eps."""
-        return jnp.asarray(self.epsilon)
+        return array_module(self.epsilon).asarray(self.epsilon)
 
     def loss_error(self) -> Array:
         """eps itself is a rounded quotient, and the exponent's rounding counts as one of the loss."""
-        return 8.0 * UNIT * jnp.asarray(self.epsilon)
+        return 8.0 * UNIT * self.max_loss()
 
     def infinity(self) -> Array:
         """None."""
-        return jnp.zeros_like(jnp.asarray(self.epsilon))
+        return array_module(self.epsilon).zeros_like(self.epsilon)
 
     def anchors(self) -> tuple[Array, Array]:
         """The atoms at eps and at -eps."""
-        return jnp.asarray(self.epsilon), 2.0 * jnp.asarray(self.epsilon)
+        return self.max_loss(), 2.0 * self.max_loss()

@@ -2,6 +2,9 @@
 
 The loss is L = log dP/dQ. Everything the engine certifies rests on :class:`Tails`; the survey only steers the
 choice of grids and tilts, so an inaccurate survey costs tightness and never soundness.
+
+A pair's leaves are arrays whose axes are settings. Everything it says has these axes first, and then one for losses,
+points or atoms where there are several. A pair whose leaves are NumPy's answers in NumPy and compiles nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +17,9 @@ __all__ = ["Pair", "Survey", "Tails"]
 
 
 class Tails(NamedTuple):
-    """P- and Q-probabilities on both sides of each loss; float64, shape ``(edges,)``.
+    """P- and Q-probabilities on both sides of each loss; float64, shape ``(..., edges)``.
 
-    ``p_above[i]`` is P(L > losses[i]), where an infinite loss counts, and ``p_below[i]`` is P(L <= losses[i]);
-    likewise for Q. Each number is accurate to a relative ``error`` (an array of the same shape), so a difference of
+    ``p_above`` is P(L > loss), where an infinite loss counts, and ``p_below`` is P(L <= loss); likewise for Q. Each number is accurate to a relative ``error`` (an array of the same shape), so a difference of
     tails is taken on the side where they are small.
     """
 
@@ -29,7 +31,7 @@ class Tails(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """A quadrature of the loss under P: atoms ``losses`` with ``log_masses``, shape ``(points,)``.
+    """A quadrature of the loss under P: atoms ``losses`` with ``log_masses``, shape ``(..., points)``.
 
     Spectrally accurate in practice, certified never.
     """
@@ -39,10 +41,10 @@ class Survey(NamedTuple):
 
 
 class Pair(Protocol):
-    """A dominating pair, as a pytree of float64 scalars."""
+    """A dominating pair, as a pytree of float64 arrays of shape ``(...)``, one entry a setting."""
 
     def tails(self, losses: Array) -> Tails:
-        """Tail probabilities at ``losses`` (increasing, finite)."""
+        """Tail probabilities at ``losses`` (increasing, finite), of shape ``(edges,)`` or ``(..., edges)``."""
         ...
 
     def survey(self) -> Survey:
@@ -50,15 +52,19 @@ class Pair(Protocol):
         ...
 
     def max_loss(self) -> Array:
-        """A bound on every loss of one run; inf where there is none, or where a loss can be infinite."""
+        """A bound on every loss of one run, shape ``(...)``; inf where there is none, or a loss can be infinite."""
         ...
 
     def infinity(self) -> Array:
-        """P(L = inf), exact or rounded down; scalar float64, 0 for most. ``p_above`` counts it as well."""
+        """P(L = inf), exact or rounded down, shape ``(...)``, 0 for most. ``p_above`` counts it as well."""
+        ...
+
+    def loss_error(self) -> Array:
+        """How far from a loss its tails may have been evaluated, shape ``(...)``."""
         ...
 
     def anchors(self) -> tuple[Array, Array]:
-        """``(origin, period)``: how a lattice is best laid so that atoms fall on its points; scalars.
+        """``(origin, period)``: how a lattice is best laid so that atoms fall on its points; shape ``(...)``.
 
         ``origin`` is a loss at which it should have a point (that of the heaviest atom), ``period`` a distance of
         which its spacing should be a divisor; 0 means no preference. Following it costs nothing but tightness.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._table_pair import Atoms, Tabulated
@@ -23,26 +23,28 @@ class ResponsePair(Tabulated):
     loss 0, (1 - delta) (k - 2, k - 2) / s; and the mirror images of the first two. The pair is symmetric.
 
     Attributes:
-        epsilon: eps >= 0; scalar float64.
-        categories: k >= 2, a whole number; scalar float64.
-        delta: in [0, 1]; scalar float64.
+        epsilon: eps >= 0; float64.
+        categories: k >= 2, a whole number; float64.
+        delta: in [0, 1]; float64.
     """
 
     epsilon: Any
     categories: Any
     delta: Any
 
+    @np.errstate(all="ignore")
     def atoms(self) -> Atoms:
         """The five atoms of the class's docstring."""
-        eps, k, delta = (jnp.asarray(x) for x in (self.epsilon, self.categories, self.delta))
-        small = jnp.exp(-eps)
+        xp = array_module(self.epsilon, self.categories, self.delta)
+        eps, k, delta = xp.broadcast_arrays(self.epsilon, self.categories, self.delta)
+        small = xp.exp(-eps)
         truth = (1.0 - delta) / (1.0 + (k - 1.0) * small)
         lie = small * truth
         same = (k - 2.0) * lie
-        nothing, far = jnp.zeros_like(eps), jnp.full_like(eps, jnp.inf)
-        losses = jnp.stack([-far, -eps, nothing, eps, far])
-        p = jnp.stack([nothing, lie, same, truth, delta + nothing])
-        return Atoms(losses, p, jnp.flip(p), 16.0 * UNIT, 0.0 * eps)
+        nothing, far = xp.zeros_like(eps), xp.full_like(eps, np.inf)
+        losses = xp.stack([-far, -eps, nothing, eps, far], -1)
+        p = xp.stack([nothing, lie, same, truth, delta + nothing], -1)
+        return Atoms(losses, p, xp.flip(p, -1), 16.0 * UNIT, 0.0 * eps[..., None])
 
     def split(self) -> tuple[ResponsePair | None, Any]:
         """What is left of concrete parameters without failing, None for nothing, and the probability of failing."""
@@ -55,5 +57,5 @@ class ResponsePair(Tabulated):
 
     def anchors(self) -> tuple[Array, Array]:
         """The atom at eps, and the distance of the others: 2 eps for two categories, eps for more."""
-        eps = jnp.asarray(self.epsilon)
-        return eps, jnp.where(jnp.asarray(self.categories) > 2.0, eps, 2.0 * eps)
+        xp = array_module(self.epsilon, self.categories)
+        return xp.asarray(self.epsilon), xp.where(self.categories > 2.0, self.epsilon, 2.0 * self.epsilon)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module
 from jaxacct._log1p import log1p
 
 __all__ = ["inner_loss", "mixed_loss"]
@@ -19,13 +20,16 @@ _HIGH = 30.0  # above, e^-loss is negligible beside 1 or the expression is the e
 _LOW = -0.6  # below, q > 0.45, so that 1 - q is exact and e^loss - (1 - q) is a difference of exact numbers
 
 
+@np.errstate(all="ignore")
 def mixed_loss(loss: Array, rate: Any) -> Array:
-    """log(1 - rate + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, any shape."""
-    near = log1p(rate * jnp.expm1(jnp.clip(loss, _LOW, _HIGH)))
-    far = jnp.logaddexp(log1p(-rate), jnp.log(rate) + loss)
-    return jnp.where((loss > _HIGH) | (loss < _LOW), far, near)
+    """log(1 - rate + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, shapes that broadcast."""
+    xp = array_module(loss, rate)
+    near = log1p(rate * xp.expm1(xp.clip(loss, _LOW, _HIGH)))
+    far = xp.logaddexp(log1p(-rate), xp.log(rate) + loss)
+    return xp.where((loss > _HIGH) | (loss < _LOW), far, near)
 
 
+@np.errstate(all="ignore")
 def inner_loss(loss: Array, rate: Any) -> Array:
     """The loss m with ``mixed_loss(m, rate) == loss``, and -inf below the range of ``mixed_loss``.
 
@@ -34,10 +38,11 @@ def inner_loss(loss: Array, rate: Any) -> Array:
     loss - log(rate) + log1p(-(1 - rate) exp(-loss)); and below -0.6 as log((exp(loss) - (1 - rate)) / rate), which
     does not cancel where 1 + expm1(loss) / rate does.
     """
-    ratio = jnp.expm1(jnp.minimum(loss, _HIGH)) / rate
-    near = jnp.where(ratio > -1.0, log1p(jnp.maximum(ratio, -1.0)), -jnp.inf)
-    high = loss - jnp.log(rate) + log1p(-(1.0 - rate) * jnp.exp(-jnp.maximum(loss, _HIGH)))
-    rest = jnp.exp(jnp.minimum(loss, 0.0)) - (1.0 - rate)
-    low = jnp.where(rest > 0, jnp.log(jnp.where(rest > 0, rest, 1.0) / rate), -jnp.inf)
-    found = jnp.where(loss > _HIGH, high, jnp.where(loss < _LOW, low, near))
-    return jnp.where(rate == 1.0, loss, found)
+    xp = array_module(loss, rate)
+    ratio = xp.expm1(xp.minimum(loss, _HIGH)) / rate
+    near = xp.where(ratio > -1.0, log1p(xp.maximum(ratio, -1.0)), -xp.inf)
+    high = loss - xp.log(rate) + log1p(-(1.0 - rate) * xp.exp(-xp.maximum(loss, _HIGH)))
+    rest = xp.exp(xp.minimum(loss, 0.0)) - (1.0 - rate)
+    low = xp.where(rest > 0, xp.log(xp.where(rest > 0, rest, 1.0) / rate), -xp.inf)
+    found = xp.where(loss > _HIGH, high, xp.where(loss < _LOW, low, near))
+    return xp.where(rate == 1.0, loss, found)

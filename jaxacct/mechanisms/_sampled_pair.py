@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails
@@ -29,7 +30,7 @@ class SampledPair:
 
     Attributes:
         inner: the pair of the mechanism for the same direction (Zhu, Dong, Wang 2022, on Poisson sampling).
-        rate: sampling rate in (0, 1]; scalar float64.
+        rate: sampling rate in (0, 1]; float64.
         reverse: 0 is the direction `remove`, 1 is `add`; a leaf, see ``GaussianPair``.
     """
 
@@ -37,28 +38,29 @@ class SampledPair:
     rate: Any
     reverse: Any
 
-    def _add(self) -> Array:
-        return jnp.asarray(self.reverse) > 0.5
-
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        add, q = self._add(), self.rate
-        m = inner_loss(jnp.where(add, -losses, losses), q)
-        m = jnp.where(add, -m, m)
-        p_above, p_below, q_above, q_below, error = self.inner.tails(jnp.clip(m, -_FARTHEST, _FARTHEST))
+        q, add = column(self.rate), column(self.reverse) > 0.5
+        xp = array_module(losses, q, add)
+        m = inner_loss(xp.where(add, -losses, losses), q)
+        m = xp.where(add, -m, m)
+        p_above, p_below, q_above, q_below, error = self.inner.tails(xp.clip(m, -_FARTHEST, _FARTHEST))
         # Out of range: below every loss (remove), where even L = -inf counts as above, or above every loss (add).
-        p_above, q_above = (jnp.where(m == -jnp.inf, 1.0, jnp.where(m == jnp.inf, 0.0, x)) for x in (p_above, q_above))
-        p_below, q_below = (jnp.where(m == -jnp.inf, 0.0, jnp.where(m == jnp.inf, 1.0, x)) for x in (p_below, q_below))
+        xp = array_module(m, p_above)
+        p_above, q_above = (xp.where(m == -np.inf, 1.0, xp.where(m == np.inf, 0.0, x)) for x in (p_above, q_above))
+        p_below, q_below = (xp.where(m == -np.inf, 0.0, xp.where(m == np.inf, 1.0, x)) for x in (p_below, q_below))
         mixed_above, mixed_below = q * p_above + (1.0 - q) * q_above, q * p_below + (1.0 - q) * q_below
         backwards_above, backwards_below = (1.0 - q) * p_above + q * q_above, (1.0 - q) * p_below + q * q_below
         return Tails(
-            jnp.where(add, p_above, mixed_above),
-            jnp.where(add, p_below, mixed_below),
-            jnp.where(add, backwards_above, q_above),
-            jnp.where(add, backwards_below, q_below),
+            xp.where(add, p_above, mixed_above),
+            xp.where(add, p_below, mixed_below),
+            xp.where(add, backwards_above, q_above),
+            xp.where(add, backwards_below, q_below),
             error + 8.0 * UNIT,
         )
 
+    @np.errstate(all="ignore")
     def atoms(self) -> Atoms:
         """Those of a tabulated ``inner``, unsorted where it has infinite losses.
 
@@ -66,48 +68,49 @@ class SampledPair:
         inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what it is itself, as
         the largest one may be huge and the likeliest next to nothing.
         """
-        add, q = self._add(), self.rate
+        q, add = column(self.rate), column(self.reverse) > 0.5
         inner = self.inner.atoms()
+        xp = array_module(q, add, inner.losses)
         # A loss far below 0 is lost in log(1 - rate), which is at least -37.
-        upwards = jnp.where(add, -inner.losses, inner.losses)
-        size = jnp.where(jnp.isfinite(upwards), jnp.maximum(upwards, jnp.minimum(-upwards, 64.0)), 0.0) - jnp.log(q)
-        losses = jnp.where(add, -mixed_loss(-inner.losses, q), mixed_loss(inner.losses, q))
+        upwards = xp.where(add, -inner.losses, inner.losses)
+        size = xp.where(xp.isfinite(upwards), xp.maximum(upwards, xp.minimum(-upwards, 64.0)), 0.0) - xp.log(q)
         # What underflows stays something, too small to be taken at its word.
-        least = jnp.where(inner.p + inner.q > 0, LEAST, 0.0)
+        least = xp.where(inner.p + inner.q > 0, LEAST, 0.0)
         mixed, backwards = q * inner.p + (1.0 - q) * inner.q, (1.0 - q) * inner.p + q * inner.q
-        mixed, backwards = jnp.maximum(mixed, least), jnp.maximum(backwards, least)
+        mixed, backwards = xp.maximum(mixed, least), xp.maximum(backwards, least)
         return Atoms(
-            losses,
-            jnp.where(add, inner.p, mixed),
-            jnp.where(add, backwards, inner.q),
+            self._outer(inner.losses, q, add),
+            xp.where(add, inner.p, mixed),
+            xp.where(add, backwards, inner.q),
             inner.error + 8.0 * UNIT,
-            self.loss_error() + 8.0 * UNIT * size,
+            column(self.loss_error()) + 8.0 * UNIT * size,
         )
 
+    def _outer(self, loss: Array, rate: Any, add: Any) -> Array:
+        """The loss on a sample where the inner one is ``loss``."""
+        straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate)
+        return array_module(straight, add).where(add, -straight, straight)
+
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        add, q = self._add(), self.rate
+        q, add = column(self.rate), column(self.reverse) > 0.5
         inner = self.inner.survey()
-        losses = jnp.where(add, -mixed_loss(-inner.losses, q), mixed_loss(inner.losses, q))
+        xp = array_module(q, add, inner.losses)
+        losses = self._outer(inner.losses, q, add)
         # Q has exp(-L) times the mass of P; what the survey of P does not see of Q lies at the lowest loss.
         log_q = inner.log_masses - inner.losses
-        unseen = jnp.maximum(1.0 - jnp.exp(jnp.minimum(log_q, 0.0)).sum(), 0.0)
+        unseen = xp.maximum(1.0 - xp.exp(xp.minimum(log_q, 0.0)).sum(-1, keepdims=True), 0.0)
         log_rest = log1p(-q)
-        masses = jnp.where(
-            add,
-            inner.log_masses,
-            inner.log_masses + jnp.log(q) + log1p((1 - q) / q * jnp.exp(jnp.minimum(-inner.losses, 600.0))),
-        )
-        lowest = jnp.where(add | (q == 1.0), losses.min(), log_rest)
-        return Survey(
-            jnp.append(losses, lowest),
-            jnp.append(masses, jnp.where(add, -jnp.inf, jnp.log(unseen) + log_rest)),
-        )
+        mixture = inner.log_masses + xp.log(q) + log1p((1 - q) / q * xp.exp(xp.minimum(-inner.losses, 600.0)))
+        masses = xp.where(add, inner.log_masses, mixture)
+        lowest = xp.where(add | (q == 1.0), losses.min(-1, keepdims=True), log_rest)
+        rest = xp.where(add, -np.inf, xp.log(unseen) + log_rest)
+        return Survey(xp.concatenate([losses, lowest], -1), xp.concatenate([masses, rest], -1))
 
     def max_loss(self) -> Array:
         """See :class:`jaxacct.mechanisms._pair.Pair`; at most log(1 / (1 - rate)) in the direction `add`."""
-        largest = self.inner.max_loss()
-        return jnp.where(self._add(), -mixed_loss(-largest, self.rate), mixed_loss(largest, self.rate))
+        return self._outer(self.inner.max_loss(), self.rate, self.reverse > 0.5)
 
     def loss_error(self) -> Array:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
@@ -116,11 +119,10 @@ class SampledPair:
     def infinity(self) -> Array:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
         straight = deflated(self.rate * self.inner.infinity(), 2.0 * UNIT)
-        return jnp.where(self._add() & (self.rate < 1.0), 0.0, straight)
+        return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rate < 1.0), 0.0, straight)
 
     def anchors(self) -> tuple[Array, Array]:
         """The images of the inner origin and of its neighbour one period below."""
-        add, q = self._add(), self.rate
         origin, period = self.inner.anchors()
-        outer = lambda loss: jnp.where(add, -mixed_loss(-loss, q), mixed_loss(loss, q))  # noqa: E731
+        outer = lambda loss: self._outer(loss, self.rate, self.reverse > 0.5)  # noqa: E731
         return outer(origin), outer(origin) - outer(origin - period)

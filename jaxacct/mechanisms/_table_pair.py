@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column, pick, ranks, take
 from jaxacct._least import first_greatest
 from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails
@@ -23,7 +24,7 @@ _COMMENSURATE = 1e-6  # of a period that an atom may be off it, for planning
 
 
 class Atoms(NamedTuple):
-    """Outcomes with the same loss, or single ones: arrays of shape ``(atoms,)``, sorted by loss.
+    """Outcomes with the same loss, or single ones: arrays of shape ``(..., atoms)``, sorted by loss.
 
     A loss of inf is an outcome with q = 0 and one of -inf an outcome with p = 0.
     """
@@ -32,9 +33,9 @@ class Atoms(NamedTuple):
     p: Array
     q: Array
     error: Any
-    """Relative error of each of the masses above :data:`LEAST`."""
+    """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
     loss_error: Any
-    """Absolute error of the finite losses, one for all or one for each."""
+    """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 
 class Tabulated:
@@ -44,56 +45,71 @@ class Tabulated:
     """
 
     def atoms(self) -> Atoms:
-        """The pair itself, computed inside the trace from scalar parameters or from a stored table."""
+        """The pair itself, computed from the parameters or from a stored table."""
         raise NotImplementedError
 
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         atoms = self.atoms()
-        at_most = jnp.searchsorted(atoms.losses, losses, side="right")
+        xp = array_module(atoms.losses, losses)
+        at_most = ranks(atoms.losses, losses)
         # Comparisons hide a NaN parameter, sums do not.
-        poison = 0.0 * (atoms.p.sum() + atoms.q.sum())
-        below = lambda masses: poison + jnp.pad(jnp.cumsum(masses), (1, 0))[at_most]  # noqa: E731
-        above = lambda masses: poison + jnp.flip(jnp.pad(jnp.cumsum(jnp.flip(masses)), (1, 0)))[at_most]  # noqa: E731
-        error = atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0) + 0.0 * losses
-        return Tails(above(atoms.p), below(atoms.p), above(atoms.q), below(atoms.q), error)
+        poison = 0.0 * (atoms.p.sum(-1) + atoms.q.sum(-1))[..., None]
+        nothing = xp.zeros_like(atoms.p[..., :1])
+        below = lambda masses: xp.concatenate([nothing, xp.cumsum(masses, -1)], -1)  # noqa: E731
+        above = lambda masses: xp.flip(below(xp.flip(masses, -1)), -1)  # noqa: E731
+        p_above, p_below, q_above, q_below = (
+            poison + take(summed(masses), at_most) for masses in (atoms.p, atoms.q) for summed in (above, below)
+        )
+        error = xp.broadcast_to(atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0), p_above.shape)
+        return Tails(p_above, p_below, q_above, q_below, error)
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`; the finite losses, exactly."""
         atoms = self.atoms()
-        finite = jnp.isfinite(atoms.losses)
+        xp = array_module(atoms.losses)
+        finite = xp.isfinite(atoms.losses)
         seen = finite & (atoms.p > 0)
-        log_masses = jnp.where(seen, jnp.log(jnp.where(seen, atoms.p, 1.0)), -jnp.inf)
-        return Survey(jnp.where(finite, atoms.losses, 0.0), log_masses)
+        log_masses = xp.where(seen, xp.log(xp.where(seen, atoms.p, 1.0)), -np.inf)
+        return Survey(xp.where(finite, atoms.losses, 0.0), log_masses)
 
     def max_loss(self) -> Array:
         """The largest loss that has any probability; rounded up."""
         atoms = self.atoms()
-        largest = jnp.max(jnp.where(atoms.p > 0, atoms.losses, -jnp.inf))
-        return jnp.where(jnp.isnan(atoms.p.sum()), jnp.nan, largest + atoms.loss_error)
+        xp = array_module(atoms.losses)
+        largest = xp.where(atoms.p > 0, atoms.losses, -np.inf).max(-1)
+        return xp.where(xp.isnan(atoms.p.sum(-1)), np.nan, largest + self.loss_error())
 
     def loss_error(self) -> Array:
         """That of the atoms."""
-        return jnp.asarray(self.atoms().loss_error)
+        atoms = self.atoms()
+        return array_module(atoms.losses).broadcast_to(atoms.loss_error, atoms.losses.shape).max(-1)
 
     def infinity(self) -> Array:
         """The mass of the outcomes that Q never has."""
         atoms = self.atoms()
-        mass = jnp.where(atoms.losses == jnp.inf, atoms.p, 0.0).sum()
-        return deflated(mass, atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0))
+        xp = array_module(atoms.losses)
+        mass = xp.where(atoms.losses == np.inf, atoms.p, 0.0).sum(-1)
+        error = xp.broadcast_to(atoms.error, atoms.losses.shape).max(-1)
+        return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
 
+    @np.errstate(all="ignore")
     def anchors(self) -> tuple[Array, Array]:
         """The heaviest atom's loss, and the smallest gap if all others lie at multiples of it."""
         atoms = self.atoms()
-        finite = jnp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
-        origin = atoms.losses[first_greatest(jnp.where(finite, atoms.p, -1.0))]
-        away = jnp.where(finite, atoms.losses - origin, 0.0)
-        ordered = jnp.sort(away)
-        gaps = ordered[1:] - ordered[:-1]
-        period = jnp.min(jnp.where(gaps > _SAME * jnp.max(jnp.abs(away)), gaps, jnp.inf), initial=jnp.inf)
-        ratio = away / period
-        regular = jnp.isfinite(period) & jnp.all(jnp.abs(ratio - jnp.round(ratio)) < _COMMENSURATE)
-        return jnp.where(jnp.isfinite(origin), origin, 0.0), jnp.where(regular, period, 0.0)
+        xp = array_module(atoms.losses)
+        finite = xp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
+        origin = pick(atoms.losses, first_greatest(xp.where(finite, atoms.p, -1.0)))
+        away = xp.where(finite, atoms.losses - origin[..., None], 0.0)
+        ordered = xp.sort(away, -1)
+        gaps = ordered[..., 1:] - ordered[..., :-1]
+        apart = gaps > _SAME * xp.abs(away).max(-1, keepdims=True)
+        period = xp.min(xp.where(apart, gaps, np.inf), -1, initial=np.inf)
+        ratio = away / period[..., None]
+        regular = xp.isfinite(period) & (xp.abs(ratio - xp.round(ratio)) < _COMMENSURATE).all(-1)
+        return xp.where(xp.isfinite(origin), origin, 0.0), xp.where(regular, period, 0.0)
 
 
 @mechanism
@@ -104,8 +120,8 @@ class TablePair(Tabulated):
         losses: sorted, -inf and inf included; rows of one size.
         p: masses under P.
         q: masses under Q.
-        mass_error: relative error of each mass; scalar float64.
-        loss_slack: absolute error of each finite loss; scalar float64.
+        mass_error: relative error of each mass; float64.
+        loss_slack: absolute error of each finite loss; float64.
     """
 
     losses: Row
@@ -116,5 +132,4 @@ class TablePair(Tabulated):
 
     def atoms(self) -> Atoms:
         """The table."""
-        losses, p, q = (jnp.asarray(row.values) for row in (self.losses, self.p, self.q))
-        return Atoms(losses, p, q, jnp.asarray(self.mass_error), jnp.asarray(self.loss_slack))
+        return Atoms(self.losses.values, self.p.values, self.q.values, column(self.mass_error), column(self.loss_slack))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
@@ -30,16 +31,21 @@ class WithoutReplacementPair:
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         above, below = self.above.tails(losses), self.below.tails(losses)
-        return Tails(*(jnp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
+        xp = array_module(losses, above.p_above)
+        return Tails(*(xp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`; what the two leave out lies at 0."""
         above, below = self.above.survey(), self.below.survey()
-        losses = jnp.concatenate([above.losses, below.losses])
-        kept = jnp.concatenate([above.losses > 0.0, below.losses < 0.0])
-        log_masses = jnp.where(kept, jnp.concatenate([above.log_masses, below.log_masses]), -jnp.inf)
-        rest = jnp.log(jnp.maximum(1.0 - jnp.exp(log_masses).sum(), 0.0))
-        return Survey(jnp.append(losses, 0.0), jnp.append(log_masses, rest))
+        xp = array_module(above.losses, below.losses)
+        losses = xp.concatenate([above.losses, below.losses], -1)
+        kept = xp.concatenate([above.losses > 0.0, below.losses < 0.0], -1)
+        log_masses = xp.where(kept, xp.concatenate([above.log_masses, below.log_masses], -1), -np.inf)
+        rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
+        return Survey(
+            xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1)
+        )
 
     def max_loss(self) -> Array:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
@@ -47,7 +53,8 @@ class WithoutReplacementPair:
 
     def loss_error(self) -> Array:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        return jnp.maximum(self.above.loss_error(), self.below.loss_error())
+        above, below = self.above.loss_error(), self.below.loss_error()
+        return array_module(above, below).maximum(above, below)
 
     def infinity(self) -> Array:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
