@@ -44,6 +44,7 @@ __all__ = [
     "join",
     "left",
     "outward",
+    "pieces_of",
     "split",
     "used",
 ]
@@ -82,6 +83,11 @@ def check_budget(**named: Any) -> None:
 @in_float64
 def split(value: ArrayLike) -> Array:
     """``value`` as float32[..., 3] whose exact sum it is; NaN, which no query fits, where it is no budget."""
+    return on_device(pieces_of(value))
+
+
+def pieces_of(value: ArrayLike) -> Array:
+    """`split` in the module of ``value`` (inside ``enable_x64``)."""
     xp, value = floats(value)
     rest = xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan)
     pieces = []
@@ -89,7 +95,7 @@ def split(value: ArrayLike) -> Array:
         piece = rest.astype(np.float32)
         pieces.append(piece)
         rest = rest - piece.astype(np.float64)
-    return on_device(xp.stack(pieces, axis=-1))
+    return xp.stack(pieces, axis=-1)
 
 
 def join(pieces: Array) -> Array:

@@ -12,7 +12,8 @@ from jax import Array
 from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
+from jaxacct import _host, _validate
+from jaxacct._host import floats, hosted
 from jaxacct._least import first_greatest
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions, families
@@ -134,8 +135,9 @@ def _exactly(mechanism: Any, relation: str) -> MuRange | None:
     return MuRange(deflated(mu, 2.0**-50), inflated(mu, 2.0**-50))
 
 
-@jax.jit
+@hosted
 def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
+    xp, widths, drops, delta = floats(widths, drops, delta)
     n = widths.shape[-1]
     up, down = 1.0 + 4.0 * n * EPS, 1.0 - 4.0 * n * EPS
     # Vertices between segments; those among the steep ones from the left, the others from the right.
@@ -143,21 +145,21 @@ def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
     kept = 1.0 - delta
 
     def quantile(x: Array, side: float) -> Array:
-        z = ndtri(jnp.clip(x, 0.0, 1.0))
-        return z + side * _QUANTILE * (1.0 + jnp.abs(z))
+        z = _host.ndtri(xp.clip(x, 0.0, 1.0))
+        return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
     def need(small: Array, other: Array) -> Array:
         """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
         left = (small * up - delta) / kept
         mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
         # Nothing left after delta: the vertex is the approximate curve's own atom.
-        return jnp.where((small * up <= delta) | (other * down >= kept), -jnp.inf, mu)
+        return xp.where((small * up <= delta) | (other * down >= kept), -np.inf, mu)
 
-    both = jnp.stack([widths, drops])
-    p, q, p_rest, q_rest = jnp.cumsum(jnp.concatenate([both, jnp.flip(both, -1)]), -1)
-    p_rest, q_rest = jnp.flip(p_rest, -1), jnp.flip(q_rest, -1)
-    found = need(*jax.lax.optimization_barrier((jnp.where(steep, q, p_rest), jnp.where(steep, p, q_rest))))
-    return jnp.maximum(jnp.max(jnp.where(steep | (widths + drops > 0), found, -jnp.inf), -1), 0.0)
+    both = xp.stack([widths, drops])
+    p, q, p_rest, q_rest = xp.cumsum(xp.concatenate([both, xp.flip(both, -1)]), -1)
+    p_rest, q_rest = xp.flip(p_rest, -1), xp.flip(q_rest, -1)
+    found = need(*_host.barrier((xp.where(steep, q, p_rest), xp.where(steep, p, q_rest))))
+    return xp.maximum(xp.where(steep | (widths + drops > 0), found, -np.inf).max(-1), 0.0)
 
 
 def _dominated(losses: Array, low: Array, delta: Array) -> Array:

@@ -23,8 +23,7 @@ __all__ = ["mixture_curve"]
 _NODES = 2048
 
 
-@hosted(work=lambda noise, shifts, *rest: shifts.size * _NODES)
-def _curve(noise: Array, shifts: Array, weights: Array, order: Array, reverse: Array) -> Array:
+def _divergence(noise: Array, shifts: Array, weights: Array, order: Array, reverse: Array) -> Array:
     """Numeric, with its errors added, or by convexity; shifts and weights have a last axis of k terms more.
 
     With M = dP/dQ: A = E_Q[M^b], b = order (`remove`) or 1 - order (`add`), and A - 1 = E_Q[M^b - 1 - b (M - 1)].
@@ -85,6 +84,9 @@ def _curve(noise: Array, shifts: Array, weights: Array, order: Array, reverse: A
     good = (noise > 0) & (noise < np.inf) & (a > 1) & (a < np.inf) & ((weights >= 0) & (shifts >= 0)).all(-1)
     good &= (xp.abs(weights.sum(-1) - 1.0) < 1e-8) & (largest < np.inf)
     return xp.where(good & ~xp.isnan(value), value, np.inf)
+
+
+_curve = hosted(_divergence, work=lambda noise, shifts, *rest: shifts.size * _NODES)
 
 
 def mixture_curve(mechanism: MixtureOfGaussians, order: ArrayLike, relation: str, rate: ArrayLike = 1.0) -> Array:

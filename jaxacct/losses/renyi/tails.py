@@ -42,7 +42,7 @@ def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
     a = a[..., None]
     loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
     infinity = xp.asarray(pair.infinity())[..., None]
-    edges = _edges(pair, loss_error, max_loss)
+    edges = _edges(pair)
     tails = pair.tails(edges)
     eta = loss_error + 4.0 * UNIT * xp.abs(edges)
     low, high = (edges - eta)[..., :-1], (edges + eta)[..., 1:]
@@ -80,10 +80,11 @@ def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
     return xp.where(xp.isnan(tails.p_above).any(-1) | xp.isnan(total), np.inf, total)
 
 
-def _edges(pair: Any, loss_error: Array, max_loss: Array) -> Array:
+def _edges(pair: Any) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
     survey = pair.survey()
-    xp = module(survey, loss_error, max_loss)
+    xp = module(pair)
+    loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
     points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
     greatest = points.max(-1, keepdims=True)
     largest = xp.minimum(xp.where(xp.isfinite(max_loss), max_loss, greatest), _FARTHEST)
