@@ -45,13 +45,13 @@ def at_hand(*trees: Any) -> bool:
 
 
 def module(*trees: Any) -> Any:
-    """NumPy if all numbers of ``trees`` are known now, else jax.numpy."""
-    return np if at_hand(trees) else jnp
+    """jax.numpy if ``trees`` hold any of its arrays, traced or not, else NumPy."""
+    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees)) else np
 
 
 def floats(*values: Any) -> tuple[Any, ...]:
-    """The module of ``values``, and each of them as its float64 array (inside ``enable_x64``)."""
-    xp = module(values)
+    """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
+    xp = np if at_hand(values) else jnp
     return (xp, *(xp.asarray(value, np.float64) for value in values))
 
 
@@ -96,12 +96,12 @@ def hosted(
 
 def barrier(tree: Any) -> Any:
     """``tree``, computed once and apart from what uses it: XLA repeats what it fuses."""
-    return tree if at_hand(tree) else jax.lax.optimization_barrier(tree)
+    return tree if module(tree) is np else jax.lax.optimization_barrier(tree)
 
 
 def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
     """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
-    if not at_hand(state):
+    if module(state) is jnp:
         return jax.lax.while_loop(going, step, state)
     while going(state):
         state = step(state)
@@ -110,7 +110,7 @@ def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) ->
 
 def each(function: Callable[..., Any], *stacked: Any) -> Any:
     """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
-    if not at_hand(stacked):
+    if module(stacked) is jnp:
         return jax.vmap(function)(*stacked)
     count = len(jax.tree.leaves(stacked)[0])
     found = [function(*jax.tree.map(lambda leaf: leaf[row], stacked)) for row in range(count)]  # noqa: B023
@@ -119,12 +119,12 @@ def each(function: Callable[..., Any], *stacked: Any) -> Any:
 
 def erf(x: Any) -> Any:
     """The error function in float64: the C library's, good to a unit, or XLA's."""
-    return np.asarray(_erf(x), np.float64) if at_hand(x) else jax.scipy.special.erf(x)
+    return np.asarray(_erf(x), np.float64) if module(x) is np else jax.scipy.special.erf(x)
 
 
 def ndtri(p: Any) -> Any:
     """The normal quantile z of ``p`` in float64, to 4.4e-16 (1 + abs(z)): SciPy's (measured at 3.6e-16) or XLA's."""
-    if not at_hand(p):
+    if module(p) is jnp:
         return jax.scipy.special.ndtri(p)
     from scipy.special import ndtri as quantile  # a fiftieth of a second, which most programs need not spend
 

@@ -18,7 +18,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._arrays import histogram
-from jaxacct._host import barrier, each, floats, hosted, module, on_host
+from jaxacct._host import barrier, each, floats, hosted, module, on_device, on_host
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
@@ -96,6 +96,13 @@ def prepare(
     Raises:
         ValueError: a curve that is a bound from the other side, or a relation or grid that does not fit.
     """
+    return on_device(prepared(query, relation=relation, grid=grid, atoms=atoms))
+
+
+def prepared(
+    query: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, atoms: int = ATOMS
+) -> Prepared:
+    """`prepare`, as NumPy's arrays where everything is concrete."""
     _validate.scalar(atoms=atoms)
     _validate.at_least(8.0, atoms=atoms)
     _validate.at_most(2**20, atoms=atoms)

@@ -100,7 +100,7 @@ def _suffix(cells: Array) -> Array:
     """Sums over cells from each node on, 0 at the last node; shape (..., n) to (..., n + 1)."""
     xp = module(cells)
     sums = xp.flip(xp.cumsum(xp.flip(cells, -1), -1), -1)
-    return xp.pad(sums, [(0, 0)] * (cells.ndim - 1) + [(0, 1)])
+    return xp.concatenate([sums, xp.zeros_like(cells[..., :1])], -1)
 
 
 def _sum_of_exponentials(constant: Array, rates: Array, at: Array, lift: Array) -> Array:
@@ -209,7 +209,8 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Arr
     # Of exponents, logarithms of masses among them, and of mu^2 = m^2 + charge, which holds to a unit of mu^2.
     sizes = 100.0 + kappa * end * end + end * end / m2 + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu
     rounding = (32.0 * sizes + losses.shape[-1]) * EPS + 1e-14
-    bent = xp.maximum(xp.pad(concave, (0, 1)), xp.pad(concave, (1, 0)))
+    none = xp.zeros_like(concave[:1])
+    bent = xp.maximum(xp.concatenate([concave, none]), xp.concatenate([none, concave]))
     f = 1.0 - inflated(inflated(r, rounding) + bent, 1e-14)
 
     parts = [start * y[:-1] + stop * y[1:] for y in (f, xp.abs(f))]

@@ -91,10 +91,12 @@ def _update(pieces: Array, cost: ArrayLike, state: LedgerState) -> tuple[Array, 
 @jax.enable_x64(True)
 def _in_mu(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     mu = _ledger.join(pieces)
+    share = _ledger.used(state) if which == "spent" else _ledger.left(state)
+    part = mu * module(share).sqrt(share)
     if which == "spent":
-        return _ledger.outward(inflated(mu * module(state.words).sqrt(_ledger.used(state)), 2.0**-50), dtype, up=True)
+        return _ledger.outward(inflated(part, 2.0**-50), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
-    return _ledger.outward(mu * module(state.words).sqrt(_ledger.left(state)), dtype, up=False)
+    return _ledger.outward(part, dtype, up=False)
 
 
 def gdp(mu: ArrayLike) -> GDPFilter:

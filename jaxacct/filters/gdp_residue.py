@@ -20,7 +20,7 @@ from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters._guarantees import with_atom
-from jaxacct.filters._prepared import Prepared, joined, of_curve, prepare
+from jaxacct.filters._prepared import Prepared, joined, of_curve, prepared
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.filters._residue_solver import largest, largest_for_response
 from jaxacct.filters._states import keeps
@@ -161,7 +161,7 @@ class GDPResidueFilter:
             with jax.enable_x64(True):
                 return _update_gaussian(gaussian_cost(gaussian_parts(query)), state)
         if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
-            query = prepare(query, relation=self.relation)
+            query = prepared(query, relation=self.relation)
         with jax.enable_x64(True):
             return on_device(_update(query, self.delta_pieces, self.share, state))
 

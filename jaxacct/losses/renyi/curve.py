@@ -10,7 +10,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._host import floats, on_device
+from jaxacct._host import floats, on_device, on_host
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
@@ -108,6 +108,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
 
 def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
     """`renyi`, as NumPy's array where everything is concrete (inside ``enable_x64``)."""
+    mechanism, order = on_host((mechanism, order))
     _validate.one_of(RELATIONS, relation=relation)
     if not _validate.is_traced(order):
         values = np.asarray(order, np.float64)
