@@ -43,9 +43,7 @@ class WithoutReplacementPair:
         kept = xp.concatenate([above.losses > 0.0, below.losses < 0.0], -1)
         log_masses = xp.where(kept, xp.concatenate([above.log_masses, below.log_masses], -1), -np.inf)
         rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
-        return Survey(
-            xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1)
-        )
+        return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1))
 
     def max_loss(self) -> Array:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
