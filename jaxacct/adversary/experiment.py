@@ -106,9 +106,8 @@ def experiments_of(member: Any, relation: str) -> list[Experiment] | None:
                 atoms = jax.tree.map(np.asarray, scalars.atoms())
                 if atoms.p.ndim != 1:
                     raise ValueError(f"queries must have scalar parameters, got a batch of shape {atoms.p.shape[:-1]}")
-                single = Experiment(
-                    atoms.losses, atoms.p, atoms.q, float(np.max(atoms.error)), float(np.max(atoms.loss_error))
-                )
+                errors = float(np.max(atoms.error)), float(np.max(atoms.loss_error))
+                single = Experiment(atoms.losses, atoms.p, atoms.q, *errors)
                 for _ in range(int(count)):
                     one = product(one, _merged(single))
                     if one.p.shape[0] > MOST_OUTCOMES:

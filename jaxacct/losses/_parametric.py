@@ -22,7 +22,7 @@ __all__ = ["answered", "delta_of", "epsilon_of"]
 
 
 def answered(formula: Callable[..., Array], *numbers: ArrayLike) -> Array:
-    """``formula`` of float64 arrays: in NumPy where all are concrete, which compiles nothing, and else under ``jit``."""
+    """``formula`` of float64 arrays: in NumPy where all are concrete, so that nothing compiles, else under ``jit``."""
     if _validate.is_traced(numbers):
         return _compiled(formula, *(jnp.asarray(number, jnp.float64) for number in numbers))
     with np.errstate(all="ignore"):  # what makes no sense fails closed

@@ -6,16 +6,18 @@ advantage and power from above and the risk from below. Power at a false positiv
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from typing import Any
+
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import profile as profiles
-from jaxacct.losses.conversions import concrete
+from jaxacct.losses._spelled import concrete, float64, quiet_float64
 from jaxacct.losses.families import bound_of, excess_of_segments
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
@@ -26,8 +28,8 @@ __all__ = ["advantage", "bayes_risk", "power"]
 
 def advantage(curve: PLD | PrivacyProfile | TradeOff) -> Array:
     """max over tests of (power - false positive rate) = H(1), the total variation distance; shape of the batch."""
-    with jax.enable_x64(True):
-        return concrete(_excess(curve, jnp.zeros(())))
+    with quiet_float64():
+        return concrete(_excess(curve, np.zeros(())))
 
 
 def power(curve: PLD | PrivacyProfile | TradeOff, false_positive_rate: ArrayLike) -> Array:
@@ -53,23 +55,26 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
         ValueError: a prior that is not strictly between 0 and 1. A traced one gives NaN.
     """
     _validate.probability(prior=prior)
-    with jax.enable_x64(True):
-        prior = jnp.asarray(prior, jnp.float64)
-        epsilon = log1p(-prior) - jnp.log(prior)
+    with quiet_float64():
+        prior = float64(prior)
+        xp = array_module(prior)
+        epsilon = log1p(-prior) - xp.log(prior)
         sign = 1.0 if bound_of(curve) == "upper" else -1.0
         # The order is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
-        slack = sign * 16.0 * EPS * (1.0 + jnp.abs(epsilon))
-        saved = prior * (_excess(curve, epsilon) + slack)
-        risk = jnp.minimum(prior, 1.0 - prior) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
+        slack = sign * 16.0 * EPS * (1.0 + xp.abs(epsilon))
+        excess = _excess(curve, epsilon)
+        xp = array_module(prior, excess)
+        saved = prior * (excess + slack)
+        risk = xp.minimum(prior, 1.0 - prior) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
         valid = (prior > 0) & (prior < 1)
-        return concrete(jnp.where(valid, jnp.clip(risk, 0.0, jnp.minimum(prior, 1.0 - prior)), jnp.nan))
+        return concrete(xp.where(valid, xp.clip(risk, 0.0, xp.minimum(prior, 1.0 - prior)), np.nan))
 
 
-def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Array) -> Array:
+def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Any) -> Any:
     if isinstance(curve, PLD):
         curve = PrivacyProfile.from_pld(curve)
     if isinstance(curve, PrivacyProfile):
         return profiles.excess_at(curve.float64(), curve.grid, curve.bound, epsilon)
     low, high = excess_of_segments(*arrays(curve), epsilon.reshape(-1))
     value = high if curve.bound == "lower" else low
-    return jnp.clip(value.reshape(*value.shape[:-1], *epsilon.shape), 0.0, 1.0)
+    return array_module(value).clip(value.reshape(*value.shape[:-1], *epsilon.shape), 0.0, 1.0)

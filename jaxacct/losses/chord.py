@@ -29,13 +29,13 @@ cover with :data:`ROUNDING`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from jaxacct._arrays import array_module, repeated
 from jaxacct._rounding import UNIT, inflated
+from jaxacct.losses._spelled import added, put
 
 __all__ = ["ROUNDING", "CellSums", "coarsen_above", "coarsen_below", "line_errors", "masses_below", "signed_below"]
 
@@ -43,20 +43,20 @@ ROUNDING = 64.0 * UNIT
 """Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
 
 
-def _margin(exponent: Array) -> Array:
+def _margin(exponent: Any) -> Any:
     """``ROUNDING``, and what exp(theta * width) adds to it.
 
     The product theta * width is off by a unit or two of itself (a width may be a product), which exp turns into
     a relative error: 2 u |exponent|, doubled.
     """
-    return ROUNDING + 4.0 * UNIT * jnp.abs(exponent)
+    return ROUNDING + 4.0 * UNIT * abs(exponent)
 
 
 _JUMP = 4.0  # ratio of neighbouring densities that counts as a jump
 _CARRIES = 8
 
 
-def coarsen_above(masses: Array, spacing: Array, factor: int, theta: Array) -> Array:
+def coarsen_above(masses: Any, spacing: Any, factor: int, theta: Any) -> Any:
     """Masses on a lattice of ``factor`` times the spacing, dominating the given ones.
 
     Args:
@@ -68,45 +68,47 @@ def coarsen_above(masses: Array, spacing: Array, factor: int, theta: Array) -> A
     Returns:
         Tilted masses on the coarse lattice, shape ``(n // factor + 1,)``, rounded up.
     """
-    step = jnp.arange(factor) * spacing
-    up = jnp.expm1(-step) / jnp.expm1(-factor * spacing)
+    xp = array_module(masses, spacing, theta)
+    step = np.arange(factor) * spacing
+    up = xp.expm1(-step) / xp.expm1(-factor * spacing)
     cells = masses.reshape(-1, factor)
-    low = (cells * ((1.0 - up) * jnp.exp(-theta * step))).sum(-1)
-    high = (cells * (up * jnp.exp(theta * (factor * spacing - step)))).sum(-1)
+    low = (cells * ((1.0 - up) * xp.exp(-theta * step))).sum(-1)
+    high = (cells * (up * xp.exp(theta * (factor * spacing - step)))).sum(-1)
     # 1 - up is formed with an absolute error of 2u; its share goes to the side that already rounds up.
-    slack = (cells * jnp.exp(-theta * step)).sum(-1) * (4.0 * UNIT)
-    total = jnp.pad(low + slack, (0, 1)) + jnp.pad(high, (1, 0))
+    slack = (cells * xp.exp(-theta * step)).sum(-1) * (4.0 * UNIT)
+    total = xp.pad(low + slack, (0, 1)) + xp.pad(high, (1, 0))
     return inflated(total, _margin(theta * factor * spacing))
 
 
-def coarsen_below(masses: Array, spacing: Array, factor: int, theta: Array) -> tuple[Array, Array]:
+def coarsen_below(masses: Any, spacing: Any, factor: int, theta: Any) -> tuple[Any, Any]:
     """Masses on a lattice of ``factor`` times the spacing, dominated by the given ones; see ``coarsen_above``.
 
     Returns:
         The masses, shape ``(n // factor + 1,)``, and the spurious mass of :func:`masses_below`.
     """
-    step = jnp.arange(factor) * spacing
+    xp = array_module(masses, spacing, theta)
+    step = np.arange(factor) * spacing
     width = factor * spacing
-    up = jnp.expm1(-step) / jnp.expm1(-width)
+    up = xp.expm1(-step) / xp.expm1(-width)
     cells = masses.reshape(-1, factor)
-    low = (cells * ((1.0 - up) * jnp.exp(-theta * step))).sum(-1)
-    high = (cells * (up * jnp.exp(theta * (width - step)))).sum(-1)
-    chords = jnp.pad(low, (0, 1)) + jnp.pad(high, (1, 0))
+    low = (cells * ((1.0 - up) * xp.exp(-theta * step))).sum(-1)
+    high = (cells * (up * xp.exp(theta * (width - step)))).sum(-1)
+    chords = xp.pad(low, (0, 1)) + xp.pad(high, (1, 0))
     # The atom in the very middle belongs half to either side.
-    side = jnp.arange(factor)
-    left_half = jnp.where(2 * side < factor, 1.0, jnp.where(2 * side == factor, 0.5, 0.0))
-    rightwards = cells * (-jnp.expm1(-step) * jnp.exp(-theta * step))
-    leftwards = cells * (jnp.expm1(width - step) * jnp.exp(theta * (width - step)))
+    side = np.arange(factor)
+    left_half = np.where(2 * side < factor, 1.0, np.where(2 * side == factor, 0.5, 0.0))
+    rightwards = cells * (-xp.expm1(-step) * xp.exp(-theta * step))
+    leftwards = cells * (xp.expm1(width - step) * xp.exp(theta * (width - step)))
     sums = CellSums(
         (rightwards * left_half).sum(-1),
         (leftwards * (1.0 - left_half)).sum(-1),
         rightwards.sum(-1),
         # An atom at l_k itself is in the cell to its left.
-        jnp.where(side == 0, 0.0, leftwards).sum(-1),
+        xp.where(side == 0, 0.0, leftwards).sum(-1),
         (cells * left_half).sum(-1),
         (cells * (1.0 - left_half)).sum(-1),
     )
-    widths = jnp.full(cells.shape[0], width)
+    widths = xp.full(cells.shape[0], width)
     return masses_below(chords, sums, widths, theta)
 
 
@@ -117,15 +119,15 @@ class CellSums(NamedTuple):
     masses of the two halves of the cell, to see jumps and spikes.
     """
 
-    right_half: Array
-    left_half: Array
-    right_whole: Array
-    left_whole: Array
-    left_mass: Array
-    right_mass: Array
+    right_half: Any
+    left_half: Any
+    right_whole: Any
+    left_whole: Any
+    left_mass: Any
+    right_mass: Any
 
 
-def line_errors(sums: CellSums, widths: Array, theta: Array, from_right: Array | bool = False) -> tuple[Array, Array]:
+def line_errors(sums: CellSums, widths: Any, theta: Any, from_right: Any = False) -> tuple[Any, Any]:
     """x- and x+ of the module's docstring at the k + 1 lattice points, rounded up: how the cells' lines are chosen.
 
     Args:
@@ -134,33 +136,34 @@ def line_errors(sums: CellSums, widths: Array, theta: Array, from_right: Array |
         theta: the tilt.
         from_right: cells whose line is to touch at the right end, whatever speaks against it.
     """
+    xp = array_module(*sums, widths, theta)
     density = (sums.left_mass + sums.right_mass) / widths
     # The last cell's line touches at its right end, so that nothing is claimed beyond the lattice.
-    empty_right = jnp.pad(density[1:] < density[:-1] / _JUMP, (0, 1), constant_values=True)
-    empty_left = jnp.pad(density[:-1] < density[1:] / _JUMP, (1, 0))
+    empty_right = xp.pad(density[1:] < density[:-1] / _JUMP, (0, 1), constant_values=True)
+    empty_left = xp.pad(density[:-1] < density[1:] / _JUMP, (1, 0))
     # The cell before a jump follows suit: its line's error must not exceed what the jump's cell can carry.
-    near_left = empty_left | jnp.pad(empty_left[:-1], (1, 0))
-    near_right = empty_right | jnp.pad(empty_right[1:], (0, 1))
+    near_left = empty_left | xp.pad(empty_left[:-1], (1, 0))
+    near_right = empty_right | xp.pad(empty_right[1:], (0, 1))
     # A spike: next to all mass of the two cells around a point is in their halves next to it.
-    inner = jnp.pad(sums.left_mass, (0, 1)) + jnp.pad(sums.right_mass, (1, 0))
-    outer = jnp.pad(sums.right_mass, (0, 1)) + jnp.pad(sums.left_mass, (1, 0))
+    inner = xp.pad(sums.left_mass, (0, 1)) + xp.pad(sums.right_mass, (1, 0))
+    outer = xp.pad(sums.right_mass, (0, 1)) + xp.pad(sums.left_mass, (1, 0))
     spike = inner > _JUMP * outer
-    spike = (spike[1:] | spike[:-1]).at[-1].set(False)
+    spike = put(spike[1:] | spike[:-1], -1, False)
     touch_right = ((empty_right | (near_right & ~near_left)) & ~spike) | from_right
     touch_left = near_left & ~touch_right & ~spike
-    right = jnp.where(touch_right, sums.right_whole, jnp.where(touch_left, 0.0, sums.right_half))
-    left = jnp.where(touch_right, 0.0, jnp.where(touch_left, sums.left_whole, sums.left_half))
+    right = xp.where(touch_right, sums.right_whole, xp.where(touch_left, 0.0, sums.right_half))
+    left = xp.where(touch_right, 0.0, xp.where(touch_left, sums.left_whole, sums.left_half))
     rounding = 1.0 + _at_points(theta * widths)
-    return jnp.pad(left, (1, 0)) * rounding, jnp.pad(right, (0, 1)) * rounding
+    return xp.pad(left, (1, 0)) * rounding, xp.pad(right, (0, 1)) * rounding
 
 
-def _at_points(exponent: Array) -> Array:
+def _at_points(exponent: Any) -> Any:
     """The larger margin of the two cells next to each point."""
-    margin = _margin(exponent)
-    return jnp.maximum(jnp.pad(margin, (0, 1)), jnp.pad(margin, (1, 0)))
+    xp, margin = array_module(exponent), _margin(exponent)
+    return xp.maximum(xp.pad(margin, (0, 1)), xp.pad(margin, (1, 0)))
 
 
-def signed_below(chords: Array, error: Array, widths: Array, theta: Array) -> Array:
+def signed_below(chords: Any, error: Any, widths: Any, theta: Any) -> Any:
     """Masses of the curve h of the module's docstring.
 
     Args:
@@ -172,18 +175,19 @@ def signed_below(chords: Array, error: Array, widths: Array, theta: Array) -> Ar
     Returns:
         Masses of shape ``(k + 1,)``, rounded down; negative where h is not convex.
     """
-    grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
-    rise = (error[1:] * shrink - error[:-1]) / jnp.expm1(widths)
-    fall = (error[1:] - error[:-1] * grow) / -jnp.expm1(-widths)
+    xp = array_module(chords, error, widths, theta)
+    grow, shrink = xp.exp(theta * widths), xp.exp(-theta * widths)
+    rise = (error[1:] * shrink - error[:-1]) / xp.expm1(widths)
+    fall = (error[1:] - error[:-1] * grow) / -xp.expm1(-widths)
     # Left of the first point h is the line through the origin's H, whose error falls to 0 at gamma = 0.
-    change = jnp.pad(fall, (1, 0)).at[0].set(error[0]) - jnp.pad(rise, (0, 1))
-    size_rise = (error[1:] * shrink + error[:-1]) / jnp.expm1(widths)
-    size_fall = (error[1:] + error[:-1] * grow) / -jnp.expm1(-widths)
-    size = chords + jnp.pad(size_fall, (1, 0)).at[0].set(error[0]) + jnp.pad(size_rise, (0, 1))
+    change = xp.concatenate([error[:1], fall]) - xp.pad(rise, (0, 1))
+    size_rise = (error[1:] * shrink + error[:-1]) / xp.expm1(widths)
+    size_fall = (error[1:] + error[:-1] * grow) / -xp.expm1(-widths)
+    size = chords + xp.concatenate([error[:1], size_fall]) + xp.pad(size_rise, (0, 1))
     return chords + change - _at_points(theta * widths) * size
 
 
-def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> tuple[Array, Array]:
+def masses_below(chords: Any, sums: CellSums, widths: Any, theta: Any) -> tuple[Any, Any]:
     """Non-negative masses of the curve h of the module's docstring.
 
     Args:
@@ -200,27 +204,30 @@ def masses_below(chords: Array, sums: CellSums, widths: Array, theta: Array) -> 
     # and moves the debt to both neighbours; moving all of it to the upper neighbour lowers h more. Every move
     # lowers the curve, so all may be made at once: a few rounds of the first, which is tight, then of the
     # second, which carries a debt out of an empty region. What is left is charged as an error instead.
-    masses = signed_below(chords, jnp.maximum(*line_errors(sums, widths, theta)), widths, theta)
+    xp = array_module(chords, *sums, widths, theta)
+    masses = signed_below(chords, xp.maximum(*line_errors(sums, widths, theta)), widths, theta)
     margin = _margin(theta * widths)
-    grow, shrink = jnp.exp(theta * widths), jnp.exp(-theta * widths)
+    grow, shrink = xp.exp(theta * widths), xp.exp(-theta * widths)
     pair = widths[:-1] + widths[1:]
-    up = inflated(jnp.expm1(-widths[:-1]) / jnp.expm1(-pair), ROUNDING)
-    down = inflated(jnp.expm1(widths[1:]) / jnp.expm1(pair), ROUNDING)
+    up = inflated(xp.expm1(-widths[:-1]) / xp.expm1(-pair), ROUNDING)
+    down = inflated(xp.expm1(widths[1:]) / xp.expm1(pair), ROUNDING)
     # Debts that move are rounded up.
     grow_up, shrink_up = inflated(grow, margin), inflated(shrink, margin)
 
-    def to_both(masses: Array, _: None) -> tuple[Array, None]:
-        owed = jnp.maximum(-masses, 0.0)
+    def to_both(state: tuple[Any]) -> tuple[Any]:
+        (masses,) = state
+        owed = xp.maximum(-masses, 0.0)
         inner = owed[1:-1]
-        higher = jnp.concatenate([owed[:1], inner * up]) * grow_up
+        higher = xp.concatenate([owed[:1], inner * up]) * grow_up
         lower = inner * down * shrink_up[:-1]
-        debt = jnp.pad(higher, (1, 0)) + jnp.pad(lower, (0, 2))
-        return jnp.maximum(masses, 0.0) - debt.at[-1].add(owed[-1]), None
+        debt = xp.pad(higher, (1, 0)) + xp.pad(lower, (0, 2))
+        return (xp.maximum(masses, 0.0) - added(debt, -1, owed[-1]),)
 
-    def upwards(masses: Array, _: None) -> tuple[Array, None]:
-        owed = jnp.maximum(-masses, 0.0)
-        return jnp.maximum(masses, 0.0) - jnp.pad(owed[:-1] * grow_up, (1, 0)).at[-1].add(owed[-1]), None
+    def upwards(state: tuple[Any]) -> tuple[Any]:
+        (masses,) = state
+        owed = xp.maximum(-masses, 0.0)
+        return (xp.maximum(masses, 0.0) - added(xp.pad(owed[:-1] * grow_up, (1, 0)), -1, owed[-1]),)
 
-    masses, _ = jax.lax.scan(to_both, masses, None, length=_CARRIES)
-    masses, _ = jax.lax.scan(upwards, masses, None, length=2 * _CARRIES)
-    return jnp.maximum(masses, 0.0), inflated(jnp.maximum(-masses, 0.0).sum(), 1e-9)
+    if xp is not np or np.any(masses < 0):
+        (masses,) = repeated(upwards, repeated(to_both, (masses,), _CARRIES), 2 * _CARRIES)
+    return xp.maximum(masses, 0.0), inflated(xp.maximum(-masses, 0.0).sum(), 1e-9)

@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.losses.conversions import concrete
+from jaxacct.losses._spelled import concrete, float64, quiet_float64, tree_module
 from jaxacct.losses.moments import Moments, loss_moments
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.sampling import PoissonSampled
@@ -67,9 +65,9 @@ def clt(mechanism: Any, steps: ArrayLike = 1, *, relation: str = "remove") -> CL
     """
     _validate.count(steps=steps)
     each = loss_moments(mechanism, relation=relation)
-    with jax.enable_x64(True):
-        count = jnp.asarray(steps, jnp.float64)
-        sums = jax.tree.map(lambda m: jnp.sum(m * count), each)
+    with quiet_float64():
+        count = float64(steps)
+        sums = jax.tree.map(lambda m: (m * count).sum(), each)
         return concrete(_theorem(sums, sums, each))
 
 
@@ -102,23 +100,24 @@ def clt_of_box(
         raise ValueError(f"least_steps must be at most steps = {steps}, got {least_steps}")
     rates, sigmas = np.meshgrid(np.linspace(*rate, _POINTS), np.geomspace(*sigma, _POINTS), indexing="ij")
     each = loss_moments(PoissonSampled(Gaussian(sigmas), rates))
-    with jax.enable_x64(True):
+    with quiet_float64():
         # Means under Q are negative: the end of least size is the largest of them.
-        low = jax.tree.map(lambda m: jnp.sign(m.ravel()[0]) * jnp.min(jnp.abs(m)) * least_steps, each)
-        high = jax.tree.map(lambda m: jnp.sign(m.ravel()[0]) * jnp.max(jnp.abs(m)) * steps, each)
+        low = jax.tree.map(lambda m: np.sign(m.ravel()[0]) * np.min(np.abs(m)) * least_steps, each)
+        high = jax.tree.map(lambda m: np.sign(m.ravel()[0]) * np.max(np.abs(m)) * steps, each)
         return concrete(_theorem(low, high, each))
 
 
 def _theorem(low: Moments, high: Moments, each: Moments) -> CLT:
     """``low`` and ``high``: sums of moments over all steps at their ends; ``each``: moments of single steps."""
-    m_1, eta_1 = (low.mean_p + high.mean_p) / 2, jnp.abs(high.mean_p - low.mean_p) / 2
-    m_2, eta_2 = -(low.mean_q + high.mean_q) / 2, jnp.abs(high.mean_q - low.mean_q) / 2
-    variances = jnp.stack([low.variance_p, high.variance_p, low.variance_q, high.variance_q])
+    xp = tree_module(low, high, each)
+    m_1, eta_1 = (low.mean_p + high.mean_p) / 2, xp.abs(high.mean_p - low.mean_p) / 2
+    m_2, eta_2 = -(low.mean_q + high.mean_q) / 2, xp.abs(high.mean_q - low.mean_q) / 2
+    variances = xp.stack([low.variance_p, high.variance_p, low.variance_q, high.variance_q])
     v, kappa = (variances.min() + variances.max()) / 2, (variances.max() - variances.min()) / 2
-    rho = jnp.maximum(jnp.max(each.third_p / each.variance_p), jnp.max(each.third_q / each.variance_q))
-    root = jnp.sqrt(v)
-    share: Array = rho / root
-    error = share * jnp.abs(jnp.log(share)) + jnp.sqrt(kappa / v)
+    rho = xp.maximum(xp.max(each.third_p / each.variance_p), xp.max(each.third_q / each.variance_q))
+    root = xp.sqrt(v)
+    share = rho / root
+    error = share * xp.abs(xp.log(share)) + xp.sqrt(kappa / v)
     holds = (4.0 * rho**2 <= v) & (4.0 * kappa <= v)
     mu, phi = (m_1 + m_2) / root, (eta_1 + eta_2) / root
     return CLT(mu, phi, rho, kappa, v, m_1, eta_1, m_2, eta_2, holds, error)

@@ -14,7 +14,6 @@ as leaving the debt out at l would have raised it.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +21,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._least import first_greatest
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import nodes
+from jaxacct.losses._spelled import compiled, concrete, float64, put, tree_module
 from jaxacct.losses.discretize import CEILING
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
@@ -51,11 +51,6 @@ _NEGLIGIBLE = 1e-16  # probability outside a grid that was chosen, not given
 _CANDIDATES = 2.0 ** (np.arange(-80, 76) / 8.0)  # reaches of a grid, 1e-3 to 640
 
 
-def concrete(tree: Any) -> Any:
-    """Arrays as NumPy's outside a trace: float64 survives there whatever precision JAX is set to."""
-    return tree if _validate.is_traced(tree) else jax.tree.map(np.asarray, tree)
-
-
 def grid_for(mechanisms: Sequence[Any], relation: str) -> LossGrid:
     """8,192 losses around 0 that hold all but about 1e-16 of every mechanism's loss (cut at 650).
 
@@ -77,8 +72,7 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
     mean = variance = largest = 0.0
     for pair, count in parts:
         flat, _ = _flattened(pair)
-        ends = jnp.concatenate([-jnp.asarray(_CANDIDATES)[::-1], jnp.asarray(_CANDIDATES)])
-        tails = jax.tree.map(np.asarray, jax.vmap(lambda one: one.tails(ends))(flat))  # noqa: B023
+        tails = flat.tails(np.concatenate([-_CANDIDATES[::-1], _CANDIDATES]))
         n = len(_CANDIDATES)
         # An atom at infinity is no reason for a longer grid.
         above = tails.p_above[:, n:] - tails.p_above[:, -1:]
@@ -86,7 +80,7 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
         outside = (above > _NEGLIGIBLE) | (below > _NEGLIGIBLE)
         largest = max(largest, float(_CANDIDATES[min(int(outside.sum(-1).max()), n - 1)]))
         if np.any(np.asarray(count) != 1):
-            survey = jax.tree.map(np.asarray, jax.vmap(lambda one: one.survey())(flat))
+            survey = flat.survey()
             weights = np.exp(survey.log_masses)
             centre = (weights * survey.losses).sum(-1)
             spread = (weights * (survey.losses - centre[:, None]) ** 2).sum(-1)
@@ -98,10 +92,10 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
 def _flattened(pair: Any) -> tuple[Any, tuple[int, ...]]:
     """Every leaf broadcast to one flat batch axis (rows keep their own), and the batch's shape."""
     shape = np.broadcast_shapes(*settings_shapes(pair))
-    return flattened(pair, shape, jnp), shape
+    return flattened(pair, shape, tree_module(pair)), shape
 
 
-def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Array:
+def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Any:
     """Excess of a mechanism's curve at the points of ``grid``; see :meth:`PrivacyProfile.from_mechanism`.
 
     ``bound`` may also be "point": lower bounds at the points alone, tighter than the curve from below.
@@ -114,19 +108,20 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
     for name, parts in zip(names, sides, strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
             flat, shape = _flattened(parts[0][0])
-            found.append(_pair_excess(flat, jnp.asarray(grid.losses), bound).reshape(*shape, grid.size))
+            found.append(_pair_excess(flat, grid.losses, bound).reshape(*shape, grid.size))
         else:
             composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
             found.append(pld_excess(composed, grid))
-    return found[0] if len(found) == 1 else supremum_excess(jnp.stack(found), bound)
+    return found[0] if len(found) == 1 else supremum_excess(array_module(*found).stack(found), bound)
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def _pair_excess(pairs: Any, losses: Array, bound: str) -> Array:
-    excess = jax.vmap(lambda pair: nodes.from_pair(pair, losses, bound))(pairs)
-    limit = jnp.minimum(inflated(jnp.exp(losses), 16.0 * EPS), 1.0)
+@compiled(static_argnames="bound")
+def _pair_excess(pairs: Any, losses: Any, bound: str) -> Any:
+    xp = tree_module(pairs, losses)
+    excess = nodes.from_pair(pairs, losses, bound)
+    limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
     worst = limit if bound == "upper" else 0.0
-    return jnp.where(jnp.isnan(excess), worst, jnp.clip(excess, 0.0, limit))
+    return xp.where(xp.isnan(excess), worst, xp.clip(excess, 0.0, limit))
 
 
 def grid_of_pld(grid: LossGrid) -> LossGrid:
@@ -136,7 +131,7 @@ def grid_of_pld(grid: LossGrid) -> LossGrid:
     return LossGrid(grid.spacing, lowest, highest - lowest + 1)
 
 
-def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Array:
+def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
     """Excess of a PLD's curve at the points of ``grid``, rounded to the PLD's side.
 
     With ``literal`` ("upper" or "lower") the law is taken at its word, whatever it bounds, and its curve is
@@ -149,59 +144,80 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Array:
         raise ValueError(f"spacings must agree, got {grid.spacing} and {pld.grid.spacing}")
     bound = pld.bound if literal is None else literal
     taken = pld if literal is None else dataclasses.replace(pld, bound=literal)
-    losses = jnp.asarray(grid.losses)
-    identity = -jnp.expm1(jnp.minimum(losses, 0.0))
+    losses = grid.losses
+    identity = -np.expm1(np.minimum(losses, 0.0))
     # Values are at most 1 and the identity next to it is off by a unit, however little the excess is there.
-    rounding = jnp.where(losses < 0, 2.0 * EPS, 0.0)
-    values = jnp.asarray(taken.hockey_stick(grid.losses))
-    gamma, infinite = jnp.exp(losses), jnp.asarray(pld.infinity_mass)[..., None]
+    rounding = np.where(losses < 0, 2.0 * EPS, 0.0)
+    values = taken.hockey_stick(grid.losses)
+    gamma, infinite = np.exp(losses), float64(pld.infinity_mass)[..., None]
+    xp = array_module(values, infinite)
     if bound == "upper":
-        return jnp.clip(values - identity + rounding, 0.0, jnp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
-    excess = jnp.clip(values - identity - rounding, 0.0, jnp.minimum(gamma, 1.0))
+        return xp.clip(values - identity + rounding, 0.0, xp.minimum(inflated(gamma, 16.0 * EPS), 1.0))
+    excess = xp.clip(values - identity - rounding, 0.0, xp.minimum(gamma, 1.0))
     # After its last point the curve is constant, so it must not exceed the atom at infinity there.
-    last = jnp.minimum(excess[..., -1:], deflated(infinite, 8.0 * EPS))
+    last = xp.minimum(excess[..., -1:], deflated(infinite, 8.0 * EPS))
     if literal is None:
         # Before the first one it is a line to H(0) = 1. Masses that were rounded down, or left out, may belong to
         # losses even lower, so nothing is known there but the identity.
-        first = jnp.zeros_like(last)
+        first = xp.zeros_like(last)
     else:
-        total = jnp.asarray(pld.masses).sum(-1, keepdims=True) + infinite
-        first = excess[..., :1] - jnp.abs(total - 1.0) - 4.0 * pld.grid.size * EPS
-        first = jnp.where(grid.lowest <= pld.grid.lowest, jnp.maximum(first, 0.0), 0.0)
-    return jnp.concatenate([first, excess[..., 1:-1], last], -1)
+        total = float64(pld.masses).sum(-1, keepdims=True) + infinite
+        first = excess[..., :1] - xp.abs(total - 1.0) - 4.0 * pld.grid.size * EPS
+        first = xp.where(grid.lowest <= pld.grid.lowest, xp.maximum(first, 0.0), 0.0)
+    return xp.concatenate([first, excess[..., 1:-1], last], -1)
 
 
-def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, Array]:
+def masses_of_excess(excess: Any, grid: LossGrid, bound: str) -> tuple[Any, Any]:
     """``(masses, infinity_mass)`` of the law whose curve has this excess, rounded to the side of ``bound``."""
-    return _masses(excess, jnp.asarray(grid.spacing), jnp.asarray(-grid.lowest), bound)
+    return _masses(excess, np.asarray(grid.spacing), np.asarray(-grid.lowest), bound)
 
 
 # Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
-@functools.partial(jax.jit, static_argnames="bound")
-def _masses(excess: Array, h: Array, zero: Array, bound: str) -> tuple[Array, Array]:
-    steps = jnp.diff(excess, axis=-1)
+@compiled(static_argnames="bound")
+def _masses(excess: Any, h: Any, zero: Any, bound: str) -> tuple[Any, Any]:
+    xp = array_module(excess, h, zero)
+    steps = xp.diff(excess, axis=-1)
     # gamma_k times the slopes on either side of gamma_k; the identity's kink adds 1 at loss 0.
-    right = jnp.concatenate([steps / jnp.expm1(h), jnp.zeros_like(excess[..., :1])], -1)
-    left = jnp.concatenate([excess[..., :1], steps / -jnp.expm1(-h)], -1)
-    kink = jnp.where(jnp.arange(excess.shape[-1]) == zero, 1.0, 0.0)
+    right = xp.concatenate([steps / xp.expm1(h), xp.zeros_like(excess[..., :1])], -1)
+    left = xp.concatenate([excess[..., :1], steps / -xp.expm1(-h)], -1)
+    kink = xp.where(np.arange(excess.shape[-1]) == zero, 1.0, 0.0)
     masses = (right - left) + kink
-    error = 16.0 * EPS * (jnp.abs(right) + jnp.abs(left) + kink)
+    error = 16.0 * EPS * (xp.abs(right) + xp.abs(left) + kink)
     if bound == "upper":
-        return jnp.maximum(masses + error, 0.0), excess[..., -1]
-
-    def pay(debt: Array, mass: Array) -> tuple[Array, Array]:
-        rest = mass - debt
-        return jnp.maximum(-rest, 0.0), jnp.maximum(rest, 0.0)
-
-    owed = jnp.moveaxis(masses - error, -1, 0)
-    debt, paid = jax.lax.scan(pay, jnp.zeros_like(owed[0]), owed)
+        return xp.maximum(masses + error, 0.0), excess[..., -1]
+    debt, paid = _paid(masses - error)
     infinite = excess[..., -1] - debt
     # A debt that nothing above can pay comes from arrays that are no curve at all.
-    paid = deflated(jnp.where(infinite < -1e-12, 0.0, paid), 8.0 * EPS)
-    return jnp.moveaxis(paid, 0, -1), jnp.maximum(infinite, 0.0)
+    paid = deflated(xp.where(infinite[..., None] < -1e-12, 0.0, paid), 8.0 * EPS)
+    return paid, xp.maximum(infinite, 0.0)
 
 
-def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
+def _paid(owed: Any) -> tuple[Any, Any]:
+    """What is left to pay after the last mass, and the masses after each negative one was paid by the next larger."""
+    if array_module(owed) is not np:
+
+        def pay(debt: Any, mass: Any) -> tuple[Any, Any]:
+            rest = mass - debt
+            return jnp.maximum(-rest, 0.0), jnp.maximum(rest, 0.0)
+
+        debt, paid = jax.lax.scan(pay, jnp.zeros_like(owed[..., 0]), jnp.moveaxis(owed, -1, 0))
+        return debt, jnp.moveaxis(paid, 0, -1)
+    paid, left = np.maximum(owed, 0.0).reshape(-1, owed.shape[-1]), []
+    for row, masses in zip(owed.reshape(paid.shape), paid, strict=True):
+        debt, last = 0.0, -1
+        for first in np.flatnonzero(row < 0).tolist():
+            if first <= last:  # paid on the way from the one before
+                continue
+            for last in range(first, len(row)):
+                rest = float(row[last]) - debt
+                debt, masses[last] = max(-rest, 0.0), max(rest, 0.0)
+                if debt == 0.0:
+                    break
+        left.append(debt)
+    return np.reshape(left, owed.shape[:-1]), paid.reshape(owed.shape)
+
+
+def moved(excess: Any, grid: LossGrid, to: LossGrid, bound: str) -> Any:
     """The same curve's bound on another range of the same lattice."""
     if grid.spacing != to.spacing:
         raise ValueError(f"spacings must agree, got {grid.spacing} and {to.spacing}")
@@ -211,29 +227,30 @@ def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     # Left of the first point the curve is a line through (0, 1), so E is proportional to gamma.
     decay = np.exp(np.minimum(index - grid.lowest, 0) * grid.spacing)
     decay = np.where(index < grid.lowest, inflated(decay, sign * 8.0 * EPS * (1.0 + np.abs(to.losses))), 1.0)
-    values = jnp.take(excess, inside, axis=-1) * decay
+    xp = array_module(excess)
+    values = xp.take(excess, inside, axis=-1) * decay
     if bound == "upper":
         return values  # chords to (0, 1) and constants from a point on are above
     # A cut curve keeps its constant at the end and its slope at 0, which are smaller than its values at the cuts.
     if to.highest < grid.highest:
-        values = values.at[..., -1].set(excess[..., -1])
+        values = put(values, (..., -1), excess[..., -1])
     if to.lowest > grid.lowest:
         growth = min((to.lowest - grid.lowest) * grid.spacing, 700.0)
         slope = deflated(excess[..., 0] * math.exp(growth), 8.0 * EPS * (1.0 + growth))
-        values = values.at[..., 0].set(jnp.minimum(values[..., 0], slope))
+        values = put(values, (..., 0), xp.minimum(values[..., 0], slope))
     return values
 
 
-def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
+def reflected(excess: Any, grid: LossGrid, bound: str) -> Any:
     """E'(gamma) = gamma E(1 / gamma) on the mirrored grid: a piecewise linear curve is mapped to one, exactly."""
     sign = 1.0 if bound == "upper" else -1.0
     losses = grid.losses
     factor = inflated(np.exp(-losses), sign * 4.0 * EPS * (1.0 + np.abs(losses)))
-    return jnp.flip(excess * factor, -1)
+    return array_module(excess).flip(excess * factor, -1)
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def supremum_excess(family: Array, bound: str) -> Array:
+@compiled(static_argnames="bound")
+def supremum_excess(family: Any, bound: str) -> Any:
     """Pointwise maximum over the first axis, ``(members, ..., size)`` to ``(..., size)``.
 
     From above: the maximum at the points; chords of a maximum of convex curves lie above it. From below: each cell
@@ -242,9 +259,10 @@ def supremum_excess(family: Array, bound: str) -> Array:
     """
     if bound != "lower":
         return family.max(0)
+    xp = array_module(family)
     middles = family[..., :-1] + family[..., 1:]
-    best = first_greatest(jnp.moveaxis(middles, 0, -1))[None]
-    left = jnp.take_along_axis(family[..., :-1], best, 0)[0]
-    right = jnp.take_along_axis(family[..., 1:], best, 0)[0]
+    best = first_greatest(xp.moveaxis(middles, 0, -1))[None]
+    left = xp.take_along_axis(family[..., :-1], best, 0)[0]
+    right = xp.take_along_axis(family[..., 1:], best, 0)[0]
     # The two ends touch one cell each.
-    return jnp.concatenate([left[..., :1], jnp.minimum(right[..., :-1], left[..., 1:]), right[..., -1:]], -1)
+    return xp.concatenate([left[..., :1], xp.minimum(right[..., :-1], left[..., 1:]), right[..., -1:]], -1)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, repeated
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import families
-from jaxacct.losses.conversions import concrete
+from jaxacct.losses._spelled import compiled, concrete, float64, quiet_float64, tree_module
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.tradeoff import TradeOff
 
@@ -41,14 +41,14 @@ def delta_divergence(
     Raises:
         ValueError: grids that do not match; no grid for two trade-off curves.
     """
-    with jax.enable_x64(True):
+    with quiet_float64():
         common = families.common_grid([a, b], relation, grid)
         first, second = (families.enclose(m, common, relation) for m in (a, b))
-        share = jax.nn.sigmoid(-jnp.asarray(common.losses))  # 1 / (1 + gamma)
-        certain = jnp.maximum(first.point - second.upper, second.point - first.upper)
-        possible = jnp.maximum(first.upper - second.line, second.upper - first.line)
-        lower = deflated(jnp.maximum(jnp.max(certain * share, -1), 0.0), 16.0 * EPS)
-        return concrete((lower, inflated(jnp.max(possible * share, -1), 16.0 * EPS)))
+        xp, share = tree_module(first, second), 1.0 / (1.0 + np.exp(common.losses))
+        certain = xp.maximum(first.point - second.upper, second.point - first.upper)
+        possible = xp.maximum(first.upper - second.line, second.upper - first.line)
+        lower = deflated(xp.maximum(xp.max(certain * share, -1), 0.0), 16.0 * EPS)
+        return concrete((lower, inflated(xp.max(possible * share, -1), 16.0 * EPS)))
 
 
 def delta_divergence_of_trade_offs(a: TradeOff, b: TradeOff) -> Array:
@@ -60,33 +60,36 @@ def delta_divergence_of_trade_offs(a: TradeOff, b: TradeOff) -> Array:
         ValueError: curves with batch axes.
     """
     for curve in (a, b):
-        if jnp.ndim(curve.widths) != 1:
-            raise ValueError(f"trade-off curves must have no batch axes here, got shape {jnp.shape(curve.widths)}")
-    with jax.enable_x64(True):
+        if np.ndim(curve.widths) != 1:
+            raise ValueError(f"trade-off curves must have no batch axes here, got shape {np.shape(curve.widths)}")
+    with quiet_float64():
         return concrete(_bisect(*(_polygon(curve) for curve in (a, b))))
 
 
-def _polygon(curve: TradeOff) -> tuple[Array, Array]:
-    alpha, beta = (jnp.asarray(x) for x in curve.points())
-    beta = jnp.concatenate([jnp.ones(1), beta])
-    alpha = jnp.concatenate([jnp.zeros(1), alpha])
+def _polygon(curve: TradeOff) -> tuple[Any, Any]:
+    alpha, beta = (float64(x) for x in curve.points())
+    xp = array_module(alpha, beta)
+    beta = xp.concatenate([xp.ones(1), beta])
+    alpha = xp.concatenate([xp.zeros(1), alpha])
     # At alpha = 0 the curve is f(0), not the vertical piece's top.
-    return alpha, jnp.where(alpha == 0, jnp.min(jnp.where(alpha == 0, beta, jnp.inf)), beta)
+    return alpha, xp.where(alpha == 0, xp.min(xp.where(alpha == 0, beta, np.inf)), beta)
 
 
-@jax.jit
-def _bisect(a: tuple[Array, Array], b: tuple[Array, Array]) -> Array:
-    def beyond(f: tuple[Array, Array], g: tuple[Array, Array], delta: Array) -> Array:
+@compiled()
+def _bisect(a: tuple[Any, Any], b: tuple[Any, Any]) -> Any:
+    xp = array_module(*a, *b)
+
+    def beyond(f: tuple[Any, Any], g: tuple[Any, Any], delta: Any) -> Any:
         """The largest violation of f(x + delta) - delta <= g(x) on [0, 1 - delta]."""
-        x = jnp.concatenate([g[0], f[0] - delta, jnp.stack([jnp.zeros(()), 1.0 - delta])])
+        x = xp.concatenate([g[0], f[0] - delta, xp.stack([xp.zeros(()), 1.0 - delta])])
         inside = (x >= 0) & (x <= 1.0 - delta)
-        value = jnp.interp(x + delta, *f) - delta - jnp.interp(x, *g)
-        return jnp.max(jnp.where(inside, value, -jnp.inf))
+        value = xp.interp(x + delta, *f) - delta - xp.interp(x, *g)
+        return xp.max(xp.where(inside, value, -np.inf))
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(bracket: tuple[Any, Any]) -> tuple[Any, Any]:
         low, high = bracket
         middle = 0.5 * (low + high)
-        enough = jnp.maximum(beyond(a, b, middle), beyond(b, a, middle)) <= 0
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, high)
+        enough = xp.maximum(beyond(a, b, middle), beyond(b, a, middle)) <= 0
+        return xp.where(enough, low, middle), xp.where(enough, middle, high)
 
-    return jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros(()), jnp.ones(())))[1]
+    return repeated(halve, (xp.zeros(()), xp.ones(())), _HALVINGS)[1]

@@ -17,13 +17,14 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, repeated
 from jaxacct._rounding import UNIT, deflated, inflated
+from jaxacct.losses._spelled import added, put, tree_module
 from jaxacct.losses.chord import ROUNDING, CellSums, masses_below
+from jaxacct.mechanisms._pair import Tails
 
 __all__ = ["CEILING", "Step", "lattice_origin", "pattern", "step_masses"]
 
@@ -78,17 +79,17 @@ def pattern(size: int, centre: int, near: int) -> np.ndarray:
 
 def step_masses(
     pair: Any,
-    theta: Array,
-    log_normaliser: Array,
-    origin: Array,
-    spacing: Array,
-    lowest: Array,
+    theta: Any,
+    log_normaliser: Any,
+    origin: Any,
+    spacing: Any,
+    lowest: Any,
     size: int,
     centre: int,
     near: int,
-    cutoff: Array | float = math.inf,
+    cutoff: Any = math.inf,
     lift: bool = False,
-    below: Callable[[Array, CellSums, Array, Array], tuple[Array, Array]] = masses_below,
+    below: Callable[[Any, CellSums, Any, Any], tuple[Any, Any]] = masses_below,
 ) -> Step:
     """Discretises one step of ``pair`` on lattice points ``origin + (lowest + i) * spacing``, i < size.
 
@@ -111,20 +112,21 @@ def step_masses(
     Returns:
         :class:`Step`.
     """
+    xp = tree_module(pair, theta, log_normaliser, origin, spacing, lowest, cutoff)
     index = pattern(size, centre, near)
     steps_away = (lowest + index) * spacing
     losses = origin + steps_away
-    rounded = jnp.abs(origin) + jnp.abs(steps_away)  # a unit of this bounds the rounding of a lattice point
-    widths = jnp.asarray(np.diff(index)) * spacing
+    rounded = xp.abs(origin) + xp.abs(steps_away)  # a unit of this bounds the rounding of a lattice point
+    widths = np.diff(index) * spacing
     middles = losses[:-1] + 0.5 * widths
     top = losses[-1]
     # Cells beyond the top: the first is a hundredth of the lattice wide.
-    growth = jnp.asarray(np.cumsum(_GROWTH ** np.arange(_BEYOND)) * 0.01)
-    beyond = jnp.minimum(top + growth * (size * spacing), CEILING)
-    edges = jnp.concatenate([jnp.stack([losses[:-1], middles], 1).ravel(), top[None], beyond])
-    tails = pair.tails(edges)
+    growth = np.cumsum(_GROWTH ** np.arange(_BEYOND)) * 0.01
+    beyond = xp.minimum(top + growth * (size * spacing), CEILING)
+    edges = xp.concatenate([xp.stack([losses[:-1], middles], 1).ravel(), top[None], beyond])
+    tails = Tails(*(xp.asarray(x) for x in pair.tails(edges)))
     inner = 2 * (len(index) - 1)  # half cells on the lattice
-    under = jnp.maximum(losses[0] - growth * (size * spacing), -CEILING)
+    under = xp.maximum(losses[0] - growth * (size * spacing), -CEILING)
 
     p, p_error = _cells(tails.p_above, tails.p_below, tails.error)
     q, q_error = _cells(tails.q_above, tails.q_below, tails.error)
@@ -132,53 +134,53 @@ def step_masses(
 
     # Above: chords over whole cells. Rounding in the split moves mass by one cell; towards the upper end.
     exponent = theta * losses - log_normaliser
-    weight = jnp.exp(jnp.minimum(exponent, _LARGEST))
-    weight_error = 8.0 * UNIT * (4.0 + theta * rounded + jnp.abs(log_normaliser))
-    gamma = jnp.exp(jnp.minimum(losses, CEILING))
+    weight = xp.exp(xp.minimum(exponent, _LARGEST))
+    weight_error = 8.0 * UNIT * (4.0 + theta * rounded + xp.abs(log_normaliser))
+    gamma = xp.exp(xp.minimum(losses, CEILING))
     gamma_error = 4.0 * UNIT * (1.0 + rounded)
     p_cell, q_cell = _joined(p_inner), _joined(q_inner)
     slack = _joined(p_slack) + gamma[:-1] * (_joined(q_slack) + q_cell * gamma_error[:-1])
-    up = inflated((p_cell - gamma[:-1] * q_cell + slack) / -jnp.expm1(-widths), ROUNDING)
-    up = jnp.clip(up, 0.0, p_cell)
+    up = inflated((p_cell - gamma[:-1] * q_cell + slack) / -xp.expm1(-widths), ROUNDING)
+    up = xp.clip(up, 0.0, p_cell)
     bottom = tails.p_below[0] if lift else 0.0
-    points = jnp.pad(p_cell - up, (0, 1)) + jnp.pad(up, (1, 0))
-    points = inflated(points.at[0].add(bottom), tails.error[: inner + 1 : 2] + ROUNDING)
+    points = xp.pad(p_cell - up, (0, 1)) + xp.pad(up, (1, 0))
+    points = inflated(added(points, 0, bottom), tails.error[: inner + 1 : 2] + ROUNDING)
     # A point is beyond the cutoff if the whole cell below it is: a cell that holds the cutoff keeps its upper end.
     # So is one whose tilted mass could overflow.
-    cut = jnp.pad(losses[:-1] > cutoff, (1, 0)) | (exponent > _LARGEST) | (losses > CEILING)
-    infinite_points = jnp.where(cut, points, 0.0).sum()
-    above = jnp.zeros(size).at[index].set(jnp.where(cut, 0.0, inflated(points * weight, weight_error)))
+    cut = xp.pad(losses[:-1] > cutoff, (1, 0)) | (exponent > _LARGEST) | (losses > CEILING)
+    infinite_points = xp.where(cut, points, 0.0).sum()
+    above = put(np.zeros(size), index, xp.where(cut, 0.0, inflated(points * weight, weight_error)))
 
     # Beyond the top: each cell is charged either as tilted mass at its upper end or as infinite loss.
     p_beyond = inflated(p[inner:], tails.error[inner:-1] + ROUNDING)
-    tilted = p_beyond * jnp.exp(jnp.minimum(theta * beyond - log_normaliser, _LARGEST))
+    tilted = p_beyond * xp.exp(xp.minimum(theta * beyond - log_normaliser, _LARGEST))
     weighable = (tails.p_above[inner:-1] > _FLOOR) & (theta * beyond - log_normaliser < _LARGEST) & (beyond <= cutoff)
-    lost = inflated(jnp.where(weighable, tilted, 0.0).sum(), 1e-9)
-    infinite = jnp.where(weighable, 0.0, p_beyond).sum() + inflated(tails.p_above[-1], tails.error[-1])
+    lost = inflated(xp.where(weighable, tilted, 0.0).sum(), 1e-9)
+    infinite = xp.where(weighable, 0.0, p_beyond).sum() + inflated(tails.p_above[-1], tails.error[-1])
     infinite = inflated(infinite + infinite_points + _FLOOR, 1e-9)
 
     if not lift:  # Mass under the lattice, each cell at its upper end; the last cell holds all the rest.
-        heights = jnp.concatenate([losses[:1], under])
-        low = pair.tails(heights)
-        each = low.p_below - jnp.pad(low.p_below[1:], (0, 1))
-        low_error = jnp.maximum(low.error, jnp.pad(low.error[1:], (0, 1)))
-        each = inflated(jnp.maximum(each, 0.0) + 2.0 * low_error * low.p_below, ROUNDING)
-        lost += inflated((each * jnp.exp(theta * heights - log_normaliser)).sum(), 1e-9)  # may overflow: all is lost
+        heights = xp.concatenate([losses[:1], under])
+        low = Tails(*(xp.asarray(x) for x in pair.tails(heights)))
+        each = low.p_below - xp.pad(low.p_below[1:], (0, 1))
+        low_error = xp.maximum(low.error, xp.pad(low.error[1:], (0, 1)))
+        each = inflated(xp.maximum(each, 0.0) + 2.0 * low_error * low.p_below, ROUNDING)
+        lost += inflated((each * xp.exp(theta * heights - log_normaliser)).sum(), 1e-9)  # may overflow: all is lost
 
     # Below: the same chords without any rounding up, the part above the lattice pulled down to its top. Cells that
     # are cut, or whose Q-tail may have underflowed, are left out: less mass is below.
     kept = ~cut[1:] & (tails.q_above[:inner:2] > _FLOOR)
-    exact_up = jnp.clip((p_cell - gamma[:-1] * q_cell) / -jnp.expm1(-widths), 0.0, p_cell)
-    infinity = pair.infinity()
-    above_top = jnp.maximum(tails.p_above[inner] - infinity, 0.0)
-    chords = jnp.pad(jnp.where(kept, p_cell - exact_up, 0.0), (0, 1)) + jnp.pad(jnp.where(kept, exact_up, 0.0), (1, 0))
-    chords = deflated(chords.at[-1].add(jnp.where(kept[-1], above_top, 0.0)), tails.error[: inner + 1 : 2] + ROUNDING)
+    exact_up = xp.clip((p_cell - gamma[:-1] * q_cell) / -xp.expm1(-widths), 0.0, p_cell)
+    infinity = xp.asarray(pair.infinity())
+    above_top = xp.maximum(tails.p_above[inner] - infinity, 0.0)
+    chords = xp.pad(xp.where(kept, p_cell - exact_up, 0.0), (0, 1)) + xp.pad(xp.where(kept, exact_up, 0.0), (1, 0))
+    chords = deflated(added(chords, -1, xp.where(kept[-1], above_top, 0.0)), tails.error[: inner + 1 : 2] + ROUNDING)
     p_half, q_half = _pairs(p_inner), _pairs(q_inner)
     half_slack = _pairs(p_slack) + gamma[:-1, None] * (_pairs(q_slack) + q_half * gamma_error[:-1, None])
-    rightwards = jnp.maximum(p_half - gamma[:-1, None] * q_half, 0.0) + half_slack
+    rightwards = xp.maximum(p_half - gamma[:-1, None] * q_half, 0.0) + half_slack
     high = gamma[1:, None]
     high_slack = _pairs(p_slack) + high * (_pairs(q_slack) + q_half * gamma_error[1:, None])
-    leftwards = jnp.maximum(high * q_half - p_half, 0.0) + high_slack
+    leftwards = xp.maximum(high * q_half - p_half, 0.0) + high_slack
     low_weight, high_weight = inflated(weight, weight_error)[:-1], inflated(weight, weight_error)[1:]
     sums = CellSums(
         rightwards[:, 0] * low_weight,
@@ -188,14 +190,14 @@ def step_masses(
         p_half[:, 0] * low_weight,
         p_half[:, 1] * low_weight,
     )
-    sums = CellSums(*(jnp.where(kept, one, 0.0) for one in sums))
+    sums = CellSums(*(xp.where(kept, one, 0.0) for one in sums))
     held, spurious = below(deflated(chords * weight, weight_error), sums, widths, theta)
-    placed = jnp.zeros(size).at[index].set(held)
-    clipped = jnp.where(kept, jnp.maximum(gamma[:-1] * q_cell - p_cell, 0.0) / -jnp.expm1(-widths), 0.0)
+    placed = put(np.zeros(size), index, held)
+    clipped = xp.where(kept, xp.maximum(gamma[:-1] * q_cell - p_cell, 0.0) / -xp.expm1(-widths), 0.0)
     return Step(above, placed, lost, spurious, infinite, infinity, inflated(clipped.sum(), 1e-9))
 
 
-def lattice_origin(pair: Any, mean: Array, spacing: Array, near: int) -> Array:
+def lattice_origin(pair: Any, mean: Any, spacing: Any, near: int) -> Any:
     """The loss that becomes a lattice point of ``pair``'s lattice: an atom, or the barycentre of the loss's spike.
 
     A rarely sampled record's loss is a spike much narrower than a cell. A spike inside a cell costs the bound
@@ -209,31 +211,33 @@ def lattice_origin(pair: Any, mean: Array, spacing: Array, near: int) -> Array:
         spacing: lattice spacing.
         near: see :func:`step_masses`.
     """
-    anchor, period = pair.anchors()
-    cell = spacing * jnp.exp2(jnp.ceil(jnp.log2(jnp.maximum(jnp.abs(anchor - mean) / (near * spacing), 1.0))))
+    xp = tree_module(pair, mean, spacing)
+    anchor, period = (xp.asarray(x) for x in pair.anchors())
+    cell = spacing * xp.exp2(xp.ceil(xp.log2(xp.maximum(xp.abs(anchor - mean) / (near * spacing), 1.0))))
 
-    def move(origin: Array, _: None) -> tuple[Array, None]:
+    def move(state: tuple[Any]) -> tuple[Any]:
+        (origin,) = state
         low, high = origin - 0.5 * cell, origin + 0.5 * cell
-        tails = pair.tails(jnp.stack([low, high]))
+        tails = Tails(*(xp.asarray(x) for x in pair.tails(xp.stack([low, high]))))
         p = _cells(tails.p_above, tails.p_below, tails.error)[0][0]
         q = _cells(tails.q_above, tails.q_below, tails.error)[0][0]
-        centre = jnp.clip(jnp.log(p) - jnp.log(q), low, high)
-        return jnp.where(jnp.isfinite(centre), centre, origin), None
+        centre = xp.clip(xp.log(p) - xp.log(q), low, high)
+        return (xp.where(xp.isfinite(centre), centre, origin),)
 
-    moved, _ = jax.lax.scan(move, anchor, None, length=3)
-    return jnp.where(period > 0, anchor, moved)
+    return xp.where(period > 0, anchor, repeated(move, (anchor,), 3)[0])
 
 
-def _cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+def _cells(above: Any, below: Any, error: Any) -> tuple[Any, Any]:
     """Mass of each cell between neighbouring edges from the smaller tail, and its absolute error."""
+    xp = array_module(above, below, error)
     right = above[:-1] < below[1:]
-    mass = jnp.where(right, above[:-1] - above[1:], below[1:] - below[:-1])
-    return jnp.maximum(mass, 0.0), 2.0 * jnp.where(right, above[:-1], below[1:]) * jnp.maximum(error[:-1], error[1:])
+    mass = xp.where(right, above[:-1] - above[1:], below[1:] - below[:-1])
+    return xp.maximum(mass, 0.0), 2.0 * xp.where(right, above[:-1], below[1:]) * xp.maximum(error[:-1], error[1:])
 
 
-def _pairs(halves: Array) -> Array:
+def _pairs(halves: Any) -> Any:
     return halves.reshape(-1, 2)
 
 
-def _joined(halves: Array) -> Array:
+def _joined(halves: Any) -> Any:
     return halves[::2] + halves[1::2]

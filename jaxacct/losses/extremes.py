@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._rounding import EPS
 from jaxacct.losses import conversions, families
+from jaxacct.losses._spelled import added, compiled, concrete, quiet_float64, rows, running_greatest, tree_module
 from jaxacct.losses.envelope import infimum_excess, lower_hull
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
@@ -45,29 +43,29 @@ def supremum(
     """
     members = families.members_of(family)
     side = _side(members, bound)
-    with jax.enable_x64(True):
+    with quiet_float64():
         if grid is None and all(isinstance(m, TradeOff) for m in members):
-            rows = [arrays(m) for m in members]
-            size = max(w.shape[-1] for w, _ in rows)
-            pad = lambda x: jnp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
-            batch = len(rows) == 1 and rows[0][0].ndim > 1
-            stacked = [xs[0] if batch else jnp.stack([pad(x) for x in xs]) for xs in zip(*rows, strict=True)]
+            each = [arrays(m) for m in members]
+            xp, size = tree_module(each), max(w.shape[-1] for w, _ in each)
+            pad = lambda x: xp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
+            batch = len(each) == 1 and each[0][0].ndim > 1
+            stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*each, strict=True)]
             widths, drops = _hull(*stacked, leakier=side == "upper")
-            return conversions.concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
+            return concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
         only = members[0]
         alone = side == "upper" and len(members) == 1 and isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1
         if alone and grid in (None, only.grid):
             # A maximum is exact and keeps NaN, so what float64() makes of a bad curve can wait.
             highest = PrivacyProfile(_largest(only.excess), only.grid, side).float64()
-            return PrivacyProfile(conversions.concrete(highest), only.grid, side)
+            return PrivacyProfile(concrete(highest), only.grid, side)
         stacked, grid = _stacked(members, side, relation, grid)
-        return PrivacyProfile(conversions.concrete(conversions.supremum_excess(stacked, side)), grid, side)
+        return PrivacyProfile(concrete(conversions.supremum_excess(stacked, side)), grid, side)
 
 
 def _largest(excess: Any) -> Any:
     """Maximum over the first axis; NumPy's reads host memory at full speed and copies nothing."""
     if _validate.is_traced(excess) or any(d.platform != "cpu" for d in getattr(excess, "devices", set)()):
-        return jnp.max(excess, 0)
+        return excess.max(0)
     return np.maximum.reduce(np.asarray(excess), axis=0)
 
 
@@ -87,9 +85,9 @@ def infimum(
     """
     members = families.members_of(family)
     side = _side(members, bound)
-    with jax.enable_x64(True):
+    with quiet_float64():
         stacked, grid = _stacked(members, side, relation, grid)
-        return PrivacyProfile(conversions.concrete(infimum_excess(stacked, jnp.asarray(grid.losses), side)), grid, side)
+        return PrivacyProfile(concrete(infimum_excess(stacked, grid.losses, side)), grid, side)
 
 
 def _side(members: list[Any], bound: str | None) -> str:
@@ -104,7 +102,7 @@ def _side(members: list[Any], bound: str | None) -> str:
     return bound
 
 
-def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None) -> tuple[Array, LossGrid]:
+def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None) -> tuple[Any, LossGrid]:
     """Excess of every member as a bound from ``side``, shape ``(members, ..., size)``, on one grid."""
     grid = families.common_grid(members, relation, grid)
     found = []
@@ -119,41 +117,40 @@ def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None
         else:
             found.append(conversions.mechanism_excess(member, grid, side, relation))
     if len(found) == 1:
-        return jnp.asarray(found[0] if np.ndim(found[0]) > 1 else found[0][None]), grid
-    shape = np.broadcast_shapes(*(x.shape for x in found))
-    return jnp.stack([jnp.broadcast_to(x, shape) for x in found]), grid
+        return (found[0] if np.ndim(found[0]) > 1 else found[0][None]), grid
+    xp, shape = array_module(*found), np.broadcast_shapes(*(x.shape for x in found))
+    return xp.stack([xp.broadcast_to(x, shape) for x in found]), grid
 
 
-@functools.partial(jax.jit, static_argnames="leakier")
-def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
+@compiled(static_argnames="leakier")
+def _hull(widths: Any, drops: Any, leakier: bool) -> tuple[Any, Any]:
     """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
-    members, n = widths.shape[0], widths.shape[-1]
-    batch = widths.shape[1:-1]
+    xp = array_module(widths, drops)
+    n = widths.shape[-1]
     error = 8.0 * (n + 4) * EPS
-    flat = lambda x: jnp.moveaxis(x, 0, -2).reshape(-1, members, n)  # noqa: E731
+    widths, drops = xp.moveaxis(widths, 0, -2), xp.moveaxis(drops, 0, -2)  # (..., members, n)
+    # Vertices after each segment; after the last, (1, 0) but for rounding: sums of n masses, off by n units.
+    alpha = xp.clip(xp.cumsum(widths, -1), 0.0, 1.0)
+    beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
+    beta = xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)
+    if not leakier:
+        # A vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.
+        alpha, beta = xp.minimum(alpha + error, 1.0), beta + error
+    beta = xp.minimum(beta, 1.0 - alpha)
 
-    def one(w: Array, d: Array) -> tuple[Array, Array]:
-        # Vertices after each segment; after the last, (1, 0) but for rounding: sums of n masses, off by n units.
-        alpha = jnp.clip(jnp.cumsum(w, -1), 0.0, 1.0)
-        beta = jnp.flip(jnp.cumsum(jnp.flip(d, 1), 1), 1)
-        beta = jnp.concatenate([beta[:, 1:], jnp.zeros((members, 1))], -1)
-        if not leakier:
-            # A vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.
-            alpha, beta = jnp.minimum(alpha + error, 1.0), beta + error
-        x = jnp.concatenate([jnp.zeros(1), alpha.reshape(-1), jnp.ones(1)])
-        y = jnp.concatenate([jnp.ones(1), jnp.minimum(beta, 1.0 - alpha).reshape(-1), jnp.zeros(1)])
-        order = jnp.lexsort((y, x))
+    def one(alpha: Any, beta: Any) -> tuple[Any, Any]:
+        x = xp.concatenate([xp.zeros(1), alpha, xp.ones(1)])
+        y = xp.concatenate([xp.ones(1), beta, xp.zeros(1)])
+        order = xp.lexsort((y, x))
         x, y = x[order], y[order]
         kept = lower_hull(x, y)
-        last = x.shape[0] - 1
         # A dropped vertex takes the place of the vertex before it: a segment of no size.
-        before = jax.lax.cummax(jnp.where(kept, jnp.arange(last + 1), 0))
+        before = running_greatest(xp.where(kept, np.arange(x.shape[0]), 0))
         x, y = x[before], y[before]
-        new_w = jnp.concatenate([x[:1], jnp.diff(x), jnp.zeros(1)])
-        new_d = jnp.concatenate([1.0 - y[:1], -jnp.diff(y), jnp.zeros(1)])
-        new_d = jnp.maximum(new_d, 0.0)
+        new_w = xp.concatenate([x[:1], xp.diff(x), xp.zeros(1)])
+        new_d = xp.concatenate([1.0 - y[:1], -xp.diff(y), xp.zeros(1)])
+        new_d = xp.maximum(new_d, 0.0)
         # From below the hull's error is paid at both infinities, which raises H by as much everywhere.
-        return (new_w.at[-1].add(error), new_d.at[0].add(error)) if leakier else (new_w, new_d)
+        return (added(new_w, -1, error), added(new_d, 0, error)) if leakier else (new_w, new_d)
 
-    found = jax.vmap(one)(flat(widths), flat(drops))
-    return tuple(x.reshape(*batch, x.shape[-1]) for x in found)  # pyright: ignore[reportReturnType]
+    return rows(one, *(x.reshape(*x.shape[:-2], -1) for x in (alpha, beta)))

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 from jax import Array
 
+from jaxacct._arrays import array_module
 from jaxacct._rounding import EPS
 from jaxacct.losses import conversions, tradeoff, validity
+from jaxacct.losses._spelled import compiled, mapped
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
@@ -88,16 +88,16 @@ def enclose(member: Any, grid: LossGrid, relation: str) -> Enclosed:
     if isinstance(member, TradeOff):
         low = dataclasses.replace(member, bound="upper").profile(grid).float64()
         high = dataclasses.replace(member, bound="lower").profile(grid).float64()
-        point, _ = excess_of_segments(*tradeoff.padded(member), jnp.asarray(grid.losses))
+        point, _ = excess_of_segments(*tradeoff.padded(member), grid.losses)
         return Enclosed(low, point, high)
     line, point, upper = (
         conversions.mechanism_excess(member, grid, side, relation) for side in ("lower", "point", "upper")
     )
-    return Enclosed(line, jnp.maximum(point, line), upper)
+    return Enclosed(line, array_module(point, line).maximum(point, line), upper)
 
 
-@jax.jit
-def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Array, Array]:
+@compiled()
+def excess_of_segments(widths: Any, drops: Any, losses: Any) -> tuple[Any, Any]:
     """``(lower, upper)`` of a trade-off curve's excess at ``losses``: a sum of positive terms, segment by segment.
 
     Args:
@@ -106,21 +106,23 @@ def excess_of_segments(widths: Array, drops: Array, losses: Array) -> tuple[Arra
         losses: shape ``(m,)``; plus and minus infinity stand for the mass that only P, or only Q, has, the latter
             as the slope E / gamma at 0.
     """
+    xp = array_module(widths, drops, losses)
 
-    def at(loss: Array) -> tuple[Array, Array]:
-        finite = jnp.isfinite(loss)
-        gamma = jnp.exp(jnp.where(finite, loss, 0.0))
-        units = EPS * (4.0 + 2.0 * jnp.abs(jnp.where(finite, loss, 0.0)))
-        difference = jnp.where(loss >= 0, widths - gamma * drops, gamma * drops - widths)
+    def at(loss: Any) -> tuple[Any, Any]:
+        loss = loss.reshape(-1, *(1,) * widths.ndim)  # (losses, *batch, n)
+        finite = xp.isfinite(loss)
+        gamma = xp.exp(xp.where(finite, loss, 0.0))
+        units = EPS * (4.0 + 2.0 * xp.abs(xp.where(finite, loss, 0.0)))
+        difference = xp.where(loss >= 0, widths - gamma * drops, gamma * drops - widths)
         size = widths + gamma * drops
-        ends = jnp.where(loss > 0, jnp.where(drops == 0, widths, 0.0), jnp.where(widths == 0, drops, 0.0))
-        terms = jnp.where(finite, jnp.maximum(difference, 0.0), ends)
-        near = jnp.where(finite & (difference > -units * size), size, 0.0)
-        error = units * near.sum(-1) + widths.shape[-1] * EPS * terms.sum(-1)
-        return jnp.maximum(terms.sum(-1) - error, 0.0), terms.sum(-1) + error
+        ends = xp.where(loss > 0, xp.where(drops == 0, widths, 0.0), xp.where(widths == 0, drops, 0.0))
+        terms = xp.where(finite, xp.maximum(difference, 0.0), ends)
+        near = xp.where(finite & (difference > -units * size), size, 0.0)
+        error = units[..., 0] * near.sum(-1) + widths.shape[-1] * EPS * terms.sum(-1)
+        return xp.maximum(terms.sum(-1) - error, 0.0), terms.sum(-1) + error
 
-    lower, upper = jax.lax.map(at, losses, batch_size=64)
-    return jnp.moveaxis(lower, 0, -1), jnp.moveaxis(upper, 0, -1)
+    lower, upper = mapped(at, losses, 64)
+    return xp.moveaxis(lower, 0, -1), xp.moveaxis(upper, 0, -1)
 
 
 def bound_of(member: Any) -> str | None:

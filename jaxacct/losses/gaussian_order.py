@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jax import Array
-from jax.scipy.special import ndtr, ndtri
 from jax.typing import ArrayLike
 
-from jaxacct import _host, _validate
-from jaxacct._host import floats, hosted
+from jaxacct import _validate
+from jaxacct._arrays import array_module, iterated, repeated
 from jaxacct._least import first_greatest
 from jaxacct._rounding import EPS, deflated, inflated
-from jaxacct.losses import conversions, families
+from jaxacct.losses import families
+from jaxacct.losses._spelled import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct.losses.gdp_curve import gdp_delta
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
@@ -27,7 +26,8 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair
 __all__ = ["MuRange", "gaussian_trade_off", "mu_of"]
 
 _CUTS = 40  # rounds of cutting planes; 3 to 6 do
-_QUANTILE = 1e-14  # ndtri was measured at 4.4e-16 (1 + |z|) against 40 digits; ndtr at 2.4e-16 (1 + z^2)
+# JAX's and SciPy's ndtri were measured at 4.4e-16 (1 + |z|) against 40 digits; ndtr at 2.4e-16 (1 + z^2).
+_QUANTILE = 1e-14
 
 
 class MuRange(NamedTuple):
@@ -42,7 +42,6 @@ class MuRange(NamedTuple):
     dominating: Any
 
 
-@jax.enable_x64(True)
 def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") -> Array:
     """G_mu(alpha) = Phi(Phi^-1(1 - alpha) - mu), rounded to the side of ``bound``.
 
@@ -59,21 +58,28 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
     _validate.nonnegative(mu=mu)
     _validate.rate(alpha=alpha)
     _validate.one_of(("lower", "upper"), bound=bound)
-    return conversions.concrete(_gaussian(jnp.asarray(mu, jnp.float64), jnp.asarray(alpha, jnp.float64), bound))
+    with quiet_float64():
+        return concrete(_gaussian(float64(mu), float64(alpha), bound))
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def _gaussian(mu: Array, alpha: Array, bound: str) -> Array:
+def _normal(xp: Any) -> Any:
+    """Where ``ndtr`` and ``ndtri`` live."""
+    return scipy.special if xp is np else jax.scipy.special
+
+
+@compiled(static_argnames="bound")
+def _gaussian(mu: Any, alpha: Any, bound: str) -> Any:
+    xp = array_module(mu, alpha)
     sign = -1.0 if bound == "lower" else 1.0
-    mu, alpha = jnp.broadcast_arrays(mu, alpha)
-    good = (mu >= 0) & (mu < jnp.inf) & (alpha >= 0) & (alpha <= 1)
-    z = -ndtri(jnp.where(good, alpha, 0.5))
-    z = z + sign * _QUANTILE * (1.0 + jnp.abs(z) + mu) - mu
-    value = inflated(ndtr(z), sign * 4.0 * EPS * (2.0 + jnp.where(jnp.isfinite(z), z * z, 0.0)))
+    mu, alpha = xp.broadcast_arrays(mu, alpha)
+    good = (mu >= 0) & (mu < np.inf) & (alpha >= 0) & (alpha <= 1)
+    z = -_normal(xp).ndtri(xp.where(good, alpha, 0.5))
+    z = z + sign * _QUANTILE * (1.0 + xp.abs(z) + mu) - mu
+    value = inflated(_normal(xp).ndtr(z), sign * 4.0 * EPS * (2.0 + xp.where(xp.isfinite(z), z * z, 0.0)))
     value = value + (1e-307 if bound == "upper" else -1e-307)
     # At the ends f is 1 and 0 whatever mu is.
-    value = jnp.where(alpha == 0, 1.0, jnp.where(alpha == 1, 0.0, value))
-    return jnp.where(good, jnp.clip(value, 0.0, 1.0 - alpha), 0.0 if bound == "lower" else 1.0 - alpha)
+    value = xp.where(alpha == 0, 1.0, xp.where(alpha == 1, 0.0, value))
+    return xp.where(good, xp.clip(value, 0.0, 1.0 - alpha), 0.0 if bound == "lower" else 1.0 - alpha)
 
 
 def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", grid: LossGrid | None = None) -> MuRange:
@@ -100,15 +106,15 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
     _validate.rate(delta=delta)
     if not delta < 1:
         raise ValueError(f"delta must be below 1, got {delta:g}")
-    with jax.enable_x64(True):
+    with quiet_float64():
         if not families.is_curve(curve):
             exact = _exactly(curve, relation)
             if exact is not None:
                 return exact
         if isinstance(curve, TradeOff):
             widths, drops = padded(curve)
-            both = (widths > 0) & (drops > 0)
-            losses = jnp.where(both, jnp.log(jnp.where(both, widths / jnp.where(both, drops, 1.0), 1.0)), 0.0)
+            xp, both = array_module(widths, drops), (widths > 0) & (drops > 0)
+            losses = xp.where(both, xp.log(xp.where(both, widths / xp.where(both, drops, 1.0), 1.0)), 0.0)
             if losses.ndim > 1:
                 raise ValueError(f"a TradeOff must have no batch axes here, got shape {losses.shape}")
             low, _ = families.excess_of_segments(widths, drops, losses)
@@ -116,11 +122,11 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
         else:
             common = families.common_grid([curve], relation, grid)
             enclosed = families.enclose(curve, common, relation)
-            losses, low = jnp.asarray(common.losses), enclosed.line
+            losses, low = common.losses, enclosed.line
             leaky = TradeOff.from_profile(PrivacyProfile(enclosed.upper, common, "upper"))
-        above = _dominating(*arrays(leaky), jnp.asarray(delta, jnp.float64))
-        below = _dominated(losses, low, jnp.asarray(delta, jnp.float64))
-        return conversions.concrete(MuRange(below, above))
+        above = _dominating(*arrays(leaky), float64(delta))
+        below = _dominated(losses, low, float64(delta))
+        return concrete(MuRange(below, above))
 
 
 def _exactly(mechanism: Any, relation: str) -> MuRange | None:
@@ -135,20 +141,19 @@ def _exactly(mechanism: Any, relation: str) -> MuRange | None:
     return MuRange(deflated(mu, 2.0**-50), inflated(mu, 2.0**-50))
 
 
-@hosted
-def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
-    xp, widths, drops, delta = floats(widths, drops, delta)
-    n = widths.shape[-1]
+@compiled()
+def _dominating(widths: Any, drops: Any, delta: Any) -> Any:
+    xp, n = array_module(widths, drops, delta), widths.shape[-1]
     up, down = 1.0 + 4.0 * n * EPS, 1.0 - 4.0 * n * EPS
     # Vertices between segments; those among the steep ones from the left, the others from the right.
     steep = drops > widths
     kept = 1.0 - delta
 
-    def quantile(x: Array, side: float) -> Array:
-        z = _host.ndtri(xp.clip(x, 0.0, 1.0))
+    def quantile(x: Any, side: float) -> Any:
+        z = _normal(xp).ndtri(xp.clip(x, 0.0, 1.0))
         return z + side * _QUANTILE * (1.0 + xp.abs(z))
 
-    def need(small: Array, other: Array) -> Array:
+    def need(small: Any, other: Any) -> Any:
         """mu that a vertex asks for; `small` is 1 - beta and `other` alpha, or 1 - alpha and beta."""
         left = (small * up - delta) / kept
         mu = quantile(left, 1.0) - quantile(other * down / kept, -1.0)
@@ -158,46 +163,46 @@ def _dominating(widths: Array, drops: Array, delta: Array) -> Array:
     both = xp.stack([widths, drops])
     p, q, p_rest, q_rest = xp.cumsum(xp.concatenate([both, xp.flip(both, -1)]), -1)
     p_rest, q_rest = xp.flip(p_rest, -1), xp.flip(q_rest, -1)
-    found = need(*_host.barrier((xp.where(steep, q, p_rest), xp.where(steep, p, q_rest))))
-    return xp.maximum(xp.where(steep | (widths + drops > 0), found, -np.inf).max(-1), 0.0)
+    sums = xp.where(steep, q, p_rest), xp.where(steep, p, q_rest)
+    found = need(*(sums if xp is np else jax.lax.optimization_barrier(sums)))
+    return xp.maximum(xp.max(xp.where(steep | (widths + drops > 0), found, -np.inf), -1), 0.0)
 
 
-def _dominated(losses: Array, low: Array, delta: Array) -> Array:
-    found = jax.lax.map(lambda row: _dominated_one(losses, row, delta), low.reshape(-1, low.shape[-1]))
-    return found.reshape(low.shape[:-1])
+def _dominated(losses: Any, low: Any, delta: Any) -> Any:
+    flat = low.reshape(-1, low.shape[-1])
+    return mapped(lambda row: _dominated_one(losses, row[0], delta)[None], flat, 1).reshape(low.shape[:-1])
 
 
-@jax.jit
-def _dominated_one(losses: Array, low: Array, delta: Array) -> Array:
+@compiled()
+def _dominated_one(losses: Any, low: Any, delta: Any) -> Any:
+    xp = array_module(losses, low, delta)
     # As H at |loss| of the pair or of the reversed one: G_mu is symmetric.
-    gamma = jnp.exp(jnp.minimum(losses, 0.0))
-    height = deflated(delta + deflated((1.0 - delta) * low / gamma, 8.0 * EPS * (1.0 + jnp.abs(losses))), 4.0 * EPS)
-    at = jnp.abs(losses)
-    highest = 2.0 * ndtri(0.5 + 0.5 * jnp.minimum(height.min(), 1.0 - 1e-16)) + 60.0
+    gamma = xp.exp(xp.minimum(losses, 0.0))
+    height = deflated(delta + deflated((1.0 - delta) * low / gamma, 8.0 * EPS * (1.0 + xp.abs(losses))), 4.0 * EPS)
+    at = xp.abs(losses)
+    highest = 2.0 * _normal(xp).ndtri(0.5 + 0.5 * xp.minimum(height.min(), 1.0 - 1e-16)) + 60.0
+    if xp is np and np.isnan(highest):
+        return np.zeros(())
 
-    def certain(mu: Array) -> Array:
+    def certain(mu: Any) -> Any:
         return gdp_delta(mu, at) / height
 
     # Cutting planes: solve at the worst node alone, look at all of them, go on with the new worst one. The result is a
     # mu at which every node was checked with a rounded-up H_mu.
-    def cut(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        mu, ratios, rounds = state
+    def cut(state: tuple[Any, Any]) -> tuple[Any, Any]:
+        mu, ratios = state
         worst = first_greatest(ratios)
+        there, most = at[worst], height[worst]
 
-        def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        def halve(bracket: tuple[Any, Any]) -> tuple[Any, Any]:
             below, above = bracket
             middle = 0.5 * (below + above)
-            good = gdp_delta(middle, at[worst]) <= height[worst]
-            return jnp.where(good, middle, below), jnp.where(good, above, middle)
+            good = gdp_delta(middle, there) <= most
+            return xp.where(good, middle, below), xp.where(good, above, middle)
 
-        mu, _ = jax.lax.fori_loop(0, 54, halve, (jnp.zeros_like(mu), mu))
-        return mu, certain(mu), rounds + 1
+        mu, _ = repeated(halve, (xp.zeros_like(mu), mu), 54)
+        return mu, certain(mu)
 
-    def unfinished(state: tuple[Array, Array, Array]) -> Array:
-        _, ratios, rounds = state
-        return (jnp.max(ratios) > 1.0) & (rounds < _CUTS)
-
-    start = (highest, certain(highest), jnp.zeros((), jnp.int32))
-    mu, ratios, _ = jax.lax.while_loop(unfinished, cut, start)
+    mu, ratios = iterated(cut, (highest, certain(highest)), lambda state: ~(xp.max(state[1]) > 1.0), _CUTS)
     # NaN compares as not certain.
-    return jnp.where(jnp.max(ratios) <= 1.0, mu, 0.0)
+    return xp.where(xp.max(ratios) <= 1.0, mu, 0.0)

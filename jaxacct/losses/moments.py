@@ -18,13 +18,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._log1p import log1p
-from jaxacct.losses.conversions import concrete
+from jaxacct.losses._spelled import compiled, concrete, float64, mapped, quiet_float64, tree_module
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._table_pair import Tabulated
@@ -74,14 +73,15 @@ def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
             0.02, another mechanism with a batch of parameters.
     """
     _validate.one_of(("remove", "add", "replace"), relation=relation)
-    with jax.enable_x64(True):
+    with quiet_float64():
         pair = _one_pair(mechanism, relation)
         if not isinstance(pair, GaussianPair):
             return concrete(_by_atoms(pair, _reversed(mechanism, relation)))
         if not _validate.is_traced(pair):
             _validate.at_least(_LEAST_NOISE, noise_multiplier=pair.noise)
         shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(pair)))
-        flat = jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape).reshape(-1), pair)
+        xp = tree_module(pair)
+        flat = jax.tree.map(lambda x: xp.broadcast_to(float64(x), shape).reshape(-1), pair)
         found = _moments(flat.noise, flat.rate, flat.reverse)
         return concrete(jax.tree.map(lambda x: x.reshape(shape), found))
 
@@ -103,16 +103,17 @@ def approximate_moments(mechanism: Any, regime: str) -> Approximation:
     """
     _validate.one_of(("small", "large"), regime=regime)
     exact = loss_moments(mechanism)
-    with jax.enable_x64(True):
+    with quiet_float64():
         pair = _pair(mechanism, "remove")
-        mu, q = 1.0 / jnp.asarray(pair.noise), jnp.asarray(pair.rate)
+        mu, q = 1.0 / float64(pair.noise), float64(pair.rate)
+        xp = array_module(mu, q)
         if regime == "small":
-            second = q**2 * jnp.expm1(mu**2)
-            third = q**3 * (jnp.exp(3.0 * mu**2) + 3.0 * jnp.exp(mu**2) + 4.0)
+            second = q**2 * xp.expm1(mu**2)
+            third = q**3 * (xp.exp(3.0 * mu**2) + 3.0 * xp.exp(mu**2) + 4.0)
         else:
             second = q**2 * mu**2
             third = (2.0 - q**3) * (8.0 / np.pi) ** 0.5 * mu**3
-        second, third = (jnp.broadcast_to(x, jnp.shape(exact.mean_p)) for x in (second, third))
+        second, third = (xp.broadcast_to(x, np.shape(exact.mean_p)) for x in (second, third))
         values = Moments(second / 2, -second / 2, second, second, third, third)
         return concrete(Approximation(values, jax.tree.map(lambda a, b: a / b - 1.0, values, exact)))
 
@@ -147,74 +148,79 @@ def _by_atoms(pair: Any, reverse: Any) -> Moments:
     return Moments(mean_p, -mean_q, variance_p, variance_q, third_p, third_q)
 
 
-def _of_atoms(pair: Any) -> tuple[Array, Array, Array]:
+def _of_atoms(pair: Any) -> tuple[Any, Any, Any]:
+    xp = tree_module(pair)
+    pair = jax.tree.map(float64, pair)
     if isinstance(pair, Tabulated):
         atoms = pair.atoms()
-        losses, masses = jnp.asarray(atoms.losses), jnp.asarray(atoms.p)
+        losses, masses = xp.asarray(atoms.losses), xp.asarray(atoms.p)
     else:
-        losses, masses = (jnp.asarray(x) for x in pair.survey())
-        masses = jnp.exp(masses)
-    seen = (masses > 0) & jnp.isfinite(losses)
-    losses, masses = jnp.where(seen, losses, 0.0), jnp.where(seen, masses, 0.0)
+        losses, masses = (xp.asarray(x) for x in pair.survey())
+        masses = xp.exp(masses)
+    seen = (masses > 0) & xp.isfinite(losses)
+    losses, masses = xp.where(seen, losses, 0.0), xp.where(seen, masses, 0.0)
     masses = masses / masses.sum()
-    mean = jnp.sum(masses * losses)
-    away = jnp.abs(losses - mean)
-    found = mean, jnp.sum(masses * away**2), jnp.sum(masses * away**3)
-    never = jnp.asarray(pair.infinity()) > 0
-    return tuple(jnp.where(never, jnp.inf, x) for x in found)  # pyright: ignore[reportReturnType]
+    mean = xp.sum(masses * losses)
+    away = xp.abs(losses - mean)
+    found = mean, xp.sum(masses * away**2), xp.sum(masses * away**3)
+    never = xp.asarray(pair.infinity()) > 0
+    return tuple(xp.where(never, np.inf, x) for x in found)  # pyright: ignore[reportReturnType]
 
 
-@jax.jit
-def _moments(noise: Array, rate: Array, reverse: Array) -> Moments:
-    found = jax.lax.map(lambda row: _one(*row), (noise, rate), batch_size=64)
+@compiled()
+def _moments(noise: Any, rate: Any, reverse: Any) -> Moments:
+    found = mapped(lambda each: _some(*each), (noise, rate), 64)
     # The reverse pair exchanges P and Q and turns the loss's sign.
     swapped = Moments(-found.mean_q, -found.mean_p, found.variance_q, found.variance_p, found.third_q, found.third_p)
-    return jax.tree.map(lambda a, b: jnp.where(reverse > 0.5, b, a), found, swapped)
+    xp = array_module(noise, rate, reverse)
+    return jax.tree.map(lambda a, b: xp.where(reverse > 0.5, b, a), found, swapped)
 
 
-def _one(noise: Array, rate: Array) -> Moments:
-    mu = 1.0 / noise
+def _some(noise: Any, rate: Any) -> Moments:
+    """Of some settings, shape ``(k,)``; nodes of the quadrature are the second axis."""
+    xp = array_module(noise, rate)
+    mu, rate = 1.0 / noise[:, None], rate[:, None]
     # Under Q the outcome is z ~ N(0, 1); moments of P / Q - 1 reach out to 3 mu before the logarithm tames them.
     start, end = -_REACH, _REACH + 3.0 * mu
+    panels = np.arange(_PANELS) / _PANELS
 
-    def nodes(split: Array) -> tuple[Array, Array]:
+    def nodes(split: Any) -> tuple[Any, Any]:
         """Gauss-Legendre nodes and weights on panels on both sides of ``split``, where an integrand has a kink."""
-        middle = jnp.clip(split, start, end)
-        edges = jnp.concatenate(
-            [start + (middle - start) * jnp.arange(_PANELS) / _PANELS, middle + (end - middle) * _EDGES]
-        )
-        half = 0.5 * jnp.diff(edges)[:, None]
-        return (edges[:-1, None] + half * (1.0 + _NODES)).reshape(-1), (half * _WEIGHTS).reshape(-1)
+        middle = xp.clip(split, start, end)
+        edges = xp.concatenate([start + (middle - start) * panels, middle + (end - middle) * _EDGES], -1)
+        half = 0.5 * xp.diff(edges, axis=-1)[..., None]
+        z = edges[:, :-1, None] + half * (1.0 + _NODES)
+        return z.reshape(z.shape[0], -1), (half * _WEIGHTS).reshape(z.shape[0], -1)
 
-    def densities(z: Array) -> tuple[Array, Array, Array, Array]:
-        q_density = jnp.exp(-0.5 * z**2) / (2.0 * np.pi) ** 0.5
-        p_density = (1.0 - rate) * q_density + rate * jnp.exp(-0.5 * (z - mu) ** 2) / (2.0 * np.pi) ** 0.5
+    def densities(z: Any) -> tuple[Any, Any, Any, Any]:
+        q_density = xp.exp(-0.5 * z**2) / (2.0 * np.pi) ** 0.5
+        p_density = (1.0 - rate) * q_density + rate * xp.exp(-0.5 * (z - mu) ** 2) / (2.0 * np.pi) ** 0.5
         y = z * mu - 0.5 * mu**2
-        x = rate * jnp.expm1(jnp.minimum(y, _LARGEST))
-        far = jnp.logaddexp(log1p(-rate), jnp.log(rate) + y)
+        x = rate * xp.expm1(xp.minimum(y, _LARGEST))
+        far = xp.logaddexp(log1p(-rate), xp.log(rate) + y)
         # log1p keeps small losses, the sum of exponentials those where 1 + x has lost its digits.
         lost = (y > 30.0) | (x < -0.5)
-        return p_density, q_density, x, jnp.where(lost, far, log1p(jnp.where(lost, 0.0, x)))
+        return p_density, q_density, x, xp.where(lost, far, log1p(xp.where(lost, 0.0, x)))
 
     z, weights = nodes(0.5 * mu)
     p, q, x, loss = densities(z)
-    near = jnp.abs(x) < 0.02
-    small = jnp.where(near, x, 0.0)
+    near = xp.abs(x) < 0.02
+    small = xp.where(near, x, 0.0)
     series_p = small**2 * sum((-small) ** k / ((k + 1) * (k + 2)) for k in range(8))
     series_q = small**2 * sum((-small) ** k / (k + 2) for k in range(8))
-    mean_p = jnp.sum(weights * jnp.where(near, q * series_p, p * loss - (p - q)))
-    mean_q = -jnp.sum(weights * jnp.where(near, q * series_q, (p - q) - q * loss))
+    mean_p = xp.sum(weights * xp.where(near, q * series_p, p * loss - (p - q)), -1)
+    mean_q = -xp.sum(weights * xp.where(near, q * series_q, (p - q) - q * loss), -1)
 
-    def central(mean: Array, under_p: bool) -> tuple[Array, Array]:
+    def central(mean: Any, under_p: bool) -> tuple[Any, Any]:
+        mean = mean[:, None]
         # Where the loss is its mean; near its floor log(1 - rate) from e^mean - (1 - rate) itself.
-        ratio = jnp.expm1(mean) / rate
-        deep = jnp.log(jnp.maximum(jnp.exp(mean) - (1.0 - rate), 1e-300)) - jnp.log(rate)
-        kink = jnp.where(ratio > -0.5, log1p(jnp.maximum(ratio, -0.5)), deep)
-        split = (kink + 0.5 * mu**2) / mu
-        z, weights = nodes(split)
+        ratio = xp.expm1(mean) / rate
+        deep = xp.log(xp.maximum(xp.exp(mean) - (1.0 - rate), 1e-300)) - xp.log(rate)
+        kink = xp.where(ratio > -0.5, log1p(xp.maximum(ratio, -0.5)), deep)
+        z, weights = nodes((kink + 0.5 * mu**2) / mu)
         p, q, _, loss = densities(z)
-        density, away = weights * (p if under_p else q), jnp.abs(loss - mean)
-        return jnp.sum(density * away**2), jnp.sum(density * away**3)
+        density, away = weights * (p if under_p else q), xp.abs(loss - mean)
+        return xp.sum(density * away**2, -1), xp.sum(density * away**3, -1)
 
     variance_p, third_p = central(mean_p, True)
     variance_q, third_q = central(mean_q, False)

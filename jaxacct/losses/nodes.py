@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from jaxacct._arrays import array_module, column
 from jaxacct._rounding import deflated, inflated
 from jaxacct.mechanisms._pair import Tails
 
@@ -32,8 +32,8 @@ _TINY = 1e-290  # what underflow may hide
 _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
 
 
-def from_pair(pair: Any, losses: Array, bound: str) -> Array:
-    """Bounds of the excess of one run of ``pair`` (scalar leaves) at equally spaced ``losses``, 0 among them; ``(n,)``.
+def from_pair(pair: Any, losses: Any, bound: str) -> Any:
+    """Bounds of the excess of one run of ``pair`` at equally spaced ``losses``, 0 among them; shape ``(..., n)``.
 
     ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower
     bounds at the points alone, whose chords bound nothing.
@@ -47,63 +47,71 @@ def from_pair(pair: Any, losses: Array, bound: str) -> Array:
         wide = widened(losses)
         return nodes_above(losses, pair.tails(wide), pair.loss_error())
     middles = 0.5 * (losses[:-1] + losses[1:])
-    return nodes_below(losses, pair.tails(middles), jnp.zeros(()), jnp.zeros(()))
+    return nodes_below(losses, pair.tails(middles), np.zeros(()), np.zeros(()))
 
 
-def widened(losses: Array) -> Array:
+def widened(losses: Any) -> Any:
     """The losses, and one more on either side."""
-    return jnp.concatenate([2.0 * losses[:1] - losses[1:2], losses, 2.0 * losses[-1:] - losses[-2:-1]])
+    xp = array_module(losses)
+    return xp.concatenate([2.0 * losses[:1] - losses[1:2], losses, 2.0 * losses[-1:] - losses[-2:-1]])
 
 
-def nodes_above(losses: Array, tails: Tails, loss_error: Array) -> Array:
-    """Excess at ``losses`` (n), rounded up, from tails at the same losses and one more on either side (n + 2)."""
+def nodes_above(losses: Any, tails: Tails, loss_error: Any) -> Any:
+    """Excess at ``losses`` (n), rounded up, from tails at the same losses and one more on either side (n + 2).
+
+    Tails may have axes of settings before that of the losses, ``(..., n + 2)``; then so has what comes out.
+    """
     p_above, p_below, q_above, q_below, error = tails
-    here = slice(1, -1)
-    gamma = jnp.exp(losses)
-    units = _UNITS * (1.0 + jnp.abs(losses))
-    high = p_above[here] - gamma * q_above[here]
-    low = gamma * q_below[here] - p_below[here]
+    xp = array_module(losses, *tails, loss_error)
+    before, here, after = (slice(i, i + losses.shape[-1]) for i in range(3))
+    gamma = xp.exp(losses)
+    units = _UNITS * (1.0 + xp.abs(losses))
+    high = p_above[..., here] - gamma * q_above[..., here]
+    low = gamma * q_below[..., here] - p_below[..., here]
     # The event's own shortfall; the neighbouring tail is the one that surely holds the moved loss.
-    shortfall = jnp.expm1(loss_error + units)
-    missed_high = shortfall * p_above[:-2]
-    missed_low = shortfall * gamma * q_below[2:]
-    relative = 2.0 * (jnp.maximum(error[here], jnp.maximum(error[:-2], error[2:])) + units)
-    high = high + relative * (p_above[here] + gamma * q_above[here]) + inflated(missed_high, relative)
-    low = low + relative * (p_below[here] + gamma * q_below[here]) + inflated(missed_low, relative)
-    return jnp.where(losses >= 0, high, low) + _TINY
+    shortfall = xp.expm1(column(loss_error) + units)
+    missed_high = shortfall * p_above[..., before]
+    missed_low = shortfall * gamma * q_below[..., after]
+    relative = 2.0 * (xp.maximum(error[..., here], xp.maximum(error[..., before], error[..., after])) + units)
+    high = high + relative * (p_above[..., here] + gamma * q_above[..., here]) + inflated(missed_high, relative)
+    low = low + relative * (p_below[..., here] + gamma * q_below[..., here]) + inflated(missed_low, relative)
+    return xp.where(losses >= 0, high, low) + _TINY
 
 
-def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -> Array:
+def nodes_below(losses: Any, tails: Tails, infinite: Any, singular: Any) -> Any:
     """Excess at ``losses`` (n), rounded down, from tails at the middles of their cells (n - 1).
 
     Args:
         losses: increasing, 0 among them, so that no cell straddles gamma = 1.
-        tails: P- and Q-tails of any losses inside the cells.
-        infinite: P(L = inf), or less.
-        singular: Q(L = -inf), or less.
+        tails: P- and Q-tails of any losses inside the cells, shape ``(..., n - 1)``.
+        infinite: P(L = inf), or less; broadcasts with the settings.
+        singular: Q(L = -inf), or less; likewise.
     """
+    xp = array_module(losses, *tails, infinite, singular)
 
-    def line(end: Array) -> Array:
-        gamma = jnp.exp(end)
-        units = _UNITS * (1.0 + jnp.abs(end))
+    def line(end: Any) -> Any:
+        gamma = xp.exp(end)
+        units = _UNITS * (1.0 + xp.abs(end))
         slack = 2.0 * (tails.error + units)
         high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)
         low = deflated(gamma * tails.q_below, slack) - (inflated(tails.p_below, slack) + _TINY)
-        return jnp.where(losses[:-1] >= 0, high, low)
+        return xp.where(losses[:-1] >= 0, high, low)
 
     left, right = line(losses[:-1]), line(losses[1:])
     # The identity is a line as well; a line that is clipped at one end only would be no line.
     used = (left > 0) & (right > 0)
-    left, right = jnp.where(used, left, 0.0), jnp.where(used, right, 0.0)
-    inner = jnp.minimum(right[:-1], left[1:])
-    first = jnp.minimum(deflated(jnp.exp(losses[0]) * singular, _UNITS * (1.0 + jnp.abs(losses[0]))), left[0])
-    return jnp.concatenate([first[None], inner, jnp.minimum(infinite, right[-1])[None]])
+    left, right = xp.where(used, left, 0.0), xp.where(used, right, 0.0)
+    inner = xp.minimum(right[..., :-1], left[..., 1:])
+    start = deflated(xp.exp(losses[0]) * singular, _UNITS * (1.0 + xp.abs(losses[0])))
+    first, last = xp.minimum(column(start), left[..., :1]), xp.minimum(column(infinite), right[..., -1:])
+    return xp.concatenate([first, inner, last], -1)
 
 
-def points_below(losses: Array, tails: Tails) -> Array:
+def points_below(losses: Any, tails: Tails) -> Any:
     """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
-    gamma = jnp.exp(losses)
-    slack = 2.0 * (tails.error + _UNITS * (1.0 + jnp.abs(losses)))
+    xp = array_module(losses, *tails)
+    gamma = xp.exp(losses)
+    slack = 2.0 * (tails.error + _UNITS * (1.0 + xp.abs(losses)))
     high = deflated(tails.p_above, slack) - gamma * (inflated(tails.q_above, slack) + _TINY)
     low = deflated(gamma * tails.q_below, slack) - (inflated(tails.p_below, slack) + _TINY)
-    return jnp.maximum(jnp.where(losses >= 0, high, low), 0.0)
+    return xp.maximum(xp.where(losses >= 0, high, low), 0.0)

@@ -18,12 +18,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._least import first_greatest
 from jaxacct._log1p import log1p
-from jaxacct.losses import conversions, families
+from jaxacct.losses import families
+from jaxacct.losses._spelled import compiled, concrete, mapped, quiet_float64, running_greatest, tree_module
 from jaxacct.losses.families import Enclosed
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.tradeoff import TradeOff, padded
@@ -113,18 +114,18 @@ def dominates(
         ValueError: grids that do not match, NaN in a curve, no analysis for the relation.
     """
     _refuse_nan([a, b])
-    with jax.enable_x64(True):
+    with quiet_float64():
         if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             points, first, second = _at_slopes(a, b)
         else:
             common = families.common_grid([a, b], relation, grid)
-            points = jnp.asarray(common.losses)
+            points = common.losses
             first, second = (families.enclose(m, common, relation) for m in (a, b))
         order = _compare(first, second, points, _tolerance(tolerance, [a, b]))
         if _known(a, b, relation):
-            zero = jnp.zeros_like(order.slack)
-            order = order._replace(verdict=jnp.full_like(order.verdict, YES), slack=zero)
-        return conversions.concrete(order)
+            xp = tree_module(order)
+            order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
+        return concrete(order)
 
 
 def crossings(
@@ -143,16 +144,16 @@ def crossings(
         ValueError: see :func:`dominates`.
     """
     _refuse_nan([a, b])
-    with jax.enable_x64(True):
+    with quiet_float64():
         if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             points, first, second = _at_slopes(a, b)
-            order = jnp.argsort(points)
+            order = array_module(points).argsort(points)
             points, first, second = points[order], *(jax.tree.map(lambda x: x[order], m) for m in (first, second))
         else:
             common = families.common_grid([a, b], relation, grid)
-            points = jnp.asarray(common.losses)
+            points = common.losses
             first, second = (families.enclose(m, common, relation) for m in (a, b))
-        return conversions.concrete(_crossings(first, second, points, most))
+        return concrete(_crossings(first, second, points, most))
 
 
 def is_chain(
@@ -174,15 +175,15 @@ def is_chain(
     """
     members = families.members_of(family)
     _refuse_nan(members)
-    with jax.enable_x64(True):
+    with quiet_float64():
         if all(isinstance(m, TradeOff) for m in members) and grid is None:
             points, stacked = _all_at_slopes(members)
         else:
             common = families.common_grid(members, relation, grid)
-            points = jnp.asarray(common.losses)
+            points = common.losses
             stacked = _stack([families.enclose(m, common, relation) for m in members])
         count = stacked.upper.shape[0]
-        order = jnp.argsort(stacked.upper.sum(-1))
+        order = array_module(stacked.upper).argsort(stacked.upper.sum(-1))
         known = [False] * (count - 1)
         if len(members) == count and not _validate.is_traced((members, order)):
             ranks = np.asarray(order)
@@ -192,7 +193,7 @@ def is_chain(
                 for i, j in itertools.pairwise(ranks)
             ]
         limit = _tolerance(tolerance, members)
-        return conversions.concrete(_chain(stacked, points, order, jnp.asarray(known, bool), limit))
+        return concrete(_chain(stacked, points, order, np.asarray(known, bool), limit))
 
 
 def _refuse_nan(members: Sequence[Any]) -> None:
@@ -235,94 +236,100 @@ def _known(a: Any, b: Any, relation: str) -> bool:
     return True
 
 
-def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order:
-    slack = jnp.max(b.upper - a.line, -1)
+@compiled(static_argnames="tolerance")
+def _compare(a: Enclosed, b: Enclosed, points: Any, tolerance: float) -> Order:
+    xp = array_module(*a, *b, points)
+    slack = xp.max(b.upper - a.line, -1)
     certain = b.point - a.upper
-    gap = jnp.max(certain, -1)
+    gap = xp.max(certain, -1)
     # By a mask and not by an index: batching a gather inside a float32 program would ask for 64-bit integers.
-    epsilon = jnp.max(jnp.where(certain == gap[..., None], points, -jnp.inf), -1)
-    verdict = jnp.where(gap > 0, NO, jnp.where(slack <= tolerance, YES, UNDECIDED)).astype(jnp.int8)
+    epsilon = xp.max(xp.where(certain == gap[..., None], points, -np.inf), -1)
+    verdict = xp.where(gap > 0, NO, xp.where(slack <= tolerance, YES, UNDECIDED)).astype(np.int8)
     # A comparison with NaN is false: it says neither.
-    return Order(jnp.where(jnp.isnan(slack), UNDECIDED, verdict), gap, epsilon, slack)
+    return Order(xp.where(xp.isnan(slack), UNDECIDED, verdict), gap, epsilon, slack)
 
 
-_compare = jax.jit(_compare, static_argnames="tolerance")
-
-
-def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
-    sign = jnp.where(a.point > b.upper, 1, jnp.where(b.point > a.upper, -1, 0))
-    index = jnp.arange(points.shape[0])
-    last = jax.lax.cummax(jnp.where(sign != 0, index, -1))
-    previous = jnp.concatenate([jnp.full(1, -1), last[:-1]])
+@compiled(static_argnames="most")
+def _crossings(a: Enclosed, b: Enclosed, points: Any, most: int) -> Crossings:
+    xp = array_module(*a, *b, points)
+    sign = xp.where(a.point > b.upper, 1, xp.where(b.point > a.upper, -1, 0))
+    index = np.arange(points.shape[0])
+    last = running_greatest(xp.where(sign != 0, index, -1))
+    previous = xp.concatenate([xp.full(1, -1), last[:-1]])
     change = (sign != 0) & (previous >= 0) & (sign[previous] == -sign)
-    found = jnp.nonzero(change, size=most, fill_value=-1)[0]
+    found = _places(change, most)
     start = previous[found]
     none = found < 0
     left, right = points[start], points[found]
     middle = 0.5 * (a.point + a.upper) - 0.5 * (b.point + b.upper)
     d0, d1 = middle[start], middle[found]
-    along = jnp.where(d0 != d1, d0 / jnp.where(d0 != d1, d0 - d1, 1.0), 0.5)
-    between = jnp.logaddexp(left + log1p(-along), right + jnp.log(along))
-    estimate = jnp.where(found == start + 1, jnp.clip(between, left, right), 0.5 * (left + right))
-    blank = lambda x: jnp.where(none, jnp.nan, x)  # noqa: E731
+    along = xp.where(d0 != d1, d0 / xp.where(d0 != d1, d0 - d1, 1.0), 0.5)
+    between = xp.logaddexp(left + log1p(-along), right + xp.log(along))
+    estimate = xp.where(found == start + 1, xp.clip(between, left, right), 0.5 * (left + right))
+    blank = lambda x: xp.where(none, np.nan, x)  # noqa: E731
     return Crossings(blank(left), blank(right), blank(estimate), change.sum())
 
 
-_crossings = jax.jit(_crossings, static_argnames="most")
+def _places(change: Any, most: int) -> Any:
+    """The first ``most`` places where ``change`` is true; -1 after the last."""
+    if array_module(change) is not np:
+        return jnp.nonzero(change, size=most, fill_value=-1)[0]
+    found = np.flatnonzero(change)[:most]
+    return np.concatenate([found, np.full(most - found.size, -1)])
 
 
-def _chain(family: Enclosed, points: Array, order: Array, known: Array, tolerance: float) -> Chain:
-    count = order.shape[0]
+@compiled(static_argnames="tolerance")
+def _chain(family: Enclosed, points: Any, order: Any, known: Any, tolerance: float) -> Chain:
+    count, xp = order.shape[0], array_module(*family, points, order)
     if count == 1:
-        return Chain(jnp.asarray(YES, jnp.int8), jnp.full(2, -1), jnp.full(2, jnp.nan))
+        return Chain(xp.asarray(YES, np.int8), xp.full(2, -1), xp.full(2, np.nan))
     line, point, upper = (x[order] for x in family)
-    slack = jnp.where(known, -jnp.inf, jnp.max(upper[:-1] - line[1:], -1))
-    chained = jnp.all(slack <= tolerance)
+    slack = xp.where(known, -np.inf, xp.max(upper[:-1] - line[1:], -1))
+    chained = xp.all(slack <= tolerance)
 
-    def excess(i: Array, j: Array) -> Array:
-        """How much i certainly exceeds j, and j exceeds i: the smaller of the two."""
-        return jnp.minimum(jnp.max(point[i] - upper[j]), jnp.max(point[j] - upper[i]))
+    def excess(pairs: tuple[Any, Any]) -> Any:
+        """How much the first certainly exceeds the second, and the other way round: the smaller of the two."""
+        i, j = pairs
+        return xp.minimum(xp.max(point[i] - upper[j], -1), xp.max(point[j] - upper[i], -1))
 
-    near = jax.lax.map(lambda i: excess(i, i + 1), jnp.arange(count - 1))
-    worst = first_greatest(jnp.where(jnp.any(near > 0), near, slack))
-    first, second, unordered = worst, worst + 1, jnp.max(near) > 0
+    near = mapped(excess, (xp.arange(count - 1), xp.arange(1, count)), 8)
+    worst = first_greatest(xp.where(xp.any(near > 0), near, slack))
+    first, second, unordered = worst, worst + 1, xp.max(near) > 0
     if count <= 64:
-        i, j = (jnp.asarray(x) for x in np.triu_indices(count, 1))
-        every = jax.lax.map(lambda ij: excess(*ij), (i, j))
+        i, j = (xp.asarray(x) for x in np.triu_indices(count, 1))
+        every = mapped(excess, (i, j), 8)
         best = first_greatest(every)
         found = every[best] > 0
-        first, second = jnp.where(found, i[best], first), jnp.where(found, j[best], second)
+        first, second = xp.where(found, i[best], first), xp.where(found, j[best], second)
         unordered = unordered | found
     above, below = point[first] - upper[second], point[second] - upper[first]
-    seen = lambda d: jnp.where(jnp.max(d) > 0, points[first_greatest(d)], jnp.nan)  # noqa: E731
-    verdict = jnp.where(unordered, NO, jnp.where(chained, YES, UNDECIDED)).astype(jnp.int8)
-    pair = jnp.where(verdict == YES, -1, jnp.stack([order[first], order[second]]))
-    where = jnp.where(verdict == YES, jnp.nan, jnp.stack([seen(above), seen(below)]))
+    seen = lambda d: xp.where(xp.max(d) > 0, points[first_greatest(d)], np.nan)  # noqa: E731
+    verdict = xp.where(unordered, NO, xp.where(chained, YES, UNDECIDED)).astype(np.int8)
+    pair = xp.where(verdict == YES, -1, xp.stack([order[first], order[second]]))
+    where = xp.where(verdict == YES, np.nan, xp.stack([seen(above), seen(below)]))
     return Chain(verdict, pair, where)
 
 
-_chain = jax.jit(_chain, static_argnames="tolerance")
-
-
-def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Array, Enclosed, Enclosed]:
+def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Any, Enclosed, Enclosed]:
     points, both = _all_at_slopes([a, b])
     return points, *(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2))
 
 
-def _all_at_slopes(members: list[TradeOff]) -> tuple[Array, Enclosed]:
+def _all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
     """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
+    xp = tree_module(rows)
     logs = []
     for widths, drops in rows:
         if widths.ndim > 1 and len(members) > 1:
             raise ValueError(f"trade-off curves in a sequence must have no batch axes, got shape {widths.shape}")
         both = (widths > 0) & (drops > 0)
-        loss = jnp.log(jnp.where(both, widths, 1.0)) - jnp.log(jnp.where(both, drops, 1.0))
-        logs.append(jnp.where(both, loss, 0.0).reshape(-1))
-    points = jnp.concatenate([*logs, jnp.asarray([0.0, jnp.inf, -jnp.inf])])
+        loss = xp.log(xp.where(both, widths, 1.0)) - xp.log(xp.where(both, drops, 1.0))
+        logs.append(xp.where(both, loss, 0.0).reshape(-1))
+    points = xp.concatenate([*logs, np.asarray([0.0, np.inf, -np.inf])])
     found = [families.excess_of_segments(*row, points) for row in rows]
     batch = len(members) == 1 and rows[0][0].ndim > 1
-    lower, upper = found[0] if batch else tuple(jnp.stack(x) for x in zip(*found, strict=True))
+    lower, upper = found[0] if batch else tuple(xp.stack(x) for x in zip(*found, strict=True))
     # Losses carry a rounding of their own, and so does the curve read there: the line is the lower value.
     return points, Enclosed(lower, lower, upper)
 
@@ -335,4 +342,5 @@ def _stack(found: list[Enclosed]) -> Enclosed:
     shapes = {x.upper.shape for x in found}
     if len(shapes) > 1 or found[0].upper.ndim > 1:
         raise ValueError(f"members of a sequence must have no batch axes, got shapes {sorted(shapes)}")
-    return Enclosed(*(jnp.stack(x) for x in zip(*found, strict=True)))
+    xp = tree_module(found)
+    return Enclosed(*(xp.stack(x) for x in zip(*found, strict=True)))

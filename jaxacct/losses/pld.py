@@ -7,19 +7,20 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._log1p import log1p
-from jaxacct._rounding import inflated
+from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import pld_curves
+from jaxacct.losses._spelled import compiled, concrete, float64, put, quiet_float64, tree_module
 from jaxacct.losses.chord import masses_below
 from jaxacct.losses.discretize import CEILING, step_masses
 from jaxacct.losses.envelope import convex_below, lowered
-from jaxacct.losses.fourier import powers
+from jaxacct.losses.fourier import convolved
 from jaxacct.losses.grid import LossGrid
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._row import settings_shapes
@@ -80,7 +81,7 @@ class PLD:
         _validate.one_of(("upper", "lower"), bound=bound)
         if isinstance(relation, str) and relation == "add_or_remove":
             raise ValueError("relation must be one direction ('remove', 'add' or 'replace'), got 'add_or_remove'")
-        with jax.enable_x64(True):
+        with quiet_float64():
             (parts,) = directions(mechanism, relation)
             pairs = [pair for pair, _ in parts]
             settings = np.broadcast_shapes(*settings_shapes(parts))
@@ -94,7 +95,7 @@ class PLD:
                 raise ValueError(f"grid must have at least {_LEAST} points, got {grid.size}")
             singles = [_single(pair, grid, bound) for pair in pairs]
             made = [single.self_compose(int(count)) for single, count in zip(singles, counts, strict=True)]
-            return _concrete(functools.reduce(PLD.compose, made))
+            return concrete(functools.reduce(PLD.compose, made))
 
     def hockey_stick(self, epsilon: ArrayLike) -> Array:
         """delta(epsilon) of this law: E[(1 - exp(epsilon - L))_+], rounded to the side of ``bound``.
@@ -107,9 +108,9 @@ class PLD:
         """
         _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
-        with jax.enable_x64(True):
-            at = jnp.asarray(epsilon, jnp.float64)
-            return _concrete(pld_curves.hockey_stick(*self._law(), at, self._sign))
+        with quiet_float64():
+            at = float64(epsilon)
+            return concrete(pld_curves.hockey_stick(*self._law(), at, self._sign))
 
     def trade_off(self, alpha: ArrayLike) -> Array:
         """Smallest type-II error of a test of Q against P whose type-I error is ``alpha``, rounded to a side.
@@ -129,9 +130,9 @@ class PLD:
         """
         _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
-        with jax.enable_x64(True):
-            at = jnp.asarray(alpha, jnp.float64)
-            return _concrete(pld_curves.trade_off(*self._law(), at, self._sign))
+        with quiet_float64():
+            at = float64(alpha)
+            return concrete(pld_curves.trade_off(*self._law(), at, self._sign))
 
     def log_moment(self, theta: ArrayLike) -> Array:
         """log E[exp(theta L); L < inf] under P for a scalar theta >= 0, rounded to the side of ``bound``.
@@ -140,9 +141,9 @@ class PLD:
         """
         _validate.number(theta=theta)
         _validate.nonnegative(theta=theta)
-        with jax.enable_x64(True):
+        with quiet_float64():
             masses, _, grid = self._law()
-            return _concrete(pld_curves.log_moment(masses, grid, jnp.asarray(theta, jnp.float64), self._sign))
+            return concrete(pld_curves.log_moment(masses, grid, float64(theta), self._sign))
 
     def tilt(self, theta: ArrayLike) -> PLD:
         """The Esscher tilt of the finite losses: masses times exp(theta * loss - log_moment(theta)).
@@ -163,14 +164,15 @@ class PLD:
         """
         _validate.number(theta=theta)
         _validate.nonnegative(theta=theta)
-        with jax.enable_x64(True):
+        with quiet_float64():
             masses, infinity, grid = self._law()
-            theta = jnp.asarray(theta, jnp.float64)
+            theta = float64(theta)
             # The normaliser rounds the other way, and the masses once more.
             normaliser = pld_curves.log_moment(masses, grid, theta, -self._sign)
-            normaliser = jnp.where(jnp.isfinite(normaliser), normaliser, 0.0)
+            xp = array_module(normaliser)
+            normaliser = xp.where(xp.isfinite(normaliser), normaliser, 0.0)
             made = pld_curves.tilted(masses, grid, theta, normaliser, self._sign)
-            return _concrete(PLD(made, jnp.zeros_like(infinity), grid, self.bound))
+            return concrete(PLD(made, xp.zeros_like(infinity), grid, self.bound))
 
     @property
     def _sign(self) -> float:
@@ -187,12 +189,12 @@ class PLD:
         Such a program may also have flushed what is below 2^-126, at any loss.
         """
 
-        def wide(x: Any) -> Array:
-            x = jnp.asarray(x)
-            if x.dtype == jnp.float64:
+        def wide(x: Any) -> Any:
+            x = x if _validate.is_traced(x) else np.asarray(x)
+            if x.dtype == np.float64:
                 return x
             up = self.bound == "upper"
-            return inflated(x.astype(jnp.float64), self._sign * 2.0**-23) + (2.0**-126 if up else 0.0)
+            return inflated(x.astype(np.float64), self._sign * 2.0**-23) + (2.0**-126 if up else 0.0)
 
         return dataclasses.replace(self, masses=wide(self.masses), infinity_mass=wide(self.infinity_mass))
 
@@ -207,19 +209,14 @@ class PLD:
             raise ValueError(f"spacings must agree, got {self.grid.spacing} and {other.grid.spacing}")
         if self.bound != other.bound:
             raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
-        with jax.enable_x64(True):
-            return _concrete(_combine(self.float64(), other.float64(), 1))
+        with quiet_float64():
+            return concrete(_combine(self.float64(), other.float64(), 1))
 
     def self_compose(self, steps: int) -> PLD:
         """The law of ``steps`` independent losses added up; ``steps`` is a static whole number >= 1."""
         _validate.whole(steps=steps)
-        with jax.enable_x64(True):
-            return self if steps == 1 else _concrete(_combine(self.float64(), None, int(steps)))
-
-
-def _concrete(tree: Any) -> Any:
-    """Arrays as NumPy's outside a trace: float64 survives there whatever precision JAX is set to."""
-    return tree if _validate.is_traced(tree) else jax.tree.map(np.asarray, tree)
+        with quiet_float64():
+            return self if steps == 1 else concrete(_combine(self.float64(), None, int(steps)))
 
 
 def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
@@ -241,86 +238,141 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 
 
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
-    zero = jnp.zeros(())
-    scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
-    lowest = jnp.asarray(float(grid.lowest))
+    xp = tree_module(pair)
+    zero = np.zeros(())
+    scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
+    lowest = np.asarray(float(grid.lowest))
     below = convex_below if bound == "lower" else masses_below
-    step = _step_masses(scalars, zero, zero, zero, jnp.asarray(grid.spacing), lowest, grid.size, below=below)
+    step = _step_masses(scalars, zero, zero, zero, np.asarray(grid.spacing), lowest, grid.size, below=below)
     # Tails were evaluated within half of eta of their losses, which moves hockey sticks no more than a loss moved by
     # eta does (jaxacct.losses.compose says why).
     largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
-    eta = 2.0 * (scalars.loss_error() + 2.0**-51 * largest)
+    eta = 2.0 * (xp.asarray(scalars.loss_error()) + 2.0**-51 * largest)
     if bound == "upper":
         # L + eta is laid on the lattice by connecting the dots: a share of every mass moves up by one point.
-        share = inflated(jnp.expm1(-eta) / jnp.expm1(-grid.spacing), 1e-9)
-        moved = step.above * jnp.minimum(share, 1.0)
-        masses = inflated(step.above - moved, 2.0**-50) + jnp.pad(moved[:-1], (1, 0))
-        infinite = jnp.minimum(step.infinite_above + step.lost + inflated(moved[-1], 1e-12), 1.0)
-        masses, infinite = _within(masses, infinite, scalars.max_loss() + eta, grid)
+        share = inflated(xp.expm1(-eta) / np.expm1(-grid.spacing), 1e-9)
+        moved = step.above * xp.minimum(share, 1.0)
+        masses = inflated(step.above - moved, 2.0**-50) + xp.pad(moved[:-1], (1, 0))
+        infinite = xp.minimum(step.infinite_above + step.lost + inflated(moved[-1], 1e-12), 1.0)
+        masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, grid)
         hopeless = ~(share <= 1.0)
-        return PLD(jnp.where(hopeless, 0.0, masses), jnp.where(hopeless, 1.0, infinite), grid, bound)
+        return PLD(xp.where(hopeless, 0.0, masses), xp.where(hopeless, 1.0, infinite), grid, bound)
     # What has no right to be there lowers a hockey stick by at most this, at every order. (The rounding of the loss
     # itself, eta, is not taken off below: some 1e-14 of a nat.)
     excess = step.spurious + step.clipped
-    infinite = jnp.maximum(step.infinite_below - excess, 0.0)
-    rest = inflated(jnp.maximum(excess - step.infinite_below, 0.0), 1e-9)
+    infinite = xp.maximum(step.infinite_below - excess, 0.0)
+    rest = inflated(xp.maximum(excess - step.infinite_below, 0.0), 1e-9)
     masses = lowered(step.below, grid.spacing, rest)
     if 0 <= -grid.lowest < grid.size:
         # Every loss dominates the loss that is always 0, which may be more than is left on a coarse grid.
-        nothing = jnp.zeros(grid.size).at[-grid.lowest].set(1.0)
+        nothing = put(np.zeros(grid.size), -grid.lowest, 1.0)
         (_, known), (_, found) = (pld_curves.at_lattice_points(m, grid.spacing) for m in (nothing, masses))
-        masses = jnp.where((infinite == 0) & jnp.all(known >= found) & (masses.sum() <= 1.0), nothing, masses)
+        masses = xp.where((infinite == 0) & xp.all(known >= found) & (masses.sum() <= 1.0), nothing, masses)
     return PLD(masses, infinite, grid, bound)
 
 
-def _within(masses: Array, infinite: Array, largest: Array, grid: LossGrid) -> tuple[Array, Array]:
+def _within(masses: Any, infinite: Any, largest: Any, grid: LossGrid) -> tuple[Any, Any]:
     """Where no loss is infinite, what was set aside for underflow is put above the largest loss and not at infinity.
 
     Above it the true curve is 0; below it, mass m / (1 - e^-h) one lattice point further up adds at least m.
     """
-    point = jnp.ceil(largest / grid.spacing) + 1.0 - grid.lowest
+    xp = array_module(masses, infinite, largest)
+    point = xp.ceil(largest / grid.spacing) + 1.0 - grid.lowest
     fits = (point >= 0) & (point < grid.size) & (infinite <= _UNDERFLOW)
-    here = jnp.arange(grid.size) == point
-    more = inflated(infinite / -jnp.expm1(-grid.spacing), 1e-12)
-    return jnp.where(fits & here, masses + more, masses), jnp.where(fits, 0.0, infinite)
+    here = np.arange(grid.size) == point
+    more = inflated(infinite / -np.expm1(-grid.spacing), 1e-12)
+    return xp.where(fits & here, masses + more, masses), xp.where(fits, 0.0, infinite)
 
 
 _UNDERFLOW = 1e-250
 _step_masses = functools.partial(
-    jax.jit(step_masses, static_argnames=("size", "centre", "near", "lift", "below")),
+    compiled(static_argnames=("size", "centre", "near", "lift", "below"))(step_masses),
     centre=_SIZE // 2,
     near=2**20,
     lift=True,
 )
 
 
-@functools.partial(jax.jit, static_argnums=2)
+@compiled(static_argnums=2)
 def _combine(pld: PLD, other: PLD | None, steps: int) -> PLD:
-    """pld^steps * other: FFT, with its rounding error on every entry, on a grid that holds every sum."""
+    """pld^steps * other by FFT, with its rounding error on every entry.
+
+    Traced laws are put on a grid that holds every sum. Where the masses are known and that would be long, the grid ends
+    where a Chernoff bound says that all but ``_CUT`` of the mass lies on either side. From above that much counts as
+    infinite; what is below the grid is moved up by the circular convolution, which may stay. From below every entry
+    gives up what may have come round.
+    """
     grid = pld.grid
     upper = pld.bound == "upper"
-    if steps * grid.size > _MOST:
+    xp = tree_module(pld, other)
+    spread = steps * (grid.size - 1) + (other.grid.size - 1 if other is not None else 0)
+    lowest = steps * grid.lowest + (other.grid.lowest if other is not None else 0)
+    size = 1 << spread.bit_length()
+    low, high, cut_above, cut = 0, size - 1, 0.0, 0.0
+    if xp is np and size > _SHORT:
+        parts = [(pld, steps)] + ([(other, 1)] if other is not None else [])
+        first, last = _ends(parts, spread)
+        points = _fast(max(last - first + 1, *(law.grid.size for law, _ in parts)))
+        if points < size:
+            size, low, high = points, first, last
+            cut_above, cut = _CUT * (high < spread), _CUT * ((high < spread) + (low > 0))
+    if min(size, steps * grid.size) > _MOST:
         raise ValueError(
             f"steps must keep the composed law below {_MOST} points, got {steps} steps of {grid.size} points; "
             "jaxacct.delta and jaxacct.epsilon compose any number of steps"
         )
-    spread = steps * (grid.size - 1) + (other.grid.size - 1 if other is not None else 0)
-    lowest = steps * grid.lowest + (other.grid.lowest if other is not None else 0)
-    size = 1 << spread.bit_length()
-    fit = lambda x: jnp.concatenate([x, jnp.zeros((*x.shape[:-1], size - x.shape[-1]))], -1)  # noqa: E731
-    point = jnp.zeros(1).at[0].set(1.0)
-    first = fit(pld.masses)
-    rest = fit(other.masses if other is not None else point)
-    batch = jnp.broadcast_shapes(first.shape[:-1], rest.shape[:-1])
-    first = jnp.broadcast_to(first, (*batch, size)).reshape(-1, size)
-    rest = jnp.broadcast_to(rest, (*batch, size)).reshape(-1, size)
-    zero, count = jnp.zeros(1), jnp.full(1, float(steps))
-    _, _, sums, error = jax.vmap(lambda d, r: powers(d[None], r, zero, count))(first, rest)
-    sums, error = sums.reshape(*batch, size), error.reshape(*batch, 1)
+    sums, error = convolved(pld.masses, steps, size, other.masses if other is not None else None)
+    error = error[..., None]
     # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).
     finite = steps * log1p(-pld.infinity_mass) + (log1p(-other.infinity_mass) if other is not None else 0.0)
-    infinite = jnp.clip(inflated(-jnp.expm1(finite), 1e-12 if upper else -1e-12), 0.0, 1.0)
-    used = jnp.arange(size) <= spread
+    infinite = inflated(-xp.expm1(finite), 1e-12 if upper else -1e-12) + (cut_above if upper else 0.0)
+    places = np.arange(low, high + 1)
+    if (low, high) != (0, size - 1):
+        sums = xp.take(sums, places % size, axis=-1)
     # An entry that is exactly 0 (beyond the longest sum) stays 0; every other one takes its rounding error.
-    masses = jnp.where(used, jnp.maximum(jnp.maximum(sums, 0.0) + (error if upper else -error), 0.0), 0.0)
-    return PLD(masses, infinite, LossGrid(grid.spacing, lowest, size), pld.bound)
+    charged = xp.maximum(xp.maximum(sums, 0.0) + (error if upper else -(error + cut)), 0.0)
+    masses = charged if high <= spread else xp.where(places <= spread, charged, 0.0)
+    return PLD(masses, xp.clip(infinite, 0.0, 1.0), LossGrid(grid.spacing, lowest + low, high - low + 1), pld.bound)
+
+
+_SHORT = 2**14  # points of a composed law that is never cut
+_CUT = 2.0**-80  # mass beyond either end of a law that is cut: far below what a transform rounds
+_TILTS = 1.25 ** np.arange(-14.0, 7.0)  # of a Gaussian's best tilt
+
+
+def _ends(parts: list[tuple[PLD, int]], spread: int) -> tuple[int, int]:
+    """First and last lattice point of a sum of independent losses, but for ``_CUT`` on either side; from 0 to spread.
+
+    For every t > 0, mass(S >= c + x) <= exp(-t x) prod_k M_k(t)^m_k with M_k(t) = sum_i p_i exp(t (i - c_k)), whatever
+    the centre c = sum_k m_k c_k. Losses are counted in points. A batch gets one grid for all.
+    """
+    centre, variance, moved = 0, 1e-12, []
+    for law, count in parts:
+        masses, points = law.masses.reshape(-1, law.grid.size), np.arange(law.grid.size)
+        total = np.maximum(masses.sum(-1), 1e-300)
+        about = int(np.nan_to_num(np.clip(np.mean(masses @ points / total), 0, law.grid.size)))
+        centre += count * about
+        away = (points - about).astype(np.float64)
+        variance += count * float(np.max(masses @ away**2 / total))
+        moved.append((masses, away, count))
+    best = np.sqrt(-2.0 * np.log(_CUT) / variance)
+
+    def reach(t: float) -> float:
+        logs = 0.0
+        for masses, away, count in moved:
+            exponent = t * away
+            top = exponent.max()
+            moment = np.maximum(masses @ np.exp(exponent - top), 1e-300)
+            rounding = EPS * (2.0 * away.size + 8.0 * np.abs(exponent).max())
+            logs += count * (float(np.max(np.log(moment))) + top + rounding)
+        found = (logs - np.log(_CUT)) / abs(t)
+        return found + 1.0 + 1e-12 * abs(found) if found == found else np.inf
+
+    first = max(0.0, np.floor(centre - min(reach(-best * tilt) for tilt in _TILTS)))
+    last = min(float(spread), np.ceil(centre + min(reach(best * tilt) for tilt in _TILTS)))
+    return (int(first), int(last)) if first <= last else (0, 0)
+
+
+def _fast(points: int) -> int:
+    """The least even 2^k, 3 2^k or 5 2^k of at least so many points."""
+    return min(factor << max(((points - 1) // factor).bit_length(), 1) for factor in (1, 3, 5))

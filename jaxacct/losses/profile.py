@@ -7,14 +7,15 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions, validity
+from jaxacct.losses._spelled import compiled, concrete, float64, quiet_float64
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
 
@@ -66,11 +67,11 @@ class PrivacyProfile:
             ValueError: an unknown bound or relation, no analysis for the relation, or a grid that does not fit.
         """
         _validate.one_of(("upper", "lower"), bound=bound)
-        with jax.enable_x64(True):
+        with quiet_float64():
             grid = conversions.grid_for([mechanism], relation) if grid is None else grid
             validity.check_grid(grid)
             excess = conversions.mechanism_excess(mechanism, grid, bound, relation)
-            return cls(conversions.concrete(excess), grid, bound)
+            return cls(concrete(excess), grid, bound)
 
     @classmethod
     def from_values(cls, values: ArrayLike, grid: LossGrid, bound: str = "upper") -> PrivacyProfile:
@@ -88,9 +89,9 @@ class PrivacyProfile:
         _validate.numbers(values=values)
         if not _validate.is_traced(values):
             validity.check_profile_values(np.asarray(values, np.float64), grid)
-        with jax.enable_x64(True):
-            excess = _excess_of_values(jnp.asarray(values, jnp.float64), jnp.asarray(grid.losses), bound)
-            return cls(conversions.concrete(excess), grid, bound)
+        with quiet_float64():
+            excess = _excess_of_values(float64(values), grid.losses, bound)
+            return cls(concrete(excess), grid, bound)
 
     @classmethod
     def from_pld(cls, pld: PLD, grid: LossGrid | None = None) -> PrivacyProfile:
@@ -106,27 +107,28 @@ class PrivacyProfile:
         _validate.instance(PLD, pld=pld)
         grid = conversions.grid_of_pld(pld.grid) if grid is None else grid
         validity.check_grid(grid)
-        with jax.enable_x64(True):
-            return cls(conversions.concrete(conversions.pld_excess(pld, grid)), grid, pld.bound)
+        with quiet_float64():
+            return cls(concrete(conversions.pld_excess(pld, grid)), grid, pld.bound)
 
     def to_pld(self) -> PLD:
         """The law of this very curve on the same grid: P(L = log g) = g (H'(g+) - H'(g-)) (Proposition 5)."""
-        with jax.enable_x64(True):
+        with quiet_float64():
             masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
-            return conversions.concrete(PLD(masses, infinite, self.grid, self.bound))
+            return concrete(PLD(masses, infinite, self.grid, self.bound))
 
     def hockey_stick(self, epsilon: ArrayLike) -> Array:
         """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
         _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
-        with jax.enable_x64(True):
-            excess = excess_at(self.float64(), self.grid, self.bound, jnp.asarray(epsilon, jnp.float64))
-            return conversions.concrete(_with_identity(excess, jnp.asarray(epsilon, jnp.float64), self.bound))
+        with quiet_float64():
+            at = float64(epsilon)
+            excess = excess_at(self.float64(), self.grid, self.bound, at)
+            return concrete(_with_identity(excess, at, self.bound))
 
     def values(self) -> Array:
         """H at the points of the grid, shape ``(..., grid.size)``, rounded to the side of ``bound``."""
-        with jax.enable_x64(True):
-            return conversions.concrete(_with_identity(self.float64(), jnp.asarray(self.grid.losses), self.bound))
+        with quiet_float64():
+            return concrete(_with_identity(self.float64(), self.grid.losses, self.bound))
 
     def on(self, grid: LossGrid) -> PrivacyProfile:
         """The same bound on a grid of the same spacing that begins or ends elsewhere.
@@ -137,9 +139,9 @@ class PrivacyProfile:
         validity.check_grid(grid)
         if grid == self.grid:
             return self
-        with jax.enable_x64(True):
+        with quiet_float64():
             excess = conversions.moved(self.float64(), self.grid, grid, self.bound)
-            return PrivacyProfile(conversions.concrete(excess), grid, self.bound)
+            return PrivacyProfile(concrete(excess), grid, self.bound)
 
     def reflect(self) -> PrivacyProfile:
         """The curve of the pair exchanged, gamma H(1 / gamma) + 1 - gamma (Lemma 16 of the residue paper).
@@ -147,19 +149,20 @@ class PrivacyProfile:
         In excesses E'(gamma) = gamma E(1 / gamma), so nothing cancels and the result is good to a few units in
         both tails. The law is the Esscher tilt of Proposition 1 with the losses' signs turned.
         """
-        with jax.enable_x64(True):
+        with quiet_float64():
             grid = LossGrid(self.grid.spacing, -self.grid.highest, self.grid.size)
             excess = conversions.reflected(self.float64(), self.grid, self.bound)
-            return PrivacyProfile(conversions.concrete(excess), grid, self.bound)
+            return PrivacyProfile(concrete(excess), grid, self.bound)
 
     def symmetrise(self) -> PrivacyProfile:
         """sym(H) = max(H, reflection of H) on a grid that holds both: the curve of either direction."""
         reach = max(-self.grid.lowest, self.grid.highest)
         both = LossGrid(self.grid.spacing, -reach, 2 * reach + 1)
         one, other = self.on(both), self.reflect().on(both)
-        with jax.enable_x64(True):
-            excess = conversions.supremum_excess(jnp.stack([one.float64(), other.float64()]), self.bound)
-            return PrivacyProfile(conversions.concrete(excess), both, self.bound)
+        with quiet_float64():
+            pair = one.float64(), other.float64()
+            excess = conversions.supremum_excess(array_module(*pair).stack(pair), self.bound)
+            return PrivacyProfile(concrete(excess), both, self.bound)
 
     def compose(self, other: PrivacyProfile) -> PrivacyProfile:
         """The tensor product, both pairs run, kept on this curve's grid; see :meth:`PLD.compose` for its accuracy.
@@ -172,63 +175,67 @@ class PrivacyProfile:
 
     def float64(self) -> Array:
         """The excess in float64, widened to the side of ``bound`` where a float32 program has rounded it."""
-        excess = jnp.asarray(self.excess)
-        wide = excess.astype(jnp.float64)
-        if excess.dtype != jnp.float64:
+        excess = self.excess if _validate.is_traced(self.excess) else np.asarray(self.excess)
+        xp, gamma = array_module(excess), np.exp(self.grid.losses)
+        wide = excess.astype(np.float64)
+        if excess.dtype != np.float64:
             wide = inflated(wide, 2.0**-23) + 1e-38 if self.bound == "upper" else deflated(wide, 2.0**-23) - 1e-38
-        worst = jnp.minimum(jnp.exp(jnp.asarray(self.grid.losses)), 1.0) if self.bound == "upper" else 0.0
-        limited = jnp.clip(wide, 0.0, jnp.minimum(inflated(jnp.exp(jnp.asarray(self.grid.losses)), 1e-12), 1.0))
-        return jnp.where(jnp.isnan(wide), worst, limited)
+        worst = np.minimum(gamma, 1.0) if self.bound == "upper" else 0.0
+        limited = xp.clip(wide, 0.0, np.minimum(inflated(gamma, 1e-12), 1.0))
+        return xp.where(xp.isnan(wide), worst, limited)
 
 
-def excess_at(excess: Array, grid: LossGrid, bound: str, epsilon: Array) -> Array:
+def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
     """E(exp(epsilon)) of the piecewise linear curve, rounded to the side of ``bound``.
 
     With x = epsilon - l_k, the position in a cell is expm1(x) / expm1(spacing); x is off by a few units of epsilon.
     """
-    return _excess_at(excess, jnp.asarray(grid.spacing), jnp.asarray(float(grid.lowest)), bound, epsilon)
+    return _excess_at(excess, np.asarray(grid.spacing), np.asarray(float(grid.lowest)), bound, epsilon)
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def _excess_at(excess: Array, h: Array, lowest: Array, bound: str, epsilon: Array) -> Array:
+@compiled(static_argnames="bound")
+def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> Any:
+    xp = array_module(excess, h, lowest, epsilon)
     sign = 1.0 if bound == "upper" else -1.0
     size = excess.shape[-1]
     highest = lowest + (size - 1)
-    cell = jnp.clip(jnp.floor(epsilon / h) - lowest, 0, size - 2).astype(jnp.int32)
-    x = jnp.clip(epsilon - (cell + lowest) * h, 0.0, h)
-    t = jnp.clip(jnp.expm1(x) / jnp.expm1(h), 0.0, 1.0)
+    cell = xp.clip(xp.floor(epsilon / h) - lowest, 0, size - 2).astype(np.int32)
+    x = xp.clip(epsilon - (cell + lowest) * h, 0.0, h)
+    t = xp.clip(xp.expm1(x) / xp.expm1(h), 0.0, 1.0)
     # One line goes on to the left of the first point, another one to the right of the last.
-    ends = jnp.concatenate([excess[..., :1] * jnp.exp(-h), excess, excess[..., -1:]], -1)
-    before, low, high, after = (jnp.take(ends, cell + k, axis=-1) for k in range(4))
+    ends = xp.concatenate([excess[..., :1] * xp.exp(-h), excess, excess[..., -1:]], -1)
+    before, low, high, after = (xp.take(ends, cell + k, axis=-1) for k in range(4))
     value = low * (1.0 - t) + high * t
     # Within the rounding of a point epsilon may be in the cell on its other side.
-    off = 4.0 * EPS * (jnp.abs(epsilon) + h)
-    change = jnp.maximum(jnp.abs(high - low), jnp.where(x <= off, jnp.abs(low - before), 0.0))
-    change = jnp.maximum(change, jnp.where(h - x <= off, jnp.abs(after - high), 0.0))
-    moved = off * jnp.exp(h) / jnp.expm1(h) + 8.0 * EPS
-    value = value + sign * (change * moved + 8.0 * EPS * jnp.maximum(low, high))
-    under = excess[(..., 0) + (None,) * epsilon.ndim] * jnp.exp(jnp.minimum(epsilon - lowest * h, 0.0))
-    under = inflated(under, sign * 8.0 * EPS * (1.0 + jnp.abs(epsilon)))
-    value = jnp.where(epsilon < lowest * h, under, value)
+    off = 4.0 * EPS * (xp.abs(epsilon) + h)
+    change = xp.maximum(xp.abs(high - low), xp.where(x <= off, xp.abs(low - before), 0.0))
+    change = xp.maximum(change, xp.where(h - x <= off, xp.abs(after - high), 0.0))
+    moved = off * xp.exp(h) / xp.expm1(h) + 8.0 * EPS
+    value = value + sign * (change * moved + 8.0 * EPS * xp.maximum(low, high))
+    under = excess[(..., 0) + (None,) * epsilon.ndim] * xp.exp(xp.minimum(epsilon - lowest * h, 0.0))
+    under = inflated(under, sign * 8.0 * EPS * (1.0 + xp.abs(epsilon)))
+    value = xp.where(epsilon < lowest * h, under, value)
     top = excess[(..., -1) + (None,) * epsilon.ndim]
     # Within a few units of the last point, which side epsilon is on is not known: the last cell, with its margin.
-    value = jnp.where(epsilon - highest * h > 8.0 * EPS * jnp.abs(epsilon), top, value)
-    bounded = jnp.clip(value, 0.0, jnp.minimum(inflated(jnp.exp(epsilon), 8.0 * EPS * (1.0 + jnp.abs(epsilon))), 1.0))
-    return jnp.where(jnp.isnan(bounded), jnp.fmin(jnp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
+    value = xp.where(epsilon - highest * h > 8.0 * EPS * xp.abs(epsilon), top, value)
+    bounded = xp.clip(value, 0.0, xp.minimum(inflated(xp.exp(epsilon), 8.0 * EPS * (1.0 + xp.abs(epsilon))), 1.0))
+    return xp.where(xp.isnan(bounded), xp.fmin(xp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
 
 
-def _with_identity(excess: Array, epsilon: Array, bound: str) -> Array:
-    identity = -jnp.expm1(jnp.minimum(epsilon, 0.0))
+def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
+    xp = array_module(excess, epsilon)
+    identity = -xp.expm1(xp.minimum(epsilon, 0.0))
     units = 4.0 * EPS * (1.0 if bound == "upper" else -1.0)
     value = excess + inflated(identity, units)
-    return jnp.clip(jnp.where(epsilon < 0, inflated(value, units), excess), 0.0, 1.0)
+    return xp.clip(xp.where(epsilon < 0, inflated(value, units), excess), 0.0, 1.0)
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def _excess_of_values(values: Array, losses: Array, bound: str) -> Array:
-    gamma, identity = jnp.exp(losses), -jnp.expm1(jnp.minimum(losses, 0.0))
-    limit = jnp.minimum(gamma, 1.0)
-    rounding = jnp.where(losses < 0, 4.0 * EPS, 0.0)
+@compiled(static_argnames="bound")
+def _excess_of_values(values: Any, losses: Any, bound: str) -> Any:
+    xp = array_module(values, losses)
+    gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))
+    limit = xp.minimum(gamma, 1.0)
+    rounding = xp.where(losses < 0, 4.0 * EPS, 0.0)
     excess = values - identity + (rounding if bound == "upper" else -rounding)
     good = validity.is_profile(values, losses)[..., None]
-    return jnp.where(good, jnp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)
+    return xp.where(good, xp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)

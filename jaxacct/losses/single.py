@@ -103,7 +103,7 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
         found = _possible_from_tails(pair, _ENDS + zero[..., None])[1] <= column(target)
         end, small = xp.where(found, _ENDS, _ENDS[-1]).min(-1), found.any(-1)
         # Beyond `end`, rounding alone may have hidden that the target is met.
-        bottom = xp.where(found | (_ENDS > end[..., None]), 0.0, _ENDS).max(-1)
+        bottom = xp.where(found | (end[..., None] < _ENDS), 0.0, _ENDS).max(-1)
 
     def halve(brackets: tuple[Array, ...]) -> tuple[Array, ...]:
         lowest, low, high, highest = brackets

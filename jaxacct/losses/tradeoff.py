@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module, ranks, take
 from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import nodes, segments, validity
-from jaxacct.losses.conversions import concrete
+from jaxacct.losses._spelled import compiled, concrete, float64, mapped, put, quiet_float64, rows, running_greatest
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.segments import Segments
@@ -69,17 +70,18 @@ class TradeOff:
         if not traced:
             alpha, beta = np.asarray(alpha, np.float64), np.asarray(beta, np.float64)
             validity.check_trade_off_points(alpha, beta)
-        with jax.enable_x64(True):
-            a, b = jnp.asarray(alpha, jnp.float64), jnp.asarray(beta, jnp.float64)
-            widths = jnp.concatenate([jnp.zeros_like(a[..., :1]), jnp.diff(a, axis=-1)], -1)
-            drops = jnp.concatenate([1.0 - b[..., :1], -jnp.diff(b, axis=-1)], -1)
-            good = jnp.all((widths >= 0) & (drops >= -1e-14), -1, keepdims=True)
+        with quiet_float64():
+            a, b = float64(alpha), float64(beta)
+            xp = array_module(a, b)
+            widths = xp.concatenate([xp.zeros_like(a[..., :1]), xp.diff(a, axis=-1)], -1)
+            drops = xp.concatenate([1.0 - b[..., :1], -xp.diff(b, axis=-1)], -1)
+            good = xp.all((widths >= 0) & (drops >= -1e-14), -1, keepdims=True)
             cross = drops[..., 2:] * widths[..., 1:-1] <= drops[..., 1:-1] * widths[..., 2:] + 1e-9
-            good &= jnp.all(cross, -1, keepdims=True) & (jnp.abs(a[..., -1:] - 1.0) + jnp.abs(b[..., -1:]) < 1e-9)
+            good &= xp.all(cross, -1, keepdims=True) & (xp.abs(a[..., -1:] - 1.0) + xp.abs(b[..., -1:]) < 1e-9)
             # No privacy: P and Q are disjoint. Perfect privacy: one outcome.
-            one = jnp.zeros_like(widths)
-            worst = (one.at[..., -1].set(1.0), one.at[..., 0 if bound == "lower" else -1].set(1.0))
-            widths, drops = jnp.where(good, widths, worst[0]), jnp.where(good, jnp.maximum(drops, 0.0), worst[1])
+            one = xp.zeros_like(widths)
+            worst = put(one, (..., -1), 1.0), put(one, (..., 0 if bound == "lower" else -1), 1.0)
+            widths, drops = xp.where(good, widths, worst[0]), xp.where(good, xp.maximum(drops, 0.0), worst[1])
             return concrete(_sorted(cls(widths, drops, bound)))
 
     @classmethod
@@ -91,15 +93,16 @@ class TradeOff:
         """
         _validate.instance(PrivacyProfile, profile=profile)
         law = profile.to_pld()
-        with jax.enable_x64(True):
-            losses = jnp.asarray(profile.grid.losses)
+        with quiet_float64():
+            losses = profile.grid.losses
             sign = 1.0 if profile.bound == "upper" else -1.0
-            rounding = 1.0 + sign * 8.0 * EPS * (1.0 + jnp.abs(losses))
-            masses = jnp.asarray(law.masses)
-            singular = profile.float64()[..., :1] * jnp.exp(-losses[0]) * rounding[0]
-            none = jnp.zeros_like(singular)
-            widths = jnp.concatenate([none, masses * rounding, jnp.asarray(law.infinity_mass)[..., None]], -1)
-            drops = jnp.concatenate([singular, masses * jnp.exp(-losses) * rounding, none], -1)
+            rounding = 1.0 + sign * 8.0 * EPS * (1.0 + np.abs(losses))
+            masses = float64(law.masses)
+            singular = profile.float64()[..., :1] * np.exp(-losses[0]) * rounding[0]
+            xp = array_module(masses, singular)
+            none = xp.zeros_like(singular)
+            widths = xp.concatenate([none, masses * rounding, float64(law.infinity_mass)[..., None]], -1)
+            drops = xp.concatenate([singular, masses * np.exp(-losses) * rounding, none], -1)
             return concrete(cls(widths, drops, "lower" if profile.bound == "upper" else "upper"))
 
     def profile(self, grid: LossGrid) -> PrivacyProfile:
@@ -114,16 +117,16 @@ class TradeOff:
         """
         validity.check_grid(grid)
         bound = "upper" if self.bound == "lower" else "lower"
-        with jax.enable_x64(True):
-            excess = _excess(*arrays(self), jnp.asarray(grid.losses), bound)
+        with quiet_float64():
+            excess = _excess(*arrays(self), grid.losses, bound)
             return PrivacyProfile(concrete(excess), grid, bound)
 
     def trade_off(self, alpha: ArrayLike) -> Array:
         """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
         _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
-        with jax.enable_x64(True):
-            value, _ = _read(*arrays(self), jnp.asarray(alpha, jnp.float64), self.bound)
+        with quiet_float64():
+            value, _ = _read(*arrays(self), float64(alpha), self.bound)
             return concrete(value)
 
     def power(self, alpha: ArrayLike) -> Array:
@@ -133,21 +136,23 @@ class TradeOff:
         """
         _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
-        with jax.enable_x64(True):
-            _, value = _read(*arrays(self), jnp.asarray(alpha, jnp.float64), self.bound)
+        with quiet_float64():
+            _, value = _read(*arrays(self), float64(alpha), self.bound)
             return concrete(value)
 
     def points(self) -> tuple[Array, Array]:
         """``(alpha, beta)`` of the vertices from alpha = 0 on, for pictures: sums in float64, not rounded to a side."""
-        with jax.enable_x64(True):
-            alpha = jnp.cumsum(jnp.asarray(self.widths), -1)
-            beta = jnp.flip(jnp.cumsum(jnp.flip(jnp.asarray(self.drops), -1), -1), -1)
-            return concrete((alpha, jnp.concatenate([beta[..., 1:], jnp.zeros_like(beta[..., :1])], -1)))
+        with quiet_float64():
+            widths, drops = float64(self.widths), float64(self.drops)
+            xp = array_module(widths, drops)
+            alpha = xp.cumsum(widths, -1)
+            beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
+            return concrete((alpha, xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)))
 
     def reflect(self) -> TradeOff:
         """The trade-off curve of (Q, P), the mirror image across the diagonal; exact."""
-        with jax.enable_x64(True):
-            flip = lambda x: jnp.flip(jnp.asarray(x), -1)  # noqa: E731
+        with quiet_float64():
+            flip = lambda x: x[..., ::-1] if _validate.is_traced(x) else np.asarray(x)[..., ::-1]  # noqa: E731
             # Padding stands at the end, so after the flip at the beginning; the order of the rest is right.
             return concrete(TradeOff(flip(self.drops), flip(self.widths), self.bound))
 
@@ -172,12 +177,12 @@ class TradeOff:
             raise ValueError(f"size must be at least 16, got {size}")
         if size > max(room, _MOST):
             raise ValueError(f"size must be at most {_MOST} or the {room} that every product takes, got {size}")
-        with jax.enable_x64(True):
+        with quiet_float64():
             widths, drops = _compose(*arrays(self), *arrays(other), size, self.bound)
             return concrete(TradeOff(widths, drops, self.bound))
 
 
-def arrays(curve: TradeOff) -> tuple[Array, Array]:
+def arrays(curve: TradeOff) -> tuple[Any, Any]:
     """Both arrays in float64; where a float32 program has rounded them, moved to the safe side.
 
     Rounding two masses of a segment apart changes its slope, so scaling alone would not do: the mass that counts on
@@ -185,134 +190,118 @@ def arrays(curve: TradeOff) -> tuple[Array, Array]:
     either may have been the larger: a lower curve gets a segment more, in front, for what the drops may have had more.
     The masses of an upper curve come closer, and do not pass each other.
     """
-    widths, drops = jnp.asarray(curve.widths), jnp.asarray(curve.drops)
-    a, b = widths.astype(jnp.float64), drops.astype(jnp.float64)
-    if widths.dtype != jnp.float64 or drops.dtype != jnp.float64:
+    widths, drops = (x if _validate.is_traced(x) else np.asarray(x) for x in (curve.widths, curve.drops))
+    xp = array_module(widths, drops)
+    a, b = widths.astype(np.float64), drops.astype(np.float64)
+    if widths.dtype != np.float64 or drops.dtype != np.float64:
         sign = 1.0 if curve.bound == "lower" else -1.0
         more, less = 1.0 + sign * 2.0**-23, 1.0 - sign * 2.0**-23
         flat, even = a >= b, a == b
-        a, b = jnp.where(flat, a * more, a * less), jnp.where(flat, b * less, b * more)
+        a, b = xp.where(flat, a * more, a * less), xp.where(flat, b * less, b * more)
         if curve.bound == "lower":
-            lost = jnp.where(even, b * 2.0**-22, 0.0).sum(-1, keepdims=True)
-            a, b = jnp.concatenate([jnp.zeros_like(lost), a], -1), jnp.concatenate([lost, b], -1)
+            lost = xp.where(even, b * 2.0**-22, 0.0).sum(-1, keepdims=True)
+            a, b = xp.concatenate([xp.zeros_like(lost), a], -1), xp.concatenate([lost, b], -1)
         else:
-            a, b = jnp.where(flat, a, jnp.minimum(a, b)), jnp.where(flat, jnp.minimum(a, b), b)
-    broken = jnp.isnan(a).any(-1, keepdims=True) | jnp.isnan(b).any(-1, keepdims=True)
-    one = jnp.zeros_like(a)
-    worst = (one.at[..., -1].set(1.0), one.at[..., 0 if curve.bound == "lower" else -1].set(1.0))
-    return jnp.where(broken, worst[0], a), jnp.where(broken, worst[1], b)
+            a, b = xp.where(flat, a, xp.minimum(a, b)), xp.where(flat, xp.minimum(a, b), b)
+    broken = xp.isnan(a).any(-1, keepdims=True) | xp.isnan(b).any(-1, keepdims=True)
+    one = xp.zeros_like(a)
+    worst = put(one, (..., -1), 1.0), put(one, (..., 0 if curve.bound == "lower" else -1), 1.0)
+    return xp.where(broken, worst[0], a), xp.where(broken, worst[1], b)
 
 
-def padded(curve: TradeOff) -> tuple[Array, Array]:
+def padded(curve: TradeOff) -> tuple[Any, Any]:
     """The arrays, with zeros up to a power of 2 of at least 32: curves of many sizes share compiled programs."""
     widths, drops = arrays(curve)
-    n = widths.shape[-1]
+    n, xp = widths.shape[-1], array_module(widths, drops)
     more = ((0, 0),) * (widths.ndim - 1) + ((0, max(32, 1 << (n - 1).bit_length()) - n),)
-    return jnp.pad(widths, more), jnp.pad(drops, more)
-
-
-def _batched(function, *arrays: Array):
-    """Maps ``function`` of rows over the broadcast leading axes of ``arrays``."""
-    shape = np.broadcast_shapes(*(x.shape[:-1] for x in arrays))
-    rows = [jnp.broadcast_to(x, (*shape, x.shape[-1])).reshape(-1, x.shape[-1]) for x in arrays]
-    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), jax.vmap(function)(*rows))
+    return xp.pad(widths, more), xp.pad(drops, more)
 
 
 def _sorted(curve: TradeOff) -> TradeOff:
-    found = _batched(lambda w, d: segments.sort(Segments(w, d)), curve.widths, curve.drops)
+    found = rows(lambda w, d: segments.sort(Segments(w, d)), curve.widths, curve.drops)
     return TradeOff(found.widths, found.drops, curve.bound)
 
 
-@functools.partial(jax.jit, static_argnames=("size", "bound"))
-def _compose(a_widths: Array, a_drops: Array, b_widths: Array, b_drops: Array, size: int, bound: str) -> Segments:
+@compiled(static_argnames=("size", "bound"))
+def _compose(a_widths: Any, a_drops: Any, b_widths: Any, b_drops: Any, size: int, bound: str) -> Segments:
     leakier = bound == "lower"
     n, m = a_widths.shape[-1], b_widths.shape[-1]
 
-    def one(first: Array, second: Array) -> Segments:
+    def one(first: Any, second: Any) -> Segments:
         every = segments.product(Segments(first[:n], first[n:]), Segments(second[:m], second[m:]), leakier)
         return segments.reduce(every, size, leakier)
 
-    return _batched(one, jnp.concatenate([a_widths, a_drops], -1), jnp.concatenate([b_widths, b_drops], -1))
+    xp = array_module(a_widths, a_drops, b_widths, b_drops)
+    return rows(one, xp.concatenate([a_widths, a_drops], -1), xp.concatenate([b_widths, b_drops], -1))
 
 
-def _sums(x: Array) -> Array:
-    """Sums of all entries before each one."""
-    return jnp.concatenate([jnp.zeros(1), jnp.cumsum(x)[:-1]])
+def _lines(along: Any, across: Any) -> tuple[Any, Any, Any, Any]:
+    """Where the lines that carry segments begin (``a``, ``b``), their slopes, and which of them there are.
+
+    After all of them stands the line of slope 1: beyond it the other side of the curve takes over.
+    """
+    xp = array_module(along, across)
+    start = xp.zeros((*along.shape[:-1], 1))
+    a, b = (xp.concatenate([start, xp.cumsum(x, -1)[..., :-1], x.sum(-1, keepdims=True)], -1) for x in (along, across))
+    carrying = along > 0
+    slope = xp.where(carrying, across / xp.where(carrying, along, 1.0), 0.0)
+    slope = xp.concatenate([slope, start + 1.0], -1)
+    return a, b, slope, xp.concatenate([carrying, start == 0.0], -1)
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def _read(widths: Array, drops: Array, alpha: Array, bound: str) -> tuple[Array, Array]:
+@compiled(static_argnames="bound")
+def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
     """f(alpha) and 1 - f(alpha): the highest of the lines that carry the segments."""
+    xp = array_module(widths, drops, alpha)
     sign = -1.0 if bound == "lower" else 1.0  # the sign of f's own margin
-    n = widths.shape[-1]
-    margin = 4.0 * (n + 4) * EPS
+    margin = 4.0 * (widths.shape[-1] + 4) * EPS
+    steep = drops > widths
+    left = _lines(xp.where(steep, widths, 0.0), xp.where(steep, drops, 0.0))
+    right = _lines(*(xp.flip(xp.where(steep, 0.0, x), -1) for x in (widths, drops)))
 
-    def curve(w: Array, d: Array) -> tuple[Array, Array]:
-        steep = d > w
-        left_w, left_d = jnp.where(steep, w, 0.0), jnp.where(steep, d, 0.0)
-        right_w, right_d = jnp.flip(jnp.where(steep, 0.0, w)), jnp.flip(jnp.where(steep, 0.0, d))
+    def values(lines: tuple[Any, Any, Any, Any], where: Any, side: float, none: float) -> Any:
+        a, b, slope, carrying = lines
+        return xp.where(carrying, b + slope * (where - a) + side * (margin * (b + slope * (where + a))), none)
 
-        def at(x: Array) -> tuple[Array, Array]:
-            # Left of slope -1, from (0, 1): power = b + r (x - a) for segments of slope -r after (a, 1 - b).
-            def lines(along: Array, across: Array, where: Array) -> Array:
-                a, b = _sums(along), _sums(across)
-                carrying = along > 0
-                slope = jnp.where(carrying, across / jnp.where(carrying, along, 1.0), 0.0)
-                a, b = jnp.append(a, along.sum()), jnp.append(b, across.sum())
-                # After all of them the line of slope 1: beyond it the other side takes over.
-                slope, carrying = jnp.append(slope, 1.0), jnp.append(carrying, True)
-                value = b + slope * (where - a)
-                error = margin * (b + slope * (where + a))
-                return jnp.where(carrying, value - sign * error, jnp.inf)
+    def at(x: Any) -> tuple[Any, Any]:
+        x = x.reshape(-1, *(1,) * widths.ndim)  # (alphas, *batch, lines)
+        # Left of slope -1, from (0, 1): power = b + r (x - a) for segments of slope -r after (a, 1 - b).
+        power = xp.maximum(xp.min(values(left, x, -sign, np.inf), -1), 0.0)
+        # Right of it, from (1, 0): f = b + r (1 - x - a), the largest line; flat pieces have slope 0.
+        miss = xp.maximum(xp.max(values(right, 1.0 - x, sign, -np.inf), -1), 0.0)
+        x = x[..., 0]
+        f = xp.maximum(miss, 1.0 - power + sign * EPS)
+        return xp.clip(f, 0.0, 1.0 - x), xp.clip(xp.minimum(power, 1.0 - miss - sign * EPS), x, 1.0)
 
-            power = jnp.maximum(jnp.min(lines(left_w, left_d, x)), 0.0)
-            # Right of it, from (1, 0): f = b + r (1 - x - a), the largest line; flat pieces have slope 0.
-            rest = 1.0 - x
-            a, b = _sums(right_w), _sums(right_d)
-            carrying = right_w > 0
-            slope = jnp.where(carrying, right_d / jnp.where(carrying, right_w, 1.0), 0.0)
-            a, b = jnp.append(a, right_w.sum()), jnp.append(b, right_d.sum())
-            slope, carrying = jnp.append(slope, 1.0), jnp.append(carrying, True)
-            value = b + slope * (rest - a)
-            error = margin * (b + slope * (rest + a))
-            miss = jnp.maximum(jnp.max(jnp.where(carrying, value + sign * error, -jnp.inf)), 0.0)
-            f = jnp.maximum(miss, 1.0 - power + sign * EPS)
-            return jnp.clip(f, 0.0, rest), jnp.clip(jnp.minimum(power, 1.0 - miss - sign * EPS), x, 1.0)
-
-        flat = jax.lax.map(at, alpha.reshape(-1), batch_size=256)
-        return jax.tree.map(lambda v: v.reshape(alpha.shape), flat)
-
-    shape = widths.shape[:-1]
-    found = jax.vmap(curve)(widths.reshape(-1, n), drops.reshape(-1, n))
-    return jax.tree.map(lambda v: v.reshape(*shape, *alpha.shape), found)
+    found = mapped(at, alpha.reshape(-1), 16)
+    shape = (*widths.shape[:-1], *alpha.shape)
+    return jax.tree.map(lambda v: xp.moveaxis(v, 0, -1).reshape(shape), found)
 
 
-@functools.partial(jax.jit, static_argnames="bound")
-def _excess(widths: Array, drops: Array, losses: Array, bound: str) -> Array:
-    limit = jnp.minimum(inflated(jnp.exp(losses), 16.0 * EPS), 1.0)
-
-    def row(w: Array, d: Array) -> Array:
-        if bound == "upper":
-            found = nodes.nodes_above(losses, _tails(w, d, nodes.widened(losses)), jnp.zeros(()))
-        else:
-            middles = 0.5 * (losses[:-1] + losses[1:])
-            safe = 1.0 - 8.0 * w.shape[0] * EPS
-            infinite, singular = jnp.where(d == 0, w, 0.0).sum() * safe, jnp.where(w == 0, d, 0.0).sum() * safe
-            found = nodes.nodes_below(losses, _tails(w, d, middles), infinite, singular)
-        return jnp.clip(found, 0.0, limit)
-
-    return _batched(row, widths, drops)
+@compiled(static_argnames="bound")
+def _excess(widths: Any, drops: Any, losses: Any, bound: str) -> Any:
+    xp = array_module(widths, drops, losses)
+    limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
+    if bound == "upper":
+        found = nodes.nodes_above(losses, _tails(widths, drops, nodes.widened(losses)), np.zeros(()))
+    else:
+        middles = 0.5 * (losses[:-1] + losses[1:])
+        safe = 1.0 - 8.0 * widths.shape[-1] * EPS
+        infinite = xp.where(drops == 0, widths, 0.0).sum(-1) * safe
+        singular = xp.where(widths == 0, drops, 0.0).sum(-1) * safe
+        found = nodes.nodes_below(losses, _tails(widths, drops, middles), infinite, singular)
+    return xp.clip(found, 0.0, limit)
 
 
-def _tails(widths: Array, drops: Array, losses: Array) -> Tails:
+def _tails(widths: Any, drops: Any, losses: Any) -> Tails:
     """Tails of the experiment's loss log(width / drop); the segments are sorted by it, upwards."""
-    each = jnp.where(drops > 0, jnp.log(widths) - jnp.log(drops), jnp.where(widths > 0, jnp.inf, jnp.nan))
+    xp = array_module(widths, drops, losses)
+    each = xp.where(drops > 0, xp.log(widths) - xp.log(drops), xp.where(widths > 0, np.inf, np.nan))
     # Padding takes its neighbour's loss so that the order stays.
-    each = jnp.where(jnp.isnan(each), -jnp.inf, each)
-    each = jax.lax.cummax(each)
-    index = jnp.searchsorted(each, losses, side="right")
-    zero = jnp.zeros(1)
-    below = lambda x: jnp.concatenate([zero, jnp.cumsum(x)])[index]  # noqa: E731
-    above = lambda x: jnp.concatenate([jnp.flip(jnp.cumsum(jnp.flip(x))), zero])[index]  # noqa: E731
-    error = jnp.full(losses.shape, 2.0 * widths.shape[0] * EPS)
+    each = running_greatest(xp.where(xp.isnan(each), -np.inf, each))
+    index = ranks(each, losses)
+    zero = xp.zeros((*widths.shape[:-1], 1))
+    below = lambda x: take(xp.concatenate([zero, xp.cumsum(x, -1)], -1), index)  # noqa: E731
+    above = lambda x: take(xp.concatenate([xp.flip(xp.cumsum(xp.flip(x, -1), -1), -1), zero], -1), index)  # noqa: E731
+    error = xp.full(index.shape, 2.0 * widths.shape[-1] * EPS)
     return Tails(above(widths), below(widths), above(drops), below(drops), error)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module
 from jaxacct.losses.discretize import CEILING
 from jaxacct.losses.grid import LossGrid
 
@@ -56,9 +56,10 @@ def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
             raise ValueError(f"values must be {rule}, got {values[where]:g} at {place}")
 
 
-def is_profile(values: Array, losses: Array) -> Array:
+def is_profile(values: Any, losses: Any) -> Array:
     """The same conditions as one boolean for each curve, for traced values."""
-    return ~jnp.stack([broken.any(-1) for broken in _broken(values, losses, jnp).values()]).any(0)
+    xp = array_module(values, losses)
+    return ~xp.stack([broken.any(-1) for broken in _broken(values, losses, xp).values()]).any(0)
 
 
 def _broken(values: Any, losses: Any, xp: Any) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._arrays import array_module, column, repeated
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._pair import Survey, Tails
@@ -39,7 +38,7 @@ class CurvePair:
     """A symmetric pair of the module's docstring; subclasses know their tails for losses >= 0."""
 
     def _at(self, y: Array) -> tuple[Array, Array]:
-        """The loss at which P's tail is e^-y, and -log of Q's tail there."""
+        """The loss at which P's tail is e^-y, and -log of Q's tail there; y has the shape ``(..., edges)``."""
         raise NotImplementedError
 
     def _locate(self, losses: Array, start: Array) -> Array:
@@ -55,63 +54,66 @@ class CurvePair:
         raise NotImplementedError
 
     def _start(self) -> Array:
-        """y0, to a few units."""
-        divergence = self._divergence()
+        """y0, to a few units; shape ``(..., 1)``."""
+        divergence = column(self._divergence())
+        xp = array_module(divergence)
         # Pinsker; Bretagnolle and Huber 1979.
-        variation = jnp.minimum(jnp.sqrt(0.5 * divergence), jnp.sqrt(-jnp.expm1(-divergence)))
+        variation = xp.minimum(xp.sqrt(0.5 * divergence), xp.sqrt(-xp.expm1(-divergence)))
 
-        def halve(bracket: tuple[Array, Array], _: None):
+        def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
             low, high = bracket
-            y = jnp.sqrt(low) * jnp.sqrt(high)
+            y = xp.sqrt(low) * xp.sqrt(high)
             loss, g = self._at(y)
-            level = jnp.exp(-y) * -jnp.expm1(y - g)
-            good = (level <= variation) & (jnp.exp(-g) <= -jnp.expm1(-y)) & (loss >= 0)
-            return (jnp.where(good, low, y), jnp.where(good, y, high)), None
+            level = xp.exp(-y) * -xp.expm1(y - g)
+            good = (level <= variation) & (xp.exp(-g) <= -xp.expm1(-y)) & (loss >= 0)
+            return xp.where(good, low, y), xp.where(good, y, high)
 
-        ends = (jnp.full_like(divergence, 1e-300), jnp.full_like(divergence, _FAR))
-        (_, y), _ = jax.lax.scan(halve, ends, None, length=_HALVINGS)
-        return y
+        ends = (xp.full_like(divergence, 1e-300), xp.full_like(divergence, _FAR))
+        return repeated(halve, ends, _HALVINGS)[1]
 
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         start = self._start()
-        y = jnp.maximum(self._locate(jnp.abs(losses), start), start)
+        xp = array_module(losses, start)
+        y = xp.maximum(self._locate(xp.abs(losses), start), start)
         _, g = self._at(y)
-        p, q, not_p, not_q = jnp.exp(-y), jnp.exp(-g), -jnp.expm1(-y), -jnp.expm1(-g)
+        p, q, not_p, not_q = xp.exp(-y), xp.exp(-g), -xp.expm1(-y), -xp.expm1(-g)
         # Below 0, P(L <= l) = Q(L >= -l).
         mirrored = losses < 0
-        poison = 0.0 * self._parameters()
-        choose = lambda left, right: jnp.where(mirrored, left, right) + poison  # noqa: E731
-        error = UNIT * (256.0 + 16.0 * jnp.minimum(g, 750.0)) + self._exponent_error(jnp.abs(losses))
+        poison = 0.0 * column(self._parameters())
+        choose = lambda left, right: xp.where(mirrored, left, right) + poison  # noqa: E731
+        error = UNIT * (256.0 + 16.0 * xp.minimum(g, 750.0)) + self._exponent_error(xp.abs(losses))
         return Tails(choose(not_q, p), choose(q, not_p), choose(not_p, q), choose(p, not_q), error)
 
     def _exponent_error(self, losses: Array) -> Array:
         """Relative error of the tails beyond what is proportional to their logarithm."""
         return 0.0 * losses
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         start = self._start()
-        y = start + _FAR * jnp.asarray((np.arange(_POINTS + 1) / _POINTS) ** 3)
+        xp = array_module(start)
+        y = start + _FAR * (np.arange(_POINTS + 1) / _POINTS) ** 3
         _, g = self._at(y)
-        loss, _ = self._at(0.5 * (y[1:] + y[:-1]))
-        cell = lambda x: jnp.log(-jnp.expm1(x[:-1] - x[1:])) - x[:-1]  # noqa: E731
-        rest = jnp.maximum(-jnp.expm1(-start) - jnp.exp(-g[0]), 0.0)
-        losses = jnp.concatenate([-loss, jnp.zeros(1), loss])
-        return Survey(losses, jnp.concatenate([cell(g), jnp.log(rest)[None], cell(y)]))
+        loss, _ = self._at(0.5 * (y[..., 1:] + y[..., :-1]))
+        cell = lambda x: xp.log(-xp.expm1(x[..., :-1] - x[..., 1:])) - x[..., :-1]  # noqa: E731
+        rest = xp.log(xp.maximum(-xp.expm1(-start) - xp.exp(-g[..., :1]), 0.0))
+        losses = xp.concatenate([-loss, xp.zeros_like(start), loss], -1)
+        return Survey(losses, xp.concatenate([cell(g), rest, cell(y)], -1))
 
     def max_loss(self) -> Array:
         """None."""
-        return jnp.full_like(self._parameters(), jnp.inf)
+        return array_module(self._parameters()).full_like(self._parameters(), np.inf)
 
     def infinity(self) -> Array:
         """None: the curve falls to 0."""
-        return jnp.zeros_like(self._parameters())
+        return array_module(self._parameters()).zeros_like(self._parameters())
 
     def anchors(self) -> tuple[Array, Array]:
         """The atom at 0."""
-        zero = jnp.zeros_like(self._parameters())
-        return zero, zero
+        return self.infinity(), self.infinity()
 
 
 @mechanism
@@ -124,48 +126,50 @@ class ConcentratedPair(CurvePair):
     in a: this infimum is convex already. (N(0, 1)'s tails in place of the exponentials would be the Gaussian's.)
 
     Attributes:
-        rho: > 0; scalar float64.
+        rho: > 0; float64.
     """
 
     rho: Any
 
     def _at(self, y: Array) -> tuple[Array, Array]:
         """With a - 1 = b = sqrt(y / rho)."""
-        rho = jnp.asarray(self.rho)
-        b = jnp.sqrt(y / rho)
+        rho = column(self.rho)
+        b = array_module(y, rho).sqrt(y / rho)
         return rho * (1.0 + 2.0 * b) - log1p(1.0 / b), rho * (1.0 + b) ** 2
 
     def _locate(self, losses: Array, start: Array) -> Array:
         """Newton's method from the left on rho (1 + 2 b) - log(1 + 1 / b), which is increasing and concave in b."""
-        rho = jnp.asarray(self.rho)
-        floor = jnp.sqrt(start / rho)
+        rho = column(self.rho)
+        xp = array_module(losses, start, rho)
+        floor = xp.sqrt(start / rho)
 
         def residual(b: Array) -> Array:
             return rho * (1.0 + 2.0 * b) - log1p(1.0 / b) - losses
 
-        def newton(b: Array, _: None):
+        def newton(state: tuple[Array]) -> tuple[Array]:
+            (b,) = state
             slope = 2.0 * rho + 1.0 / (b * (1.0 + b))
-            return jnp.maximum(b - residual(b) / slope, floor), None
+            return (xp.maximum(b - residual(b) / slope, floor),)
 
         # Left of the root, and within a factor of 2 of it where losses < rho: b e^(2 rho b) > e^(losses - rho), and
         # Lambert's W(x) >= log1p(x) / 2.
-        near = log1p(2.0 * rho * jnp.exp(jnp.minimum(losses - rho, 0.0))) / (4.0 * rho)
-        first = jnp.maximum(jnp.maximum((losses - rho) / (2.0 * rho), near), floor)
-        b, _ = jax.lax.scan(newton, first, None, length=_NEWTON)
+        near = log1p(2.0 * rho * xp.exp(xp.minimum(losses - rho, 0.0))) / (4.0 * rho)
+        first = xp.maximum(xp.maximum((losses - rho) / (2.0 * rho), near), floor)
+        (b,) = repeated(newton, (first,), _NEWTON)
         size = rho * (1.0 + 2.0 * b) + log1p(1.0 / b)
-        solved = (jnp.abs(residual(b)) <= 32.0 * UNIT * (size + losses)) | (b <= floor)
-        return jnp.where(solved, rho * b**2, jnp.nan)
+        solved = (xp.abs(residual(b)) <= 32.0 * UNIT * (size + losses)) | (b <= floor)
+        return xp.where(solved, rho * b**2, np.nan)
 
     def _divergence(self) -> Array:
-        return jnp.asarray(self.rho)
+        return self.rho
 
     def _parameters(self) -> Array:
-        return jnp.asarray(self.rho)
+        return self.rho
 
+    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The residual that Newton's method may leave, at losses whose tails are float64 numbers."""
-        rho = jnp.asarray(self.rho)
-        reach = rho + 2.0 * jnp.sqrt(_FAR * rho)
+        reach = self.rho + 2.0 * array_module(self.rho).sqrt(_FAR * self.rho)
         return UNIT * 64.0 * (2.0 * reach + 1.0)
 
 
@@ -177,32 +181,32 @@ class RenyiPair(CurvePair):
     power of gamma, convex, with P(L > eps) = a delta and Q(L > eps) = (a - 1) delta e^-eps.
 
     Attributes:
-        order: a > 1; scalar float64.
-        divergence: >= 0, in nats; scalar float64.
+        order: a > 1; float64.
+        divergence: >= 0, in nats; float64.
     """
 
     order: Any
     divergence: Any
 
     def _at(self, y: Array) -> tuple[Array, Array]:
-        a, shift = jnp.asarray(self.order), log1p(-1.0 / jnp.asarray(self.order))
-        loss = jnp.asarray(self.divergence) + shift + y / (a - 1.0)
+        a, divergence = column(self.order), column(self.divergence)
+        shift = log1p(-1.0 / a)
+        loss = divergence + shift + y / (a - 1.0)
         return loss, y + loss - shift
 
     def _locate(self, losses: Array, start: Array) -> Array:
-        a = jnp.asarray(self.order)
-        return (a - 1.0) * (losses - jnp.asarray(self.divergence) - log1p(-1.0 / a))
+        a, divergence = column(self.order), column(self.divergence)
+        return (a - 1.0) * (losses - divergence - log1p(-1.0 / a))
 
     def _divergence(self) -> Array:
-        return jnp.asarray(self.divergence) + 0.0 * self._parameters()
+        return self.divergence + 0.0 * self._parameters()
 
     def _parameters(self) -> Array:
-        return jnp.asarray(self.order) + jnp.asarray(self.divergence)
+        return self.order + self.divergence
 
     def _exponent_error(self, losses: Array) -> Array:
-        a = jnp.asarray(self.order)
-        size = losses + jnp.asarray(self.divergence) - log1p(-1.0 / a)
-        return 8.0 * UNIT * a * size
+        a, divergence = column(self.order), column(self.divergence)
+        return 8.0 * UNIT * a * (losses + divergence - log1p(-1.0 / a))
 
     def loss_error(self) -> Array:
         """None: the tails are evaluated at the loss itself."""

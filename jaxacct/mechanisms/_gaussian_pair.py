@@ -15,12 +15,15 @@ from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 
-__all__ = ["GaussianPair", "normal_tails"]
+__all__ = ["LOG_WEIGHT", "GaussianPair", "Z", "normal_tails"]
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
 _REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
-_Z = np.linspace(-_REACH, _REACH, _POINTS)
-_LOG_WEIGHT = -0.5 * _Z**2 - logsumexp(-0.5 * _Z**2)
+Z = np.linspace(-_REACH, _REACH, _POINTS)
+"""Points of a survey, in standard deviations."""
+
+LOG_WEIGHT = -0.5 * Z**2 - logsumexp(-0.5 * Z**2)
+"""Their weights under N(0, 1)."""
 
 
 @mechanism
@@ -70,9 +73,9 @@ class GaussianPair:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(noise, q, add)
-        loss = mixed_loss((xp.concatenate([_Z * noise, 1.0 + _Z * noise], -1) - 0.5) / noise**2, q)
-        mixture = xp.concatenate([log1p(-q) + _LOG_WEIGHT, xp.log(q) + _LOG_WEIGHT], -1)
-        base = np.concatenate([_LOG_WEIGHT, np.full_like(_LOG_WEIGHT, -np.inf)])
+        loss = mixed_loss((xp.concatenate([Z * noise, 1.0 + Z * noise], -1) - 0.5) / noise**2, q)
+        mixture = xp.concatenate([log1p(-q) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1)
+        base = np.concatenate([LOG_WEIGHT, np.full_like(LOG_WEIGHT, -np.inf)])
         return Survey(xp.where(add, -loss, loss), xp.where(add, base, mixture))
 
     def max_loss(self) -> Array:

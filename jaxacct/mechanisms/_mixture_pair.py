@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import array_module, column, iterated, logsumexp, stopped
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT
-from jaxacct.mechanisms._gaussian_pair import normal_tails
+from jaxacct.mechanisms._gaussian_pair import LOG_WEIGHT, Z, normal_tails
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
 
 __all__ = ["MixturePair"]
 
-_POINTS = 256  # survey atoms a component: as in GaussianPair
 _REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
 _ITERATIONS = 64
 _ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
@@ -35,9 +32,9 @@ class MixturePair:
     checked, and an outcome that is not accurate becomes NaN (so that bounds fail closed).
 
     Attributes:
-        noise: s; scalar float64.
-        sensitivities: tuple of k scalars s_i >= 0, not all 0.
-        weights: tuple of k scalars w_i >= 0 whose sum is 1.
+        noise: s; float64.
+        sensitivities: tuple of k values s_i >= 0, not all 0.
+        weights: tuple of k values w_i >= 0 whose sum is 1.
         reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`; a leaf, see ``GaussianPair``.
     """
 
@@ -47,45 +44,46 @@ class MixturePair:
     reverse: Any
 
     def _components(self) -> tuple[Array, Array, Array]:
-        """Sensitivities and weights v_i of the moving components, shape ``(k,)``, and their total weight."""
-        s = jnp.stack([jnp.asarray(x, jnp.float64) for x in self.sensitivities])
-        w = jnp.stack([jnp.asarray(x, jnp.float64) for x in self.weights])
-        moving = jnp.where(s > 0, w, 0.0)
-        rate = jnp.minimum(moving.sum() / w.sum(), 1.0)
-        return s, moving / moving.sum(), rate
+        """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight."""
+        xp = array_module(*self.sensitivities, *self.weights)
+        s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
+        moving = xp.where(s > 0, w, 0.0)
+        total = moving.sum(-1)
+        return s, moving / total[..., None], xp.minimum(total / w.sum(-1), 1.0)
 
-    def _loss(self, x: Array) -> Array:
-        s, v, rate = self._components()
-        return mixed_loss(_moving_loss(x, s, v, self.noise)[0], rate)
-
-    def _outcome(self, losses: Array) -> Array:
+    def _outcome(self, losses: Array, s: Array, v: Array, rate: Array) -> Array:
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
-        s, v, rate = self._components()
-        m = inner_loss(losses, rate)
-        goal = jnp.where(jnp.isfinite(m), m, 0.0)
+        noise = column(self.noise)
+        m = inner_loss(losses, rate[..., None])
+        xp = array_module(m, noise, s, v)
+        goal = xp.where(xp.isfinite(m), m, 0.0)
         # The solution is a constant to derivatives: those of one more Newton step are the right ones.
-        x = _solved(*(jax.lax.stop_gradient(value) for value in (goal, s, v, jnp.asarray(self.noise))))
-        value, slope = _moving_loss(x, s, v, self.noise)
+        x = _solved(*(stopped(value) for value in (goal, s, v, noise)))
+        value, slope = _moving_loss(x, s, v, noise)
         better = x - (value - goal) / slope
-        off = jnp.abs(_moving_loss(better, s, v, self.noise)[0] - goal)
-        better = jnp.where(off <= _accepted(better, goal, s, self.noise), better, jnp.nan)
-        return jnp.where(m == -jnp.inf, -jnp.inf, better)
+        off = xp.abs(_moving_loss(better, s, v, noise)[0] - goal)
+        better = xp.where(off <= _accepted(better, goal, s, noise), better, np.nan)
+        return xp.where(m == -np.inf, -np.inf, better)
 
+    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        add = jnp.asarray(self.reverse) > 0.5
+        noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
-        x = self._outcome(jnp.where(add, -losses, losses))
-        z0 = x / self.noise
+        xp = array_module(losses, noise, add, s, v)
+        x = self._outcome(xp.where(add, -losses, losses), s, v, rate)
+        z0 = x / noise
         base_above, base_below = normal_tails(z0)
-        parts = [normal_tails((x - s[i]) / self.noise) for i in range(s.shape[0])]
-        sums = [functools.reduce(operator.add, [v[i] * part[side] for i, part in enumerate(parts)]) for side in (0, 1)]
-        mix_above = (1.0 - rate) * base_above + rate * sums[0]
-        mix_below = (1.0 - rate) * base_below + rate * sums[1]
+        moved = normal_tails((x[..., None] - s[..., None, :]) / noise[..., None])
+        rate, largest = rate[..., None], s.max(-1)[..., None]
+        mix_above, mix_below = (
+            (1.0 - rate) * base + rate * (v[..., None, :] * side).sum(-1)
+            for base, side in zip((base_above, base_below), moved, strict=True)
+        )
         # As in GaussianPair; the sum of k terms adds a roundoff a term.
-        larger = jnp.minimum(jnp.maximum(jnp.abs(z0), jnp.abs((x - s.max()) / self.noise)), _REACH + 2.0)
-        error = UNIT * (24.0 + 4.0 * s.shape[0] + 8.0 * larger**2)
-        choose = lambda reversed_, straight: jnp.where(add, reversed_, straight)  # noqa: E731
+        larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), _REACH + 2.0)
+        error = UNIT * (24.0 + 4.0 * s.shape[-1] + 8.0 * larger**2)
+        choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
         return Tails(  # reversed, L > l means x < x(l)
             choose(base_below, mix_above),
             choose(base_above, mix_below),
@@ -94,68 +92,75 @@ class MixturePair:
             error,
         )
 
+    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
-        add = jnp.asarray(self.reverse) > 0.5
+        noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
-        z = jnp.linspace(-_REACH, _REACH, _POINTS)
-        log_weight = -0.5 * z**2 - jax.nn.logsumexp(-0.5 * z**2)
-        outcomes = [z * self.noise, *(s[i] + z * self.noise for i in range(s.shape[0]))]
-        nothing = jnp.full_like(log_weight, -jnp.inf)
-        mixture = [log1p(-rate) + log_weight, *(jnp.log(rate * v[i]) + log_weight for i in range(s.shape[0]))]
-        base = [log_weight, *(nothing for _ in range(s.shape[0]))]
-        loss = self._loss(jnp.concatenate(outcomes))
-        log_masses = jnp.where(add, jnp.concatenate(base), jnp.concatenate(mixture))
-        return Survey(jnp.where(add, -loss, loss), log_masses)
+        xp = array_module(noise, add, s, v)
+        # The base is a component that does not move; points of one component follow one another.
+        shifts = xp.concatenate([xp.zeros_like(s[..., :1]), s], -1)
+        outcomes = shifts[..., None] + noise[..., None] * Z
+        weights = xp.concatenate([log1p(-rate[..., None]), xp.log(rate[..., None] * v)], -1)
+        mixture, base = weights[..., None] + LOG_WEIGHT, np.full(s.shape[-1] + 1, -np.inf)
+        base[0] = 0.0
+        base = xp.where(add[..., None], base[:, None] + LOG_WEIGHT, mixture)
+        flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
+        loss = mixed_loss(_moving_loss(flat(outcomes), s, v, noise)[0], rate[..., None])
+        return Survey(xp.where(add, -loss, loss), flat(base))
 
     def max_loss(self) -> Array:
         """-log of the weight of sensitivity 0 in the direction `add`, where P is the base; none in the other."""
         rate = self._components()[2]
-        return jnp.where(jnp.asarray(self.reverse) > 0.5, -log1p(-rate), jnp.inf)
+        return array_module(rate, self.reverse).where(self.reverse > 0.5, -log1p(-rate), np.inf)
 
+    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
-        s, _, _ = self._components()
-        size = s.max() * (_REACH * self.noise + 2.0 * s.max()) / self.noise**2
+        largest = self._components()[0].max(-1)
+        size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
         return UNIT * (128.0 + 3.0 * _ACCEPTED * (1.0 + size))
 
     def infinity(self) -> Array:
         """None: all of the line is support."""
-        return 0.0 * jnp.asarray(self.noise)
+        return 0.0 * self.noise
 
     def anchors(self) -> tuple[Array, Array]:
         """No atoms, no preference."""
-        return 0.0 * jnp.asarray(self.noise), 0.0 * jnp.asarray(self.noise)
+        return self.infinity(), self.infinity()
 
 
 def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:
-    """M(x) of the class's docstring and its slope, any shape."""
-    y = jnp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
-    logs = jnp.where(v > 0, y + jnp.log(jnp.where(v > 0, v, 1.0)), -jnp.inf)
-    far = jax.nn.logsumexp(logs, axis=-1)
-    near = log1p((v * jnp.expm1(jnp.clip(y, -0.6, 0.6))).sum(-1))
-    slope = (jnp.exp(logs - far[..., None]) * s).sum(-1) / noise**2
-    return jnp.where(jnp.max(jnp.abs(y), -1) < 0.5, near, far), slope
+    """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
+    s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]
+    xp = array_module(x, s, v, noise)
+    y = xp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
+    logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
+    far = logsumexp(logs)
+    near = log1p((v * xp.expm1(xp.clip(y, -0.6, 0.6))).sum(-1))
+    slope = (xp.exp(logs - far[..., None]) * s).sum(-1) / noise[..., 0] ** 2
+    return xp.where(xp.abs(y).max(-1) < 0.5, near, far), slope
 
 
 def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
     """What M(x) may be off by: a relative error of x moves the loss by that of its steepest line."""
-    size = s.max() * (jnp.abs(x) + s.max()) / noise**2
-    return _ACCEPTED * UNIT * (1.0 + jnp.abs(goal) + size)
+    xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
+    size = largest * (xp.abs(x) + largest) / noise**2
+    return _ACCEPTED * UNIT * (1.0 + xp.abs(goal) + size)
 
 
 def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
     """The root of M(x) = goal, or whatever Newton's method has after 64 steps."""
     # Jensen: M is above the weighted mean of its lines, so the root lies left of that line's.
-    start = (goal * noise**2 + 0.5 * (v * s**2).sum()) / (v * s).sum()
+    start = (goal * noise**2 + 0.5 * (v * s**2).sum(-1)[..., None]) / (v * s).sum(-1)[..., None]
 
-    def newton(state):
-        x, value, slope, i = state
+    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        x, value, slope = state
         x = x - (value - goal) / slope
-        return x, *_moving_loss(x, s, v, noise), i + 1
+        return x, *_moving_loss(x, s, v, noise)
 
-    def unfinished(state):
-        x, value, _, i = state
-        return jnp.any(jnp.abs(value - goal) > _accepted(x, goal, s, noise)) & (i < _ITERATIONS)
+    def finished(state: tuple[Array, Array, Array]) -> Array:
+        x, value, _ = state
+        return ~(array_module(value).abs(value - goal) > _accepted(x, goal, s, noise))  # NaN is finished
 
-    return jax.lax.while_loop(unfinished, newton, (start, *_moving_loss(start, s, v, noise), 0))[0]
+    return iterated(newton, (start, *_moving_loss(start, s, v, noise)), finished, _ITERATIONS)[0]

@@ -19,8 +19,9 @@ __all__ = ["Pair", "Survey", "Tails"]
 class Tails(NamedTuple):
     """P- and Q-probabilities on both sides of each loss; float64, shape ``(..., edges)``.
 
-    ``p_above`` is P(L > loss), where an infinite loss counts, and ``p_below`` is P(L <= loss); likewise for Q. Each number is accurate to a relative ``error`` (an array of the same shape), so a difference of
-    tails is taken on the side where they are small.
+    ``p_above`` is P(L > loss), where an infinite loss counts, and ``p_below`` is P(L <= loss); likewise for Q. Each
+    number is accurate to a relative ``error`` (an array of the same shape), so a difference of tails is taken on the
+    side where they are small.
     """
 
     p_above: Array

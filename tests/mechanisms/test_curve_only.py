@@ -168,7 +168,7 @@ def test_a_renyi_guarantee_is_at_most_its_conversion(order):
 def test_tails_of_stated_guarantees_are_those_of_a_pair(pair):
     with jax.enable_x64(True):
         pair = jax.tree.map(lambda x: jax.numpy.asarray(x, np.float64), pair)
-        start = float(pair._at(pair._start())[0])
+        start = float(pair._at(pair._start())[0][0])
         grid = max(start, 0.01) * np.array([0.2, 0.9, 1.0, 1.05, 1.2, 2.0, 4.0, 6.0])
         losses = np.concatenate([-grid[::-1], grid])
         tails = jax.tree.map(np.asarray, jax.jit(lambda p, x: p.tails(x))(pair, losses))
