@@ -25,7 +25,6 @@ __all__ = [
     "hosted",
     "loop",
     "module",
-    "ndtri",
     "on_device",
     "on_host",
     "settings",
@@ -120,15 +119,6 @@ def each(function: Callable[..., Any], *stacked: Any) -> Any:
 def erf(x: Any) -> Any:
     """The error function in float64: the C library's, good to a unit, or XLA's."""
     return np.asarray(_erf(x), np.float64) if module(x) is np else jax.scipy.special.erf(x)
-
-
-def ndtri(p: Any) -> Any:
-    """The normal quantile z of ``p`` in float64, to 4.4e-16 (1 + abs(z)): SciPy's (measured at 3.6e-16) or XLA's."""
-    if module(p) is jnp:
-        return jax.scipy.special.ndtri(p)
-    from scipy.special import ndtri as quantile  # a fiftieth of a second, which most programs need not spend
-
-    return quantile(p)
 
 
 def settings(*trees: Any) -> int:
