@@ -100,7 +100,11 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
     bound = inflated(bound, 4.0 * UNIT * (count + 4.0))
     if other is not None:
         spectrum, off, modulus = transformed(other)
-        power, bound, relative = power * spectrum, bound * modulus, relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT
+        power, bound, relative = (
+            power * spectrum,
+            bound * modulus,
+            relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT,
+        )
     errors = bound * relative
     # The half spectrum stands for n frequencies: all but the first and the last count twice.
     ends = np.full(n // 2 + 1, 2.0 / n)
