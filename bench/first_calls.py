@@ -41,13 +41,20 @@ SAMPLED = "PoissonSampled(Gaussian(2.0), 0.01)"
 # group: name: (what is made, what is called first)
 CASES: dict[str, dict[str, tuple[str, str]]] = {
     "filters": {},
+    "readings": {
+        "odometer epsilon": ("one = filters.odometer(filters.zcdp(1.0)); state = one.init()", "one.epsilon(state, 1e-5)"),
+        "odometer levels": (
+            "one = filters.odometer(filters.gdp(1.0), levels=8); state = one.init()",
+            "one.epsilon(state, 1e-5)",
+        ),
+    },
     "renyi": {},
     "plan": {
         "plan_order": ("plan = PoissonSampled(Gaussian(2.0), 0.05)", "filters.plan_order(plan, 1e-5, 2.0, steps=1000)"),
         "plan_epsilon": ("plan = PoissonSampled(Gaussian(2.0), 0.05)", "filters.plan_epsilon(plan, 1e-5, steps=1000)"),
         "plan_noise": (
             "make = lambda sigma: PoissonSampled(Gaussian(sigma), 0.01)",
-            "jaxacct.plan_noise(make, lambda sigma: -(1.0 / sigma**2 - 1.0).sum(), counts=[100, 100], "
+            "jaxacct.plan_noise(make, lambda sigma: -(1.0 / sigma**2 - 1.0).sum(), steps=[100, 100], "
             "epsilon=2.0, delta=1e-5)",
         ),
     },
@@ -105,6 +112,12 @@ def _filters() -> None:
         for query in queries:
             shown = "PLD" if query == law else query
             CASES["filters"][f"{name} {shown}"] = (f"one = {make}; state = one.init()", f"one.update({query}, state)")
+        state = f"one = {make}; state = one.init()"
+        CASES["readings"][f"{name} spent, remaining, fraction"] = (state, "(one.spent(state), one.remaining(state), one.fraction(state))")
+        if "undeclared" not in name:
+            quotes = "one.guarantee.epsilon(1e-3), one.guarantee.delta(1.0)"
+            CASES["readings"][f"{name} guarantee"] = (state, f"({quotes})")
+            CASES["readings"][f"{name} profile"] = (state, "one.guarantee.profile().excess")
     for name, make, query in (
         ("individual renyi", "filters.individual(filters.renyi(2.0, 1e-5, order=16.0), examples=1000)", sampled),
         ("individual_priced_menu", f"filters.individual_priced_menu([{sampled}], examples=1000, {MENU})", sampled),

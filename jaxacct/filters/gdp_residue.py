@@ -80,19 +80,20 @@ class ApproximateGDPGuarantee:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
         _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
-        delta = jnp.asarray(delta, jnp.float64)
+        xp, delta, slack = floats(delta, self.slack)
         # The difference is exact to a unit of delta, whatever is left of it.
-        less = jnp.maximum(delta - self.slack - 2.0**-52 * jnp.where(self.slack > 0, delta, 0.0), 0.0)
-        left = deflated(less / (1.0 - self.slack), 2.0**-50)
-        possible = (left > 0) & (self.slack >= 0)
-        found = gdp_epsilon(self.mu, jnp.where(possible, left, 0.5))
-        return jnp.where(possible, found, jnp.inf)
+        less = xp.maximum(delta - slack - 2.0**-52 * xp.where(slack > 0, delta, 0.0), 0.0)
+        left = deflated(less / (1.0 - slack), 2.0**-50)
+        possible = (left > 0) & (slack >= 0)
+        _, found = floats(gdp_epsilon(self.mu, xp.where(possible, left, 0.5)))
+        return on_device(module(found, possible).where(possible, found, np.inf))
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        value = inflated(self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon), 2.0**-50)
-        return jnp.where(self.slack >= 0, jnp.fmin(value, 1.0), 1.0)
+        xp, value, slack = floats(gdp_delta(self.mu, epsilon), self.slack)
+        value = inflated(slack + (1.0 - slack) * value, 2.0**-50)
+        return on_device(xp.where(slack >= 0, xp.fmin(value, 1.0), 1.0))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""

@@ -12,7 +12,13 @@ from jaxacct._log1p import log_one_less
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 
-__all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_from_epsilon"]
+__all__ = [
+    "delta_from_renyi",
+    "delta_of_divergence",
+    "epsilon_from_renyi",
+    "epsilon_of_divergence",
+    "renyi_from_epsilon",
+]
 
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
@@ -58,6 +64,10 @@ def _renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) 
     # Twice the rounding of the way back, so that converting the result gives at most the epsilon asked for.
     value = epsilon - shift - 2 * rounding - 16 * EPS * (epsilon + xp.abs(shift))
     return xp.where(good, value, np.nan)
+
+
+delta_of_divergence, epsilon_of_divergence = _delta_from_renyi, _epsilon_from_renyi
+"""The conversions without their checks, in NumPy where everything is concrete (inside ``enable_x64``)."""
 
 
 @in_float64
