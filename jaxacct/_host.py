@@ -1,69 +1,126 @@
-"""A thread that does NumPy work for compiled programs, which wait for it.
+"""Formulas that run in NumPy for concrete numbers, and as one compiled program inside a trace.
 
-XLA's CPU runtime calls Python from threads that flush subnormal numbers to 0, and a thread inherits that from the one
-that starts it. Bounds are certified for gradual underflow. So the work is done by a thread that is started while a
-program is traced. It never calls JAX: a program that waits holds a thread of the runtime, and may hold the last one.
+A first answer in a fresh process must not wait for a compiler, and a query whose parameters are known while a user's
+program is traced becomes a constant of it. So a formula takes its arrays and their module from `floats`, and is
+decorated with `hosted`.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
+import functools
+import math
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["call", "ready"]
+__all__ = [
+    "at_hand",
+    "barrier",
+    "each",
+    "erf",
+    "floats",
+    "hosted",
+    "loop",
+    "module",
+    "on_device",
+    "on_host",
+    "settings",
+]
 
-_SUBNORMALS = np.full(8, 2.0**-1060)
-
-
-def _flushes() -> bool:
-    """Whether this thread takes subnormal numbers for 0."""
-    return not (_SUBNORMALS * 1.0 > 0.0).all()
-
-
-class _Worker:
-    def __init__(self) -> None:
-        self.flushes = _flushes()
-        self.jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
-        self.thread = threading.Thread(target=self._work, name="jaxacct", daemon=True)
-        self.thread.start()
-
-    def _work(self) -> None:
-        while True:
-            job, found = self.jobs.get()
-            try:
-                found.set_result(job())
-            except BaseException as error:  # the program that waits raises it
-                found.set_exception(error)
-            del job, found
-
-    def usable(self) -> bool:
-        return self.thread.is_alive() and not self.flushes  # a forked process has no threads
+_erf = np.frompyfunc(math.erf, 1, 1)
+MOST = 2**20
+"""Numbers in an array of intermediate results above which compiling pays for itself."""
 
 
-_lock = threading.Lock()
-_worker: _Worker | None = None
+def at_hand(*trees: Any) -> bool:
+    """Whether all numbers of ``trees`` are known now, to this process."""
+    for leaf in jax.tree.leaves(trees):
+        if isinstance(leaf, jax.Array) and (isinstance(leaf, jax.core.Tracer) or not leaf.is_fully_addressable):
+            return False
+    return True
 
 
-def ready() -> None:
-    """Starts the thread; to be called where a program is traced or lowered."""
-    global _worker
-    with _lock:
-        if _worker is None or not _worker.usable():
-            _worker = _Worker()
+def module(*trees: Any) -> Any:
+    """jax.numpy if ``trees`` hold any of its arrays, traced or not, else NumPy."""
+    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees)) else np
 
 
-def call(job: Callable[[], Any]) -> Any:
-    """What ``job()`` returns, or raises, where subnormal numbers are numbers."""
-    worker = _worker
-    if not _flushes() or worker is None:
-        return job()
-    if not worker.thread.is_alive():
-        raise RuntimeError("this process was forked after a program was traced: trace it again, or spawn processes")
-    found: Future[Any] = Future()
-    worker.jobs.put((job, found))
-    return found.result()
+def floats(*values: Any) -> tuple[Any, ...]:
+    """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
+    xp = np if at_hand(values) else jnp
+    return (xp, *(xp.asarray(value, np.float64) for value in values))
+
+
+def on_host(tree: Any) -> Any:
+    """``tree`` with JAX's arrays, if their numbers are known now, as NumPy's."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and at_hand(leaf) else leaf, tree)
+
+
+def on_device(tree: Any) -> Any:
+    """``tree`` with NumPy's arrays as JAX's. In contrast to ``jnp.asarray`` it compiles nothing."""
+    return jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf, tree)
+
+
+def hosted(
+    function: Callable[..., Any] | None = None,
+    *,
+    static: tuple[str, ...] = (),
+    work: Callable[..., int] | None = None,
+) -> Callable[..., Any]:
+    """``function``, in NumPy where its arguments are concrete, else compiled.
+
+    Args:
+        function: takes its array module from `floats` or `module`, of the arguments that matter.
+        static: names of arguments that are no arrays.
+        work: of the arguments: how many numbers its largest arrays hold. With more than `MOST` it is compiled.
+    """
+    if function is None:
+        return functools.partial(hosted, static=static, work=work)
+    compiled = jax.jit(function, static_argnames=static)
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        if not at_hand(args, kwargs):
+            return compiled(*args, **kwargs)
+        if work is not None and work(*args, **kwargs) > MOST:
+            return on_host(compiled(*args, **kwargs))
+        with np.errstate(all="ignore"):  # as silent as JAX
+            return function(*on_host(args), **on_host(kwargs))
+
+    return inner
+
+
+def barrier(tree: Any) -> Any:
+    """``tree``, computed once and apart from what uses it: XLA repeats what it fuses."""
+    return tree if module(tree) is np else jax.lax.optimization_barrier(tree)
+
+
+def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+    """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
+    if module(state) is jnp:
+        return jax.lax.while_loop(going, step, state)
+    while going(state):
+        state = step(state)
+    return state
+
+
+def each(function: Callable[..., Any], *stacked: Any) -> Any:
+    """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
+    if module(stacked) is jnp:
+        return jax.vmap(function)(*stacked)
+    count = len(jax.tree.leaves(stacked)[0])
+    found = [function(*jax.tree.map(lambda leaf: leaf[row], stacked)) for row in range(count)]  # noqa: B023
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+
+
+def erf(x: Any) -> Any:
+    """The error function in float64: the C library's, good to a unit, or XLA's."""
+    return np.asarray(_erf(x), np.float64) if module(x) is np else jax.scipy.special.erf(x)
+
+
+def settings(*trees: Any) -> int:
+    """How many settings the leaves of ``trees`` broadcast to."""
+    return math.prod(np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(trees))))

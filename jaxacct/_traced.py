@@ -18,7 +18,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from jaxacct import _host, _validate
+from jaxacct import _validate, _worker
 from jaxacct._batch import Bounds
 from jaxacct._question import Question, answer, compiled_answer, outline
 
@@ -188,7 +188,7 @@ def _(*_: Any, number: int, shape: tuple[int, ...], **__: Any) -> list[Any]:
 
 def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:
     """The answer from the host."""
-    _host.ready()
+    _worker.ready()
     dtype = _dtype(asked["wide"])
     words = () if dtype.itemsize == 4 else (2,)
     shapes = _spread(numbers, asked)
@@ -204,7 +204,7 @@ def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:
 
 
 def _lower_call(ctx: Any, *numbers: Any, job: Any, **_: Any) -> Any:
-    run = lambda *numbers: _host.call(lambda: job(numbers))  # noqa: E731
+    run = lambda *numbers: _worker.call(lambda: job(numbers))  # noqa: E731
     found, _, _ = mlir.emit_python_callback(
         ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, returns_token=False
     )

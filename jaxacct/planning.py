@@ -9,24 +9,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
-from jaxacct._least import first_least
+from jaxacct._level_search import StandIn, maximised
 from jaxacct.accounting import Bounds
 from jaxacct.calibration import calibrate
-from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms.composed import Composed
 
 __all__ = ["NoisePlan", "plan_noise"]
 
-_TILTS = np.geomspace(1e-2, 1e3, 128)  # where the saddle point is looked for
 _STEP = 0.03  # in log sigma, of the differences that give slopes of delta
-_TRUST = 4.0  # a larger correction of a slope than by this factor is noise of wide bounds
-_FLAT = 1e-7  # gradient of log utility by log sigma at which a search has arrived
 _WIDEST = 1e3  # the largest factor by which a schedule may be scaled to meet the budget
-_NEWTON = 6
 _MOST = 100_000  # rounds or iterations: more is a slip, and would not end
 
 
@@ -98,7 +92,6 @@ def plan_noise(
 
     Raises:
         ValueError: a bad value (named), a target that cannot be reached, or a utility that is no finite scalar.
-        ImportError: optax is not installed (``pip install 'jaxacct[train]'``).
     """
     _validate.function(make=make, utility=utility)
     _validate.number(epsilon=epsilon, delta=delta, rounds=rounds, iterations=iterations)
@@ -126,14 +119,14 @@ def plan_noise(
 
     constant, bounds, constant_utility = certified(np.ones(counts.size), None)
     best = sigma, _, best_utility = constant, bounds, constant_utility
-    with jax.enable_x64(True):
-        tilt = _tilt(make, jnp.asarray(counts), float(epsilon), relation)
-        search = _search(make, utility, jnp.asarray(counts), relation, int(iterations))
+    stand_in = StandIn(make, counts, relation)
+    slope_of = _slope_of(utility)
     for _ in range(int(rounds)):
         slopes = _slopes(make, sigma, counts, epsilon, relation)
-        with jax.enable_x64(True):
-            start = jnp.log(jnp.asarray(sigma))
-            found = np.exp(np.asarray(search(start, tilt(start), jnp.asarray(slopes))))
+        with np.errstate(all="ignore"):
+            start = np.log(sigma)
+            goal = stand_in.at(start, stand_in.tilt(start, float(epsilon)), slopes)
+            found = np.exp(maximised(slope_of, goal, start, int(iterations)))
         if not np.isfinite(found).all():
             break
         sigma, bounds, value = certified(found, (1 / _WIDEST, _WIDEST))
@@ -158,9 +151,21 @@ def _composed(make: Callable[[Any], Any], sigma: np.ndarray, counts: np.ndarray)
     return Composed([pick(i) for i in range(counts.size)], [float(count) for count in counts])
 
 
+def _slope_of(utility: Callable[[Any], Any]) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    """From log sigma to the utility and its gradient: one small program for all iterations."""
+    program = jax.jit(jax.value_and_grad(lambda x: utility(jnp.exp(x))))
+
+    def slope(x: np.ndarray) -> tuple[float, np.ndarray]:
+        with jax.enable_x64(True):
+            value, gradient = program(x)
+        return float(value), np.asarray(gradient)
+
+    return slope
+
+
 def _utility(utility: Callable[[Any], Any], sigma: np.ndarray) -> float:
     with jax.enable_x64(True):
-        value = np.asarray(utility(jnp.asarray(sigma)))
+        value = np.asarray(jax.jit(utility)(sigma))
     if value.shape != () or not np.isfinite(value):
         raise ValueError(f"utility must return a finite scalar, got {value}")
     return float(value)
@@ -186,80 +191,3 @@ def _slopes(make: Callable[[Any], Any], sigma: np.ndarray, counts: np.ndarray, e
     with np.errstate(all="ignore"):
         logs = 0.5 * (np.log(bounds.lower) + np.log(bounds.upper)).reshape(2, n)
     return (logs[0] - logs[1]) / (2.0 * _STEP)
-
-
-def _stand_in(make: Callable[[Any], Any], counts: Array, relation: str) -> Callable[..., Array]:
-    """The function of log sigma, t and weights w that is sum_k w_k K_k(t), K_k(t) = counts_k t D_(1+t) of level k."""
-
-    def cumulants(log_sigma: Array, t: Array, weights: Array) -> Array:
-        return (weights * counts * t * renyi(make(jnp.exp(log_sigma)), 1.0 + t, relation=relation)).sum()
-
-    return cumulants
-
-
-def _tilt(make: Callable[[Any], Any], counts: Array, epsilon: float, relation: str) -> Callable[[Array], Array]:
-    """From log sigma to the t of least K(t) - t epsilon - log(t (t + 1)); compiled once."""
-    cumulants = _stand_in(make, counts, relation)
-
-    def tilt(log_sigma: Array) -> Array:
-        tilts = jnp.asarray(_TILTS)
-        values = jax.lax.map(lambda t: cumulants(log_sigma, t, jnp.ones(counts.shape)), tilts)
-        exponent = values - tilts * epsilon - jnp.log(tilts * (tilts + 1.0))
-        return tilts[first_least(jnp.where(jnp.isnan(exponent), jnp.inf, exponent))]
-
-    return jax.jit(tilt)
-
-
-def _search(
-    make: Callable[[Any], Any], utility: Callable[[Any], Any], counts: Array, relation: str, iterations: int
-) -> Callable[[Array, Array, Array], Array]:
-    """From log sigma, t and d log delta / d log sigma to the log sigma of most utility at an equal stand-in."""
-    import optax
-
-    cumulants = _stand_in(make, counts, relation)
-
-    def search(start: Array, t: Array, slopes: Array) -> Array:
-        # Weights that give the stand-in the slopes of delta itself; where those are unknown, it has its own.
-        own = jax.grad(cumulants)(start, t, jnp.ones(counts.shape))
-        weights = jnp.clip(slopes / own, 1.0 / _TRUST, _TRUST)
-        weights = jnp.where(jnp.isfinite(weights).all(), weights, jnp.ones(counts.shape))
-        budget = jnp.log(cumulants(start, t, weights))
-
-        def excess(x: Array) -> Array:
-            return jnp.log(cumulants(x, t, weights)) - budget  # in logarithms, where it is nearly linear
-
-        def projected(shape: Array) -> Array:
-            """``shape`` moved along (1, ..., 1) onto the level set."""
-            residual = jax.value_and_grad(lambda shift: excess(shape + shift))
-
-            def newton(shift: Array, _: Any) -> tuple[Array, None]:
-                value, slope = residual(shift)
-                return shift - jnp.clip(value / slope, -3.0, 3.0), None
-
-            shift, _ = jax.lax.scan(newton, jnp.zeros(()), None, length=_NEWTON)
-            shift = jax.lax.stop_gradient(shift)
-            slope = jax.lax.stop_gradient(residual(shift)[1])
-            # One more step with the slope held fixed: its derivative is that of the implicit function.
-            return shape + shift - excess(shape + shift) / slope
-
-        scale = jnp.maximum(jnp.abs(utility(jnp.exp(start))), 1e-300)
-        loss = lambda shape: -utility(jnp.exp(projected(shape))) / scale  # noqa: E731
-        optimizer = optax.lbfgs()
-        value_and_grad = optax.value_and_grad_from_state(loss)
-
-        def unfinished(carry: Any) -> Array:
-            number, steepness, *_ = carry
-            return (number < iterations) & (steepness > _FLAT)
-
-        def update(carry: Any) -> Any:
-            number, _, shape, state = carry
-            value, gradient = value_and_grad(shape, state=state)
-            change, state = optimizer.update(gradient, state, shape, value=value, grad=gradient, value_fn=loss)
-            moved = jnp.asarray(optax.apply_updates(shape, change))
-            moved = jnp.where(jnp.isfinite(moved).all(), moved, shape)
-            return number + 1, jnp.abs(jnp.asarray(gradient)).max(), moved, state
-
-        begin = (jnp.zeros((), jnp.int32), jnp.asarray(jnp.inf), start, optimizer.init(start))
-        return projected(jax.lax.while_loop(unfinished, update, begin)[2])
-
-    return jax.jit(search)

@@ -132,12 +132,12 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
         raise ValueError(f"query must be one run with a symmetric loss, got {type(query).__name__}")
     pair, _ = sides[0][0]
     with jax.enable_x64(True):
-        scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
+        scalars = jax.tree.map(lambda x: np.asarray(x, np.float64), pair)
         off = float(scalars.loss_error()) + 1e-14 * (1.0 + float(ends.max()))
         found = []
         for shift, sign in ((off, -1.0), (-off, 1.0)):
             at = np.concatenate([-(ends + shift)[::-1], ends + shift])
-            tails = concrete(scalars.tails(jnp.asarray(at)))
+            tails = concrete(scalars.tails(at))
             n = ends.size
             units = 1.0 + sign * (np.max(tails.error) + 8 * EPS)
             found.append((tails.p_above[n:] + tails.p_below[:n][::-1]) * units)

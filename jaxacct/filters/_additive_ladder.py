@@ -20,6 +20,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import on_device
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
@@ -196,7 +197,7 @@ class LadderGuarantee:
 
 @jax.enable_x64(True)
 def _float64(value: np.ndarray) -> Array:
-    return jax.numpy.asarray(value, np.float64)
+    return on_device(np.asarray(value, np.float64))
 
 
 def product_law(bands: Ladder) -> tuple[np.ndarray, np.ndarray, float]:

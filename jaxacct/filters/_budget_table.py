@@ -64,6 +64,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._host import on_device
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.filters._menu_laws import MenuLaws
 
@@ -166,24 +167,25 @@ def _budget_table(
     total, euclid = masses.sum(-1), np.sqrt((masses**2).sum(-1))
     error = (eta * total + (2.0 * eta + 8.0 * UNIT) * euclid) * 1.01
     rows = _Rows(
-        jnp.fft.rfft(jnp.asarray(kernels)),
-        jnp.asarray(laws.excess * np.exp(-0.5 * losses) * up),
-        jnp.asarray(error),
-        jnp.asarray(nodes),
-        jnp.asarray(share),
-        jnp.asarray(np.exp(-0.5 * spacing * np.arange(laws.above, 0, -1)) * up),
-        jnp.asarray(np.exp(-0.5 * spacing * np.arange(1, laws.below + 1)) * up),
+        np.fft.rfft(kernels),
+        laws.excess * np.exp(-0.5 * losses) * up,
+        error,
+        nodes,
+        share,
+        np.exp(-0.5 * spacing * np.arange(laws.above, 0, -1)) * up,
+        np.exp(-0.5 * spacing * np.arange(1, laws.below + 1)) * up,
     )
     root = np.exp(0.5 * losses) * up
     depth = int(nodes.max())
     carry = _Carry(
-        jnp.int32(0),
-        jnp.zeros(size),
-        jnp.zeros((depth, n // 2 + 1), jnp.complex128),
-        jnp.zeros(depth),
-        jnp.full((len(prices), size), -jnp.inf),
-        jnp.zeros((2, size)),
+        np.int32(0),
+        np.zeros(size),
+        np.zeros((depth, n // 2 + 1), np.complex128),
+        np.zeros(depth),
+        np.full((len(prices), size), -np.inf),
+        np.zeros((2, size)),
     )
+    rows, carry = on_device((rows, carry))
     # The first node is perfect privacy, at every budget below the cheapest price.
     before, count = np.zeros(size), 0
     kept = [np.zeros((1, size))]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._host import floats
 from jaxacct.filters._prepared import joined, pieces_up
 from jaxacct.losses.conversions import grid_of_pld
 from jaxacct.losses.grid import LossGrid
@@ -34,8 +34,9 @@ class ComposedState(NamedTuple):
 
 def nothing(grid: LossGrid) -> ComposedState:
     """No query yet: loss 0 for certain (inside ``enable_x64``)."""
-    masses = jnp.zeros(grid.size).at[-grid.lowest].set(1.0)
-    return ComposedState(pieces_up(masses), pieces_up(jnp.zeros(())), jnp.zeros((), jnp.int32))
+    masses = np.zeros(grid.size)
+    masses[-grid.lowest] = 1.0
+    return ComposedState(pieces_up(masses), pieces_up(np.zeros(())), np.zeros((), np.int32))
 
 
 def law_of(state: ComposedState, grid: LossGrid) -> PLD:
@@ -46,12 +47,19 @@ def law_of(state: ComposedState, grid: LossGrid) -> PLD:
 def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
     """The state with one more query: mass above the grid becomes infinite, mass below it moves up to its end."""
     law = law_of(state, grid).compose(query)
-    masses, first = jnp.asarray(law.masses), grid.lowest - law.grid.lowest
-    kept = masses[first : first + grid.size]
-    rounding = 1.0 + 2.0**-52 * masses.size
-    kept = kept.at[0].add(jnp.sum(masses[:first]) * rounding)
-    infinite = (jnp.asarray(law.infinity_mass) + jnp.sum(masses[first + grid.size :])) * rounding
-    return ComposedState(pieces_up(kept), pieces_up(jnp.minimum(infinite, 1.0)), state.rounds + 1)
+    xp, masses, infinite = floats(law.masses, law.infinity_mass)
+    # The law's points from `first` on are the grid's; either may reach farther than the other.
+    first, size = grid.lowest - law.grid.lowest, law.grid.size
+    start, stop = (min(max(place, 0), size) for place in (first, first + grid.size))
+    missing = grid.size - (stop - start)
+    ahead = min(max(-first, 0), missing)
+    kept = masses[start:stop]
+    rounding = 1.0 + 2.0**-52 * size
+    below, above = masses[:start].sum(), masses[stop:].sum()
+    kept = xp.concatenate([xp.zeros(ahead), kept, xp.zeros(missing - ahead)])
+    kept = xp.where(np.arange(grid.size) == 0, kept + below * rounding, kept)
+    infinite = (infinite + above) * rounding
+    return ComposedState(pieces_up(kept), pieces_up(xp.minimum(infinite, 1.0)), state.rounds + 1)
 
 
 def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PLD:

@@ -30,11 +30,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct import _validate
+from jaxacct._host import at_hand, floats, module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import inflated
 from jaxacct.filters._law_costs import approximate_of_law, concentrated_of_law, pure_of_law
@@ -66,7 +65,7 @@ _PURE = (*_EPSILON_DP, *_WITH_SCALE)
 
 
 def _array(value: Any) -> Array:
-    return jnp.asarray(value, jnp.float64)
+    return floats(value)[1]
 
 
 def _total(query: Composed, cost: Any) -> Any:
@@ -82,17 +81,18 @@ def _refuse(query: Any, wanted: str) -> ValueError:
 
 
 def _rate(query: PoissonSampled) -> Array:
-    rate = _array(query.rate)
-    return jnp.where((rate >= 0) & (rate <= 1), rate, jnp.nan)
+    xp, rate = floats(query.rate)
+    return xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
 
 
 def _amplified(epsilon: Array, rate: Array) -> Array:
     """log(1 + rate (e^epsilon - 1)), the larger of both directions' largest losses; at most epsilon."""
-    small = log1p(rate * jnp.expm1(jnp.minimum(epsilon, 700.0)))
+    xp = module(epsilon, rate)
+    small = log1p(rate * xp.expm1(xp.minimum(epsilon, 700.0)))
     # What cancels here is at most of size epsilon, hence the absolute margin.
-    large = epsilon + jnp.log(rate + (1 - rate) * jnp.exp(-epsilon)) + 2.0**-40 * (1 + epsilon)
-    amplified = jnp.where(epsilon <= 700, small, jnp.maximum(large, 0.0))
-    return jnp.minimum(amplified * _UP, epsilon) + 0 * (rate + epsilon)
+    large = epsilon + xp.log(rate + (1 - rate) * xp.exp(-epsilon)) + 2.0**-40 * (1 + epsilon)
+    amplified = xp.where(epsilon <= 700, small, xp.maximum(large, 0.0))
+    return xp.minimum(amplified * _UP, epsilon) + 0 * (rate + epsilon)
 
 
 def _is_pure(query: Any) -> bool:
@@ -102,6 +102,7 @@ def _is_pure(query: Any) -> bool:
 
 
 @jax.enable_x64(True)
+@np.errstate(all="ignore")
 def pure_cost(query: Any) -> Array:
     """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none.
 
@@ -124,25 +125,28 @@ def pure_cost(query: Any) -> Array:
 
 
 def _of_pure(epsilon: Array) -> Array:
-    return epsilon * jnp.tanh(epsilon / 2) * _UP
+    return epsilon * module(epsilon).tanh(epsilon / 2) * _UP
 
 
 def _of_response(epsilon: Array, categories: Array) -> Array:
-    counted = jnp.minimum(categories, 2 + 2 * jnp.exp(jnp.minimum(epsilon / 2, 300.0)))
+    xp = module(epsilon, categories)
+    counted = xp.minimum(categories, 2 + 2 * xp.exp(xp.minimum(epsilon / 2, 300.0)))
     # Over e^eps: eps (1 - e^-eps) / (1 + (k - 1) e^-eps), which no epsilon overflows.
-    return epsilon * -jnp.expm1(-epsilon) / (1 + (counted - 1) * jnp.exp(-epsilon)) * _UP
+    return epsilon * -xp.expm1(-epsilon) / (1 + (counted - 1) * xp.exp(-epsilon)) * _UP
 
 
 def _of_laplace(epsilon: Array) -> Array:
     """epsilon + exp(-epsilon) - 1; its series epsilon^2 / 2 (1 - epsilon / 3 (1 - ...)) where that cancels."""
-    small = jnp.minimum(epsilon, 0.5)
-    series = jnp.ones_like(small)
+    xp = module(epsilon)
+    small = xp.minimum(epsilon, 0.5)
+    series = xp.ones_like(small)
     for k in range(18, 2, -1):
         series = 1 - small / k * series
-    return jnp.where(epsilon < 0.5, small * small / 2 * series, epsilon + jnp.expm1(-epsilon)) * _UP
+    return xp.where(epsilon < 0.5, small * small / 2 * series, epsilon + xp.expm1(-epsilon)) * _UP
 
 
 @jax.enable_x64(True)
+@np.errstate(all="ignore")
 def concentrated_cost(query: Any) -> Array:
     """The rho of ``query``, rounded up; float64, NaN or infinite where there is none. See the module's docstring.
 
@@ -167,11 +171,11 @@ def concentrated_cost(query: Any) -> Array:
     if isinstance(query, Exponential):
         # Bounded range: Cesar, Rogers 2021.
         epsilon = pure_cost(query)
-        return jnp.minimum(epsilon * epsilon / 8, _of_pure(epsilon))
+        return module(epsilon).minimum(epsilon * epsilon / 8, _of_pure(epsilon))
     if isinstance(query, _PURE):
         return _of_pure(pure_cost(query))
     if isinstance(query, PoissonSampled):
-        if not _validate.is_traced(query.rate) and np.all(np.asarray(query.rate) == 1):
+        if at_hand(query.rate) and np.all(np.asarray(query.rate) == 1):
             return concentrated_cost(query.mechanism)
         if _is_pure(query):
             return _of_pure(pure_cost(query))
@@ -185,6 +189,7 @@ def concentrated_cost(query: Any) -> Array:
 
 
 @jax.enable_x64(True)
+@np.errstate(all="ignore")
 def approximate_cost(query: Any) -> tuple[Array, Array]:
     """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64.
 
@@ -206,4 +211,4 @@ def approximate_cost(query: Any) -> tuple[Array, Array]:
         return _total(query, approximate_cost)
     if is_scalar_query(query):
         raise ValueError(f"query must be a pair (rho, delta) or a mechanism, got the single number {query}")
-    return concentrated_cost(query), jnp.zeros(())
+    return concentrated_cost(query), np.zeros(())

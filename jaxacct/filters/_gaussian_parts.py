@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._host import floats
 from jaxacct._rounding import inflated
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
@@ -53,14 +53,15 @@ def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
     raise ValueError(f"query must be a Gaussian, a Composed of them, a PLD or a number mu, got {type(query).__name__}")
 
 
+@np.errstate(all="ignore")
 def gaussian_cost(parts: list[tuple[Any, Any, Any]]) -> Array:
     """The sum of steps (sensitivity / sigma)^2, rounded up; infinite or NaN where there is none (in ``enable_x64``)."""
-    cost = jnp.zeros(())
+    cost = np.zeros(())
     for triple in parts:
-        sensitivity, sigma, steps = (jnp.asarray(v, jnp.float64) for v in triple)
+        xp, sensitivity, sigma, steps = floats(*triple)
         mu = sensitivity / sigma
-        good = (sensitivity >= 0) & (sigma > 0) & (sigma < jnp.inf) & (mu < jnp.inf) & (steps >= 1)
-        each = jnp.where(mu > 0, jnp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
+        good = (sensitivity >= 0) & (sigma > 0) & (sigma < np.inf) & (mu < np.inf) & (steps >= 1)
+        each = xp.where(mu > 0, xp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
         # No under-count: the roundings of the square and of the sum are covered term by term.
-        cost = cost + inflated(jnp.where(good, each, jnp.inf), (4 + len(parts)) * 2.0**-52)
+        cost = cost + inflated(xp.where(good, each, np.inf), (4 + len(parts)) * 2.0**-52)
     return cost

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import repeated
+from jaxacct._host import floats, hosted, module, on_device
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import conversions
@@ -19,6 +19,7 @@ from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
+from jaxacct.losses.renyi.conversion import delta_of_divergence, epsilon_of_divergence
 from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 
@@ -105,13 +106,14 @@ class PureDPGuarantee:
         _validate.numbers(delta=delta)
         if not _validate.is_traced(delta) and np.any(np.asarray(delta, np.float64) != 0):
             _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
-        pure, delta = jnp.broadcast_arrays(self.pure, jnp.asarray(delta, jnp.float64))
+        xp, pure, delta = floats(self.pure, delta)
+        pure, delta = xp.broadcast_arrays(pure, delta)
         # The inverse of `delta`: pure + log(1 - delta (1 + e^-pure)).
-        part = jnp.minimum(deflated(delta, 4 * EPS) * (1 + jnp.exp(-pure)), 1 - EPS)
+        part = xp.minimum(deflated(delta, 4 * EPS) * (1 + xp.exp(-pure)), 1 - EPS)
         # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
-        value = jnp.clip(pure + log1p(-part) + 8 * EPS * pure, 0.0, pure)
-        value = jnp.where(delta >= 1, 0.0, jnp.where(delta > 0, value, pure))
-        return jnp.where(pure >= 0, value, jnp.inf)
+        value = xp.clip(pure + log1p(-part) + 8 * EPS * pure, 0.0, pure)
+        value = xp.where(delta >= 1, 0.0, xp.where(delta > 0, value, pure))
+        return on_device(xp.where(pure >= 0, value, np.inf))
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
@@ -122,11 +124,11 @@ class PureDPGuarantee:
         """
         _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
-        pure, epsilon = jnp.broadcast_arrays(self.pure, jnp.asarray(epsilon, jnp.float64))
+        xp, pure, epsilon = floats(self.pure, epsilon)
         gap = epsilon - pure
-        value = inflated(-jnp.expm1(jnp.minimum(gap, 0.0)) / (1 + jnp.exp(-pure)), 16 * EPS) + 4 * EPS * pure
-        value = jnp.where(gap >= 0, 0.0, jnp.minimum(value, 1.0))
-        return jnp.where((epsilon >= 0) & (pure >= 0) & (pure < jnp.inf), value, 1.0)
+        value = inflated(-xp.expm1(xp.minimum(gap, 0.0)) / (1 + xp.exp(-pure)), 16 * EPS) + 4 * EPS * pure
+        value = xp.where(gap >= 0, 0.0, xp.minimum(value, 1.0))
+        return on_device(xp.where((epsilon >= 0) & (pure >= 0) & (pure < np.inf), value, 1.0))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The worst curve of pure privacy, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
@@ -154,21 +156,19 @@ class ZCDPGuarantee:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
         _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
-        fails = jnp.asarray(self.fails, jnp.float64)
-        delta = jnp.asarray(delta, jnp.float64)
-        less = deflated(jnp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
-        rest = jnp.where(fails == 0, delta, less)
+        xp, fails, delta = floats(self.fails, delta)
+        less = deflated(xp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
+        rest = xp.where(fails == 0, delta, less)
         good = (rest > 0) & (fails >= 0)
-        value = zcdp_epsilon(self.rho, jnp.where(good, rest, 0.5))
-        return jnp.where(good, value, jnp.inf)
+        xp, value = floats(zcdp_epsilon(self.rho, xp.where(good, rest, 0.5)))
+        return on_device(module(value, good).where(good, value, np.inf))
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of rho-zCDP, rounded up; float64."""
-        fails = jnp.asarray(self.fails, jnp.float64)
-        value = zcdp_delta(self.rho, epsilon)
-        value = jnp.where(fails == 0, value, jnp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
-        return jnp.where(fails >= 0, value, 1.0)
+        xp, fails, value = floats(self.fails, zcdp_delta(self.rho, epsilon))
+        value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
+        return on_device(xp.where(fails >= 0, value, 1.0))
 
     @jax.enable_x64(True)
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
@@ -197,14 +197,14 @@ class AnyOrderGuarantee:
         """The delta at ``epsilon`` >= 0: the sum over the orders of the tight conversion's, rounded up; float64."""
         _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
-        return _any_delta(self.rho, self.orders, jnp.asarray(epsilon, jnp.float64))
+        return on_device(_any_delta(self.rho, epsilon, orders=self.orders))
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
         _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
-        return _any_epsilon(self.rho, self.orders, jnp.asarray(delta, jnp.float64))
+        return on_device(_any_epsilon(self.rho, delta, orders=self.orders))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The largest curve through 800 points of delta(epsilon), at deltas from 1 to 1e-20; one for each budget.
@@ -226,30 +226,32 @@ def with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     """
     if not _validate.is_traced(fails) and np.all(np.asarray(fails) == 0):
         return curve
-    fails = jnp.asarray(fails, jnp.float64)[..., None]
-    all_of_it = jnp.minimum(jnp.exp(jnp.asarray(curve.grid.losses)), 1.0)
-    excess = inflated((1 - fails) * jnp.asarray(curve.excess, jnp.float64) + fails * all_of_it, 8 * EPS)
+    _, fails, excess = floats(fails, curve.excess)
+    fails, all_of_it = fails[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
+    excess = inflated((1 - fails) * excess + fails * all_of_it, 8 * EPS)
     return PrivacyProfile(conversions.concrete(excess), curve.grid, "upper")
 
 
-@functools.partial(jax.jit, static_argnames="orders")
-def _any_delta(rho: Array, orders: tuple[float, ...], epsilon: Array) -> Array:
-    each = delta_from_renyi(rho, jnp.asarray(orders), epsilon[..., None])
-    return jnp.minimum(inflated(jnp.sum(each, axis=-1), len(orders) * EPS), 1.0)
+@hosted(static=("orders",))
+def _any_delta(rho: Array, epsilon: ArrayLike, *, orders: tuple[float, ...]) -> Array:
+    xp, rho, epsilon = floats(rho, epsilon)
+    each = delta_of_divergence(rho, np.asarray(orders), epsilon[..., None])
+    return xp.minimum(inflated(each.sum(-1), len(orders) * EPS), 1.0)
 
 
-@functools.partial(jax.jit, static_argnames="orders")
-def _any_epsilon(rho: Array, orders: tuple[float, ...], delta: Array) -> Array:
+@hosted(static=("orders",))
+def _any_epsilon(rho: Array, delta: ArrayLike, *, orders: tuple[float, ...]) -> Array:
+    xp, rho, delta = floats(rho, delta)
     shares = deflated(delta / len(orders), 2 * EPS)[..., None]
     # Enough for each order's share is enough for the sum: the safe end of a bracket.
-    high = jnp.max(epsilon_from_renyi(rho, jnp.asarray(orders), shares), axis=-1)
-    start = jnp.where(jnp.isfinite(high), high, 0.0)
+    high = epsilon_of_divergence(rho, np.asarray(orders), shares).max(-1)
+    start = xp.where(xp.isfinite(high), high, 0.0)
 
-    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, top = ends
         middle = (low + top) / 2
-        enough = _any_delta(rho, orders, middle) <= delta
-        return jnp.where(enough, low, middle), jnp.where(enough, middle, top)
+        enough = _any_delta(rho, middle, orders=orders) <= delta
+        return xp.where(enough, low, middle), xp.where(enough, middle, top)
 
-    _, value = jax.lax.fori_loop(0, 60, halve, (jnp.zeros_like(start), start))
-    return jnp.where(jnp.isfinite(high) & (delta > 0) & (delta < 1), value, jnp.where(delta >= 1, 0.0, jnp.inf))
+    _, value = repeated(halve, (xp.zeros_like(start), start), 60)
+    return xp.where(xp.isfinite(high) & (delta > 0) & (delta < 1), value, xp.where(delta >= 1, 0.0, np.inf))

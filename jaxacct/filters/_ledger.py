@@ -24,6 +24,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats, module, on_device, on_host
 from jaxacct._rounding import inflated
 from jaxacct._settled import in_float64
 
@@ -43,6 +44,7 @@ __all__ = [
     "join",
     "left",
     "outward",
+    "pieces_of",
     "split",
     "used",
 ]
@@ -81,19 +83,24 @@ def check_budget(**named: Any) -> None:
 @in_float64
 def split(value: ArrayLike) -> Array:
     """``value`` as float32[..., 3] whose exact sum it is; NaN, which no query fits, where it is no budget."""
-    value = jnp.asarray(value, jnp.float64)
-    rest = jnp.where((value >= 1e-18) & (value <= 1e30), value, jnp.nan)
+    return on_device(pieces_of(value))
+
+
+def pieces_of(value: ArrayLike) -> Array:
+    """`split` in the module of ``value`` (inside ``enable_x64``)."""
+    xp, value = floats(value)
+    rest = xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan)
     pieces = []
     for _ in range(3):
-        piece = rest.astype(jnp.float32)
+        piece = rest.astype(np.float32)
         pieces.append(piece)
-        rest = rest - piece.astype(jnp.float64)
-    return jnp.stack(pieces, axis=-1)
+        rest = rest - piece.astype(np.float64)
+    return xp.stack(pieces, axis=-1)
 
 
 def join(pieces: Array) -> Array:
     """The float64 number that `split` took apart (inside ``enable_x64``)."""
-    parts = jnp.asarray(pieces, jnp.float64)
+    _, parts = floats(pieces)
     return parts[..., 0] + parts[..., 1] + parts[..., 2]
 
 
@@ -104,7 +111,7 @@ def admissible(pieces: Array) -> Array:
 
 def empty(pieces: Array) -> LedgerState:
     """Nothing spent, for a budget (or an array of them) in pieces."""
-    return LedgerState(jnp.zeros(pieces.shape, jnp.uint32))
+    return LedgerState(on_device(np.zeros(pieces.shape, np.uint32)))
 
 
 def _units(share: Array) -> tuple[Array, Array, Array]:
@@ -120,7 +127,7 @@ def _units(share: Array) -> tuple[Array, Array, Array]:
 def _top_and_low(words: Array) -> tuple[Array, Array]:
     if getattr(words, "dtype", None) != np.uint32 or words.shape[-1:] != (3,):
         raise ValueError(f"state must hold three uint32 words, as init made them, got {words!r:.200}")
-    wide = words.astype(jnp.uint64)
+    wide = words.astype(np.uint64)
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 
 
@@ -166,27 +173,29 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
 
 def _share(top: Array, low: Array, toward: float) -> Array:
     """top * 2^32 + low units as a share of the budget, off the exact value only ``toward`` one side."""
-    share = (top.astype(jnp.float64) * _WORD + low.astype(jnp.float64)) * 2.0**-_UNIT_BITS
-    exact = (low == 0) & (top.astype(jnp.float64).astype(top.dtype) == top)
-    return jnp.where(exact, share, share * toward)
+    xp = module(top, low)
+    share = (top.astype(np.float64) * _WORD + low.astype(np.float64)) * 2.0**-_UNIT_BITS
+    exact = (low == 0) & (top.astype(np.float64).astype(top.dtype) == top)
+    return xp.where(exact, share, share * toward)
 
 
 def left(state: LedgerState) -> Array:
     """The share of the budget that is left, float64, rounded down, at least 0."""
-    top, low = _top_and_low(state.words)
-    top, low = jnp.minimum(top, (EXACT >> 32) + 1).astype(jnp.int64), low.astype(jnp.int64)
-    return jnp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
+    top, low = _top_and_low(on_host(state.words))
+    xp = module(top, low)
+    top, low = xp.minimum(top, (EXACT >> 32) + 1).astype(np.int64), low.astype(np.int64)
+    return xp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
 
 
 def used(state: LedgerState) -> Array:
     """The share of the budget that is spent, float64, rounded up."""
-    return _share(*_top_and_low(state.words), 1 + 2.0**-51)
+    return _share(*_top_and_low(on_host(state.words)), 1 + 2.0**-51)
 
 
 def full(state: LedgerState) -> LedgerState:
     """The ledger with its whole budget spent."""
     words = np.array([EXACT >> 64, 0, 0], np.uint32)
-    return LedgerState(jnp.broadcast_to(jnp.asarray(words), state.words.shape))
+    return LedgerState(on_device(np.broadcast_to(words, state.words.shape)))
 
 
 def caller_dtype() -> str:
@@ -197,9 +206,9 @@ def caller_dtype() -> str:
 def outward(value: Array, dtype: str, *, up: bool) -> Array:
     """``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
     if dtype == "float64":
-        return value
-    narrow = value.astype(jnp.float32)
-    back = narrow.astype(jnp.float64)
-    if up:
-        return jnp.where(back < value, jnp.nextafter(narrow, jnp.float32(jnp.inf)), narrow)
-    return jnp.where(back > value, jnp.nextafter(narrow, jnp.float32(-jnp.inf)), narrow)
+        return on_device(value)
+    xp = module(value)
+    narrow = value.astype(np.float32)
+    back = narrow.astype(np.float64)
+    wrong, towards = (back < value, np.inf) if up else (back > value, -np.inf)
+    return on_device(xp.where(wrong, xp.nextafter(narrow, np.float32(towards)), narrow))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from jaxacct._rounding import inflated
 from jaxacct.losses import conversions
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
-from jaxacct.mechanisms import Composed
 
 __all__ = ["MenuLaws", "delta_of", "law_of", "menu_laws", "runs_alone"]
 
@@ -78,8 +74,8 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
     grid = LossGrid(spacing, lowest, points - below - above)
     step = LossGrid(spacing, -below, below + above + 1)
     with jax.enable_x64(True):
-        laws = jax.tree.map(lambda *x: np.stack(x), *_laws(menu, step))
-        found = MenuLaws(grid, laws.masses, np.asarray(_excess(laws, grid)), below, above)
+        laws = _laws(menu, step)
+        found = MenuLaws(grid, np.stack([law.masses for law in laws]), _excess(laws, grid), below, above)
     return found, runs_alone(found, epsilon, delta)
 
 
@@ -111,34 +107,17 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
 def law_of(query: Any, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
     """A query's upper law for `remove`, each run of it on ``step``, and its excess at the points of ``grid``."""
     with jax.enable_x64(True):
-        # A Composed's counts must be concrete, so it does not go into a compiled batch.
-        composed = isinstance(query, Composed)
-        law = PLD.from_mechanism(query, grid=step) if composed else _laws([query], step)[0]
-        return law, np.asarray(conversions.pld_excess(law, grid))
+        law = PLD.from_mechanism(query, "upper", relation="remove", grid=step)
+        return law, _excess([law], grid)[0]
 
 
 def _laws(menu: Sequence[Any], grid: LossGrid) -> list[PLD]:
-    """Upper laws for `remove`; queries of one kind in one compiled batch."""
-    kinds: dict[Any, list[int]] = {}
-    for i, query in enumerate(menu):
-        kinds.setdefault(jax.tree.structure(query), []).append(i)
-    found: dict[int, PLD] = {}
-    for members in kinds.values():
-        leaves = jax.tree.map(lambda *x: jnp.asarray(np.asarray(x, np.float64)), *(menu[i] for i in members))
-        batch = jax.tree.map(np.asarray, _batch(leaves, grid))
-        for k, i in enumerate(members):
-            found[i] = jax.tree.map(functools.partial(np.take, indices=k, axis=0), batch)
-    return [found[i] for i in range(len(menu))]
+    """Upper laws for `remove`."""
+    return [PLD.from_mechanism(query, "upper", relation="remove", grid=grid) for query in menu]
 
 
-@functools.partial(jax.jit, static_argnums=1)
-def _batch(queries: Any, grid: LossGrid) -> PLD:
-    return jax.lax.map(lambda query: PLD.from_mechanism(query, "upper", relation="remove", grid=grid), queries)
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _excess(laws: PLD, grid: LossGrid) -> Array:
-    return jax.lax.map(lambda law: conversions.pld_excess(law, grid), laws)
+def _excess(laws: Sequence[PLD], grid: LossGrid) -> np.ndarray:
+    return np.stack([np.asarray(conversions.pld_excess(law, grid)) for law in laws])
 
 
 class _Powers:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats
 from jaxacct._rounding import deflated, inflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
@@ -67,18 +67,19 @@ def _narrow(value: np.ndarray, *, up: bool) -> np.ndarray:
     return np.where(off, np.nextafter(narrow, toward), narrow).astype(np.float64)
 
 
+@np.errstate(all="ignore")
 def as_sampled_gaussian(query: Any) -> tuple[Any, Any] | None:
     """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
 
     NaN where a parameter makes no sense. Inside ``enable_x64``.
     """
     if isinstance(query, Gaussian):
-        sigma, sensitivity = (jnp.asarray(x, jnp.float64) for x in (query.sigma, query.sensitivity))
-        return jnp.where((sigma > 0) & (sensitivity > 0), sigma / sensitivity, jnp.nan), 1.0
+        xp, sigma, sensitivity = floats(query.sigma, query.sensitivity)
+        return xp.where((sigma > 0) & (sensitivity > 0), sigma / sensitivity, np.nan), 1.0
     if isinstance(query, PoissonSampled):
         inner = as_sampled_gaussian(query.mechanism)
-        rate = jnp.asarray(query.rate, jnp.float64)
-        rate = jnp.where((rate >= 0) & (rate <= 1), rate, jnp.nan)
+        xp, rate = floats(query.rate)
+        rate = xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
         return None if inner is None else (inner[0], inner[1] * rate)
     return None
 

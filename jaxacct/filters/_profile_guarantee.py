@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import repeated
+from jaxacct._host import floats, module, on_host
 from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.conversions import concrete
 from jaxacct.losses.grid import LossGrid
@@ -44,19 +45,22 @@ class ProfileGuarantee:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
         _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
-        wanted = deflated(jnp.asarray(delta, jnp.float64), 1e-12)  # programs round alike to a few units only
-        top = float(self.curve.grid.losses[-1])
-        low, high = jnp.zeros_like(wanted), jnp.full_like(wanted, top)
-        possible = jnp.asarray(self.curve.hockey_stick(high)) <= wanted
+        curve = on_host(self.curve)
+        _, wanted = floats(delta)
+        xp = module(wanted, curve)
+        wanted = deflated(wanted, 1e-12)  # programs round alike to a few units only
+        top = float(curve.grid.losses[-1])
+        low, high = xp.zeros_like(wanted), xp.full_like(wanted, top)
+        possible = curve.hockey_stick(high) <= wanted
 
-        def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
             middle = 0.5 * (ends[0] + ends[1])
-            enough = jnp.asarray(self.curve.hockey_stick(middle)) <= wanted
-            return jnp.where(enough, ends[0], middle), jnp.where(enough, middle, ends[1])
+            enough = curve.hockey_stick(middle) <= wanted
+            return xp.where(enough, ends[0], middle), xp.where(enough, middle, ends[1])
 
-        _, high = jax.lax.fori_loop(0, 55, halve, (low, high))
-        high = jnp.where(jnp.asarray(self.curve.hockey_stick(0.0)) <= wanted, 0.0, high)
-        return concrete(jnp.where(possible, high, jnp.inf))
+        _, high = repeated(halve, (low, high), 55)
+        high = xp.where(curve.hockey_stick(0.0) <= wanted, 0.0, high)
+        return concrete(xp.where(possible, high, np.inf))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve itself, or on another grid."""

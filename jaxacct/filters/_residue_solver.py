@@ -28,12 +28,11 @@ import functools
 import math
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import erf
 
+from jaxacct._arrays import repeated
+from jaxacct._host import barrier, each, erf, floats, loop, module
 from jaxacct._rounding import EPS, deflated, inflated
 
 __all__ = ["certified", "largest", "largest_for_response"]
@@ -99,16 +98,18 @@ def _pattern(atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _suffix(cells: Array) -> Array:
     """Sums over cells from each node on, 0 at the last node; shape (..., n) to (..., n + 1)."""
-    sums = jnp.flip(jnp.cumsum(jnp.flip(cells, -1), -1), -1)
-    return jnp.pad(sums, [(0, 0)] * (cells.ndim - 1) + [(0, 1)])
+    xp = module(cells)
+    sums = xp.flip(xp.cumsum(xp.flip(cells, -1), -1), -1)
+    return xp.concatenate([sums, xp.zeros_like(cells[..., :1])], -1)
 
 
 def _sum_of_exponentials(constant: Array, rates: Array, at: Array, lift: Array) -> Array:
     """Sum over i of exp(constant_i + rates_i at - lift), shape of ``at``."""
     # Kept apart from what makes its arguments, which XLA would repeat for every term; summed over the leading axis, as
     # only that is vectorised.
-    constant, rates, at, lift = jax.lax.optimization_barrier((constant, rates, at, lift))
-    return jnp.sum(jnp.exp(constant[:, None] + rates[:, None] * at - lift), 0)
+    constant, rates, at, lift = barrier((constant, rates, at, lift))
+    xp = module(constant, rates, at, lift)
+    return xp.sum(xp.exp(constant[:, None] + rates[:, None] * at - lift), 0)
 
 
 def _at_nodes(constant: Array, rates: Array, kappa: Array, unit: Array, end: Array) -> Array:
@@ -118,68 +119,72 @@ def _at_nodes(constant: Array, rates: Array, kappa: Array, unit: Array, end: Arr
     Terms whose second factor is out of range are replaced by their maximum over all nodes.
     """
     _, centres, offsets = _pattern(rates.shape[-1])
+    xp = module(constant, rates, kappa, unit, end)
     furthest = offsets.max() * unit
-    near = jnp.abs(rates) * furthest + 2.0 * kappa * end * furthest <= _RANGE
-    far = jnp.sum(jnp.where(near, 0.0, jnp.exp(constant + jnp.maximum(rates, 0.0) * end)))
+    near = xp.abs(rates) * furthest + 2.0 * kappa * end * furthest <= _RANGE
+    far = xp.sum(xp.where(near, 0.0, xp.exp(constant + xp.maximum(rates, 0.0) * end)))
     c, o = centres * unit, offsets * unit
-    one = jnp.exp(jnp.where(near, constant, -jnp.inf)[:, None, None] + rates[:, None, None] * c - kappa * c * c)
+    one = xp.exp(xp.where(near, constant, -np.inf)[:, None, None] + rates[:, None, None] * c - kappa * c * c)
     # exp(rate o) for o = 0.5, 1.5, 2.5, 3.5 units, and the same of two units, as powers.
-    base = jnp.exp(jnp.where(near, rates, 0.0) * (0.5 * unit))
-    base = jnp.stack([base, base * base])
+    base = xp.exp(xp.where(near, rates, 0.0) * (0.5 * unit))
+    base = xp.stack([base, base * base])
     square = base * base
     odd = [base]
     for _ in range(_BLOCK // 2 - 1):
         odd.append(odd[-1] * square)
-    up = jnp.stack(odd, 1)
-    other = jnp.concatenate([jnp.flip(1.0 / up, 1), up], 1)
-    one, other = jax.lax.optimization_barrier((one, other))
-    sums = jnp.einsum("ihb,hoi->hbo", one, other, precision="highest")
-    return (sums * jnp.exp(-kappa * (2.0 * c[..., None] + o[:, None]) * o[:, None])).reshape(-1) + (far + 1e-40)
+    up = xp.stack(odd, 1)
+    other = xp.concatenate([xp.flip(1.0 / up, 1), up], 1)
+    one, other = barrier((one, other))
+    # Sums over i of one_ihb other_hoi.
+    exact = {} if xp is np else {"precision": "highest"}
+    sums = xp.matmul(xp.transpose(one, (1, 2, 0)), xp.transpose(other, (0, 2, 1)), **exact)
+    return (sums * xp.exp(-kappa * (2.0 * c[..., None] + o[:, None]) * o[:, None])).reshape(-1) + (far + 1e-40)
 
 
 def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Array:
     """A loss above which even G_mu * L has at most a 32nd of the room, by Chernoff; inf if there is none."""
-    ends = mu * _ENDS
+    xp, ends = module(mu, losses, masses, room, ratio), mu * _ENDS
     y = (ends - losses[:, None]) / mu - 0.5 * mu
-    beyond = inflated(jnp.sum(jnp.where(y > 0, 0.5 * jnp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio, 1e-9)
-    return jnp.min(jnp.where((beyond <= room / 32.0) & (room > 0), ends, jnp.inf))
+    beyond = inflated(xp.sum(xp.where(y > 0, 0.5 * xp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio, 1e-9)
+    return xp.min(xp.where((beyond <= room / 32.0) & (room > 0), ends, np.inf))
 
 
 def _nodes(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Nodes:
     """Where to look for one direction of a query whose charge is near ``charge``; `certified` decides anew."""
+    xp = module(mu, charge, losses, masses, room, ratio)
     m2, kappa, constant, turn = _law(mu, charge, losses, masses)
     after = turn + mu * _AFTER
     heights = _sum_of_exponentials(constant, losses, after / m2, kappa * after * after)
-    safe = jnp.min(jnp.where(heights * ratio <= 1.0 - 1e-9, after, jnp.inf))
+    safe = xp.min(xp.where(heights * ratio <= 1.0 - 1e-9, after, np.inf))
     tail = _tail(mu, losses, masses, room, ratio)
     bounded = tail < safe + _FURTHER * mu
-    end = jnp.where(bounded, tail, safe + _FURTHER * mu)
+    end = xp.where(bounded, tail, safe + _FURTHER * mu)
 
     pattern, _, _ = _pattern(losses.shape[-1])
     unit = end / pattern[-1]
     t, width = unit * pattern, unit * np.diff(pattern)
-    density = lambda s: jnp.exp(-0.5 * jnp.square(s / mu - 0.5 * mu)) / (mu * _SQRT_2PI)  # noqa: E731
+    density = lambda s: xp.exp(-0.5 * xp.square(s / mu - 0.5 * mu)) / (mu * _SQRT_2PI)  # noqa: E731
     s = t[:-1] + width * _AT[:, None]
     a = density(s) * (0.5 * width) * _WEIGHTS[:, None]
-    fall = jnp.exp(-unit * _AT)
-    fall = jnp.repeat(jnp.stack([fall, fall * fall], 1), np.array([t.size // 2, t.size // 2 - 1]), 1)
-    b = a * fall * jnp.exp(-t[:-1])
-    start, stop = (jnp.stack([jnp.sum(x * y[:, None], 0) for x in (a, b)]) for y in (1.0 - _AT, _AT))
+    fall = xp.exp(-unit * _AT)
+    fall = xp.repeat(xp.stack([fall, fall * fall], 1), np.array([t.size // 2, t.size // 2 - 1]), 1)
+    b = a * fall * xp.exp(-t[:-1])
+    start, stop = (xp.stack([xp.sum(x * y[:, None], 0) for x in (a, b)]) for y in (1.0 - _AT, _AT))
     # Cells of h x <= 2 mu: the last one, of two units, is the widest and the farthest. So end / mu is below 28, and h
     # below mu / 7. Nothing underflows: with x = end / mu + mu / 2 that is x (x - mu / 2) <= pattern[-1] <= 766, so
     # x <= 33.2 for these mu, and a e^-s is above e^(-x^2 / 2) / 60.
     fit = (unit * (end / mu + 0.5 * mu) <= mu) & (mu <= 20.0) & (room >= 0)
-    left = room * jnp.where(bounded, 31.0 / 32.0, 1.0)
-    return Nodes(unit, t, jnp.exp(t), density(t), start, stop, left, bounded, safe, fit)
+    left = room * xp.where(bounded, 31.0 / 32.0, 1.0)
+    return Nodes(unit, t, xp.exp(t), density(t), start, stop, left, bounded, safe, fit)
 
 
 def _law(mu: Array, charge: Array, losses: Array, masses: Array) -> tuple[Array, Array, Array, Array]:
     """m^2, kappa, the logarithms of the sum's terms at s = 0, and the loss from which on R falls."""
-    m2 = mu * mu - charge
+    xp, m2 = module(mu, charge, losses, masses), mu * mu - charge
     kappa = 0.5 * charge / (m2 * mu * mu)
-    constant = jnp.log(masses) - losses * (0.5 * losses / m2 + 0.5) + (0.125 * charge + 0.5 * jnp.log(mu * mu / m2))
+    constant = xp.log(masses) - losses * (0.5 * losses / m2 + 0.5) + (0.125 * charge + 0.5 * xp.log(mu * mu / m2))
     # log R has a slope of at most top / m^2 - 2 kappa s: from s = turn on R falls, so f >= 0 once it is so.
-    return m2, kappa, constant, inflated(jnp.maximum(jnp.max(losses), 0.0) / (2.0 * kappa * m2), 1e-9)
+    return m2, kappa, constant, inflated(xp.maximum(xp.max(losses), 0.0) / (2.0 * kappa * m2), 1e-9)
 
 
 def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Array, nodes: Nodes) -> Check:
@@ -193,30 +198,32 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Arr
         ratio: rho, >= 1.
         nodes: of `_nodes`, for any charge; best for a near one.
     """
+    xp = module(mu, charge, losses, masses, ratio, nodes)
     unit, t, gamma, density, start, stop, room, bounded, safe, fit = nodes
     m2, kappa, constant, turn = _law(mu, charge, losses, masses)
-    reach, end = jnp.max(jnp.abs(losses)), t[-1]
+    reach, end = xp.max(xp.abs(losses)), t[-1]
     width = unit * np.diff(_pattern(losses.shape[-1])[0])
     r = ratio * _at_nodes(constant, losses / m2, kappa, unit, end)
     bend = 0.25 * kappa * width * width
-    concave = bend / (1.0 - bend) * jnp.maximum(r[1:], r[:-1])
+    concave = bend / (1.0 - bend) * xp.maximum(r[1:], r[:-1])
     # Of exponents, logarithms of masses among them, and of mu^2 = m^2 + charge, which holds to a unit of mu^2.
     sizes = 100.0 + kappa * end * end + end * end / m2 + reach * ((end + reach) / m2 + 1.0) + 0.125 * mu * mu
     rounding = (32.0 * sizes + losses.shape[-1]) * EPS + 1e-14
-    bent = jnp.maximum(jnp.pad(concave, (0, 1)), jnp.pad(concave, (1, 0)))
+    none = xp.zeros_like(concave[:1])
+    bent = xp.maximum(xp.concatenate([concave, none]), xp.concatenate([none, concave]))
     f = 1.0 - inflated(inflated(r, rounding) + bent, 1e-14)
 
-    parts = [start * y[:-1] + stop * y[1:] for y in (f, jnp.abs(f))]
-    (p, q), (p_size, q_size) = _suffix(jnp.stack(parts))
+    parts = [start * y[:-1] + stop * y[1:] for y in (f, xp.abs(f))]
+    (p, q), (p_size, q_size) = _suffix(xp.stack(parts))
     slope, doubt = gamma * q, _QUADRATURE * gamma * q_size
     value = room + (p - slope) - (_QUADRATURE * p_size + doubt) - 1e-15 * room
     bound = _on_cells(value, slope, doubt, f, density, width)
     beyond = bounded | ((turn <= end) & (f[-1] >= 1e-9))
-    ok = fit & beyond & (bend[-1] < 0.5) & jnp.isfinite(end) & (charge > 0) & (m2 > 0)
+    ok = fit & beyond & (bend[-1] < 0.5) & xp.isfinite(end) & (charge > 0) & (m2 > 0)
     # How H_m moves with m^2, roughly: what a Newton step divides by.
     pull = 0.5 * density[:-1]
     matters = (t[:-1] < safe) | bounded
-    return Check(ok & jnp.all(bound >= 0), jnp.max(jnp.where(matters, -bound / jnp.maximum(pull, 1e-280), -jnp.inf)))
+    return Check(ok & xp.all(bound >= 0), xp.max(xp.where(matters, -bound / xp.maximum(pull, 1e-280), -np.inf)))
 
 
 def _on_cells(value: Array, slope: Array, doubt: Array, f: Array, density: Array, width: Array) -> Array:
@@ -225,21 +232,23 @@ def _on_cells(value: Array, slope: Array, doubt: Array, f: Array, density: Array
     ``value`` and ``slope`` (gamma times what is after it against a e^-s, good to ``doubt``), ``f`` and ``density`` are
     at the nodes. The second derivative is a f / gamma^2, and a / gamma^2 falls: its log has a slope of -3 / 2 - s/mu^2.
     """
-    least = jnp.minimum(f[:-1], f[1:])
-    grow = jnp.exp(width)
-    curve = jnp.where(least >= 0, least * density[1:] / (grow * grow), least * density[:-1])
-    curve = curve - 1e-9 * jnp.abs(curve)
-    left = _least(value[:-1], -(slope + doubt)[:-1], curve, jnp.expm1(width))
-    right = _least(value[1:], (slope - doubt)[1:], curve * grow * grow, -jnp.expm1(-width))
-    return jnp.maximum(left, right)
+    xp = module(f, density, width)
+    least = xp.minimum(f[:-1], f[1:])
+    grow = xp.exp(width)
+    curve = xp.where(least >= 0, least * density[1:] / (grow * grow), least * density[:-1])
+    curve = curve - 1e-9 * xp.abs(curve)
+    left = _least(value[:-1], -(slope + doubt)[:-1], curve, xp.expm1(width))
+    right = _least(value[1:], (slope - doubt)[1:], curve * grow * grow, -xp.expm1(-width))
+    return xp.maximum(left, right)
 
 
 def _least(value: Array, slope: Array, curve: Array, reach: Array) -> Array:
     """Minimum of value + slope x + curve x^2 / 2 over 0 <= x <= reach."""
+    xp = module(value, slope, curve, reach)
     at_end = value + reach * (slope + 0.5 * curve * reach)
     inside = (curve > 0) & (slope < 0) & (-slope < curve * reach)
-    vertex = value - 0.5 * slope * slope / jnp.where(inside, curve, 1.0)
-    return jnp.where(inside, vertex, jnp.minimum(value, at_end))
+    vertex = value - 0.5 * slope * slope / xp.where(inside, curve, 1.0)
+    return xp.where(inside, vertex, xp.minimum(value, at_end))
 
 
 def largest(
@@ -257,44 +266,45 @@ def largest(
         tolerance: relative, of mu^2 - m^2: when to stop.
         tries: the most certificates that are looked at.
     """
+    xp, mu, losses, masses, room, ratio, start = floats(mu, losses, masses, room, ratio, start)
     whole = mu * mu
-    good = (mu > 0) & (mu < jnp.inf)
-    safe = jnp.where(good, mu, 1.0)
+    good = (mu > 0) & (mu < np.inf)
+    safe = xp.where(good, mu, 1.0)
 
-    losses = jnp.where(masses > 0, losses, 0.0)
+    losses = xp.where(masses > 0, losses, 0.0)
     limit = deflated(safe * safe, 1e-9)
-    zero = jnp.zeros_like(limit)
+    zero = xp.zeros_like(limit)
 
     def search(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """With nodes for one charge; anew where the result is far from it."""
         at, _, rounds, _ = state
-        nodes = jax.vmap(lambda x, p, r: _nodes(safe, at, x, p, r, ratio))(losses, masses, room)
+        nodes = each(lambda x, p, r: _nodes(safe, at, x, p, r, ratio), losses, masses, room)
 
         def go(state: tuple[Array, ...]) -> tuple[Array, ...]:
             charge, fails, holds, tried, _ = state
-            found = jax.vmap(lambda x, p, n: certified(safe, charge, x, p, ratio, n))(losses, masses, nodes)
-            certain, step = jnp.all(found.holds), jnp.max(found.step)
-            fails = jnp.where(certain, fails, jnp.maximum(fails, charge))
-            holds = jnp.where(certain, jnp.minimum(holds, charge), holds)
-            step = jnp.where(jnp.isnan(step), jnp.inf, step)
+            found = each(lambda x, p, n: certified(safe, charge, x, p, ratio, n), losses, masses, nodes)
+            certain, step = xp.all(found.holds), xp.max(found.step)
+            fails = xp.where(certain, fails, xp.maximum(fails, charge))
+            holds = xp.where(certain, xp.minimum(holds, charge), holds)
+            step = xp.where(xp.isnan(step), np.inf, step)
             done = certain & (-step <= tolerance * charge)
             wanted = (charge + step) * (1.0 + 0.5 * tolerance)
-            middle = jnp.where(fails > 0, jnp.sqrt(fails * holds), 0.5 * holds)
+            middle = xp.where(fails > 0, xp.sqrt(fails * holds), 0.5 * holds)
             inside = (wanted > fails * (1.0 + 0.1 * tolerance)) & (wanted < holds)
             done |= holds - fails <= tolerance * holds
-            return jnp.where(inside, wanted, middle), fails, holds, tried + 1, done
+            return xp.where(inside, wanted, middle), fails, holds, tried + 1, done
 
-        begin = (at, zero, limit, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-        _, _, holds, _, _ = jax.lax.while_loop(lambda s: ~s[4] & (s[3] < tries), go, begin)
+        begin = (at, zero, limit, np.zeros((), np.int32), np.zeros((), bool))
+        _, _, holds, _, _ = loop(lambda s: ~s[4] & (s[3] < tries), go, begin)
         near = (holds > 0.9 * at) & ((holds < 1.25 * at) | (holds >= limit))
-        return holds, jnp.minimum(holds, state[1]), rounds + 1, near
+        return holds, xp.minimum(holds, state[1]), rounds + 1, near
 
-    first = jnp.clip(start, 1e-14 * limit, 0.5 * limit)
-    begin = (first, limit, jnp.zeros((), jnp.int32), ~good)
-    _, holds, _, _ = jax.lax.while_loop(lambda s: ~s[3] & (s[2] < _ROUNDS), search, begin)
+    first = xp.clip(start, 1e-14 * limit, 0.5 * limit)
+    begin = (first, limit, np.zeros((), np.int32), ~good)
+    _, holds, _, _ = loop(lambda s: ~s[3] & (s[2] < _ROUNDS), search, begin)
     # m^2 = mu^2 - charge in floating point, and its root, are off by a few units; a smaller m is a residue too.
-    m = deflated(jnp.sqrt(jnp.maximum(whole - holds, 0.0)), 2.0**-50)
-    return jnp.where(good & (holds < limit), m, -1.0)
+    m = deflated(xp.sqrt(xp.maximum(whole - holds, 0.0)), 2.0**-50)
+    return xp.where(good & (holds < limit), m, -1.0)
 
 
 def largest_for_response(mu: Array, epsilon: Array) -> Array:
@@ -303,25 +313,26 @@ def largest_for_response(mu: Array, epsilon: Array) -> Array:
     p erf((m / 2 + e / m) / sqrt 2) + (1 - p) erf((m / 2 - e / m) / sqrt 2) = erf(mu / sqrt 8): for this query order 1
     alone decides the residue condition. Any epsilon-DP query has at least this residue.
     """
-    good = (mu > 0) & (mu < jnp.inf) & (epsilon >= 0)
-    mu, epsilon = jnp.where(good, mu, 1.0), jnp.where(good, epsilon, 0.0)
-    p = jax.nn.sigmoid(epsilon)
+    xp, mu, epsilon = floats(mu, epsilon)
+    good = (mu > 0) & (mu < np.inf) & (epsilon >= 0)
+    mu, epsilon = xp.where(good, mu, 1.0), xp.where(good, epsilon, 0.0)
+    p = 1.0 / (1.0 + xp.exp(-epsilon))
     root = math.sqrt(0.5)
     target = erf(mu * (0.5 * root))
 
     def left(m: Array) -> Array:
-        safe = jnp.maximum(m, 1e-300)
+        safe = xp.maximum(m, 1e-300)
         up, down = (0.5 * safe + epsilon / safe) * root, (0.5 * safe - epsilon / safe) * root
         plus, minus = p * erf(up), (1.0 - p) * erf(down)
         # Each erf is good to 8 units, and so is what it is taken of, which moves it by less than a unit of 1.
-        return target - (plus + minus) - 16.0 * EPS * (target + plus + jnp.abs(minus))
+        return target - (plus + minus) - 16.0 * EPS * (target + plus + xp.abs(minus))
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         fits = left(middle) >= 0
-        return jnp.where(fits, middle, low), jnp.where(fits, high, middle)
+        return xp.where(fits, middle, low), xp.where(fits, high, middle)
 
-    zero = jnp.zeros_like(target)
-    low, _ = jax.lax.fori_loop(0, 56, halve, (zero, jnp.broadcast_to(mu, zero.shape)))
-    return jnp.where(good & ((low > 0) | (left(zero) >= 0)), low, -1.0)
+    zero = xp.zeros_like(target)
+    low, _ = repeated(halve, (zero, xp.broadcast_to(mu, zero.shape)), 56)
+    return xp.where(good & ((low > 0) | (left(zero) >= 0)), low, -1.0)

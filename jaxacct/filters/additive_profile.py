@@ -120,7 +120,7 @@ def _update(pieces: Array, masses: ArrayLike, state: LedgerState) -> tuple[Array
 def _bands(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     budget, state = _ledger.join(pieces)[:-1], LedgerState(state.words[:-1])
     if which == "fraction":
-        return _ledger.outward(jnp.max(_ledger.used(state)), dtype, up=True)
+        return _ledger.outward(_ledger.used(state).max(), dtype, up=True)
     if which == "spent":
         return _ledger.outward(inflated(budget * _ledger.used(state), 2.0**-51), dtype, up=True)
     return _ledger.outward(deflated(budget * _ledger.left(state), 2.0**-51), dtype, up=False)

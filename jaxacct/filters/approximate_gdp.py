@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
@@ -61,7 +62,8 @@ class ApproximateGDPFilter(LedgerFilter):
     @jax.enable_x64(True)
     def guarantee(self) -> GDPGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
-        mu = jnp.sqrt(2 * _ledger.join(self.pieces))
+        budget = _ledger.join(self.pieces)
+        mu = module(budget).sqrt(2 * budget)
         return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
     def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats, module, on_host
 from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import in_budget
@@ -125,7 +126,8 @@ def _update(
 
 @jax.enable_x64(True)
 def _fraction(state: ApproximateZCDPState, dtype: str) -> Array:
-    return _ledger.outward(jnp.maximum(_ledger.used(state.rho), _ledger.used(state.delta)), dtype, up=True)
+    rho, delta = _ledger.used(state.rho), _ledger.used(state.delta)
+    return _ledger.outward(module(rho, delta).maximum(rho, delta), dtype, up=True)
 
 
 @jax.enable_x64(True)
@@ -147,9 +149,10 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     _ledger.check_budget(rho=rho)
     _validate.probability(delta=delta)
     _ledger.check_budget(delta=delta)
-    rho, delta = jnp.broadcast_arrays(jnp.asarray(rho, jnp.float64), jnp.asarray(delta, jnp.float64))
+    xp, rho, delta = floats(rho, delta)
+    rho, delta = xp.broadcast_arrays(rho, delta)
     # A traced delta of 1 or more is no budget.
-    return ApproximateZCDPFilter(_ledger.split(rho), _ledger.split(jnp.where(delta < 1, delta, jnp.nan)))
+    return ApproximateZCDPFilter(_ledger.split(rho), _ledger.split(xp.where(delta < 1, delta, np.nan)))
 
 
 @jax.enable_x64(True)
@@ -173,11 +176,11 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
             raise ValueError(f"{name} must be a number, got None")
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta, share=share)
-    epsilon, delta, share = (jnp.asarray(v, jnp.float64) for v in (epsilon, delta, share))
+    _, epsilon, delta, share = floats(epsilon, delta, share)
     ours = delta * share
     # delta = ours + (1 - ours) rest: below what the guarantee finds left beside its own slack.
     rest = deflated((delta - inflated(ours, 2 * _ledger.SLACK)) / (1 - ours), 2.0**-48)
-    rho = zcdp_from_epsilon(epsilon, rest) / (1 + 2 * _ledger.SLACK)
+    rho = on_host(zcdp_from_epsilon(epsilon, rest)) / (1 + 2 * _ledger.SLACK)
     if not _validate.is_traced(rho) and not np.all(np.asarray(rho) >= 1e-18):
         raise ValueError(f"epsilon must be larger to leave any budget, got {np.min(np.asarray(epsilon)):g}")
     return approximate_zcdp(rho, ours)

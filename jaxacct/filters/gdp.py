@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._host import module
 from jaxacct._rounding import inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts
@@ -66,7 +67,9 @@ class GDPFilter(LedgerFilter):
             ValueError: a query that is not GDP (sampling), of another type, or of a shape the state does not
                 cover.
         """
-        return _update(self.pieces, gaussian_parts(gaussian_of_law(query) if isinstance(query, PLD) else query), state)
+        with jax.enable_x64(True):
+            cost = gaussian_cost(gaussian_parts(gaussian_of_law(query) if isinstance(query, PLD) else query))
+        return _update(self.pieces, cost, state)
 
     def spent(self, state: LedgerState) -> Array:
         """sqrt(sum of mu_i^2) so far, rounded up, in the caller's float type."""
@@ -79,19 +82,21 @@ class GDPFilter(LedgerFilter):
 
 @jax.enable_x64(True)
 @jax.jit
-def _update(pieces: Array, parameters: list[tuple[Any, Any, Any]], state: LedgerState) -> tuple[Array, LedgerState]:
+def _update(pieces: Array, cost: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
     mu = _ledger.join(pieces)
-    fits, charged = _ledger.charge(state, gaussian_cost(parameters), mu * mu, _ledger.WITH_SLACK)
+    fits, charged = _ledger.charge(state, jnp.asarray(cost, jnp.float64), mu * mu, _ledger.WITH_SLACK)
     return fits, LedgerState(jnp.where(fits[..., None], charged.words, state.words))
 
 
 @jax.enable_x64(True)
 def _in_mu(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     mu = _ledger.join(pieces)
+    share = _ledger.used(state) if which == "spent" else _ledger.left(state)
+    part = mu * module(share).sqrt(share)
     if which == "spent":
-        return _ledger.outward(inflated(mu * jnp.sqrt(_ledger.used(state)), 2.0**-50), dtype, up=True)
+        return _ledger.outward(inflated(part, 2.0**-50), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
-    return _ledger.outward(mu * jnp.sqrt(_ledger.left(state)), dtype, up=False)
+    return _ledger.outward(part, dtype, up=False)
 
 
 def gdp(mu: ArrayLike) -> GDPFilter:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,11 +15,12 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import MOST, each, floats, hosted, module, on_device
 from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._gaussian_parts import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters._guarantees import with_atom
-from jaxacct.filters._prepared import Prepared, joined, of_curve, prepare
+from jaxacct.filters._prepared import Prepared, joined, of_curve, prepared
 from jaxacct.filters._protocol import is_scalar_query
 from jaxacct.filters._residue_solver import largest, largest_for_response
 from jaxacct.filters._states import keeps
@@ -34,6 +37,7 @@ __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_r
 
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
+_MOST_IN_TURN = 64  # ledgers that NumPy takes before a compiled program would be done sooner
 _STATEMENT = (
     "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
     "directions and at every epsilon at once, if each query is dominated by the loss it was charged as, given all "
@@ -76,19 +80,20 @@ class ApproximateGDPGuarantee:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
         _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
-        delta = jnp.asarray(delta, jnp.float64)
+        xp, delta, slack = floats(delta, self.slack)
         # The difference is exact to a unit of delta, whatever is left of it.
-        less = jnp.maximum(delta - self.slack - 2.0**-52 * jnp.where(self.slack > 0, delta, 0.0), 0.0)
-        left = deflated(less / (1.0 - self.slack), 2.0**-50)
-        possible = (left > 0) & (self.slack >= 0)
-        found = gdp_epsilon(self.mu, jnp.where(possible, left, 0.5))
-        return jnp.where(possible, found, jnp.inf)
+        less = xp.maximum(delta - slack - 2.0**-52 * xp.where(slack > 0, delta, 0.0), 0.0)
+        left = deflated(less / (1.0 - slack), 2.0**-50)
+        possible = (left > 0) & (slack >= 0)
+        _, found = floats(gdp_epsilon(self.mu, xp.where(possible, left, 0.5)))
+        return on_device(module(found, possible).where(possible, found, np.inf))
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        value = inflated(self.slack + (1.0 - self.slack) * gdp_delta(self.mu, epsilon), 2.0**-50)
-        return jnp.where(self.slack >= 0, jnp.fmin(value, 1.0), 1.0)
+        xp, value, slack = floats(gdp_delta(self.mu, epsilon), self.slack)
+        value = inflated(slack + (1.0 - slack) * value, 2.0**-50)
+        return on_device(xp.where(slack >= 0, xp.fmin(value, 1.0), 1.0))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""
@@ -133,7 +138,7 @@ class GDPResidueFilter:
     @jax.enable_x64(True)
     def init(self) -> ResidueState:
         """The state with nothing spent; one ledger for each entry of the budget's shape."""
-        return ResidueState(_packed(_whole(self.mu_pieces)), jnp.asarray(self.delta_pieces))
+        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
     def update(self, query: Any, state: ResidueState) -> tuple[Array, ResidueState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -154,10 +159,12 @@ class GDPResidueFilter:
                 a mechanism whose parameters are traced (``prepare`` it, or give ``prepare`` a grid).
         """
         if is_scalar_query(query) or is_gaussian(query):
-            return _update_gaussian(gaussian_parts(query), state)
+            with jax.enable_x64(True):
+                return _update_gaussian(gaussian_cost(gaussian_parts(query)), state)
         if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
-            query = prepare(query, relation=self.relation)
-        return _update(query, self.delta_pieces, self.share, state)
+            query = prepared(query, relation=self.relation)
+        with jax.enable_x64(True):
+            return on_device(_update(query, self.delta_pieces, self.share, state))
 
     def spent(self, state: ResidueState) -> Array:
         """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
@@ -187,7 +194,7 @@ def _whole(pieces: Any) -> Array:
 
 def _packed(value: Array) -> Array:
     """`_ledger.split`, with 0 for what is too small for it."""
-    return jnp.where((value < 1e-18)[..., None], jnp.float32(0.0), _ledger.split(value))
+    return module(value).where((value < 1e-18)[..., None], np.float32(0.0), _ledger.pieces_of(value))
 
 
 def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
@@ -201,39 +208,43 @@ def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
 
 
 def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
-    made = ResidueState(_packed(jnp.where(admitted, mu, 0.0)), _packed(jnp.where(admitted, delta, 0.0)))
-    keep = lambda new, old: jnp.where(admitted[..., None], new, old)  # noqa: E731
+    xp = module(admitted, mu, delta, state)
+    made = ResidueState(_packed(xp.where(admitted, mu, 0.0)), _packed(xp.where(admitted, delta, 0.0)))
+    keep = lambda new, old: xp.where(admitted[..., None], new, old)  # noqa: E731
     return admitted, ResidueState(keep(made.mu, state.mu), keep(made.delta, state.delta))
 
 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
     """sqrt(mu^2 - cost) rounded down, or -1: the residue of a Gaussian is exact (Koskela et al. 2023)."""
-    left = mu * mu - cost
-    root = deflated(jnp.sqrt(jnp.maximum(left, 0.0)), 2.0**-50)
-    return jnp.where((cost >= 0) & (left >= 0) & (mu > 0), jnp.where(cost == 0, mu, root), -1.0)
+    xp, left = module(mu, cost), mu * mu - cost
+    root = deflated(xp.sqrt(xp.maximum(left, 0.0)), 2.0**-50)
+    return xp.where((cost >= 0) & (left >= 0) & (mu > 0), xp.where(cost == 0, mu, root), -1.0)
 
 
-@jax.enable_x64(True)
 @jax.jit
-def _update_gaussian(parameters: list[tuple[Any, Any, Any]], state: ResidueState) -> tuple[Array, ResidueState]:
-    cost = gaussian_cost(parameters)
+def _update_gaussian(cost: ArrayLike, state: ResidueState) -> tuple[Array, ResidueState]:
+    cost = jnp.asarray(cost, jnp.float64)
     shape = _covered(cost.shape, state)
     left, delta = _ledger.join(state.mu), _ledger.join(state.delta)
     after = jnp.broadcast_to(_after_gaussian(left, cost), shape)
     return _accepted(after >= 0, after, delta, state)
 
 
-@jax.enable_x64(True)
-@jax.jit
+def _work(query: Any, slack: Array, share: Array, state: ResidueState) -> int:
+    return math.prod(state.mu.shape[:-1]) * (MOST // _MOST_IN_TURN)
+
+
+@hosted(work=_work)
 def _update(query: Any, slack: Array, share: Array, state: ResidueState) -> tuple[Array, ResidueState]:
     query = query if isinstance(query, Prepared) else of_curve(query)
-    shape = _covered(jnp.shape(query.epsilon)[:-1], state)
+    shape = _covered(np.shape(query.epsilon)[:-1], state)
+    xp, share = floats(share)
     mu, delta = _ledger.join(state.mu), _ledger.join(state.delta)
-    offer = jnp.broadcast_to(_ledger.join(slack) * jnp.asarray(share, jnp.float64), shape)
-    wide = jax.tree.map(lambda x: jnp.broadcast_to(x, (*shape, *x.shape[query.epsilon.ndim - 1 :])), query)
-    one = _each
+    offer = xp.broadcast_to(_ledger.join(slack) * share, shape)
+    wide = jax.tree.map(lambda x: xp.broadcast_to(x, (*shape, *x.shape[query.epsilon.ndim - 1 :])), query)
+    one = _residue if xp is np else _each
     for _ in shape:
-        one = jax.vmap(one)
+        one = functools.partial(each, one)
     after, left = one(wide, mu, delta, offer)
     return _accepted(after >= 0, after, left, state)
 
@@ -266,46 +277,46 @@ def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array],
 def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
     """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
     infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
-    top = jnp.max(infinity)
+    xp, top = module(infinity, mu, delta, offer), infinity.max()
     # Without any slack but for the query's own atom: whatever is best of two closed forms.
-    plain = jnp.maximum(largest_for_response(mu, epsilon), _after_gaussian(mu, inflated(dominating**2, 2.0**-50)))
+    plain = xp.maximum(largest_for_response(mu, epsilon), _after_gaussian(mu, inflated(dominating**2, 2.0**-50)))
     rest, payable = _after_atom(delta, top)
-    plain = jnp.where(payable, plain, -1.0)
+    plain = xp.where(payable, plain, -1.0)
     # With a slack s: rho = 1 / ((1 - s)(1 - top)), and what an atom takes beyond its direction's own is room.
-    s = jnp.maximum(jnp.minimum(offer, deflated((delta - top) / (1.0 - top), 1e-9)), 0.0)
+    s = xp.maximum(xp.minimum(offer, deflated((delta - top) / (1.0 - top), 1e-9)), 0.0)
     both = top + s - top * s
     rho = (1.0 + 8.0 * 2.0**-52) / ((1.0 - s) * (1.0 - top))
     room = deflated(s / (1.0 - s) + (top - infinity) * rho, 8.0 * 2.0**-52)
     losses, masses = joined(query.losses), joined(query.masses)
-    guess = jnp.max(jnp.sum(masses * losses * losses, -1))
-    finite = jnp.all(jnp.isfinite(losses)) & jnp.all(masses >= 0) & jnp.all(infinity >= 0) & (top < 1)
-    wanted = jnp.where(finite, mu, jnp.nan)
+    guess = xp.sum(masses * losses * losses, -1).max()
+    finite = xp.isfinite(losses).all() & (masses >= 0).all() & (infinity >= 0).all() & (top < 1)
+    wanted = xp.where(finite, mu, np.nan)
     best = largest(wanted, losses, masses, room, rho, guess, _TOLERANCE, _TRIES)
     less, affordable = _after_atom(delta, inflated(both, 4.0 * 2.0**-52))
-    best = jnp.where(affordable & (top < 1), best, -1.0)
+    best = xp.where(affordable & (top < 1), best, -1.0)
     # Slack is for what it saves: none is paid for a hundredth of the charge.
     saves = (best > plain) & ((plain < 0) | (s == 0) | (mu * mu - best * best < 0.99 * (mu * mu - plain * plain)))
-    return jnp.where(saves, best, plain), jnp.where(saves, less, rest)
+    return xp.where(saves, best, plain), xp.where(saves, less, rest)
 
 
 def _after_atom(delta: Array, atom: Array) -> tuple[Array, Array]:
     """delta' with (1 - delta')(1 - atom) = 1 - delta, rounded down, and whether there is one."""
-    left = (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
-    return jnp.where(atom > 0, jnp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
+    xp, left = module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
+    return xp.where(atom > 0, xp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
 
 
 @jax.enable_x64(True)
 def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
     mu, left = _ledger.join(pieces), _ledger.join(left)
-    whole = _whole(pieces)
-    gone = jnp.maximum((whole - left) * (whole + left), 0.0)
+    xp, whole = module(mu, left), _whole(pieces)
+    gone = xp.maximum((whole - left) * (whole + left), 0.0)
     if which == "spent":
-        return _ledger.outward(inflated(jnp.sqrt(gone), 2.0**-50), dtype, up=True)
+        return _ledger.outward(inflated(xp.sqrt(gone), 2.0**-50), dtype, up=True)
     if which == "fraction":
         return _ledger.outward(inflated(gone / (mu * mu), 2.0**-50), dtype, up=True)
     # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
     free = left * left - _ledger.SLACK * mu * mu
-    return _ledger.outward(jnp.minimum(jnp.sqrt(jnp.maximum(free, 0.0)), mu), dtype, up=False)
+    return _ledger.outward(xp.minimum(xp.sqrt(xp.maximum(free, 0.0)), mu), dtype, up=False)
 
 
 @jax.enable_x64(True)
@@ -344,9 +355,10 @@ def gdp_residue(
         raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
     _validate.one_of(RELATIONS, relation=relation)
     with jax.enable_x64(True):
-        mus, deltas = jnp.broadcast_arrays(jnp.asarray(mu, jnp.float64), jnp.asarray(delta, jnp.float64))
-        pieces = jnp.where((deltas == 0)[..., None], jnp.float32(0.0), _ledger.split(deltas))
+        xp, mus, deltas = floats(mu, delta)
+        mus, deltas = xp.broadcast_arrays(mus, deltas)
+        pieces = xp.where((deltas == 0)[..., None], np.float32(0.0), _ledger.pieces_of(deltas))
         # A traced delta that is none leaves no budget.
-        mus = jnp.where((deltas >= 0) & (deltas < 1), mus, jnp.nan)
-        share = (1.0 / jnp.asarray(steps, jnp.float64)).astype(jnp.float32)
-        return GDPResidueFilter(_ledger.split(mus), pieces, share, relation)
+        mus = xp.where((deltas >= 0) & (deltas < 1), mus, np.nan)
+        share = (1.0 / floats(steps)[1]).astype(np.float32)
+        return GDPResidueFilter(*on_device((_ledger.pieces_of(mus), pieces, share)), relation)

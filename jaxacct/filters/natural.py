@@ -14,6 +14,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._host import floats, hosted, module, on_device
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.compositions import Compositions
 from jaxacct.adversary.legality import Budget
@@ -87,7 +88,7 @@ class NaturalFilter:
 
     def init(self) -> NaturalState:
         """The state with nothing played."""
-        return NaturalState(jnp.zeros(len(self.declared.family), jnp.int32))
+        return NaturalState(on_device(np.zeros(len(self.declared.family), np.int32)))
 
     def update(self, query: Any, state: NaturalState) -> tuple[Array, NaturalState]:
         """Whether ``query`` may run (a bool) and the state after it.
@@ -206,7 +207,7 @@ class UndeclaredNaturalFilter:
     @jax.enable_x64(True)
     def init(self) -> ComposedState:
         """The state with nothing spent."""
-        return nothing(self.grid)
+        return on_device(nothing(self.grid))
 
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:
@@ -227,7 +228,8 @@ class UndeclaredNaturalFilter:
         """
         ready = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
         law = query if ready else self.prepare(query)
-        return _within(law, state, self.room, self.grid, self.rounds)
+        with jax.enable_x64(True):
+            return on_device(_within(law, state, self.room, grid=self.grid, rounds=self.rounds))
 
     def spent(self, state: ComposedState) -> Array:
         """How many queries ran, int32."""
@@ -244,25 +246,24 @@ class UndeclaredNaturalFilter:
 
 @jax.enable_x64(True)
 def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -> Array:
-    return _ledger.outward(
-        jnp.maximum(jnp.min(joined(room) - pld_excess(law_of(state, grid), grid)), 0.0), dtype, up=False
-    )
+    _, excess = floats(pld_excess(law_of(state, grid), grid))
+    least = (joined(room) - excess).min()
+    return _ledger.outward(module(least).maximum(least, 0.0), dtype, up=False)
 
 
-@jax.enable_x64(True)
-@functools.partial(jax.jit, static_argnames=("grid", "rounds"))
+@hosted(static=("grid", "rounds"))
 def _within(
-    law: PLD, state: ComposedState, room: Array, grid: LossGrid, rounds: int | None
+    law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
 ) -> tuple[Array, ComposedState]:
-    masses, infinity = (jnp.asarray(x, jnp.float64) for x in (law.masses, law.infinity_mass))
-    total = jnp.sum(masses) + infinity
-    sane = jnp.all(masses >= 0) & (infinity >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
+    xp, masses, infinity = floats(law.masses, law.infinity_mass)
+    total = masses.sum() + infinity
+    sane = (masses >= 0).all() & (infinity >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
     made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
-    excess = pld_excess(law_of(made, grid), grid)
-    admitted = sane & jnp.all(excess <= joined(room) + _ROUNDING)
+    _, excess = floats(pld_excess(law_of(made, grid), grid))
+    admitted = sane & (excess <= joined(room) + _ROUNDING).all()
     if rounds is not None:
         admitted &= state.rounds < rounds
-    return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), made, state)
+    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
 
 
 def natural(
@@ -304,7 +305,7 @@ def natural(
             one = "remove" if relation == "add_or_remove" else relation
             line = np.asarray(families.enclose(budget, grid, one).line)
             # Pieces are rounded up, by far less than what is taken off.
-            room = np.asarray(pieces_up(jnp.asarray(np.maximum(line - 2.0**-44 * line, 0.0))))
+            room = on_device(pieces_up(np.maximum(line - 2.0**-44 * line, 0.0)))
         return UndeclaredNaturalFilter(room, grid, relation, rounds)
     if rounds is None:
         raise ValueError("rounds must be given with a family, got None")

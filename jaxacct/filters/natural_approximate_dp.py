@@ -7,11 +7,12 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats, hosted, on_device
 from jaxacct._rounding import inflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive_ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
@@ -67,7 +68,7 @@ class NaturalApproximateDPFilter:
     @jax.enable_x64(True)
     def init(self) -> ComposedState:
         """The state with nothing spent."""
-        return nothing(self.grid)
+        return on_device(nothing(self.grid))
 
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> SymmetricLaw:
@@ -119,46 +120,49 @@ def _for_both(law: PLD) -> PLD:
     The rounding of the sums is charged as well: 4e-12 on 4,097 points, of a law that is symmetric too.
     """
     law, grid = law.float64(), law.grid
+    xp, masses, infinite = floats(law.masses, law.infinity_mass)
     there = -2 * grid.lowest - np.arange(grid.size)
     inside = (there >= 0) & (there < grid.size)
-    q = law.masses * jnp.exp(-jnp.asarray(grid.losses))
-    turned = jnp.where(inside, q[np.clip(there, 0, grid.size - 1)], 0.0)
-    singular = jnp.maximum(1.0 - jnp.sum(q) - law.infinity_mass, 0.0)
-    more = jnp.sum(jnp.maximum(turned - law.masses, 0.0)) + (jnp.sum(q) - jnp.sum(turned)) + singular
+    q = masses * np.exp(-grid.losses)
+    turned = xp.where(inside, q[np.clip(there, 0, grid.size - 1)], 0.0)
+    singular = xp.maximum(1.0 - q.sum() - infinite, 0.0)
+    more = xp.maximum(turned - masses, 0.0).sum() + (q.sum() - turned.sum()) + singular
     doubt = 2.0**-52 * (16.0 + 4.0 * grid.size)
-    return dataclasses.replace(law, infinity_mass=law.infinity_mass + (more + doubt))
+    return dataclasses.replace(law, masses=masses, infinity_mass=infinite + (more + doubt))
 
 
 @jax.enable_x64(True)
 def _update(
     law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
 ) -> tuple[Array, ComposedState]:
-    return _step(law.float64(), state, jnp.asarray(parameters[0]), jnp.asarray(parameters[1]), parameters[2], grid)
+    epsilon, delta, rounds = parameters
+    return on_device(_step(law.float64(), state, epsilon, delta, rounds=rounds, grid=grid))
 
 
-@functools.partial(jax.jit, static_argnames=("rounds", "grid"))
+@hosted(static=("rounds", "grid"))
 def _step(
-    law: PLD, state: ComposedState, epsilon: Array, delta: Array, rounds: int, grid: LossGrid
+    law: PLD, state: ComposedState, epsilon: ArrayLike, delta: ArrayLike, *, rounds: int, grid: LossGrid
 ) -> tuple[Array, ComposedState]:
-    sane = jnp.all(jnp.asarray(law.masses) >= 0) & (jnp.asarray(law.infinity_mass) >= 0)
-    total = jnp.sum(jnp.asarray(law.masses)) + jnp.asarray(law.infinity_mass)
+    xp, masses, infinity = floats(law.masses, law.infinity_mass)
+    sane = (masses >= 0).all() & (infinity >= 0)
+    total = masses.sum() + infinity
     sane &= (total >= 1.0 - 1e-9) & (total <= 1.0 + 1e-3)
     made = after(state, law, grid)
     cost = law_of(made, grid).hockey_stick(epsilon)
     admitted = sane & (cost <= delta) & (state.rounds < rounds)
-    return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), made, state)
+    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
 
 
 @jax.enable_x64(True)
 def _spent(state: ComposedState, grid: LossGrid, parameters: tuple[float, float, int], dtype: str) -> Array:
-    value = jnp.asarray(law_of(state, grid).hockey_stick(jnp.asarray(parameters[0])))
+    _, value = floats(law_of(state, grid).hockey_stick(parameters[0]))
     return _ledger.outward(value, dtype, up=True)
 
 
 @jax.enable_x64(True)
 def _left(state: ComposedState, grid: LossGrid, parameters: tuple[float, float, int], dtype: str) -> Array:
-    value = jnp.asarray(law_of(state, grid).hockey_stick(jnp.asarray(parameters[0])))
-    return _ledger.outward(jnp.maximum(parameters[1] - value, 0.0), dtype, up=False)
+    xp, value = floats(law_of(state, grid).hockey_stick(parameters[0]))
+    return _ledger.outward(xp.maximum(parameters[1] - value, 0.0), dtype, up=False)
 
 
 def natural_approximate_dp(

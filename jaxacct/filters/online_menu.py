@@ -46,10 +46,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._host import on_device
 from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.filters._menu_laws import law_of
 from jaxacct.filters._menus import as_sampled_gaussian, parts_of
@@ -142,7 +142,7 @@ class OnlineMenuFilter:
         """
         price = self.price(query, state)
         fits = int(state.spent) >= 0 and price <= int(self.remaining(state))
-        return fits, MenuState(jnp.int32(int(state.spent) + price)) if fits else state
+        return fits, MenuState(on_device(np.int32(int(state.spent) + price))) if fits else state
 
     def spent(self, state: MenuState) -> Any:
         """The units spent, int32."""

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._batch import Bounds
+from jaxacct._host import floats, hosted, module, on_device
 from jaxacct._rounding import deflated, inflated
 from jaxacct.filters import _ledger, _table_cache
 from jaxacct.filters._budget_table import budget_table
@@ -86,7 +87,7 @@ class PricedMenuFilter:
 
     def init(self) -> MenuState:
         """The state with nothing spent; one ledger for each entry of the budget's shape."""
-        return MenuState(jnp.zeros(jnp.shape(self.budget), jnp.int32))
+        return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
 
     def price(self, query: Any) -> Array:
         """The units that ``query`` would be charged: those of the cheapest entry that dominates it; int32.
@@ -96,7 +97,8 @@ class PricedMenuFilter:
         Raises:
             ValueError: see :meth:`update`.
         """
-        return _price(self, _parameters(query))
+        with jax.enable_x64(True):
+            return on_device(_price(self, _parameters(query)))
 
     def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -117,16 +119,16 @@ class PricedMenuFilter:
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        shape = jnp.shape(state.spent)
-        price = self.price(query)
-        if not _ledger.covers(shape, price.shape, jnp.shape(self.budget)):
+        shape = np.shape(state.spent)
+        with jax.enable_x64(True):
+            price = _price(self, _parameters(query))
+        if not _ledger.covers(shape, price.shape, np.shape(self.budget)):
             raise ValueError(
                 f"query must match the ledger: its price has shape {price.shape}, the budget "
-                f"{jnp.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "
+                f"{np.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "
                 "(jax.lax.scan) or map over both (jax.vmap)"
             )
-        fits = (jnp.asarray(state.spent) >= 0) & (price <= self.remaining(state))
-        return fits, MenuState(jnp.where(fits, state.spent + jnp.where(fits, price, 0), state.spent))
+        return _charge(self.budget, price, state)
 
     def spent(self, state: MenuState) -> Array:
         """The units spent, int32."""
@@ -160,29 +162,37 @@ def _parameters(query: Any) -> list[Any]:
     return found
 
 
-@jax.enable_x64(True)
 @jax.jit
+def _charge(budget: Array, price: ArrayLike, state: MenuState) -> tuple[Array, MenuState]:
+    spent, price = jnp.asarray(state.spent), jnp.asarray(price, jnp.int32)
+    fits = (spent >= 0) & (price <= jnp.asarray(budget, jnp.int32) - spent)
+    return fits, MenuState(jnp.where(fits, spent + jnp.where(fits, price, 0), spent))
+
+
+@hosted
 def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
-    prices = jnp.asarray(menu.prices, jnp.int64)
-    total = jnp.zeros((), jnp.float64)
+    xp = module(menu, parameters)
+    prices = xp.asarray(menu.prices, np.int64)
+    total = xp.zeros((), np.float64)
     for one in parameters:
         if not isinstance(one, tuple):
-            place = jnp.asarray(one, jnp.int64)
+            place = xp.asarray(one, np.int64)
             on_menu = (place >= 0) & (place < prices.shape[-1])
-            total = jnp.where(on_menu, jnp.take(prices, jnp.where(on_menu, place, 0), axis=-1), TOO_DEAR)
+            total = xp.where(on_menu, xp.take(prices, xp.where(on_menu, place, 0), axis=-1), TOO_DEAR)
             continue
-        noise, rate, runs = (jnp.asarray(x, jnp.float64) for x in one)
+        noise, rate, runs = (xp.asarray(x, np.float64) for x in one)
         covers = (noise[..., None] >= _ledger.join(menu.noise)) & (rate[..., None] <= _ledger.join(menu.rate))
-        covers &= ((rate >= 0) & (noise < jnp.inf) & (runs >= 1) & (runs == jnp.floor(runs)))[..., None]
-        total = total + runs * jnp.where(covers, prices, TOO_DEAR).min(-1)
+        covers &= ((rate >= 0) & (noise < np.inf) & (runs >= 1) & (runs == xp.floor(runs)))[..., None]
+        total = total + runs * xp.where(covers, prices, TOO_DEAR).min(-1)
     good = (total >= 0) & (total < TOO_DEAR)
-    return jnp.where(good, total, TOO_DEAR).astype(jnp.int32)
+    return xp.where(good, total, TOO_DEAR).astype(np.int32)
 
 
 @jax.enable_x64(True)
 def _fraction(budget: ArrayLike, spent: Array, dtype: str) -> Array:
-    share = jnp.asarray(spent, jnp.float64) / jnp.asarray(budget, jnp.float64)
-    return _ledger.outward(jnp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
+    xp, spent, budget = floats(spent, budget)
+    share = spent / budget
+    return _ledger.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
 
 
 def priced_menu(

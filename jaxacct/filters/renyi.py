@@ -11,16 +11,19 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import on_host
+from jaxacct._settled import in_float64
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import AdditiveFilter
 from jaxacct.filters._guarantees import RenyiGuarantee
 from jaxacct.filters._law_costs import renyi_of_law
 from jaxacct.filters._protocol import is_scalar_query
-from jaxacct.losses import renyi as _curve
 from jaxacct.losses.pld import PLD
+from jaxacct.losses.renyi import renyi_from_epsilon
+from jaxacct.losses.renyi.curve import divergence
 from jaxacct.mechanisms._register import mechanism as _register
 
-__all__ = ["RenyiFilter", "renyi"]
+__all__ = ["RenyiFilter", "renyi", "renyi_cost"]
 
 _STATEMENT = (
     "The whole interaction has Rényi divergence at most rho at the one order that was fixed before the "
@@ -63,7 +66,13 @@ class RenyiFilter(AdditiveFilter):
     def _cost(self, query: Any) -> ArrayLike:
         if isinstance(query, PLD):
             return renyi_of_law(query, np.array(self.order))
-        return query if is_scalar_query(query) else _curve.renyi(query, self.order)
+        return query if is_scalar_query(query) else renyi_cost(query, self.order)
+
+
+@in_float64
+def renyi_cost(query: Any, order: ArrayLike) -> Array:
+    """The Rényi divergence of a mechanism, in NumPy where it is concrete, even inside a trace."""
+    return divergence(query, order)
 
 
 @jax.enable_x64(True)
@@ -91,7 +100,7 @@ def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     _validate.greater(1.0, order=order)
     _validate.numbers(epsilon=epsilon, delta=delta)
     order = float(order)
-    rho = _curve.renyi_from_epsilon(epsilon, delta, order)
+    rho = on_host(renyi_from_epsilon(epsilon, delta, order))
     if not _validate.is_traced(rho) and np.any(np.asarray(rho) < 1e-18):
         least = epsilon - np.asarray(rho)
         raise ValueError(

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats, module, on_host
 from jaxacct._rounding import deflated
 from jaxacct.filters import _ledger
 from jaxacct.filters._additive import in_budget
@@ -21,8 +22,9 @@ from jaxacct.filters._law_costs import renyi_of_law
 from jaxacct.filters._ledger import LedgerState
 from jaxacct.filters._protocol import LedgerFilter, is_scalar_query
 from jaxacct.filters._states import keeps
-from jaxacct.losses import renyi as _curve
+from jaxacct.filters.renyi import renyi_cost
 from jaxacct.losses.pld import PLD
+from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.mechanisms._register import mechanism as _register
 
 __all__ = ["AnyOrderFilter", "renyi_any"]
@@ -115,12 +117,13 @@ class AnyOrderFilter(LedgerFilter):
 def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
-    return jnp.stack([jnp.asarray(_curve.renyi(query, order)) for order in orders], axis=-1)
+    each = [renyi_cost(query, order) for order in orders]  # whole ones are sums, and must be known to be whole
+    return module(each).stack(each, axis=-1)
 
 
 @jax.enable_x64(True)
 def _least(state: LedgerState, dtype: str) -> Array:
-    return _ledger.outward(jnp.min(_ledger.used(state), axis=-1), dtype, up=True)
+    return _ledger.outward(_ledger.used(state).min(-1), dtype, up=True)
 
 
 @jax.enable_x64(True)
@@ -176,9 +179,10 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     _validate.nonnegative(epsilon=epsilon)
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
-    epsilon, delta = (jnp.asarray(v, jnp.float64)[..., None] for v in (epsilon, delta))
+    _, epsilon, delta = floats(epsilon, delta)
+    epsilon, delta = epsilon[..., None], delta[..., None]
     share = deflated(delta / len(chosen), len(chosen) * 2.0**-50)
-    rho = _curve.renyi_from_epsilon(epsilon, share, jnp.asarray(chosen))
+    rho = on_host(renyi_from_epsilon(epsilon, share, np.asarray(chosen)))
     if not _validate.is_traced(rho):
         short = np.asarray(epsilon - rho) + np.zeros(rho.shape)
         without = ~(np.asarray(rho) >= 1e-18)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._host import at_hand, floats, hosted, module, on_device, on_host
 from jaxacct.filters._composed_law import on_grid
 from jaxacct.filters._profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters._states import keeps
@@ -78,16 +78,16 @@ def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TO
     return _compare(left, dataclasses.replace(before, bound="upper"), float(tolerance))
 
 
-@jax.jit
+@hosted
 def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
     one, other = grid_of_pld(left.grid), grid_of_pld(right.grid)
     lowest, highest = min(one.lowest, other.lowest), max(one.highest, other.highest)
     grid = LossGrid(left.grid.spacing, lowest, highest - lowest + 1)
-    difference = pld_excess(left, grid) - pld_excess(right, grid, literal="lower")
+    xp, high, low = floats(pld_excess(left, grid), pld_excess(right, grid, literal="lower"))
     # At gamma beyond the grid the left side is at most its value at the end; the right one is its atom at infinity,
     # which the last node already has. Below the grid both are lines through no excess at gamma = 0.
-    worst = jnp.max(difference)
-    sane = jnp.all(jnp.asarray(left.masses) >= 0) & jnp.all(jnp.asarray(right.masses) >= 0)
+    worst = (high - low).max()
+    sane = (xp.asarray(left.masses) >= 0).all() & (xp.asarray(right.masses) >= 0).all()
     return ResidueCheck(sane & (worst <= tolerance), worst)
 
 
@@ -125,8 +125,8 @@ class ResidueFilter:
     @jax.enable_x64(True)
     def init(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
-        held = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), self.parameter)
-        return ResidueFilterState(held, jnp.zeros((), jnp.int32))
+        held = jax.tree.map(lambda x: module(x).asarray(x, np.float32), self.parameter)
+        return on_device(ResidueFilterState(held, np.zeros((), np.int32)))
 
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:
@@ -150,15 +150,21 @@ class ResidueFilter:
         # What is checked is what is stored: the next parameter after rounding.
         left = self.change(state.parameter, law)
         _validate.real_arrays(update=left)
-        after = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), left)
+        state, law, left = on_host((state, law, left))
+        after = jax.tree.map(lambda x: module(x).asarray(x, np.float32), left)
         if _validate.shapes(after) != _validate.shapes(state.parameter):
             raise ValueError(f"update must return a parameter like {state.parameter!r:.200}, got {left!r:.200}")
-        check = check_residue(self.curve(state.parameter), self.curve(after), law, tolerance=self.tolerance)
-        mass = jnp.sum(jnp.asarray(law.masses)) + jnp.asarray(law.infinity_mass)
-        sane = jnp.all(jnp.asarray(law.masses) >= 0) & (jnp.asarray(law.infinity_mass) >= 0) & (mass >= 1.0 - 1e-6)
+        check = check_residue(self._budget(state.parameter), self._budget(after), law, tolerance=self.tolerance)
+        _, masses, infinity = floats(law.masses, law.infinity_mass)
+        sane = (masses >= 0).all() & (infinity >= 0) & (masses.sum() + infinity >= 1.0 - 1e-6)
         admitted = check.holds & sane & (state.rounds < self.rounds)
         made = ResidueFilterState(after, state.rounds + 1)
-        return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), made, state)
+        xp = module(admitted, made, state)
+        return on_device((admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)))
+
+    def _budget(self, parameter: Any) -> PLD:
+        """The curve at ``parameter``; of a known one by one program for all of its operations."""
+        return on_host(jax.jit(self.curve)(parameter)) if at_hand(parameter) else self.curve(parameter)
 
     def spent(self, state: ResidueFilterState) -> Any:
         """The first parameter less what is left of it, entry by entry."""

@@ -6,11 +6,11 @@ digits, and rounded up by 1e-12 relative.
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._host import floats, hosted, module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import inflated
 from jaxacct.mechanisms.laplace import Laplace
@@ -26,39 +26,40 @@ _HIGH = 600.0  # exponents above are handled in logarithms
 
 def _log_rest(x: Array) -> Array:
     """log(e^x - 1 - x); at 0 that of 1e-150."""
-    small = jnp.abs(x) < 1.0
-    v = jnp.where(small, x, 0.0)
-    series = jnp.ones_like(v)
+    xp = module(x)
+    small = xp.abs(x) < 1.0
+    v = xp.where(small, x, 0.0)
+    series = xp.ones_like(v)
     for k in range(_SERIES, 2, -1):
         series = 1.0 + v / k * series
-    near = 2.0 * jnp.log(jnp.where(small, jnp.maximum(jnp.abs(x), 1e-150), 1.0)) - jnp.log(2.0) + jnp.log(series)
-    y = jnp.where(small, 1.0, x)
-    rest = jnp.log(jnp.expm1(jnp.minimum(y, 30.0)) - jnp.minimum(y, 30.0))
-    far = jnp.where(y > 30.0, y + log1p(-(1.0 + y) * jnp.exp(-jnp.maximum(y, 30.0))), rest)
-    return jnp.where(small, near, far)
+    near = 2.0 * xp.log(xp.where(small, xp.maximum(xp.abs(x), 1e-150), 1.0)) - xp.log(2.0) + xp.log(series)
+    y = xp.where(small, 1.0, x)
+    rest = xp.log(xp.expm1(xp.minimum(y, 30.0)) - xp.minimum(y, 30.0))
+    far = xp.where(y > 30.0, y + log1p(-(1.0 + y) * xp.exp(-xp.maximum(y, 30.0))), rest)
+    return xp.where(small, near, far)
 
 
 def _from_excess(log_excess: Array, order: Array, size: Array) -> Array:
     """log(1 + e^log_excess) / (order - 1), rounded up; ``size`` is the largest exponent that was rounded."""
     margin = _ROUNDING + 2.0**-49 * size
-    return inflated(jnp.logaddexp(0.0, log_excess + margin) / (order - 1.0), _ROUNDING)
+    return inflated(module(log_excess, size).logaddexp(0.0, log_excess + margin) / (order - 1.0), _ROUNDING)
 
 
 def _guarded(value: Array, parameter: Array, order: Array) -> Array:
-    good = (parameter > 0) & (parameter < jnp.inf) & (order > 1) & (order < jnp.inf) & ~jnp.isnan(value)
-    return jnp.where(good, jnp.maximum(value, _TINY), jnp.inf)
+    xp = module(value, parameter, order)
+    good = (parameter > 0) & (parameter < np.inf) & (order > 1) & (order < np.inf) & ~xp.isnan(value)
+    return xp.where(good, xp.maximum(value, _TINY), np.inf)
 
 
-@jax.jit
+@hosted
 def _laplace(scale: ArrayLike, sensitivity: ArrayLike, order: ArrayLike) -> Array:
-    a = jnp.asarray(order, jnp.float64)
-    scale, sensitivity = jnp.asarray(scale, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
-    eps = inflated(jnp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, jnp.nan), 2.0**-50)
+    xp, a, scale, sensitivity = floats(order, scale, sensitivity)
+    eps = inflated(xp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, np.nan), 2.0**-50)
     # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
-    up = jnp.log(a) + _log_rest((a - 1.0) * eps)
-    down = jnp.log(a - 1.0) + _log_rest(-a * eps)
-    value = _from_excess(jnp.logaddexp(up, down) - jnp.log(2.0 * a - 1.0), a, a * eps)
-    return _guarded(jnp.minimum(value, eps), eps, a)
+    up = xp.log(a) + _log_rest((a - 1.0) * eps)
+    down = xp.log(a - 1.0) + _log_rest(-a * eps)
+    value = _from_excess(xp.logaddexp(up, down) - xp.log(2.0 * a - 1.0), a, a * eps)
+    return _guarded(xp.minimum(value, eps), eps, a)
 
 
 def laplace_curve(mechanism: Laplace, order: ArrayLike, relation: str) -> Array:
@@ -66,7 +67,7 @@ def laplace_curve(mechanism: Laplace, order: ArrayLike, relation: str) -> Array:
     return _laplace(mechanism.scale, mechanism.sensitivity, order)
 
 
-@jax.jit
+@hosted
 def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike = 2.0) -> Array:
     """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
 
@@ -74,44 +75,44 @@ def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike 
     all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
     with k - 1 + e^eps below for k categories.
     """
-    a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
-    others = jnp.log(jnp.asarray(categories, jnp.float64) - 1.0)
-    log_excess = (
-        a * eps + jnp.log(-jnp.expm1(-(a - 1.0) * eps)) + jnp.log(-jnp.expm1(-a * eps)) - jnp.logaddexp(others, eps)
-    )
+    xp, a, eps, categories = floats(order, epsilon, categories)
+    others = xp.log(categories - 1.0)
+    log_excess = a * eps + xp.log(-xp.expm1(-(a - 1.0) * eps)) + xp.log(-xp.expm1(-a * eps)) - xp.logaddexp(others, eps)
     value = _from_excess(log_excess, a, a * eps)
-    return _guarded(jnp.minimum(value, eps), eps, a)
+    return _guarded(xp.minimum(value, eps), eps, a)
 
 
-@jax.jit
+@hosted
 def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
-    a, eps = jnp.asarray(order, jnp.float64), jnp.asarray(epsilon, jnp.float64)
+    xp, a, eps = floats(order, epsilon)
     # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
-    t = jnp.clip(eps + _log_mean(a * eps) - _log_mean((a - 1.0) * eps), 0.0, eps)
+    t = xp.clip(eps + _log_mean(a * eps) - _log_mean((a - 1.0) * eps), 0.0, eps)
     # p e^((a-1) t) + (1-p) e^(-(a-1) (eps-t)) with p e^-t + (1-p) e^(eps-t) = 1, as a mean of f(x) = x^a - 1 - a (x-1)
     # over Q: only positive terms. Q = (p e^-t, 1 - p e^-t), x = e^t and e^(t - eps).
-    scale = jnp.log(-jnp.expm1(-eps))
-    log_high = jnp.log(-jnp.expm1(t - eps)) - scale - t
-    log_low = jnp.log(-jnp.expm1(-t)) - scale
-    terms = jnp.logaddexp(log_high + _log_power_rest(t, a), log_low + _log_power_rest(t - eps, a))
+    scale = xp.log(-xp.expm1(-eps))
+    log_high = xp.log(-xp.expm1(t - eps)) - scale - t
+    log_low = xp.log(-xp.expm1(-t)) - scale
+    terms = xp.logaddexp(log_high + _log_power_rest(t, a), log_low + _log_power_rest(t - eps, a))
     # Being off by d costs a relative 4 (d / eps)^2 + a^2 d^2 / 2 of the excess, and t is off by a few roundoffs.
     off = 2.0**-49 * (1.0 + eps)
     terms = terms + 16.0 * (off / eps) ** 2 + (a * off) ** 2 + _ROUNDING / (a - 1.0)
     value = _from_excess(terms, a, a * eps)
     # The theorem without a maximisation: a range of eps is a eps^2 / 8 (Cesar, Rogers 2021), and eps-DP.
-    return _guarded(jnp.minimum(jnp.minimum(value, eps), inflated(a * eps / 8.0 * eps, _ROUNDING)), eps, a)
+    return _guarded(xp.minimum(xp.minimum(value, eps), inflated(a * eps / 8.0 * eps, _ROUNDING)), eps, a)
 
 
 def _log_mean(x: Array) -> Array:
     """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
+    xp = module(x)
     series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
-    return jnp.where(x < 0.1, series, jnp.log(-jnp.expm1(-x) / x))
+    return xp.where(x < 0.1, series, xp.log(-xp.expm1(-x) / x))
 
 
 def _log_power_rest(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
-    big, small = _log_rest(a * loss), jnp.log(a) + _log_rest(loss)
-    return big + log1p(-jnp.exp(jnp.minimum(small - big, -1e-15)))
+    xp = module(loss, a)
+    big, small = _log_rest(a * loss), xp.log(a) + _log_rest(loss)
+    return big + log1p(-xp.exp(xp.minimum(small - big, -1e-15)))
 
 
 def bounded_range_curve(mechanism: Exponential, order: ArrayLike, relation: str) -> Array:

@@ -2,61 +2,72 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats, hosted, module, on_device
 from jaxacct._log1p import log_one_less
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 
-__all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_from_epsilon"]
+__all__ = [
+    "delta_from_renyi",
+    "delta_of_divergence",
+    "epsilon_from_renyi",
+    "epsilon_of_divergence",
+    "renyi_from_epsilon",
+]
 
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     """epsilon - rho of the tight conversion, and a bound on its rounding."""
+    xp = module(order, delta)
     first = log_one_less(order)
-    second = (jnp.log(delta) + jnp.log(order)) / (order - 1)
-    size = jnp.abs(first) + (jnp.abs(jnp.log(delta)) + jnp.log(order)) / (order - 1)
+    second = (xp.log(delta) + xp.log(order)) / (order - 1)
+    size = xp.abs(first) + (xp.abs(xp.log(delta)) + xp.log(order)) / (order - 1)
     return first - second, 16 * EPS * size
 
 
-@jax.jit
+@hosted
 def _epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Array:
-    rho, order, delta = (jnp.asarray(v, jnp.float64) for v in (rho, order, delta))
-    good = (rho >= 0) & (order > 1) & (order < jnp.inf) & (delta > 0) & (delta < 1)
-    shift, rounding = _conversion(jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5))
-    value = jnp.maximum(rho + shift + rounding + 4 * EPS * rho, 0.0)
+    xp, rho, order, delta = floats(rho, order, delta)
+    good = (rho >= 0) & (order > 1) & (order < np.inf) & (delta > 0) & (delta < 1)
+    shift, rounding = _conversion(xp.where(good, order, 2.0), xp.where(good, delta, 0.5))
+    value = xp.maximum(rho + shift + rounding + 4 * EPS * rho, 0.0)
     # Total variation is at most sqrt(1 - exp(-KL)) (Bretagnolle, Huber 1979) and KL is at most rho.
-    value = jnp.where(inflated(-jnp.expm1(-rho), 8 * EPS) <= delta * delta, 0.0, value)
-    return jnp.where(good, value, jnp.where((rho >= 0) & (delta >= 1), 0.0, jnp.inf))
+    value = xp.where(inflated(-xp.expm1(-rho), 8 * EPS) <= delta * delta, 0.0, value)
+    return xp.where(good, value, xp.where((rho >= 0) & (delta >= 1), 0.0, np.inf))
 
 
-@jax.jit
+@hosted
 def _delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Array:
-    rho, order, epsilon = (jnp.asarray(v, jnp.float64) for v in (rho, order, epsilon))
-    good = (rho >= 0) & (rho < jnp.inf) & (order > 1) & (order < jnp.inf) & (epsilon >= 0)
-    a, r, e = jnp.where(good, order, 2.0), jnp.where(good, rho, 1.0), jnp.where(good, epsilon, 1.0)
-    log_delta = (a - 1) * (r - e + log_one_less(a)) - jnp.log(a)
-    finite = jnp.where(e < jnp.inf, e, 0.0)
-    log_delta += 16 * EPS * ((a - 1) * (r + finite - log_one_less(a)) + jnp.log(a))
-    divergence = inflated(jnp.sqrt(-jnp.expm1(-r)), 8 * EPS)
-    value = jnp.minimum(jnp.minimum(inflated(jnp.exp(log_delta), 8 * EPS), divergence), 1.0)
+    xp, rho, order, epsilon = floats(rho, order, epsilon)
+    good = (rho >= 0) & (rho < np.inf) & (order > 1) & (order < np.inf) & (epsilon >= 0)
+    a, r, e = xp.where(good, order, 2.0), xp.where(good, rho, 1.0), xp.where(good, epsilon, 1.0)
+    log_delta = (a - 1) * (r - e + log_one_less(a)) - xp.log(a)
+    finite = xp.where(e < np.inf, e, 0.0)
+    log_delta += 16 * EPS * ((a - 1) * (r + finite - log_one_less(a)) + xp.log(a))
+    divergence = inflated(xp.sqrt(-xp.expm1(-r)), 8 * EPS)
+    value = xp.minimum(xp.minimum(inflated(xp.exp(log_delta), 8 * EPS), divergence), 1.0)
     # Underflow to 0 would claim more than is known, unless nothing was released at all.
-    value = jnp.where(r == 0, 0.0, jnp.maximum(value, jnp.finfo(jnp.float64).tiny))
-    return jnp.where(good, value, 1.0)
+    value = xp.where(r == 0, 0.0, xp.maximum(value, np.finfo(np.float64).tiny))
+    return xp.where(good, value, 1.0)
 
 
-@jax.jit
+@hosted
 def _renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -> Array:
-    epsilon, delta, order = (jnp.asarray(v, jnp.float64) for v in (epsilon, delta, order))
-    good = (epsilon >= 0) & (epsilon < jnp.inf) & (delta > 0) & (delta < 1) & (order > 1) & (order < jnp.inf)
-    shift, rounding = _conversion(jnp.where(good, order, 2.0), jnp.where(good, delta, 0.5))
+    xp, epsilon, delta, order = floats(epsilon, delta, order)
+    good = (epsilon >= 0) & (epsilon < np.inf) & (delta > 0) & (delta < 1) & (order > 1) & (order < np.inf)
+    shift, rounding = _conversion(xp.where(good, order, 2.0), xp.where(good, delta, 0.5))
     # Twice the rounding of the way back, so that converting the result gives at most the epsilon asked for.
-    value = epsilon - shift - 2 * rounding - 16 * EPS * (epsilon + jnp.abs(shift))
-    return jnp.where(good, value, jnp.nan)
+    value = epsilon - shift - 2 * rounding - 16 * EPS * (epsilon + xp.abs(shift))
+    return xp.where(good, value, np.nan)
+
+
+delta_of_divergence, epsilon_of_divergence = _delta_from_renyi, _epsilon_from_renyi
+"""The conversions without their checks, in NumPy where everything is concrete (inside ``enable_x64``)."""
 
 
 @in_float64
@@ -80,7 +91,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
     """
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
-    return _epsilon_from_renyi(rho, order, delta)
+    return on_device(_epsilon_from_renyi(rho, order, delta))
 
 
 @in_float64
@@ -103,7 +114,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
     """
     _validate.numbers(epsilon=epsilon)
     _validate.nonnegative(epsilon=epsilon)
-    return _delta_from_renyi(rho, order, epsilon)
+    return on_device(_delta_from_renyi(rho, order, epsilon))
 
 
 @in_float64
@@ -127,4 +138,4 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
     _validate.nonnegative(epsilon=epsilon)
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
-    return _renyi_from_epsilon(epsilon, delta, order)
+    return on_device(_renyi_from_epsilon(epsilon, delta, order))

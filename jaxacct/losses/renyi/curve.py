@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._host import floats, on_device, on_host
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
@@ -49,7 +49,7 @@ from jaxacct.mechanisms import (
 )
 from jaxacct.mechanisms._dominating import RELATIONS
 
-__all__ = ["renyi"]
+__all__ = ["divergence", "renyi"]
 
 
 # One entry a family; each takes (mechanism, order, relation) and runs in float64.
@@ -69,9 +69,9 @@ _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     DiscreteLaplace: discrete_laplace_curve,
     FromTables: table_curve,
     FromProfile: table_curve,
-    PoissonSampled: lambda mechanism, order, relation: poisson_curve(mechanism, order, relation, renyi),
+    PoissonSampled: lambda mechanism, order, relation: poisson_curve(mechanism, order, relation, divergence),
     SampledWithoutReplacement: lambda mechanism, order, relation: without_replacement_curve(
-        mechanism, order, relation, renyi
+        mechanism, order, relation, divergence
     ),
 }
 
@@ -103,6 +103,12 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
         ValueError: an unknown mechanism or relation, a relation without an analysis, a concrete order that is not
             a finite number above 1.
     """
+    return on_device(divergence(mechanism, order, relation=relation))
+
+
+def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
+    """`renyi`, as NumPy's array where everything is concrete (inside ``enable_x64``)."""
+    mechanism, order = on_host((mechanism, order))
     _validate.one_of(RELATIONS, relation=relation)
     if not _validate.is_traced(order):
         values = np.asarray(order, np.float64)
@@ -110,10 +116,10 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
             raise ValueError(f"order must be a finite number above 1, got {order}")
     if isinstance(mechanism, Composed):
         parts = mechanism.parts()
-        total = jnp.zeros(())
+        total = np.zeros(())
         for part, steps in parts:
-            steps = jnp.asarray(steps, jnp.float64)
-            total = total + jnp.where(steps >= 1, steps, jnp.inf) * renyi(part, order, relation=relation)
+            xp, steps = floats(steps)
+            total = total + xp.where(steps >= 1, steps, np.inf) * divergence(part, order, relation=relation)
         return inflated(total, EPS * (2 + len(parts)))
     curve = _CURVES.get(type(mechanism))
     if curve is None:

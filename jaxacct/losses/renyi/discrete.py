@@ -5,13 +5,15 @@ All are rounded up.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._arrays import logsumexp
+from jaxacct._host import floats, hosted, module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import inflated
 from jaxacct.losses.renyi.closed import pure_divergence
@@ -51,20 +53,21 @@ def response_curve(mechanism: RandomizedResponse | PureDP | PermuteAndFlip, orde
     For k = 2 it bounds every eps-DP mechanism, permute-and-flip among them.
     """
     categories = mechanism.categories if isinstance(mechanism, RandomizedResponse) else 2.0
-    categories = whole_number(categories, 2.0)
-    epsilon = jnp.where(jnp.isnan(categories), jnp.nan, mechanism.epsilon)
+    xp, categories, epsilon = floats(whole_number(categories, 2.0), mechanism.epsilon)
+    epsilon = xp.where(xp.isnan(categories), np.nan, epsilon)
     return _nothing_at_zero(pure_divergence(epsilon, order, categories), epsilon, order)
 
 
 def approximate_curve(mechanism: ApproximateDP, order: ArrayLike, relation: str) -> Array:
     """That of ``epsilon``-DP, or inf if ``delta`` is not 0: a loss may be infinite."""
     pure = _nothing_at_zero(pure_divergence(mechanism.epsilon, order), mechanism.epsilon, order)
-    return jnp.where(jnp.asarray(mechanism.delta, jnp.float64) == 0, pure, jnp.inf)
+    xp, pure, delta = floats(pure, mechanism.delta)
+    return xp.where(delta == 0, pure, np.inf)
 
 
 def _nothing_at_zero(value: Array, epsilon: ArrayLike, order: ArrayLike) -> Array:
-    good = (jnp.asarray(order, jnp.float64) > 1) & (jnp.asarray(epsilon, jnp.float64) == 0)
-    return jnp.where(good, 0.0, value)
+    xp, value, epsilon, order = floats(value, epsilon, order)
+    return xp.where((order > 1) & (epsilon == 0), 0.0, value)
 
 
 def gdp_curve(mechanism: GDP, order: ArrayLike, relation: str) -> Array:
@@ -72,22 +75,22 @@ def gdp_curve(mechanism: GDP, order: ArrayLike, relation: str) -> Array:
     return gaussian_curve(Gaussian(1.0, mechanism.mu), order, relation)
 
 
-@jax.jit
-def _proportional(rho: Array, order: Array) -> Array:
-    good = (rho > 0) & (rho < jnp.inf) & (order > 1) & (order < jnp.inf)
-    return jnp.where(good, rho * order * _UP, jnp.inf)
+@hosted
+def _proportional(rho: ArrayLike, order: ArrayLike) -> Array:
+    xp, rho, order = floats(rho, order)
+    good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)
+    return xp.where(good, rho * order * _UP, np.inf)
 
 
 def concentrated_curve(mechanism: ZeroConcentratedDP, order: ArrayLike, relation: str) -> Array:
     """order * rho, by definition."""
-    return _proportional(jnp.asarray(mechanism.rho, jnp.float64), jnp.asarray(order, jnp.float64))
+    return _proportional(mechanism.rho, order)
 
 
 def renyi_dp_curve(mechanism: RenyiDP, order: ArrayLike, relation: str) -> Array:
     """``epsilon`` up to the mechanism's order (divergences increase in the order); above it nothing is known."""
-    a, known = jnp.asarray(order, jnp.float64), jnp.asarray(mechanism.order, jnp.float64)
-    value = jnp.asarray(mechanism.epsilon, jnp.float64)
-    return jnp.where((a > 1) & (a <= known) & (known < jnp.inf) & (value >= 0), value, jnp.inf)
+    xp, a, known, value = floats(order, mechanism.order, mechanism.epsilon)
+    return xp.where((a > 1) & (a <= known) & (known < np.inf) & (value >= 0), value, np.inf)
 
 
 def discrete_gaussian_curve(mechanism: DiscreteGaussian, order: ArrayLike, relation: str) -> Array:
@@ -95,22 +98,24 @@ def discrete_gaussian_curve(mechanism: DiscreteGaussian, order: ArrayLike, relat
 
     Exact where order * sensitivity is whole.
     """
-    ratio = jnp.asarray(whole_number(mechanism.sensitivity, 1.0)) / jnp.asarray(positive(mechanism.sigma))
-    return _proportional(0.5 * ratio**2 * _UP, jnp.asarray(order, jnp.float64))
+    ratio = whole_number(mechanism.sensitivity, 1.0) / positive(mechanism.sigma)
+    return _proportional(0.5 * ratio**2 * _UP, order)
 
 
-@jax.jit
-def _discrete_laplace(scale: Array, gap: Array, a: Array) -> Array:
-    good = ~jnp.isnan(gap / scale) & (a > 1) & (a < jnp.inf)
-    c, gap, a = jnp.where(good, 1.0 / scale, 1.0), jnp.where(good, gap, 1.0), jnp.where(good, a, 2.0)
-    rest = jnp.log(-jnp.expm1(-c))
+@hosted
+def _discrete_laplace(scale: ArrayLike, gap: ArrayLike, order: ArrayLike) -> Array:
+    xp, scale, gap, a = floats(scale, gap, order)
+    scale, gap, a = xp.broadcast_arrays(scale, gap, a)
+    good = ~xp.isnan(gap / scale) & (a > 1) & (a < np.inf)
+    c, gap, a = xp.where(good, 1.0 / scale, 1.0), xp.where(good, gap, 1.0), xp.where(good, a, 2.0)
+    rest = xp.log(-xp.expm1(-c))
     low, high = -a * gap * c - rest, (a - 1.0) * gap * c - rest
     ratio = (2.0 * a - 1.0) * c
     middle = -a * gap * c + ratio * (gap - 1.0)
-    middle = middle + jnp.log(-jnp.expm1(-ratio * (gap - 1.0))) - jnp.log(-jnp.expm1(-ratio))
-    log_moment = jax.nn.logsumexp(jnp.stack([low, middle, high]), axis=0) + rest - log1p(jnp.exp(-c))
-    margin = 2.0**-48 * (a * gap * c + jnp.abs(rest) + 4.0)
-    return jnp.where(good, inflated((jnp.maximum(log_moment, 0.0) + margin) / (a - 1.0), _ROUNDING), jnp.inf)
+    middle = middle + xp.log(-xp.expm1(-ratio * (gap - 1.0))) - xp.log(-xp.expm1(-ratio))
+    log_moment = logsumexp(xp.stack([low, middle, high], -1)) + rest - log1p(xp.exp(-c))
+    margin = 2.0**-48 * (a * gap * c + xp.abs(rest) + 4.0)
+    return xp.where(good, inflated((xp.maximum(log_moment, 0.0) + margin) / (a - 1.0), _ROUNDING), np.inf)
 
 
 def discrete_laplace_curve(mechanism: DiscreteLaplace, order: ArrayLike, relation: str) -> Array:
@@ -118,31 +123,28 @@ def discrete_laplace_curve(mechanism: DiscreteLaplace, order: ArrayLike, relatio
 
     Where that is all rounding (losses below 1e-7), the divergence of pure privacy is less and takes its place.
     """
-    values = (positive(mechanism.scale), whole_number(mechanism.sensitivity, 1.0), order)
-    scale, gap, a = (jnp.asarray(x, jnp.float64) for x in values)
-    exact = _discrete_laplace(*jnp.broadcast_arrays(scale, gap, a))
-    return jnp.minimum(exact, pure_divergence(gap / scale * _UP, a))
+    scale, gap = positive(mechanism.scale), whole_number(mechanism.sensitivity, 1.0)
+    exact, pure = _discrete_laplace(scale, gap, order), pure_divergence(gap / scale * _UP, order)
+    return module(exact, pure).minimum(exact, pure)
 
 
-@jax.jit
-def _of_table(pair: Any, order: Array) -> Array:
-    def single(pair: Any, a: Array) -> Array:
-        atoms = pair.atoms()
-        finite = jnp.isfinite(atoms.losses)
-        away = inflated(jnp.where(finite, jnp.abs(atoms.losses) + atoms.loss_error, 0.0), 2.0**-50)
-        # The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1) >= 0, and f(0) = a - 1.
-        value = log_power_excess(jnp.where(atoms.losses < 0, -away, away), a)
-        value = jnp.where(atoms.losses == -jnp.inf, jnp.log(a - 1.0), value)
-        has_q = atoms.q > 0
-        terms = jnp.where(has_q, jnp.log(jnp.where(has_q, atoms.q, 1.0)) + value, -jnp.inf)
-        margin = _ROUNDING + jnp.max(atoms.error) + 2.0**-48 * a * jnp.max(away)
-        total = inflated(jnp.logaddexp(0.0, jax.nn.logsumexp(terms) + margin) / (a - 1.0), _ROUNDING)
-        infinite = jnp.where(atoms.losses == jnp.inf, atoms.p, 0.0).sum() > 0
-        good = (a > 1) & (a < jnp.inf) & ~infinite & ~jnp.isnan(total + atoms.p.sum() + atoms.q.sum())
-        good &= ~jnp.isnan(atoms.losses).any()  # what has no size is not finite
-        return jnp.where(good, total, jnp.inf)
-
-    return jax.vmap(single)(pair, order)
+@hosted
+def _of_table(pair: Any, order: ArrayLike) -> Array:
+    xp, order = floats(order)
+    a, atoms = order[..., None], pair.atoms()
+    finite = xp.isfinite(atoms.losses)
+    away = inflated(xp.where(finite, xp.abs(atoms.losses) + atoms.loss_error, 0.0), 2.0**-50)
+    # The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1) >= 0, and f(0) = a - 1.
+    value = log_power_excess(xp.where(atoms.losses < 0, -away, away), a)
+    value = xp.where(atoms.losses == -np.inf, xp.log(a - 1.0), value)
+    has_q = atoms.q > 0
+    terms = xp.where(has_q, xp.log(xp.where(has_q, atoms.q, 1.0)) + value, -np.inf)
+    margin = (_ROUNDING + atoms.error + 2.0**-48 * a * away.max(-1, keepdims=True)).max(-1)
+    total = inflated(xp.logaddexp(0.0, logsumexp(terms) + margin) / (order - 1.0), _ROUNDING)
+    infinite = xp.where(atoms.losses == np.inf, atoms.p, 0.0).sum(-1) > 0
+    good = (order > 1) & (order < np.inf) & ~infinite & ~xp.isnan(total + atoms.p.sum(-1) + atoms.q.sum(-1))
+    good &= ~xp.isnan(atoms.losses).any(-1)  # what has no size is not finite
+    return xp.where(good, total, np.inf)
 
 
 def table_curve(mechanism: FromTables | FromProfile, order: ArrayLike, relation: str) -> Array:
@@ -151,6 +153,6 @@ def table_curve(mechanism: FromTables | FromProfile, order: ArrayLike, relation:
     found = []
     for name in names:
         ((pair, _),) = mechanism._dominating(name)
-        shape = jnp.broadcast_shapes(*settings_shapes((pair, order)))
-        found.append(_of_table(flattened(pair, shape, jnp), flattened(order, shape, jnp)).reshape(shape))
-    return jnp.max(jnp.stack(found), 0)
+        shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), module(pair, order)
+        found.append(_of_table(flattened(pair, shape, xp), flattened(order, shape, xp)).reshape(shape))
+    return functools.reduce(module(found).maximum, found)

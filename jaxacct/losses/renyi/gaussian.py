@@ -6,13 +6,13 @@ import functools
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._arrays import logsumexp
+from jaxacct._host import floats, hosted, module, settings
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
 from jaxacct.mechanisms.gaussian import Gaussian
@@ -30,8 +30,9 @@ _SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
 
 def _log_expm1(c: Array) -> Array:
     """log(exp(c) - 1) for c > 0, without overflow."""
-    small = jnp.minimum(c, 30.0)
-    return jnp.where(c > 30, c + log1p(-jnp.exp(-jnp.maximum(c, 30.0))), jnp.log(jnp.expm1(small)))
+    xp = module(c)
+    small = xp.minimum(c, 30.0)
+    return xp.where(c > 30, c + log1p(-xp.exp(-xp.maximum(c, 30.0))), xp.log(xp.expm1(small)))
 
 
 def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
@@ -40,15 +41,16 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     A is the mean of exp(k (k - 1) mu^2 / 2) over k ~ Binomial(order, rate) (Mironov, Talwar, Zhang 2019,
     section 3.1), so A - 1 is the mean of expm1 of it: every term is positive, and tiny rates lose no digits.
     """
-    k = jnp.arange(log_binomial.shape[-1], dtype=jnp.float64)
+    xp = module(mu, rate, order)
+    k = np.arange(log_binomial.shape[-1], dtype=np.float64)
     mu, rate, order = mu[..., None], rate[..., None], order[..., None]
-    gain = _log_expm1(jnp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
-    kept, dropped = k * jnp.log(rate), (order - k) * log1p(-rate)
+    gain = _log_expm1(xp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
+    kept, dropped = k * xp.log(rate), (order - k) * log1p(-rate)
     terms = log_binomial + kept + dropped + gain
     # Each term is inflated by what its own rounding can have cost, relative to the size of its parts.
-    size = jnp.where(jnp.isfinite(log_binomial), log_binomial, 0.0) + jnp.abs(kept) + jnp.abs(dropped) + jnp.abs(gain)
-    terms = jnp.where((k >= 2) & (log_binomial > -jnp.inf), terms + 8 * EPS * (size + 4), -jnp.inf)
-    return jax.nn.logsumexp(terms, axis=-1) + 1e-14 * (1 + log_binomial.shape[-1] / 64)
+    size = xp.where(xp.isfinite(log_binomial), log_binomial, 0.0) + xp.abs(kept) + xp.abs(dropped) + xp.abs(gain)
+    terms = xp.where((k >= 2) & (log_binomial > -np.inf), terms + 8 * EPS * (size + 4), -np.inf)
+    return logsumexp(terms) + 1e-14 * (1 + log_binomial.shape[-1] / 64)
 
 
 def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
@@ -57,29 +59,30 @@ def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
     Where w and b w are not small, the two parts are subtracted, and next to b = 0 and 1 little is left: it is rounded
     up by what they may have lost.
     """
-    near = jnp.abs(b * w) < 0.25
-    near &= jnp.abs(w) < 0.25
-    v = jnp.where(near, w, 0.0)
+    xp = module(w, u, x, b)
+    near = xp.abs(b * w) < 0.25
+    near &= xp.abs(w) < 0.25
+    v = xp.where(near, w, 0.0)
     # b (b - 1) / 2 w^2 (1 + (b - 2) / 3 w (1 + (b - 3) / 4 w (...)))
-    series = jnp.ones_like(v)
+    series = xp.ones_like(v)
     for k in range(_SERIES, 2, -1):
         series = 1 + (b - (k - 1)) / k * v * series
-    series = jnp.log(b * (b - 1) / 2) + 2 * jnp.log(jnp.maximum(jnp.abs(v), _TINY)) + jnp.log(series)
+    series = xp.log(b * (b - 1) / 2) + 2 * xp.log(xp.maximum(xp.abs(v), _TINY)) + xp.log(series)
     # Away from 0, divide by the larger of (1 + w)^b and 1 + b w before subtracting, so that nothing
     # overflows.
-    power = jnp.where(near, 1.0, b * u)
-    plain = 1 + b * jnp.minimum(w, 1e100)
+    power = xp.where(near, 1.0, b * u)
+    plain = 1 + b * xp.minimum(w, 1e100)
     below = plain < 0  # each branch sees harmless numbers where the other one is taken: gradients stay finite
     # In units of (1 + w)^b: a product, a sum, a logarithm and its multiple, an exponential, and w itself are rounded.
-    lost = 4 * EPS * (jnp.abs(plain - 1) + plain * (1 + jnp.abs(power)))
-    share = jnp.where(below, 0.0, (plain - lost) * jnp.exp(-power))
-    by_power = power + log1p(-jnp.minimum(share, 1 - EPS))
-    linear = jnp.where(w > 1e100, jnp.log(-jnp.minimum(b, -_TINY)) + x, jnp.log(jnp.maximum(-plain, _TINY)))
-    linear = jnp.where(below, linear, power)
-    linear = linear + log1p(jnp.exp(power - linear))
+    lost = 4 * EPS * (xp.abs(plain - 1) + plain * (1 + xp.abs(power)))
+    share = xp.where(below, 0.0, (plain - lost) * xp.exp(-power))
+    by_power = power + log1p(-xp.minimum(share, 1 - EPS))
+    linear = xp.where(w > 1e100, xp.log(-xp.minimum(b, -_TINY)) + x, xp.log(xp.maximum(-plain, _TINY)))
+    linear = xp.where(below, linear, power)
+    linear = linear + log1p(xp.exp(power - linear))
     # (1 + w)^b >= 1 + b w always; for negative `plain` both terms count.
-    direct = jnp.where(below, linear, by_power)
-    return jnp.where(near, series, direct)
+    direct = xp.where(below, linear, by_power)
+    return xp.where(near, series, direct)
 
 
 def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Array]:
@@ -91,28 +94,33 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     whose integral is at most 1 + 4 / expm1(mu^2) times ours. The trapezoid rule of step h then errs by at
     most a factor 2 exp(d^2 / 2) / (exp(2 pi d / h) - 1) of that, for every such height d.
     """
+    xp = module(mu, rate, b)
     mu, rate, b = mu[..., None], rate[..., None], b[..., None]
-    reach = jnp.sqrt(144 + 2 * jnp.abs(b))  # the mass beyond is below exp(-72), whatever (1 + w)^b adds
-    low, high = jnp.minimum(b, 0.0) * mu - reach, jnp.maximum(b, 2.0) * mu + reach
+    reach = xp.sqrt(144 + 2 * xp.abs(b))  # the mass beyond is below exp(-72), whatever (1 + w)^b adds
+    low, high = xp.minimum(b, 0.0) * mu - reach, xp.maximum(b, 2.0) * mu + reach
     step = (high - low) / (nodes - 1)
-    t = low + step * jnp.arange(nodes)
+    t = low + step * np.arange(nodes)
     loss = mu * t - mu * mu / 2
-    moderate = jnp.minimum(loss, 600.0)
-    w = rate * jnp.expm1(moderate)
-    x = jnp.log(rate) + loss
-    u = jnp.where(loss < 600, log1p(w), x)
-    w = jnp.where(loss < 600, w, 1e300)
+    moderate = xp.minimum(loss, 600.0)
+    w = rate * xp.expm1(moderate)
+    x = xp.log(rate) + loss
+    u = xp.where(loss < 600, log1p(w), x)
+    w = xp.where(loss < 600, w, 1e300)
     logs = log_remainder(w, u, x, b) - t * t / 2
-    value = jax.nn.logsumexp(logs, axis=-1) + jnp.log(step[..., 0]) - 0.5 * math.log(2 * math.pi)
-    height = jnp.minimum(jnp.pi / (2 * mu), 2 * jnp.pi / step)
-    digits = 2 * jnp.pi * height / step - height**2 / 2
-    digits -= jnp.log(4 + 16 / jnp.expm1(mu * mu)) + 0.35 * jnp.maximum(2 - b, 0.0)
+    value = logsumexp(logs) + xp.log(step[..., 0]) - 0.5 * math.log(2 * math.pi)
+    height = xp.minimum(np.pi / (2 * mu), 2 * np.pi / step)
+    digits = 2 * np.pi * height / step - height**2 / 2
+    digits -= xp.log(4 + 16 / xp.expm1(mu * mu)) + 0.35 * xp.maximum(2 - b, 0.0)
     # Rounding of the exponents, which are at most of the size of the largest t^2.
-    value += 1e-12 + 8 * EPS * jnp.maximum(low**2, high**2)[..., 0]
+    value += 1e-12 + 8 * EPS * xp.maximum(low**2, high**2)[..., 0]
     return value, (digits > 32)[..., 0]
 
 
-@functools.partial(jax.jit, static_argnames=("direction", "whole", "real"))
+def _work(mu: Any, rate: Any, order: Any, table: Any, direction: str, whole: bool, real: bool) -> int:
+    return settings(mu, rate, order) * max(table.shape[-1], _NODES[direction] if real else 1)
+
+
+@hosted(static=("direction", "whole", "real"), work=_work)
 def _sampled(
     mu: ArrayLike,
     rate: ArrayLike,
@@ -122,43 +130,43 @@ def _sampled(
     whole: bool,
     real: bool,
 ) -> Array:
-    args = (jnp.asarray(v, jnp.float64) for v in (mu, rate, order))
-    mu, rate, order = jnp.broadcast_arrays(*args)
+    xp, *args = floats(mu, rate, order)
+    mu, rate, order = xp.broadcast_arrays(*args)
     plain = order * mu * mu / 2
-    inside = (rate > 0) & (rate < 1) & (mu > 0) & (plain < jnp.inf) & (order > 1)
-    m, q, a = jnp.where(inside, mu, 1.0), jnp.where(inside, rate, 0.5), jnp.where(inside, order, 2.0)
+    inside = (rate > 0) & (rate < 1) & (mu > 0) & (plain < np.inf) & (order > 1)
+    m, q, a = xp.where(inside, mu, 1.0), xp.where(inside, rate, 0.5), xp.where(inside, order, 2.0)
 
     # x^a is convex, so A <= (1 - q) + q exp(a (a - 1) mu^2 / 2): never better than the exact value, always
     # there.
     c = a * (a - 1) * m * m / 2
-    value = inflated(jnp.where(c < 600, log1p(q * jnp.expm1(jnp.minimum(c, 600.0))), jnp.log(q) + c), 1e-14)
-    value = jnp.where((c >= 600) & (q < 1e-200), c, value)
+    value = inflated(xp.where(c < 600, log1p(q * xp.expm1(xp.minimum(c, 600.0))), xp.log(q) + c), 1e-14)
+    value = xp.where((c >= 600) & (q < 1e-200), c, value)
     if whole:
-        exact = jnp.logaddexp(0.0, _whole(m, q, a, jnp.asarray(log_binomial)))
-        value = jnp.where((a == jnp.floor(a)) & (a <= _LARGEST_WHOLE), jnp.minimum(exact, value), value)
+        exact = xp.logaddexp(0.0, _whole(m, q, a, xp.asarray(log_binomial)))
+        value = xp.where((a == xp.floor(a)) & (a <= _LARGEST_WHOLE), xp.minimum(exact, value), value)
     if real:
         log_excess, certified = _trapezoid(m, q, a if direction == "remove" else 1 - a, _NODES[direction])
-        value = jnp.where(certified, jnp.minimum(jnp.logaddexp(0.0, log_excess), value), value)
-    value = jnp.where(inside, jnp.maximum(inflated(value / (a - 1), 4 * EPS), _TINY), jnp.inf)
-    value = jnp.where(rate == 1, inflated(plain, 4 * EPS), value)
-    value = jnp.where((rate == 0) | (mu == 0), 0.0, value)
-    good = (mu >= 0) & (mu < jnp.inf) & (rate >= 0) & (rate <= 1) & (order > 1) & (order < jnp.inf)
-    return jnp.where(good, value, jnp.inf)
+        value = xp.where(certified, xp.minimum(xp.logaddexp(0.0, log_excess), value), value)
+    value = xp.where(inside, xp.maximum(inflated(value / (a - 1), 4 * EPS), _TINY), np.inf)
+    value = xp.where(rate == 1, inflated(plain, 4 * EPS), value)
+    value = xp.where((rate == 0) | (mu == 0), 0.0, value)
+    good = (mu >= 0) & (mu < np.inf) & (rate >= 0) & (rate <= 1) & (order > 1) & (order < np.inf)
+    return xp.where(good, value, np.inf)
 
 
-@jax.jit
+@hosted
 def _gaussian(mu: ArrayLike, order: ArrayLike) -> Array:
-    mu, order = jnp.asarray(mu, jnp.float64), jnp.asarray(order, jnp.float64)
-    value = jnp.where(mu == 0, 0.0, jnp.maximum(inflated(order * mu * mu / 2, 4 * EPS), _TINY))
-    return jnp.where((mu >= 0) & (mu < jnp.inf) & (order > 1) & (order < jnp.inf), value, jnp.inf)
+    xp, mu, order = floats(mu, order)
+    value = xp.where(mu == 0, 0.0, xp.maximum(inflated(order * mu * mu / 2, 4 * EPS), _TINY))
+    return xp.where((mu >= 0) & (mu < np.inf) & (order > 1) & (order < np.inf), value, np.inf)
 
 
-@jax.jit
+@hosted
 def mu_of(mechanism: Gaussian) -> Array:
     """sensitivity / sigma, rounded up; NaN where either makes no sense."""
-    sigma, sensitivity = (jnp.asarray(v, jnp.float64) for v in (mechanism.sigma, mechanism.sensitivity))
-    good = (sigma > 0) & (sigma < jnp.inf) & (sensitivity >= 0) & (sensitivity < jnp.inf)
-    return jnp.where(good, inflated(sensitivity / sigma, 2 * EPS), jnp.nan)
+    xp, sigma, sensitivity = floats(mechanism.sigma, mechanism.sensitivity)
+    good = (sigma > 0) & (sigma < np.inf) & (sensitivity >= 0) & (sensitivity < np.inf)
+    return xp.where(good, inflated(sensitivity / sigma, 2 * EPS), np.nan)
 
 
 @functools.lru_cache(maxsize=256)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._host import floats, module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import inflated
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
@@ -47,7 +48,7 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         raise ValueError("relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'")
     inner, rate = mechanism.mechanism, mechanism.rate
     if isinstance(inner, PoissonSampled):
-        rate = jnp.asarray(nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0))
+        rate = nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0)
         return poisson_curve(_rebuilt(mechanism, inner.mechanism, rate), order, relation, renyi)
     if isinstance(inner, Gaussian):
         return sampled_gaussian_curve(mu_of(inner), rate, order, relation)
@@ -55,14 +56,21 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         return mixture_curve(inner, order, relation, rate)
     noise = inner._gaussian_noise()
     if noise is not None:
-        return sampled_gaussian_curve(inflated(1.0 / jnp.asarray(noise, jnp.float64), 2.0**-48), rate, order, relation)
+        return sampled_gaussian_curve(_mu(noise), rate, order, relation)
     names = ["remove", "add"] if relation == "add_or_remove" else [relation]
     found = []
     for name in names:
         ((pair, _),) = mechanism._dominating(name)
         inner_curve = functools.partial(renyi, inner, relation=name)
         found.append(_from_pair(pair, order, functools.partial(_convex, inner_curve, rate)))
-    return jnp.max(jnp.stack(found), 0)
+    return functools.reduce(module(found).maximum, found)
+
+
+def _mu(noise: ArrayLike) -> Array:
+    """The mu of Gaussian noise of this multiplier, rounded up."""
+    _, noise = floats(noise)
+    with np.errstate(all="ignore"):
+        return inflated(1.0 / noise, 2.0**-48)
 
 
 def without_replacement_curve(
@@ -75,10 +83,10 @@ def without_replacement_curve(
     """
     ((pair, _),) = mechanism._dominating(relation)
     # Its excess is at most that of both Poisson-sampled halves together.
-    inner, rate = mechanism.mechanism, jnp.asarray(mechanism._rate(), jnp.float64)
+    inner, (_, rate) = mechanism.mechanism, floats(mechanism._rate())
     noise = inner._gaussian_noise()
     if noise is not None:
-        mu = inflated(1.0 / jnp.asarray(noise, jnp.float64), 2.0**-48)
+        mu = _mu(noise)
 
         def log_moment(at: Array) -> Array:
             return _doubled((at - 1.0) * sampled_gaussian_curve(mu, rate, at, "remove"))
@@ -88,10 +96,12 @@ def without_replacement_curve(
     return _from_pair(pair, order, functools.partial(_convex, inner_curve, 2.0 * rate))
 
 
+@np.errstate(all="ignore")
 def _doubled(log_moment: Array) -> Array:
     """log(1 + 2 (A - 1)) of log A, rounded up; where A is above e, log(2 A)."""
-    small = log1p(2.0 * jnp.expm1(jnp.minimum(log_moment, 1.0)))
-    return inflated(jnp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
+    xp = module(log_moment)
+    small = log1p(2.0 * xp.expm1(xp.minimum(log_moment, 1.0)))
+    return inflated(xp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
 
 
 def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled:
@@ -99,29 +109,32 @@ def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled
     return jax.tree.unflatten(jax.tree.structure(PoissonSampled(inner, 1.0)), [*jax.tree.leaves(inner), rate])
 
 
+@np.errstate(all="ignore")
 def _convex(inner: Curve, rate: Any, order: Array) -> Array:
     """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
-    c = (order - 1.0) * inner(order)
-    rate = jnp.asarray(rate, jnp.float64)
-    small = log1p(rate * jnp.expm1(jnp.minimum(c, 30.0)))
-    value = inflated(jnp.where(c > 30.0, jnp.logaddexp(0.0, jnp.log(rate) + c), small), 1e-12)
-    return jnp.where(rate == 0.0, 0.0, value)
+    xp, c, rate = floats((order - 1.0) * inner(order), rate)
+    small = log1p(rate * xp.expm1(xp.minimum(c, 30.0)))
+    value = inflated(xp.where(c > 30.0, xp.logaddexp(0.0, xp.log(rate) + c), small), 1e-12)
+    return xp.where(rate == 0.0, 0.0, value)
 
 
+@np.errstate(all="ignore")
 def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
-    a = jnp.asarray(order, jnp.float64)
-    moments = jnp.stack(jnp.broadcast_arrays(*(log_moment(a + s) for s in (0.0, *_TILTS))), -1)
-    moments = jnp.where(jnp.isnan(moments), jnp.inf, moments)
-    shape = jnp.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
-    flat = lambda value: jnp.broadcast_to(jnp.asarray(value, jnp.float64), shape).reshape(-1)  # noqa: E731
-    moments = jnp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
+    _, a = floats(order)
+    moments = [log_moment(a + s) for s in (0.0, *_TILTS)]
+    xp = module(pair, a, moments)
+    moments = xp.stack(xp.broadcast_arrays(*moments), -1)
+    moments = xp.where(xp.isnan(moments), np.inf, moments)
+    shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
+    flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
+    moments = xp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
     a = flat(order)
-    tilts = jnp.broadcast_to(jnp.asarray(_TILTS), (a.shape[0], len(_TILTS)))
-    pairs = flattened(pair, shape, jnp)
+    tilts = np.broadcast_to(np.asarray(_TILTS), (a.shape[0], len(_TILTS)))
+    pairs = flattened(pair, shape, xp)
     excess = log_excess(pairs, a, tilts, moments[:, 1:])
-    value = inflated(jnp.minimum(jnp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
-    good = (a > 1) & (a < jnp.inf) & ~jnp.isnan(value)
+    value = inflated(xp.minimum(xp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
+    good = (a > 1) & (a < np.inf) & ~xp.isnan(value)
     for leaf in jax.tree.leaves(pairs):
-        good &= ~jnp.isnan(leaf.reshape(good.size, -1)).any(-1)
-    return jnp.where(good, value, jnp.inf).reshape(shape)
+        good &= ~xp.isnan(leaf.reshape(good.size, -1)).any(-1)
+    return xp.where(good, value, np.inf).reshape(shape)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from jaxacct._arrays import logsumexp
+from jaxacct._host import floats, hosted, module
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.renyi.gaussian import log_remainder
 
@@ -15,10 +16,11 @@ __all__ = ["log_excess", "log_power_excess"]
 
 _REFINE = 8  # cells between neighbouring points of the survey
 _FARTHEST = 600.0  # largest absolute loss on the grid
+_CELLS = 8192  # about as many as there are, of a survey of 1,024 points
 _TINY = 1e-290  # Q-mass below which a tail may have underflowed
 
 
-@jax.jit
+@hosted(work=lambda pair, order, *rest: np.size(order) * _CELLS)
 def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
     """An upper bound of log(E_Q[(P/Q)^order] - 1) for a batch of pairs.
 
@@ -36,14 +38,14 @@ def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
     Returns:
         float64, shape ``(batch,)``, rounded up; inf where losses may be infinite, or too large to bound.
     """
-    return jax.vmap(_log_excess)(pair, order, tilts, moments)
-
-
-def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
+    xp, a, tilts, moments = floats(order, tilts, moments)
+    a = a[..., None]
+    loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
+    infinity = xp.asarray(pair.infinity())[..., None]
     edges = _edges(pair)
     tails = pair.tails(edges)
-    eta = pair.loss_error() + 4.0 * UNIT * jnp.abs(edges)
-    low, high = (edges - eta)[:-1], (edges + eta)[1:]
+    eta = loss_error + 4.0 * UNIT * xp.abs(edges)
+    low, high = (edges - eta)[..., :-1], (edges + eta)[..., 1:]
     p, q = (
         _upper_cells(tails.p_above, tails.p_below, tails.error),
         _upper_cells(tails.q_above, tails.q_below, tails.error),
@@ -52,44 +54,49 @@ def _log_excess(pair: Any, a: Array, tilts: Array, moments: Array) -> Array:
     at_low, at_high = log_f(low), log_f(high)
     # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
     width = high - low
-    slack = 16.0 * UNIT + 4.0 * tails.error.max() + q.slack + p.slack
-    mean = jnp.where(q.mass > _TINY, p.mass / jnp.maximum(q.mass, _TINY), 0.0) * jnp.exp(-low)
-    share = (mean - 1.0) / jnp.expm1(width)
-    rounding = mean * slack / jnp.expm1(width)
+    slack = 16.0 * UNIT + 4.0 * tails.error.max(-1, keepdims=True) + q.slack + p.slack
+    mean = xp.where(q.mass > _TINY, p.mass / xp.maximum(q.mass, _TINY), 0.0) * xp.exp(-low)
+    share = (mean - 1.0) / xp.expm1(width)
+    rounding = mean * slack / xp.expm1(width)
     rising = at_high > at_low
-    rounding = jnp.where(slack > 0.1, jnp.inf, rounding)  # a mass that is all rounding: the worse end
-    share = jnp.clip(jnp.where(rising, share + rounding, share - rounding), 0.0, 1.0)
-    top = jnp.maximum(at_low, at_high)
-    chord = top + jnp.log((1.0 - share) * jnp.exp(at_low - top) + share * jnp.exp(at_high - top))
-    by_q = jnp.log(inflated(q.mass, q.slack)) + chord
+    rounding = xp.where(slack > 0.1, np.inf, rounding)  # a mass that is all rounding: the worse end
+    share = xp.clip(xp.where(rising, share + rounding, share - rounding), 0.0, 1.0)
+    top = xp.maximum(at_low, at_high)
+    chord = top + xp.log((1.0 - share) * xp.exp(at_low - top) + share * xp.exp(at_high - top))
+    by_q = xp.log(inflated(q.mass, q.slack)) + chord
     # f(x) / x rises for x > 1: a bound by the P-mass alone, where the Q-mass is too small for a float.
-    by_p = jnp.log(inflated(p.mass, p.slack)) + at_high - high
-    cells = jnp.where(q.mass > _TINY, by_q, jnp.where(low >= 0.0, by_p, jnp.log(_TINY * a)))
+    by_p = xp.log(inflated(p.mass, p.slack)) + at_high - high
+    cells = xp.where(q.mass > _TINY, by_q, xp.where(low >= 0.0, by_p, xp.log(_TINY * a)))
     # Below the grid f is at most its value at x = 0 or at the lowest loss.
-    under = jnp.log(inflated(tails.q_below[0], tails.error[0])) + jnp.maximum(
-        jnp.log(a - 1.0), log_f(edges[:1] + eta[:1])[0]
-    )
-    beyond = jnp.min(moments - tilts * low[-1])
-    nothing = (pair.max_loss() + pair.loss_error() <= edges[-1]) & (pair.infinity() == 0.0)
-    beyond = jnp.where(nothing, -jnp.inf, jnp.where(pair.infinity() > 0.0, jnp.inf, beyond))
-    total = jax.nn.logsumexp(jnp.concatenate([cells, jnp.stack([under, beyond])]))
-    margin = 1e-12 + 16.0 * UNIT * a * jnp.minimum(jnp.abs(edges[-1]), _FARTHEST)
-    total = total + margin
-    return jnp.where(jnp.isnan(tails.p_above).any() | jnp.isnan(total), jnp.inf, total)
+    first = log_f(edges[..., :1] + eta[..., :1])
+    under = xp.log(inflated(tails.q_below[..., :1], tails.error[..., :1])) + xp.maximum(xp.log(a - 1.0), first)
+    last = edges[..., -1:]
+    beyond = (moments - tilts * low[..., -1:]).min(-1, keepdims=True)
+    nothing = (max_loss + loss_error <= last) & (infinity == 0.0)
+    beyond = xp.where(nothing, -np.inf, xp.where(infinity > 0.0, np.inf, beyond))
+    total = logsumexp(xp.concatenate([cells, under, beyond], -1))
+    margin = 1e-12 + 16.0 * UNIT * a * xp.minimum(xp.abs(last), _FARTHEST)
+    total = total + margin[..., 0]
+    return xp.where(xp.isnan(tails.p_above).any(-1) | xp.isnan(total), np.inf, total)
 
 
 def _edges(pair: Any) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
     survey = pair.survey()
-    points = jnp.where(jnp.isnan(survey.losses), 0.0, survey.losses)
-    largest = jnp.minimum(jnp.where(jnp.isfinite(pair.max_loss()), pair.max_loss(), points.max()), _FARTHEST)
-    points = jnp.sort(jnp.clip(jnp.append(points, largest), -_FARTHEST, largest))
+    xp = module(pair)
+    loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
+    points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
+    greatest = points.max(-1, keepdims=True)
+    largest = xp.minimum(xp.where(xp.isfinite(max_loss), max_loss, greatest), _FARTHEST)
+    shape = np.broadcast_shapes(points.shape[:-1], largest.shape[:-1])
+    points, largest = (xp.broadcast_to(x, (*shape, x.shape[-1])) for x in (points, largest))
+    points = xp.sort(xp.clip(xp.concatenate([points, largest], -1), -_FARTHEST, largest), -1)
     # An atom at either end must not count as beyond it because of a rounding: one more cell around it.
-    pad = 4.0 * pair.loss_error() + 8.0 * UNIT * jnp.abs(points)
-    points = jnp.concatenate([points[:1] - pad[:1], points, points[-1:] + pad[-1:]])
-    between = jnp.arange(_REFINE) / _REFINE
-    inner = points[:-1, None] + between * (points[1:] - points[:-1])[:, None]
-    return jnp.append(inner.reshape(-1), points[-1])
+    pad = 4.0 * loss_error + 8.0 * UNIT * xp.abs(points)
+    points = xp.concatenate([points[..., :1] - pad[..., :1], points, points[..., -1:] + pad[..., -1:]], -1)
+    between = np.arange(_REFINE) / _REFINE
+    inner = points[..., :-1, None] + between * (points[..., 1:] - points[..., :-1])[..., None]
+    return xp.concatenate([inner.reshape(*shape, -1), points[..., -1:]], -1)
 
 
 class _Mass:
@@ -101,15 +108,19 @@ class _Mass:
 
 def _upper_cells(above: Array, below: Array, error: Array) -> _Mass:
     """Mass of each cell from the smaller tail; the slack is its relative error."""
-    right = above[:-1] < below[1:]
-    mass = jnp.maximum(jnp.where(right, above[:-1] - above[1:], below[1:] - below[:-1]), 0.0)
-    scale = 2.0 * jnp.where(right, above[:-1], below[1:]) * jnp.maximum(error[:-1], error[1:])
-    return _Mass(mass + scale, jnp.where(mass > 0, 2.0 * scale / jnp.where(mass > 0, mass, 1.0), 1.0))
+    xp = module(above, below, error)
+    right = above[..., :-1] < below[..., 1:]
+    differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
+    mass = xp.maximum(differences, 0.0)
+    smaller = xp.where(right, above[..., :-1], below[..., 1:])
+    scale = 2.0 * smaller * xp.maximum(error[..., :-1], error[..., 1:])
+    return _Mass(mass + scale, xp.where(mass > 0, 2.0 * scale / xp.where(mass > 0, mass, 1.0), 1.0))
 
 
 def log_power_excess(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)) for losses l of any shape; -inf at 0."""
-    near = jnp.abs(loss) < 1e-150
-    safe = jnp.where(near, 1.0, loss)
-    moderate = jnp.minimum(safe, _FARTHEST)
-    return jnp.where(near, -jnp.inf, log_remainder(jnp.expm1(moderate), safe, safe, a))
+    xp = module(loss, a)
+    near = xp.abs(loss) < 1e-150
+    safe = xp.where(near, 1.0, loss)
+    moderate = xp.minimum(safe, _FARTHEST)
+    return xp.where(near, -np.inf, log_remainder(xp.expm1(moderate), safe, safe, a))

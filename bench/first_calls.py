@@ -1,0 +1,254 @@
+"""First calls in fresh processes: seconds after import, and how many programs JAX compiled for them.
+
+python bench/first_calls.py                      # all cases, one process each
+python bench/first_calls.py filters renyi        # the groups, or cases, whose names begin so
+python bench/first_calls.py --json FILE          # keeps them (bench/results/first_calls.json)
+
+A case is a line that makes something (a filter, a plan) and a line that uses it for the first time. Both are timed, apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from machine import about
+
+IMPORTS = """
+import time, json
+import jax, jax.numpy as jnp, numpy as np
+import jaxacct
+from jaxacct import *
+from jaxacct import adversary, expost, filters
+from jaxacct.losses import renyi as curves
+
+def law_of(left):
+    # Randomized response at a multiple of 0.02.
+    losses = jnp.asarray((np.arange(201) - 100) * 0.02)
+    epsilon = 0.02 * jnp.round(jnp.asarray(left, jnp.float64) / 0.02)
+    p = jax.nn.sigmoid(epsilon)
+    masses = jnp.where(jnp.abs(losses - epsilon) < 0.01, p, jnp.where(jnp.abs(losses + epsilon) < 0.01, 1.0 - p, 0.0))
+    return PLD(masses, jnp.zeros(()), LossGrid(0.02, -100, 201), "upper")
+"""
+MENU = "epsilon=1.5, delta=1e-3, unit=16, points=256"
+SAMPLED = "PoissonSampled(Gaussian(2.0), 0.01)"
+
+# group: name: (what is made, what is called first)
+CASES: dict[str, dict[str, tuple[str, str]]] = {
+    "filters": {},
+    "readings": {
+        "odometer epsilon": ("one = filters.odometer(filters.zcdp(1.0)); state = one.init()", "one.epsilon(state, 1e-5)"),
+        "odometer levels": (
+            "one = filters.odometer(filters.gdp(1.0), levels=8); state = one.init()",
+            "one.epsilon(state, 1e-5)",
+        ),
+    },
+    "renyi": {},
+    "plan": {
+        "plan_order": ("plan = PoissonSampled(Gaussian(2.0), 0.05)", "filters.plan_order(plan, 1e-5, 2.0, steps=1000)"),
+        "plan_epsilon": ("plan = PoissonSampled(Gaussian(2.0), 0.05)", "filters.plan_epsilon(plan, 1e-5, steps=1000)"),
+        "plan_noise": (
+            "make = lambda sigma: PoissonSampled(Gaussian(sigma), 0.01)",
+            "jaxacct.plan_noise(make, lambda sigma: -(1.0 / sigma**2 - 1.0).sum(), steps=[100, 100], "
+            "epsilon=2.0, delta=1e-5)",
+        ),
+    },
+    "calibrate": {},
+    "expost": {},
+    "adversary": {},
+}
+
+
+def _filters() -> None:
+    laplace, gaussian, sampled = "Laplace(20.0)", "Gaussian(20.0)", SAMPLED
+    response = "RandomizedResponse(0.02)"
+    grid = "LossGrid(0.02, -100, 201)"
+    law = "PLD(np.eye(201)[101] * 0.505 + np.eye(201)[99] * 0.495, np.float64(0.0), one.grid, 'upper')"
+    made = {
+        "pure_dp": ("filters.pure_dp(1.0)", [laplace, "RandomizedResponse(0.1)", f"PoissonSampled({laplace}, 0.1)"]),
+        "zcdp": (
+            "filters.zcdp(1.0)",
+            [gaussian, laplace, "DiscreteGaussian(20.0)", "DiscreteLaplace(20.0)", "PureDP(0.1)"],
+        ),
+        "approximate_zcdp": ("filters.approximate_zcdp(1.0, 1e-5)", [gaussian, "ApproximateDP(0.1, 1e-6)"]),
+        "approximate_dp": ("filters.approximate_dp(1.0, 1e-5)", [gaussian]),
+        "renyi": (
+            "filters.renyi(2.0, 1e-5, order=16.0)",
+            [
+                gaussian,
+                sampled,
+                laplace,
+                f"PoissonSampled({laplace}, 0.01)",
+                "Composed([Gaussian(20.0), Laplace(20.0)])",
+            ],
+        ),
+        "renyi fractional": ("filters.renyi(2.0, 1e-5, order=10.5)", [sampled]),
+        "renyi_any": ("filters.renyi_any(2.0, 1e-5, [8.0, 10.5, 16.0, 32.0])", [gaussian, sampled, laplace]),
+        "gdp": ("filters.gdp(1.0)", [gaussian, "GDP(0.1)"]),
+        "gdp_residue": ("filters.gdp_residue(1.0)", [gaussian, laplace]),
+        "gdp_residue slack": ("filters.gdp_residue(1.0, 1e-6)", [sampled, laplace]),
+        "residue": (
+            f"filters.residue(law_of, lambda left, query: left - 0.02, 1.0, rounds=100, grid={grid})",
+            [response, law],
+        ),
+        "additive_profile": ("filters.additive_profile(1.0, 1e-6, rounds=100)", [response, laplace]),
+        "natural_approximate_dp": (
+            f"filters.natural_approximate_dp(1.0, 1e-5, rounds=100, grid={grid})",
+            [response, gaussian, law],
+        ),
+        "natural": ("filters.natural(GDP(1.0), [Gaussian(10.0)], 100)", ["0"]),
+        "natural undeclared": (f"filters.natural(GDP(1.0), grid={grid})", [gaussian]),
+        "approximate_gdp": ("filters.approximate_gdp(1.0)", [sampled]),
+        "priced_menu": (f"filters.priced_menu([{sampled}], {MENU})", [sampled, "0"]),
+        "online_menu": (f"filters.online_menu([{sampled}], {MENU})", [sampled, gaussian, laplace]),
+        "odometer": ("filters.odometer(filters.zcdp(1.0))", [gaussian, laplace]),
+    }
+    for name, (make, queries) in made.items():
+        for query in queries:
+            shown = "PLD" if query == law else query
+            CASES["filters"][f"{name} {shown}"] = (f"one = {make}; state = one.init()", f"one.update({query}, state)")
+        state = f"one = {make}; state = one.init()"
+        CASES["readings"][f"{name} spent, remaining, fraction"] = (state, "(one.spent(state), one.remaining(state), one.fraction(state))")
+        if "undeclared" not in name:
+            quotes = "one.guarantee.epsilon(1e-3), one.guarantee.delta(1.0)"
+            CASES["readings"][f"{name} guarantee"] = (state, f"({quotes})")
+            CASES["readings"][f"{name} profile"] = (state, "one.guarantee.profile().excess")
+    for name, make, query in (
+        ("individual renyi", "filters.individual(filters.renyi(2.0, 1e-5, order=16.0), examples=1000)", sampled),
+        ("individual_priced_menu", f"filters.individual_priced_menu([{sampled}], examples=1000, {MENU})", sampled),
+        ("individual_approximate_gdp", "filters.individual_approximate_gdp(1.0, examples=1000)", sampled),
+    ):
+        CASES["filters"][f"{name} {query}"] = (
+            f"one = {make}; state = one.init(); norms = np.full(1000, 0.5, np.float32)",
+            f"one.update({query}, norms, state)",
+        )
+
+
+def _others() -> None:
+    renyi = {
+        "Gaussian": "Gaussian(2.0)",
+        "Laplace": "Laplace(2.0)",
+        "mixture": "MixtureOfGaussians(2.0, [1.0, 2.0], [0.5, 0.5])",
+        "Exponential": "Exponential(0.1)",
+        "PermuteAndFlip": "PermuteAndFlip(0.1)",
+        "RandomizedResponse": "RandomizedResponse(0.1)",
+        "PureDP": "PureDP(0.1)",
+        "ApproximateDP": "ApproximateDP(0.1, 1e-6)",
+        "GDP": "GDP(0.1)",
+        "ZeroConcentratedDP": "ZeroConcentratedDP(0.1)",
+        "RenyiDP": "RenyiDP([2.0, 8.0], [0.1, 0.2])",
+        "DiscreteGaussian": "DiscreteGaussian(2.0)",
+        "DiscreteLaplace": "DiscreteLaplace(2.0)",
+        "FromTables": "FromTables([0.4, 0.6], [0.6, 0.4])",
+        "FromProfile": "FromProfile([0.0, 1.0], [0.1, 1e-5])",
+        "PoissonSampled Gaussian": "PoissonSampled(Gaussian(2.0), 0.01)",
+        "PoissonSampled Laplace": "PoissonSampled(Laplace(2.0), 0.01)",
+        "PoissonSampled mixture": "PoissonSampled(MixtureOfGaussians(2.0, [1.0, 2.0], [0.5, 0.5]), 0.01)",
+        "Composed": "Composed([Gaussian(2.0), Laplace(2.0)])",
+    }
+    for name, query in renyi.items():
+        CASES["renyi"][name] = (f"query = {query}", "curves.renyi(query, 8.0)")
+    CASES["renyi"]["PoissonSampled Gaussian 8.5"] = (f"query = {SAMPLED}", "curves.renyi(query, 8.5)")
+    CASES["renyi"]["PoissonSampled Gaussian many"] = (
+        f"query = {SAMPLED}",
+        "curves.renyi(query, np.arange(11, 100) / 10)",
+    )
+    CASES["renyi"]["without replacement Gaussian"] = (
+        "query = SampledWithoutReplacement(Gaussian(2.0), 10, 1000)",
+        "curves.renyi(query, 8.0, relation='replace')",
+    )
+    CASES["renyi"]["without replacement Laplace"] = (
+        "query = SampledWithoutReplacement(Laplace(2.0), 10, 1000)",
+        "curves.renyi(query, 8.0, relation='replace')",
+    )
+    for call in (
+        "epsilon_from_renyi(0.1, 8.0, 1e-5)",
+        "delta_from_renyi(0.1, 8.0, 1.0)",
+        "renyi_from_epsilon(1.0, 1e-5, 8.0)",
+    ):
+        CASES["renyi"][call] = ("pass", f"curves.{call}")
+    target = "epsilon=1.0, delta=1e-5"
+    calibrate = {
+        "Gaussian 1": f"Gaussian, {target}",
+        "Gaussian 100": f"Gaussian, {target}, steps=100",
+        "sampled Gaussian 1000": f"lambda s: PoissonSampled(Gaussian(s), 0.01), {target}, steps=1000",
+        "sampled Gaussian array": f"lambda s: PoissonSampled(Gaussian(s), 0.01), epsilon=np.linspace(1.0, 2.0, 10), delta=1e-5, steps=1000",
+        "Laplace 1": f"Laplace, {target}",
+        "Laplace 10": f"Laplace, {target}, steps=10",
+        "sampled Laplace 100": f"lambda s: PoissonSampled(Laplace(s), 0.01), {target}, steps=100",
+        "DiscreteGaussian 10": f"DiscreteGaussian, {target}, steps=10",
+        "RandomizedResponse 10": f"RandomizedResponse, {target}, steps=10, seek='largest', bracket=(1e-3, 10.0)",
+        "GDP 10": f"GDP, {target}, steps=10, seek='largest', bracket=(1e-3, 10.0)",
+        "rate": f"lambda q: PoissonSampled(Gaussian(2.0), q), {target}, steps=1000, bracket=(1e-6, 1.0), seek='largest'",
+    }
+    for name, arguments in calibrate.items():
+        CASES["calibrate"][name] = ("pass", f"jaxacct.calibrate({arguments})")
+
+
+def one(made: str, called: str, cache: str) -> dict[str, Any]:
+    """Seconds and compilations of both lines in a process of its own."""
+    program = f"""{IMPORTS}
+compiled = [0]
+def count(event, seconds, **_):
+    compiled[0] += event.endswith("backend_compile_duration")
+jax.monitoring.register_event_duration_secs_listener(count)
+jax.devices()
+def timed(line):
+    before, start = compiled[0], time.perf_counter()
+    exec(line, globals())
+    return [time.perf_counter() - start, compiled[0] - before]
+made, called = {made!r}, {called!r}
+called = "answer = " + called + "; jax.block_until_ready(answer)"
+print("RESULT", json.dumps([timed(made), timed(called), timed(called)]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAXACCT_CACHE_DIR": cache, "JAX_PLATFORMS": "cpu"},
+        timeout=600,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
+    if not lines:
+        return {"error": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no result"}
+    made_, first, second = json.loads(lines[-1].removeprefix("RESULT"))
+    return {"make": made_, "first": first, "second": second}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--json")
+    asked = parser.parse_args()
+    found: dict[str, Any] = {}
+    print(f"{'case':70} {'make s':>8} {'progs':>6} {'first s':>8} {'progs':>6} {'again ms':>9}")
+    with tempfile.TemporaryDirectory() as cache:
+        for group, cases in CASES.items():
+            for name, (made, called) in cases.items():
+                full = f"{group}: {name}"
+                if asked.names and not any(full.startswith(some) or name.startswith(some) for some in asked.names):
+                    continue
+                result = found[full] = one(made, called, cache)
+                if "error" in result:
+                    print(f"{full:70} {result['error']}", flush=True)
+                    continue
+                make, first, second = (result[key] for key in ("make", "first", "second"))
+                print(
+                    f"{full:70} {make[0]:8.2f} {make[1]:6d} {first[0]:8.2f} {first[1]:6d} {1e3 * second[0]:9.2f}",
+                    flush=True,
+                )
+    if asked.json:
+        with open(asked.json, "w") as out:
+            json.dump({"machine": about("jaxacct"), "calls": found}, out, indent=1)
+
+
+_filters()
+_others()
+
+if __name__ == "__main__":
+    main()
