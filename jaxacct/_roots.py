@@ -20,8 +20,8 @@ def crossing(above: Callable[[Array], tuple[Array, Array]], low: Array, high: Ar
     """``(low, high)`` around the places where decreasing functions cross zero, a few units apart.
 
     Secants with the Illinois rule: an end that stays twice counts half. Where they are behind bisection by more than a
-    few steps, or a value is no number, the next point is the middle. Each end given back is a point where the function
-    was asked, or the end that was given: values only steer, comparisons decide.
+    few steps, every other point is the middle; where a value is no number, every point is. Each end given back is a
+    point where the function was asked, or the end that was given: values only steer, comparisons decide.
 
     Args:
         above: from points to ``(comparison, values)``: whether the function is surely above zero there (what is not
@@ -33,13 +33,13 @@ def crossing(above: Callable[[Array], tuple[Array, Array]], low: Array, high: Ar
     finest = 2.0**-_HALVINGS * (high - low)
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        low, high, at_low, at_high, moved, allowed = state
+        low, high, at_low, at_high, moved, allowed, tried = state
         width = high - low
         secant = high - at_high * (width / (at_high - at_low))
         # A step over the crossing, from whatever side, is what closes the bracket.
         away = xp.minimum(0.5 * width, xp.maximum(4.0 * EPS * high, finest))
-        steady = xp.isfinite(secant) & (width <= allowed)
-        point = xp.where(steady, xp.clip(secant, low + away, high - away), low + 0.5 * width)
+        tried = xp.isfinite(secant) & ((width <= allowed) | ~tried)
+        point = xp.where(tried, xp.clip(secant, low + away, high - away), low + 0.5 * width)
         right, value = above(point)
         at_low, at_high = (
             xp.where(right, value, xp.where(moved < 0, 0.5 * at_low, at_low)),
@@ -47,12 +47,12 @@ def crossing(above: Callable[[Array], tuple[Array, Array]], low: Array, high: Ar
         )
         going = ~done(state)  # what is done does not depend on what is not
         low, high = xp.where(going & right, point, low), xp.where(going & ~right, point, high)
-        return low, high, at_low, at_high, xp.where(right, 1.0, -1.0), 0.5 * allowed
+        return low, high, at_low, at_high, xp.where(right, 1.0, -1.0), 0.5 * allowed, tried
 
     def done(state: tuple[Array, ...]) -> Array:
         low, high = state[:2]
         return ~(high - low > xp.maximum(8.0 * EPS * high, 2.0 * finest))  # NaN is done
 
-    start = (low, high, above(low)[1], above(high)[1], xp.zeros_like(high), 2.0**_HEADSTART * (high - low))
-    low, high = iterated(step, start, done, _HALVINGS + _HEADSTART)[:2]
-    return low, high
+    allowed = 2.0**_HEADSTART * (high - low)
+    start = (low, high, above(low)[1], above(high)[1], xp.zeros_like(high), allowed, allowed < 0.0)
+    return iterated(step, start, done, 2 * _HALVINGS + _HEADSTART)[:2]
