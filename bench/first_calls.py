@@ -42,7 +42,10 @@ SAMPLED = "PoissonSampled(Gaussian(2.0), 0.01)"
 CASES: dict[str, dict[str, tuple[str, str]]] = {
     "filters": {},
     "readings": {
-        "odometer epsilon": ("one = filters.odometer(filters.zcdp(1.0)); state = one.init()", "one.epsilon(state, 1e-5)"),
+        "odometer epsilon": (
+            "one = filters.odometer(filters.zcdp(1.0)); state = one.init()",
+            "one.epsilon(state, 1e-5)",
+        ),
         "odometer levels": (
             "one = filters.odometer(filters.gdp(1.0), levels=8); state = one.init()",
             "one.epsilon(state, 1e-5)",
@@ -113,7 +116,10 @@ def _filters() -> None:
             shown = "PLD" if query == law else query
             CASES["filters"][f"{name} {shown}"] = (f"one = {make}; state = one.init()", f"one.update({query}, state)")
         state = f"one = {make}; state = one.init()"
-        CASES["readings"][f"{name} spent, remaining, fraction"] = (state, "(one.spent(state), one.remaining(state), one.fraction(state))")
+        CASES["readings"][f"{name} spent, remaining, fraction"] = (
+            state,
+            "(one.spent(state), one.remaining(state), one.fraction(state))",
+        )
         if "undeclared" not in name:
             quotes = "one.guarantee.epsilon(1e-3), one.guarantee.delta(1.0)"
             CASES["readings"][f"{name} guarantee"] = (state, f"({quotes})")
@@ -241,7 +247,10 @@ def _others() -> None:
             "totally_ordered_closure": "adversary.totally_ordered_closure(family, 3)",
         }.items():
             CASES["adversary"][f"{name} {kind}"] = (made, call)
-    CASES["adversary"]["residue"] = (family, "adversary.residue(RandomizedResponse(2.0), 0, family, 3, relation='replace')")
+    CASES["adversary"]["residue"] = (
+        family,
+        "adversary.residue(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
+    )
     CASES["adversary"]["residue_condition"] = (
         family,
         "adversary.residue_condition(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
