@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 __all__ = [
+    "Array",
     "array_module",
     "column",
     "erfc",
@@ -27,6 +28,9 @@ __all__ = [
     "stopped",
     "take",
 ]
+
+Array = Any
+"""One of NumPy's or JAX's."""
 
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
@@ -78,7 +82,7 @@ def repeated(step: Any, state: Any, times: int) -> Any:
         return jax.lax.fori_loop(0, times, lambda _, at: step(at), state)
     for _ in range(times):
         before, state = state, step(state)
-        if all(np.array_equal(old, new, equal_nan=True) for old, new in zip(before, state, strict=True)):
+        if all(old.tobytes() == new.tobytes() for old, new in zip(before, state, strict=True)):  # NaN is NaN
             break
     return state
 

@@ -11,11 +11,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module
+from jaxacct._arrays import Array, array_module
 from jaxacct._rounding import EPS, inflated
 
 __all__ = ["answered", "delta_of", "epsilon_of"]

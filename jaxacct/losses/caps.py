@@ -8,6 +8,8 @@ For epsilon >= 0 and T_k runs of part k:
   (Dong, Roth, Su 2022, Corollary 3.3).
 * for every loss t, the event that some run's loss exceeds t has probability 1 - prod_k (1 - P_k(L > t))^T_k, under
   Q likewise, and delta(eps) >= P(event) - e^eps Q(event).
+
+Arrays have leading axes of settings; in NumPy nothing is compiled.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
+from jaxacct._arrays import Array, array_module, column
 from jaxacct._log1p import log1p
 from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.gdp_curve import log_delta_bounds, log_inverse
 from jaxacct.losses.single import single_delta
+from jaxacct.mechanisms._row import settings_shapes
 
 __all__ = ["capped"]
 
@@ -34,83 +36,89 @@ _SURE = 1.0 - _SHARE
 _UNITS = 2.0**-50  # of an exponential and what is next to it
 
 
+@np.errstate(all="ignore")  # NaN is no bound
 def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bounds: tuple[Array, Array]):
-    """``bounds`` of one query with the above worked in.
+    """``bounds`` of queries with the above worked in.
 
     Args:
         kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        groups: pairs with a leading axis, together the K parts.
-        counts: steps of each part, shape ``(K,)``.
-        goal: scalar.
-        bounds: ``(lower, upper)``, scalars; NaN counts as knowing nothing.
+        groups: pairs with leaves of shape ``(..., parts of the group)``, together the K parts.
+        counts: steps of each part, shape ``(..., K)``.
+        goal: shape ``(...)``.
+        bounds: ``(lower, upper)``, shape ``(...)``; NaN counts as knowing nothing.
     """
     lower, upper = bounds
-    upper = jnp.where(jnp.isnan(upper), jnp.inf if kind == "epsilon" else 1.0, upper)
-    lower = jnp.where(jnp.isnan(lower), 0.0, lower)
+    xp = array_module(goal, counts, lower, upper, *jax.tree.leaves(groups))
+    upper = xp.where(xp.isnan(upper), np.inf if kind == "epsilon" else 1.0, upper)
+    lower = xp.where(xp.isnan(lower), 0.0, lower)
     p, q = _some_run_exceeds(groups, counts)
     all_p, total = _every_run_exceeds(groups, counts)
-    distance = _any([jax.vmap(lambda pair: single_delta(pair, jnp.zeros(()))[1])(group) for group in groups], counts)
-    distance = distance / _SURE
-    mu = jnp.sqrt((counts * jnp.concatenate([_gaussian(group) for group in groups]) ** 2).sum()) / _SURE
-    known = mu < jnp.inf
-    mu = jnp.where(known, mu, 1.0)
+    distances = [single_delta(group, np.zeros(()))[1] for group in groups]
+    distance = _any(xp.concatenate(distances, -1)[..., None], counts)[..., 0] / _SURE
+    mu = xp.sqrt((counts * xp.concatenate([_gaussian(group) for group in groups], -1) ** 2).sum(-1)) / _SURE
+    known = mu < np.inf
+    mu = xp.where(known, mu, 1.0)
+    each = column(goal)
     if kind == "epsilon":
-        gaussian = log_inverse(mu, jnp.log(goal))
-        upper = jnp.fmin(upper, jnp.where(known, gaussian, jnp.inf))  # fmin: NaN is no bound
-        upper = jnp.where(distance <= goal, 0.0, upper)
-        reached = jnp.where(p > goal, jnp.log(p - goal) - jnp.log(q), 0.0)
-        lower = jnp.maximum(lower, jnp.max(reached) * _SURE - 1e-13)
-        reached = jnp.where(all_p > goal, total + log1p(-jnp.minimum(goal / all_p / _SURE, 1.0)), 0.0)
-        lower = jnp.fmax(lower, jnp.max(reached * _SURE))
-        return jnp.clip(lower, 0.0, upper), upper
-    floor = jnp.maximum(-jnp.expm1(goal), 0.0)
-    gaussian = jnp.exp(log_delta_bounds(mu, jnp.maximum(goal, 0.0))[1]) + _LEAST
-    upper = jnp.minimum(upper, jnp.where(known & (goal >= 0), gaussian, 1.0))
-    upper = jnp.fmin(upper, inflated(floor + distance, _UNITS))
-    upper = jnp.clip(upper, inflated(floor, _UNITS), 1.0)
-    upper = jnp.where(jnp.isnan(upper), 1.0, upper)
-    reached = p - inflated(jnp.exp(goal + jnp.log(q)), _SHARE + _UNITS * (jnp.abs(goal) + jnp.abs(jnp.log(q))))
-    lower = jnp.maximum(lower, jnp.max(reached))
-    reached = all_p * -jnp.expm1(jnp.minimum(goal - total + _UNITS * jnp.abs(goal), 0.0)) * _SURE
-    lower = jnp.fmax(lower, jnp.max(reached))
-    return jnp.minimum(jnp.where(jnp.isnan(lower), 0.0, lower), upper), upper
+        gaussian = log_inverse(mu, xp.log(goal))
+        upper = xp.fmin(upper, xp.where(known, gaussian, np.inf))  # fmin: NaN is no bound
+        upper = xp.where(distance <= goal, 0.0, upper)
+        reached = xp.where(p > each, xp.log(p - each) - xp.log(q), 0.0)
+        lower = xp.maximum(lower, reached.max(-1) * _SURE - 1e-13)
+        reached = xp.where(all_p > each, total + log1p(-xp.minimum(each / all_p / _SURE, 1.0)), 0.0)
+        lower = xp.fmax(lower, (reached * _SURE).max(-1))
+        return xp.clip(lower, 0.0, upper), upper
+    floor = xp.maximum(-xp.expm1(goal), 0.0)
+    gaussian = xp.exp(log_delta_bounds(mu, xp.maximum(goal, 0.0))[1]) + _LEAST
+    upper = xp.minimum(upper, xp.where(known & (goal >= 0), gaussian, 1.0))
+    upper = xp.fmin(upper, inflated(floor + distance, _UNITS))
+    upper = xp.clip(upper, inflated(floor, _UNITS), 1.0)
+    upper = xp.where(xp.isnan(upper), 1.0, upper)
+    reached = p - inflated(xp.exp(each + xp.log(q)), _SHARE + _UNITS * (xp.abs(each) + xp.abs(xp.log(q))))
+    lower = xp.maximum(lower, reached.max(-1))
+    reached = all_p * -xp.expm1(xp.minimum(each - total + _UNITS * xp.abs(each), 0.0)) * _SURE
+    lower = xp.fmax(lower, reached.max(-1))
+    return xp.minimum(xp.where(xp.isnan(lower), 0.0, lower), upper), upper
 
 
 def _gaussian(group: Any) -> Array:
     """mu of the Gaussian that dominates each pair of a group; inf where a pair knows of none."""
     if hasattr(group, "gaussian_mu"):
-        return jax.vmap(lambda pair: pair.gaussian_mu())(group)
-    return jnp.full(jax.tree.leaves(group)[0].shape[0], jnp.inf)
+        return group.gaussian_mu()
+    return np.full(np.broadcast_shapes(*settings_shapes(group)), np.inf)
 
 
-def _any(probabilities: list[Array], counts: Array) -> Array:
-    """1 - prod (1 - p_k)^T_k; parts first."""
-    joined = jnp.clip(jnp.concatenate(probabilities), 0.0, 1.0)
-    counts = counts.reshape((-1,) + (1,) * (joined.ndim - 1))
-    return -jnp.expm1(jnp.where(counts > 0, counts * log1p(-joined), 0.0).sum(0))
+def _any(probabilities: Array, counts: Array) -> Array:
+    """1 - prod (1 - p_k)^T_k for probabilities ``(..., parts, candidates)``."""
+    xp = array_module(probabilities, counts)
+    counts = counts[..., None]
+    logs = xp.where(counts > 0, counts * log1p(-xp.clip(probabilities, 0.0, 1.0)), 0.0)
+    return -xp.expm1(logs.sum(-2))
 
 
 def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
     """P (rounded down) and Q (rounded up) of the event that some run's loss exceeds each candidate."""
     p, q = [], []
     for group in groups:
-        tails = jax.vmap(lambda pair: pair.tails(jnp.asarray(_LOSSES)))(group)
+        tails = group.tails(_LOSSES)
         p.append(deflated(tails.p_above, tails.error) - _LEAST)
         q.append(inflated(tails.q_above, tails.error) + _LEAST)
-    return _any(p, counts) * _SURE, jnp.minimum(_any(q, counts) / _SURE + _LEAST, 1.0)
+    xp = array_module(counts, *p, *q)
+    p, q = (_any(xp.concatenate(parts, -2), counts) for parts in (p, q))
+    return p * _SURE, xp.minimum(q / _SURE + _LEAST, 1.0)
 
 
 def _every_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
     """P of the event that every loss exceeds (1 - s) of its bound, and what their sum exceeds; both rounded down."""
     logs, losses = [], []
     for group in groups:
-        largest = jax.vmap(lambda pair: pair.max_loss())(group)
-        at = jnp.where((largest < jnp.inf) & (largest > 0), largest, 0.0)[:, None] * (1.0 - _SHARES[::-1])
-        tails = jax.vmap(lambda pair, at: pair.tails(at))(group, at)
-        p = jnp.where((largest < jnp.inf)[:, None], deflated(tails.p_above, tails.error) - _LEAST, 0.0)
-        logs.append(jnp.log(jnp.clip(p, 0.0, 1.0)))
-        losses.append(at - jax.vmap(lambda pair: pair.loss_error())(group)[:, None])
-    used = (counts > 0)[:, None]
-    log_p = jnp.where(used, counts[:, None] * jnp.concatenate(logs), 0.0).sum(0)
-    total = jnp.where(used, counts[:, None] * jnp.concatenate(losses), 0.0).sum(0)
-    return jnp.exp(inflated(log_p, _SHARE)) * _SURE, total - _SHARE * jnp.abs(total)
+        largest = group.max_loss()[..., None]
+        xp = array_module(largest)
+        at = xp.where((largest < np.inf) & (largest > 0), largest, 0.0) * (1.0 - _SHARES[::-1])
+        tails = group.tails(at)
+        p = xp.where(largest < np.inf, deflated(tails.p_above, tails.error) - _LEAST, 0.0)
+        logs.append(xp.log(xp.clip(p, 0.0, 1.0)))
+        losses.append(at - group.loss_error()[..., None])
+    xp, counts = array_module(counts, *logs, *losses), counts[..., None]
+    log_p, total = (xp.where(counts > 0, counts * xp.concatenate(parts, -2), 0.0).sum(-2) for parts in (logs, losses))
+    return xp.exp(inflated(log_p, _SHARE)) * _SURE, total - _SHARE * xp.abs(total)

@@ -128,8 +128,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     parts = counts.shape[1]
     if parts == 1:
         single = counts[:, 0] == 1.0
-        run = _single_batch if options.devices is None else _single_spread
-        rest = attempt(functools.partial(run, kind), 1, 1.0, (groups, goal), open_[single])
+        read = _single_batch if options.devices is None else _single_spread
+        rest = attempt(functools.partial(read, kind), 1, 1.0, (groups, goal), open_[single])
         report(rest.size)
         open_ = open_[~single]
     for size in _SIZES if contour else ():

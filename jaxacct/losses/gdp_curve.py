@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module, erfc, repeated
+from jaxacct._arrays import Array, array_module, erfc
+from jaxacct._roots import crossing
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses import _parametric
@@ -39,6 +39,7 @@ def _mills(a: Array, mu: Array) -> Array:
     return xp.sum(_WEIGHTS * scale * terms, axis=-1)
 
 
+@np.errstate(all="ignore")
 def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of log delta(epsilon) of mu-GDP, for mu > 0 and epsilon >= 0, both finite; float64."""
     xp = array_module(mu, epsilon)
@@ -63,21 +64,20 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
     return log_delta_bounds(mu, epsilon)[1]
 
 
+@np.errstate(all="ignore")
 def log_inverse(mu: Array, log_delta: Array) -> Array:
     """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
     xp = array_module(mu, log_delta)
 
-    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = low + (high - low) / 2
-        enough = _log_delta(mu, middle) <= log_delta
-        return xp.where(enough, low, middle), xp.where(enough, middle, high)
+    def above(epsilon: Array) -> tuple[Array, Array]:
+        excess = _log_delta(mu, epsilon) - log_delta
+        return ~(excess <= 0.0), excess
 
     # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
     # side and only ever moves to points whose rounded-up delta is small enough.
     high = inflated(mu * mu / 2 + mu * xp.sqrt(-2 * log_delta), 1e-12)
     zero = xp.zeros_like(high)
-    _, high = repeated(halve, (zero, high), 60)
+    _, high = crossing(above, zero, high)
     return xp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
 
 

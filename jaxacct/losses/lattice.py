@@ -31,6 +31,7 @@ _MERGED_POINTS = 2**20  # extra lattice points that a compilation less is worth
 _WIDE = 1.01  # upper over lower from which bounds without a lattice are tried as well
 _FARTHEST = 1e4  # a lattice calls losses of 650 infinite; where steps have such ones as these it would say nothing
 _CHUNK_POINTS = 2**20  # lattice points worked on at once: an eighth of a GiB with all temporaries
+_CAPPED = 256  # queries bounded without a lattice at once
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
@@ -81,10 +82,8 @@ def traced_lattice_bounds(kind: str, groups: tuple[Any, ...], counts: Any, goal:
     """Bounds of a traced batch; ``most`` is the largest number of steps where that is known."""
     layout = Layout(_TRACED, _TRACED, 2 if most is None or most > _MANY else 1)
 
-    def query(groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-        return capped(kind, groups, counts, goal, _query(kind, layout, groups, counts, goal))
-
-    return jax.vmap(query)(groups, counts, goal)
+    known = jax.vmap(functools.partial(_query, kind, layout))(groups, counts, goal)
+    return capped(kind, groups, counts, goal, known)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -147,15 +146,11 @@ def lattice_bounds(
             lower[some], upper[some] = low[: len(some)], high[: len(some)]
             report(len(some))
     wide = np.flatnonzero(~(upper <= _WIDE * lower))
-    if wide.size:
-        low, high = run(functools.partial(_cap_batch, kind), *padded((*everything, (lower, upper)), wide, spread))
-        lower[wide], upper[wide] = low[: wide.size], high[: wide.size]
+    for begin in range(0, wide.size, _CAPPED):
+        some = wide[begin : begin + _CAPPED]
+        query = jax.tree.map(lambda x: np.asarray(x)[some], (*everything, (lower, upper)))  # noqa: B023
+        lower[some], upper[some] = capped(kind, *query)
     return lower, upper
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _cap_batch(kind: str, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array, bounds: Any):
-    return jax.vmap(functools.partial(capped, kind))(groups, counts, goal, bounds)
 
 
 def _merged_choice(good: np.ndarray, chosen: np.ndarray, parts: int) -> np.ndarray:

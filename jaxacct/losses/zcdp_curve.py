@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module, repeated
+from jaxacct._arrays import Array, array_module, repeated
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64

@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._arrays import array_module, column
+from jaxacct._arrays import Array, array_module, column
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism

@@ -17,10 +17,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module, column, repeated
+from jaxacct._arrays import Array, array_module, column, repeated
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._pair import Survey, Tails

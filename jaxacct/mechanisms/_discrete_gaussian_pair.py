@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._arrays import array_module, column, logsumexp
+from jaxacct._arrays import Array, array_module, column, logsumexp
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._gaussian_pair import normal_tails
 from jaxacct.mechanisms._pair import Survey, Tails

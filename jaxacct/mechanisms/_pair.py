@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from jax import Array
+from jaxacct._arrays import Array
 
 __all__ = ["Pair", "Survey", "Tails"]
 

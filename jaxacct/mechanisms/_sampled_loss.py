@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._arrays import array_module
+from jaxacct._arrays import Array, array_module
 from jaxacct._log1p import log1p
 
 __all__ = ["inner_loss", "mixed_loss"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._arrays import array_module, column
+from jaxacct._arrays import Array, array_module, column
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, deflated
 from jaxacct.mechanisms._pair import Survey, Tails

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._arrays import array_module
+from jaxacct._arrays import Array, array_module
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 

@@ -151,8 +151,9 @@ class Vague(NamedTuple):
     distance: jax.Array
 
     def tails(self, losses):
-        p, q = jnp.exp(-self.rate * losses), 0.999 * jnp.exp(-(1.0 + self.rate) * losses)
-        return Tails(p, 1.0 - p, q, 1.0 - q, 0.01 * (1.0 + jnp.sin(losses) ** 2))
+        rate = self.rate[..., None]
+        p, q = jnp.exp(-rate * losses), 0.999 * jnp.exp(-(1.0 + rate) * losses)
+        return Tails(p, 1.0 - p, q, 1.0 - q, 0.01 * (1.0 + jnp.sin(losses) ** 2) + 0.0 * p)
 
     def max_loss(self):
         return self.largest
@@ -255,4 +256,5 @@ def test_every_bound_without_a_lattice_is_what_it_is_charged(monkeypatch):
 
 
 def test_parts_that_know_of_no_gaussian_are_as_many_as_there_are():
-    np.testing.assert_array_equal(caps._gaussian((np.zeros((3, 6)), np.zeros(3))), np.full(3, np.inf))
+    row, number = Row(np.zeros((3, 6))), np.zeros(3)
+    np.testing.assert_array_equal(caps._gaussian(TablePair(row, row, row, number, number)), np.full(3, np.inf))

@@ -54,7 +54,7 @@ def asked_fixture(monkeypatch):
     monkeypatch.setattr(lattice, "levels_for", gap)
     monkeypatch.setattr(lattice, "_outline_batch", outline)
     monkeypatch.setattr(lattice, "_compose_batch", composed)
-    monkeypatch.setattr(lattice, "_cap_batch", caps)
+    monkeypatch.setattr(lattice, "capped", caps)
     monkeypatch.setattr(lattice, "_merged_choice", merged)
     return calls
 
@@ -75,7 +75,7 @@ def test_queries_run_together_where_they_need_one_layout(asked):
     assert ("merged", (7, len(LAYOUTS)), [0, 0, 1, 3, 1, 5, 0], 3) in asked
     assert done == [2, 3, 1, 1]
     wide = np.array([1, 0, 1, 1, 1, 0, 1], bool)  # more than a hundredth apart, or not answered
-    assert asked[-1] == ("cap", [0.1, 0.3, 0.4, 0.5, 0.7, 0.1, 0.3, 0.4])
+    assert asked[-1] == ("cap", [0.1, 0.3, 0.4, 0.5, 0.7])
     answered = np.array([1, 1, 1, 0, 0, 1, 1], bool)
     low, high = np.where(answered, GOALS, 0.0), np.where(answered, GOALS * np.where(wide, 1.02, 1.005), 1.0)
     np.testing.assert_allclose(lower, low + 0.001 * wide, rtol=1e-12)
