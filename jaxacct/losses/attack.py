@@ -56,18 +56,18 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
     """
     _validate.probability(prior=prior)
     with quiet_float64():
-        prior = float64(prior)
-        xp = array_module(prior)
-        epsilon = log1p(-prior) - xp.log(prior)
+        p = float64(prior)
+        xp = array_module(p)
+        epsilon = log1p(-p) - xp.log(p)
         sign = 1.0 if bound_of(curve) == "upper" else -1.0
         # The order is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
         slack = sign * 16.0 * EPS * (1.0 + xp.abs(epsilon))
         excess = _excess(curve, epsilon)
-        xp = array_module(prior, excess)
-        saved = prior * (excess + slack)
-        risk = xp.minimum(prior, 1.0 - prior) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
-        valid = (prior > 0) & (prior < 1)
-        return concrete(xp.where(valid, xp.clip(risk, 0.0, xp.minimum(prior, 1.0 - prior)), np.nan))
+        xp = array_module(p, excess)
+        saved = p * (excess + slack)
+        risk = xp.minimum(p, 1.0 - p) - inflated(saved, sign * 4.0 * EPS) - sign * 2.0 * EPS
+        valid = (p > 0) & (p < 1)
+        return concrete(xp.where(valid, xp.clip(risk, 0.0, xp.minimum(p, 1.0 - p)), np.nan))
 
 
 def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Any) -> Any:
@@ -77,4 +77,4 @@ def _excess(curve: PLD | PrivacyProfile | TradeOff, epsilon: Any) -> Any:
         return profiles.excess_at(curve.float64(), curve.grid, curve.bound, epsilon)
     low, high = excess_of_segments(*arrays(curve), epsilon.reshape(-1))
     value = high if curve.bound == "lower" else low
-    return array_module(value).clip(value.reshape(*value.shape[:-1], *epsilon.shape), 0.0, 1.0)
+    return array_module(value).clip(value.reshape((*value.shape[:-1], *epsilon.shape)), 0.0, 1.0)

@@ -4,8 +4,8 @@ For a transform of n points computed with butterflies of relative error eta each
 exact one by at most eta' ||x||_1, eta' = ((1 + eta)^(log2 n + 1) - 1), because the moduli of the butterfly
 matrices multiply to the all-ones matrix (the entrywise form of Higham 2002, Theorem 24.2). ``ETA`` = 8 units a
 butterfly covers twiddles of 1 unit, radix-2 to radix-8 codelets and the real-input pass, with a factor to spare:
-the errors measured in the tests are a hundred times smaller. A factor 3 or 5 of n counts as log2 3 or log2 5 butterflies,
-12 and 18 units, where its codelet adds up three or five terms with constants of 1 unit (8 and 11 units at most).
+the errors measured in the tests are a hundred times smaller. A factor 3 or 5 of n counts as log2 3 or log2 5
+butterflies, 12 and 18 units; its codelet adds up three or five terms with constants of 1 unit (8 and 11 units at most).
 
 A product of powers R * prod_k D_k^m_k in the Fourier domain then carries, at each frequency,
 
@@ -72,7 +72,7 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
         other: likewise, its batch broadcasts with the measure's; without it a point mass at 0.
 
     Returns:
-        ``(product, error)``: shapes ``(..., n)`` and ``(...)``. Each entry is within the error of the exact convolution.
+        ``(product, error)``: shapes ``(..., n)`` and ``(...)``. No entry is off by more than the error.
     """
     xp = array_module(measure, 0.0 if other is None else other)
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
@@ -88,23 +88,16 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
 
     base, off, modulus = transformed(measure)
     relative = count * off / xp.maximum(modulus, _TINY) + 6.0 * UNIT * (count + 1.0)
-    power = bound = None
-    left = count
-    while True:  # square and multiply; the moduli go through the same motions
-        if left % 2:
-            power, bound = (base, modulus) if power is None else (power * base, bound * modulus)
-        left //= 2
-        if not left:
-            break
-        base, modulus = base * base, modulus * modulus
+    power, bound = base, modulus
+    for bit in bin(count)[3:]:  # square and multiply; the moduli go through the same motions
+        power, bound = power * power, bound * bound
+        if bit == "1":
+            power, bound = power * base, bound * modulus
     bound = inflated(bound, 4.0 * UNIT * (count + 4.0))
     if other is not None:
         spectrum, off, modulus = transformed(other)
-        power, bound, relative = (
-            power * spectrum,
-            bound * modulus,
-            relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT,
-        )
+        power, bound = power * spectrum, bound * modulus
+        relative = relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT
     errors = bound * relative
     # The half spectrum stands for n frequencies: all but the first and the last count twice.
     ends = np.full(n // 2 + 1, 2.0 / n)

@@ -44,6 +44,7 @@ def _log_slopes(segments: Segments) -> Array:
     return xp.where(positive, xp.log(segments.drops) - xp.log(segments.widths), np.nan)
 
 
+@np.errstate(all="ignore")
 def sort(segments: Segments) -> Segments:
     """Steep segments first; padding last."""
     xp, slopes = array_module(*segments), _log_slopes(segments)

@@ -152,7 +152,7 @@ class TradeOff:
     def reflect(self) -> TradeOff:
         """The trade-off curve of (Q, P), the mirror image across the diagonal; exact."""
         with quiet_float64():
-            flip = lambda x: x[..., ::-1] if _validate.is_traced(x) else np.asarray(x)[..., ::-1]  # noqa: E731
+            flip: Any = lambda x: (x if _validate.is_traced(x) else np.asarray(x))[..., ::-1]  # noqa: E731
             # Padding stands at the end, so after the flip at the beginning; the order of the rest is right.
             return concrete(TradeOff(flip(self.drops), flip(self.widths), self.bound))
 
