@@ -21,11 +21,11 @@ def _with_failures(delta, failing, runs):
 
 
 @pytest.fixture(autouse=True)
-def _no_lattice(monkeypatch):
+def _the_contour_alone(monkeypatch):
     def refused(*_):
-        raise AssertionError("Gaussians alone are left, and they need no lattice")
+        raise AssertionError("Gaussians alone are left, and they need no discrete laws")
 
-    monkeypatch.setattr("jaxacct.losses.engine.lattice_bounds", refused)
+    monkeypatch.setattr("jaxacct.losses.engine.universal_bounds", refused)
 
 
 @pytest.mark.parametrize(("failing", "runs"), [(1e-7, 10), (1e-20, 1), (0.3, 2)])
