@@ -35,6 +35,7 @@ _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}
 _ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}
+_NARROW = 1e-8  # relative width of bounds anywhere between which derivatives are the same
 _AGREEMENT = 1e-5  # of differences of two steps; the better one is some 16 times better
 
 
@@ -142,6 +143,8 @@ def _slopes(
         return jax.tree.map(lambda x: x[rows], query[:2])
 
     pairs, counts = parts()
+    if question.kind == "epsilon":
+        at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
     read = _gaussian if all(isinstance(pair, GaussianPair) for pair in pairs) else _one_run
     per_epsilon, slope_in = read(parts, pairs, counts, at)
     per_epsilon = per_epsilon.reshape(shape)
@@ -157,6 +160,19 @@ def _slopes(
     return slopes
 
 
+def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """A better epsilon where bounds of it are wide: a step of Newton's method."""
+    wide = (at - lower > _NARROW * at) & (counts[0] > 1.0)
+    if not wide.any() or not all(isinstance(pair, GaussianPair) for pair in pairs):
+        return at
+    (group,), many = engine.grouped(*jax.tree.map(lambda x: x[wide], (pairs, counts)), np)
+    slopes = composition_slopes(group, many, at[wide])
+    root = np.clip(at[wide] - (slopes.value - goal[wide]) / slopes.epsilon, lower[wide], at[wide])
+    at = at.copy()
+    at[wide] = np.where(np.isfinite(root), root, at[wide])
+    return at
+
+
 def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
@@ -167,13 +183,13 @@ def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any)
 def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
     """The derivative in epsilon, and a function for those in the logarithm of a number, through all parts."""
     once = counts[0] == 1.0 if len(pairs) == 1 else np.zeros(at.shape, bool)
-    slopes = Slopes(np.full(at.shape, np.nan), *np.full((3, at.size, len(pairs)), np.nan))
+    slopes = Slopes(*np.full((2, at.size), np.nan), *np.full((3, at.size, len(pairs)), np.nan))
     for rows, read in ((once, run_slopes), (~once, composition_slopes)):
         (group,), many = engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # noqa: B023
         if rows.any():
             for whole, some in zip(slopes, read(group, many, at[rows]), strict=True):
                 whole[rows] = some
-    each = np.stack(slopes[1:])
+    each = np.stack(slopes[2:])
 
     def leaves(place: int, factor: Any) -> np.ndarray:
         pairs, counts = parts(place, factor)

@@ -119,12 +119,15 @@ def _differentiated(numbers: Any, tangents: Any, *, wanted: tuple[bool, ...], sm
             "take finite differences of the bounds, or differentiate one run"
         )
     wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+    moving = [
+        tangent.reshape(_aligned(tangent.shape, axes, asked["shape"], 0))
+        for tangent, axes, is_wanted in zip(tangents, asked["mapped"], wanted, strict=True)
+        if is_wanted
+    ]
     lower, upper, *slopes = _answer.bind(*numbers, wanted=wanted, smooth=smooth, **asked)
-    change, slopes = jnp.zeros_like(upper), iter(slopes)
-    for tangent, axes, is_wanted in zip(tangents, asked["mapped"], wanted, strict=True):
-        if is_wanted:
-            tangent = tangent.reshape(_aligned(tangent.shape, axes, asked["shape"], 0))
-            change = change + next(slopes) * tangent.astype(change.dtype)
+    change = jnp.zeros_like(upper)
+    for slope, tangent in zip(slopes, moving, strict=True):
+        change = change + slope * tangent.astype(change.dtype)
     return [lower, upper], [change, change]
 
 

@@ -284,16 +284,3 @@ def test_inside_a_trace_a_wide_contour_asks_the_lattices(monkeypatch):
         assert not calls
         assert ask([pair], 1.0)[0] == "single"
         assert ask([other], 1.0)[0] == "single"
-
-
-def test_only_gaussians_have_derivatives_of_many_runs():
-    other = Laplace(np.ones(2))._dominating("remove")[0][0]
-    with jax.enable_x64(True):
-        goal = jnp.array([0.5, 1.0])
-        for pairs in ([other], [gaussians(2), other], [other, gaussians(2)]):
-            with pytest.raises(NotImplementedError, match="take finite differences"):
-                engine.smooth_deltas(pairs, [jnp.full(2, 3.0)] * len(pairs), goal, 3.0)
-        value, trusted = engine.smooth_deltas([other], [jnp.ones(2)], goal, 1.0)
-        assert np.all(np.asarray(trusted))
-        # Laplace of scale 1: 1 - e^((eps - 1) / 2).
-        np.testing.assert_allclose(value, -np.expm1((np.asarray(goal) - 1) / 2), atol=1e-14)
