@@ -42,7 +42,10 @@ SAMPLED = "PoissonSampled(Gaussian(2.0), 0.01)"
 CASES: dict[str, dict[str, tuple[str, str]]] = {
     "filters": {},
     "readings": {
-        "odometer epsilon": ("one = filters.odometer(filters.zcdp(1.0)); state = one.init()", "one.epsilon(state, 1e-5)"),
+        "odometer epsilon": (
+            "one = filters.odometer(filters.zcdp(1.0)); state = one.init()",
+            "one.epsilon(state, 1e-5)",
+        ),
         "odometer levels": (
             "one = filters.odometer(filters.gdp(1.0), levels=8); state = one.init()",
             "one.epsilon(state, 1e-5)",
@@ -113,7 +116,10 @@ def _filters() -> None:
             shown = "PLD" if query == law else query
             CASES["filters"][f"{name} {shown}"] = (f"one = {make}; state = one.init()", f"one.update({query}, state)")
         state = f"one = {make}; state = one.init()"
-        CASES["readings"][f"{name} spent, remaining, fraction"] = (state, "(one.spent(state), one.remaining(state), one.fraction(state))")
+        CASES["readings"][f"{name} spent, remaining, fraction"] = (
+            state,
+            "(one.spent(state), one.remaining(state), one.fraction(state))",
+        )
         if "undeclared" not in name:
             quotes = "one.guarantee.epsilon(1e-3), one.guarantee.delta(1.0)"
             CASES["readings"][f"{name} guarantee"] = (state, f"({quotes})")
@@ -188,6 +194,68 @@ def _others() -> None:
     }
     for name, arguments in calibrate.items():
         CASES["calibrate"][name] = ("pass", f"jaxacct.calibrate({arguments})")
+    value = "key = jax.random.key(3); value = jnp.array([0.31, 0.62, 0.07]); budgets = np.geomspace(0.01, 1.0, 7)"
+    score = "accurate = lambda release: 1.0 - jnp.linalg.norm(release - value)"
+    sources = {
+        "Brownian": "expost.Brownian(value, sensitivity=0.001, order=20)",
+        "PrecisionWeighted": "expost.PrecisionWeighted(value, sensitivity=0.001, order=20)",
+        "LaplaceReduction": "expost.LaplaceReduction(value, sensitivity=0.001)",
+    }
+    checks = {
+        "SparseVector": "expost.SparseVector(threshold=0.99, epsilon=0.05, sensitivity=1e-3, order=20)",
+        "AboveThreshold": "expost.AboveThreshold(threshold=0.99, epsilon=0.05, sensitivity=1e-3)",
+        "PlainGaussian": "expost.PlainGaussian(threshold=0.99, epsilon=0.05, sensitivity=1e-3, order=20, checks=7)",
+        "PublicScore": "expost.PublicScore(threshold=0.99)",
+    }
+    for source, check in (
+        ("Brownian", "SparseVector"),
+        ("Brownian", "PlainGaussian"),
+        ("PrecisionWeighted", "PublicScore"),
+        ("LaplaceReduction", "AboveThreshold"),
+    ):
+        CASES["expost"][f"release_until {source} {check}"] = (
+            f"{value}; {score}; source = {sources[source]}; check = {checks[check]}",
+            "expost.release_until(accurate, source, budgets, check, key=key)",
+        )
+    calls = {
+        "brownian": "expost.brownian(key, value, budgets, order=20, sensitivity=0.001)",
+        "precision_weighted": "expost.precision_weighted(key, value, budgets, order=20, sensitivity=0.001)",
+        "laplace_reduction": "expost.laplace_reduction(key, value, budgets, sensitivity=0.001)",
+        "plain_gaussian_scale": "expost.plain_gaussian_scale(0.1, order=20, sensitivity=0.001, checks=7)",
+        "sparse_vector_scales": "expost.sparse_vector_scales(0.1, order=20, sensitivity=0.001)",
+        "approximate_epsilon": "expost.approximate_epsilon(0.1, order=20, delta=1e-5)",
+        "bayes_factor": "expost.bayes_factor(0.1, order=20, confidence=0.95)",
+        "ex_ante": "expost.ex_ante(expost.RenyiExPost(20.0), 1.0)",
+        "excess": "expost.excess(expost.PureExPost(), np.array([[0.4, 0.6], [0.6, 0.4]]), np.array([0.5, 0.5]))",
+    }
+    for name, call in calls.items():
+        CASES["expost"][name] = (value, call)
+    CASES["expost"]["odometer"] = (
+        "one = expost.Odometer(20.0); state = one.init()",
+        "one.update(PoissonSampled(Gaussian(2.0), 0.01), state)",
+    )
+    family = "family = [RandomizedResponse(0.5), RandomizedResponse(1.0)]"
+    mixed = "family = [PoissonSampled(Gaussian(1.0), 0.1), Gaussian(3.0)]"
+    for kind, made in (("responses", family), ("Gaussians", mixed)):
+        query = "PureDP(2.0)" if kind == "responses" else "GDP(1.0)"
+        for name, call in {
+            "worst_case": "adversary.worst_case(adversary.units(family, [1, 2], 4), 4)",
+            "worst_case any_order": "adversary.worst_case(adversary.any_order(family), 3)",
+            "is_free": f"adversary.is_free({query}, family, 4)",
+            "natural_filter_cost": f"adversary.natural_filter_cost({query}, family, 4)",
+            "counterexample": "adversary.counterexample(family, 3)",
+            "totally_ordered_closure": "adversary.totally_ordered_closure(family, 3)",
+        }.items():
+            CASES["adversary"][f"{name} {kind}"] = (made, call)
+    CASES["adversary"]["residue"] = (
+        family,
+        "adversary.residue(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
+    )
+    CASES["adversary"]["residue_condition"] = (
+        family,
+        "adversary.residue_condition(RandomizedResponse(2.0), 0, family, 3, relation='replace')",
+    )
+    CASES["adversary"]["rounded"] = ("query = Laplace(2.0)", "adversary.rounded(query, [0.1, 0.2, 0.3])")
 
 
 def one(made: str, called: str, cache: str) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from jaxacct.mechanisms._dominating import rarely_sampled
 __all__ = ["Enclosure", "enclosure"]
 
 _NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
-_TINY = float(np.finfo(np.float64).tiny)
 
 
 class Enclosure(NamedTuple):
@@ -45,7 +44,4 @@ def enclosure(kind: str, mechanism: Any, target: Any, steps: Any, relation: str,
         pairs, counts, goal = some
         lower[open_], upper[open_] = bounds_with_failures(kind, pairs, counts, goal, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
-    if kind == "epsilon":
-        # Compiled code reads so small a delta as 0: the answer is then one for a smaller delta.
-        low = np.where(np.asarray(target, np.float64) < _TINY, 0.0, low)
     return Enclosure(np.asarray(low), np.asarray(high), upper, batch)

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._rounding import EPS
 from jaxacct.losses import tradeoff
-from jaxacct.losses.conversions import concrete
 from jaxacct.losses.pld import PLD
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.tradeoff import TradeOff
@@ -102,7 +100,7 @@ def experiments_of(member: Any, relation: str) -> list[Experiment] | None:
             for pair, count in parts:
                 if not isinstance(pair, Tabulated) or np.size(count) != 1 or float(count) > 64:
                     return None
-                scalars = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), pair)
+                scalars = jax.tree.map(lambda x: np.asarray(x, np.float64), pair)
                 atoms = jax.tree.map(np.asarray, scalars.atoms())
                 if atoms.p.ndim != 1:
                     raise ValueError(f"queries must have scalar parameters, got a batch of shape {atoms.p.shape[:-1]}")
@@ -194,4 +192,4 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
     factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * EPS)
-    return concrete(TradeOff(jnp.asarray(one.p * factor), jnp.asarray(one.q * factor), bound))
+    return TradeOff(one.p * factor, one.q * factor, bound)

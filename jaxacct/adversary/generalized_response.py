@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -66,7 +65,7 @@ class GeneralizedResponse:
         drops = np.concatenate([truth[order], lie[order][::-1]]) * factor
         with jax.enable_x64(True):
             side = "lower" if self.bound == "upper" else "upper"
-            return concrete(TradeOff(jnp.asarray(widths), jnp.asarray(drops), side))
+            return TradeOff(widths, drops, side)
 
     def pld(self, grid: LossGrid) -> PLD:
         """The law on ``grid``, rounded to the side of ``bound``."""

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._rounding import EPS, deflated, inflated
@@ -246,4 +245,4 @@ def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nd
 def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGrid, bound: str) -> PLD:
     dense = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
-    return PLD(jnp.asarray(dense), jnp.asarray(infinite), grid, bound)
+    return PLD(dense, np.float64(infinite), grid, bound)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
@@ -150,9 +149,9 @@ class Budget:
 
 def _gaussian_excess(mu: float, delta: float, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """delta + (1 - delta) H_mu at orders of at least 1 (gamma); below, gamma times that of 1 / gamma."""
-    with jax.enable_x64(True):
-        at = jnp.abs(jnp.asarray(points))
-        low, high = (np.exp(np.asarray(x)) for x in log_delta_bounds(jnp.full_like(at, mu), at))
+    at = np.abs(np.asarray(points, np.float64))
+    with np.errstate(all="ignore"):
+        low, high = (np.exp(x) for x in log_delta_bounds(np.full_like(at, mu), at))
     gamma, units = np.exp(np.minimum(points, 0.0)), EPS * (16.0 + 2.0 * np.abs(points))
     each = [(delta + (1.0 - delta) * x) * gamma for x in (low, high)]
     return deflated(each[0], units), inflated(each[1], units) + 1e-300

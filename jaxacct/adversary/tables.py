@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._host import on_device, on_host
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.rules import Game
@@ -73,8 +74,8 @@ def solve(
     with jax.enable_x64(True):
         upper, lower = (_stacked([_trimmed(pair[side], grid, side == 0) for pair in laws], grid) for side in (0, 1))
         sizes = [max(a.shape[0], len(s)) for a, s in zip(game.after, game.states[1:], strict=True)]
-        value = jnp.zeros((2, sizes[-1] if sizes else 1, grid.size))
-        infinite = jnp.zeros(value.shape[1])
+        value = np.zeros((2, sizes[-1] if sizes else 1, grid.size))
+        infinite = np.zeros(value.shape[1])
         choices: list[np.ndarray] = []
         stop = game.rounds
         while stop > 0:
@@ -86,16 +87,16 @@ def solve(
             for i, (to, sure) in enumerate(zip(game.after[start:stop], game.certain[start:stop], strict=True)):
                 after[idle + i, : to.shape[0]], certain[idle + i, : to.shape[0]] = to, sure
             fit = max(0, rows - value.shape[1])
-            value = jnp.pad(value, ((0, 0), (0, fit), (0, 0)))[:, :rows]
-            infinite = jnp.pad(infinite, (0, fit))[:rows]
-            active = jnp.arange(_CHUNK) >= idle
-            value, infinite, found = _scan(value, infinite, active, after, certain, upper, lower, record)
+            value = np.pad(value, ((0, 0), (0, fit), (0, 0)))[:, :rows]
+            infinite = np.pad(infinite, (0, fit))[:rows]
+            active = np.arange(_CHUNK) >= idle
+            *ends, found = _scan(value, infinite, active, after, certain, upper, lower, record)
+            value, infinite = on_host(ends)
             if record:
                 kept = np.asarray(found)[idle:]
                 choices = [kept[i, : game.after[start + i].shape[0]].copy() for i in range(stop - start)] + choices
             stop = start
             if progress is not None:
-                jax.block_until_ready(value)
                 progress(game.rounds - stop, game.rounds)
         return Tables(np.asarray(value[0, 0]), np.asarray(value[1, 0]), choices)
 
@@ -144,7 +145,7 @@ def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:
     first, last = (np.array([end(x.offsets) for x in laws], np.int32) for end in (np.min, np.max))
     atoms = max(x.offsets.size for x in laws)
     few = atoms <= _FEW
-    width = 1 if few else _up(int((last - first).max()) + 1, _BLOCK)
+    width = 1 if few else _up(int((last - first).max()) + 1)
     kernels = np.zeros((len(laws), width))
     offsets, masses = (np.zeros((len(laws), atoms if few else 1)) for _ in range(2))
     for i, law in enumerate(laws):
@@ -153,25 +154,27 @@ def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:
         else:
             kernels[i, law.offsets - first[i]] = law.masses
     # As far on either side: a query and its reversal share a compiled program, and so do similar queries.
-    reach = _up(max(int(last.max()), -int(first.min()), 1) + (0 if few else _BLOCK), _BLOCK)
+    reach = _up(max(int(last.max()), -int(first.min()), 1) + (0 if few else _BLOCK))
     edge = np.exp(-grid.spacing * np.arange(reach, 0, -1))
     limit = np.minimum(inflated(np.exp(grid.losses), 16 * EPS), 1.0)
-    return _Laws(
-        jnp.asarray(kernels),
-        jnp.asarray(first),
-        jnp.asarray((last - first + _BLOCK - 1) // _BLOCK + 1),
-        jnp.asarray(offsets.astype(np.int32)),
-        jnp.asarray(masses),
-        jnp.asarray(np.array([x.infinite for x in laws])),
-        jnp.asarray(np.stack([x.excess for x in laws])),
-        jnp.asarray(edge),
-        jnp.zeros(reach + _BLOCK),
-        jnp.asarray(limit),
+    made = _Laws(
+        kernels,
+        first,
+        (last - first + _BLOCK - 1) // _BLOCK + 1,
+        offsets.astype(np.int32),
+        masses,
+        np.array([float(x.infinite) for x in laws]),
+        np.stack([x.excess for x in laws]),
+        edge,
+        np.zeros(reach + _BLOCK),
+        limit,
     )
+    return on_device(made)
 
 
-def _up(n: int, step: int) -> int:
-    return -(-n // step) * step
+def _up(n: int) -> int:
+    """A power of 2 of at least ``n`` and a block: laws of many lengths share compiled programs."""
+    return max(_BLOCK, 1 << (n - 1).bit_length())
 
 
 def _widened(value: Array, laws: _Laws, highest: Array, lowest: Array) -> Array:

@@ -8,7 +8,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import Array, array_module, erfc, repeated
+from jaxacct._arrays import Array, array_module, erfc
+from jaxacct._roots import crossing
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
 from jaxacct.losses import _parametric
@@ -68,17 +69,15 @@ def log_inverse(mu: Array, log_delta: Array) -> Array:
     """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
     xp = array_module(mu, log_delta)
 
-    def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = low + (high - low) / 2
-        enough = _log_delta(mu, middle) <= log_delta
-        return xp.where(enough, low, middle), xp.where(enough, middle, high)
+    def above(epsilon: Array) -> tuple[Array, Array]:
+        excess = _log_delta(mu, epsilon) - log_delta
+        return ~(excess <= 0.0), excess
 
     # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
     # side and only ever moves to points whose rounded-up delta is small enough.
     high = inflated(mu * mu / 2 + mu * xp.sqrt(-2 * log_delta), 1e-12)
     zero = xp.zeros_like(high)
-    _, high = repeated(halve, (zero, high), 60)
+    _, high = crossing(above, zero, high)
     return xp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
 
 

@@ -20,6 +20,7 @@ __all__ = ["at_lattice_points", "discounted", "hockey_stick", "log_moment", "rel
 
 _LARGEST = 700.0  # log of the largest gamma
 _BLOCK = 32
+_FEW = 4  # epsilons up to which sums of their own are faster than the curve at all points
 
 
 def relative_error(n: int) -> float:
@@ -55,7 +56,7 @@ def discounted(terms: Any, factor: Any) -> Any:
     inside = blocks.reshape(*blocks.shape[:-1], -1, size) @ triangle
     later = discounted(inside[..., 0], powers[size])[..., 1:]
     later = xp.concatenate([later, xp.zeros_like(later[..., :1])], -1)
-    return (inside + later[..., None] * powers[size:0:-1]).reshape(*blocks.shape)[..., :n]
+    return (inside + later[..., None] * powers[size:0:-1]).reshape(blocks.shape)[..., :n]
 
 
 @compiled(static_argnums=(2, 4))
@@ -63,27 +64,39 @@ def hockey_stick(masses: Any, infinity: Any, grid: LossGrid, epsilon: Any, sign:
     """delta(epsilon), shape ``batch + epsilon.shape``; see :meth:`jaxacct.PLD.hockey_stick`."""
     xp = array_module(masses, infinity, epsilon)
     spacing, n = grid.spacing, grid.size
-    above, curve = at_lattice_points(masses, spacing)
     # A quotient is good to a unit of its own size; less the lowest index it would be to one of that.
     cell = xp.clip(xp.floor(epsilon / spacing) - grid.lowest, -1, n - 1).astype(np.int64)
     next_loss = (grid.lowest + cell + 1) * spacing
     part = -xp.expm1(xp.minimum(epsilon - next_loss, 0.0))
     total = masses.sum(-1)
-    at = lambda array: xp.take(array, xp.clip(cell, 0, n - 1), axis=-1)  # noqa: E731
-    index = xp.clip(cell + 1, 0, n - 1)
     total = total[(...,) + (None,) * epsilon.ndim]
-    mass = xp.where(cell < 0, total, at(above))
-    beyond = xp.take(curve, index, axis=-1)
+    mass, beyond = _beyond(masses, spacing, cell)
     # Nothing lies beyond the lattice, unless the masses are no numbers.
     value = xp.where(cell >= n - 1, 0.0 * total, mass * part + (1.0 - part) * beyond)
     value = value + infinity[(...,) + (None,) * epsilon.ndim]
     # The loss itself is good to a unit of its size; within that of a lattice point its atom may be above as well.
     near = xp.abs(epsilon - (next_loss - spacing)) <= 4.0 * EPS * (xp.abs(epsilon) + spacing)
-    mass = mass + xp.where(near & (cell >= 0), at(masses), 0.0)
+    here = xp.take(masses, xp.clip(cell, 0, n - 1), axis=-1)
+    mass = mass + xp.where(near & (cell >= 0), here, 0.0)
     error = relative_error(n) * value + 2.0 * EPS * xp.abs(epsilon) * (mass + value)
     floor = inflated(0.0 - xp.expm1(xp.minimum(epsilon, 0.0)), sign * 2.0**-50)
     bounded = xp.clip(value + sign * error, floor, 1.0)
     return xp.where(xp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
+
+
+def _beyond(masses: Any, spacing: float, cell: Any) -> tuple[Any, Any]:
+    """The mass above the lattice points ``cell`` (from -1 on), and the finite losses' hockey stick at the next ones."""
+    n, xp = masses.shape[-1], array_module(masses, cell)
+    if xp is np and cell.size <= _FEW:
+        found = np.empty((2, *masses.shape[:-1], cell.size))
+        for i, k in enumerate(np.ravel(cell)):
+            found[0, ..., i] = masses[..., k + 1 :].sum(-1)
+            found[1, ..., i] = masses[..., k + 2 :] @ -np.expm1(-spacing * np.arange(1, max(n - k - 1, 1)))
+        return tuple(found.reshape(2, *masses.shape[:-1], *cell.shape))
+    above, curve = at_lattice_points(masses, spacing)
+    total = masses.sum(-1)[(...,) + (None,) * cell.ndim]
+    mass = xp.where(cell < 0, total, xp.take(above, xp.clip(cell, 0, n - 1), axis=-1))
+    return mass, xp.take(curve, xp.clip(cell + 1, 0, n - 1), axis=-1)
 
 
 @compiled(static_argnums=(2, 4))
@@ -107,7 +120,7 @@ def trade_off(masses: Any, infinity: Any, grid: LossGrid, alpha: Any, sign: floa
         return xp.maximum(inside, 0.0 if sign > 0 else 1.0 - at_zero)
 
     found = mapped(some, alpha.reshape(-1), 8) - sign * 4.0 * EPS
-    found = xp.moveaxis(found, 0, -1).reshape(*values.shape[:-1], *alpha.shape)
+    found = xp.moveaxis(found, 0, -1).reshape((*values.shape[:-1], *alpha.shape))
     most = (1.0 - alpha) * (1.0 if sign > 0 else 1.0 + 2.0 * EPS)
     found = xp.clip(found, 0.0, most)
     return xp.where(xp.isnan(found), 0.0 if sign > 0 else most, found)

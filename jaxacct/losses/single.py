@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._arrays import Array, array_module, column, repeated
+from jaxacct._arrays import Array, array_module, column
+from jaxacct._roots import crossing
 from jaxacct._rounding import deflated, inflated
 from jaxacct.losses.gdp_curve import log_inverse
 from jaxacct.losses.possible import possible
@@ -25,8 +26,7 @@ __all__ = ["single_delta", "single_epsilon", "single_value"]
 
 _TINY = 1e-290  # what underflow may hide
 _LARGEST = 2.0**60  # losses asked for
-_ENDS = np.array([1.0, 30.0, 650.0, 1e4, 1e6, 1e9])  # where to begin looking for epsilon
-_HALVINGS = 60
+_ENDS = np.array([1e-3, 0.03, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 650.0, 1e4, 1e6, 1e9])  # where to begin
 _UNDERFLOW = -700.0
 
 
@@ -85,42 +85,43 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     largest, infinite = pair.max_loss(), pair.infinity()
     xp = array_module(largest, infinite, delta)
     zero = xp.zeros(np.broadcast_shapes(np.shape(largest), np.shape(delta)))
+    target = xp.log(delta)
     if hasattr(pair, "log_hockey_stick"):
-        target = xp.log(delta)
-        curves = lambda low, high: (pair.log_hockey_stick(low, False), pair.log_hockey_stick(high, True))  # noqa: E731
+        goal, curve = target, pair.log_hockey_stick
+        steering = lambda bound: bound - target  # noqa: E731
         # Where the dominating Gaussian is small enough, so is the pair itself.
         end = log_inverse(pair.gaussian_mu(), target)
         small = xp.isfinite(end)
-        bottom = zero
+        low = bottom = zero
+        high = xp.where(small, end, _LARGEST)
     else:
-        target = delta
-
-        def curves(low: Array, high: Array) -> tuple[Array, Array]:
-            lower, upper = _possible_from_tails(pair, xp.stack([low, high], -1))
-            return lower[..., 0], upper[..., 1]
-
-        found = _possible_from_tails(pair, _ENDS + zero[..., None])[1] <= column(target)
+        goal = delta
+        steering = lambda bound: xp.log(0.5 + 0.5 * bound / delta)  # noqa: E731
+        curve = lambda epsilon, upper: _possible_from_tails(pair, epsilon[..., None])[upper][..., 0]  # noqa: E731
+        # Neighbours among some ends, between which the bounds come down to delta.
+        at_lower, at_upper = _possible_from_tails(pair, _ENDS + zero[..., None])
+        above, found = at_lower > column(delta), at_upper <= column(delta)
+        low = xp.where(above, _ENDS, 0.0).max(-1)
+        high = xp.where(above | (low[..., None] >= _ENDS), _LARGEST, _ENDS).min(-1)
         end, small = xp.where(found, _ENDS, _ENDS[-1]).min(-1), found.any(-1)
         # Beyond `end`, rounding alone may have hidden that the target is met.
         bottom = xp.where(found | (end[..., None] < _ENDS), 0.0, _ENDS).max(-1)
+        # At the largest loss the curve is 0.
+        end, high = (xp.where(largest < x, xp.maximum(largest, 0.0), x) for x in (end, high))
 
-    def halve(brackets: tuple[Array, ...]) -> tuple[Array, ...]:
-        lowest, low, high, highest = brackets
-        middles = 0.5 * (lowest + low), 0.5 * (high + highest)
-        at_lower, at_upper = curves(*middles)
-        # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
-        above, enough = at_lower > target, at_upper <= target
-        return (
-            xp.where(above, middles[0], lowest),
-            xp.where(above, low, middles[0]),
-            xp.where(enough, high, middles[1]),
-            xp.where(enough, middles[1], highest),
-        )
+    # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
+    def surely_above(epsilon: Array) -> tuple[Array, Array]:
+        bound = curve(epsilon, False)
+        return bound > goal, steering(bound)
 
-    start = (zero, xp.where(small, end, _LARGEST), xp.minimum(bottom, end) + zero, end + zero)
+    def not_surely_below(epsilon: Array) -> tuple[Array, Array]:
+        bound = curve(epsilon, True)
+        return ~(bound <= goal), steering(bound)
+
     # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
-    lower, _, _, high = repeated(halve, start, _HALVINGS)
-    upper = xp.where(curves(zero, zero)[1] <= target, 0.0, xp.where(small, high, np.inf))
+    lower, _ = crossing(surely_above, low, xp.where(infinite > delta, low, high) + zero)
+    _, high = crossing(not_surely_below, xp.minimum(bottom, end) + zero, end + zero)
+    upper = xp.where(curve(zero, True) <= goal, 0.0, xp.where(small, high, np.inf))
     upper = xp.where(xp.isnan(largest), upper, xp.minimum(upper, xp.maximum(largest, 0.0)))
     upper = xp.where(xp.isnan(upper), np.inf, upper)
     # An infinite loss that is likelier than delta leaves no epsilon.

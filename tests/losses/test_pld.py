@@ -76,6 +76,18 @@ def test_a_composed_law_is_cut_where_no_mass_is_and_traced_ones_are_not(laws):
         assert cut.infinity_mass <= 1001 * law.infinity_mass + 2.0**-79
 
 
+@pytest.mark.parametrize("bound", ["upper", "lower"])
+def test_one_epsilon_and_many_are_read_alike(bound):
+    grid, rng = LossGrid(0.01, -150, 400), np.random.default_rng(1)
+    law = PLD(rng.dirichlet(np.ones(400), (2, 3)) * 0.9, np.full((2, 3), 0.1), grid, bound)
+    at = np.concatenate([np.linspace(-2.0, 3.0, 60), grid.losses[[0, 1, 200, 398, 399]]])
+    many = law.hockey_stick(at)
+    assert many.shape == (2, 3, 65)
+    each = np.stack([law.hockey_stick(one) for one in at], -1)
+    np.testing.assert_allclose(each, many, rtol=1e-12, atol=0)
+    np.testing.assert_array_equal(law.hockey_stick(at[:4].reshape(2, 2)).reshape(2, 3, 4), each[..., :4])
+
+
 def test_trade_off_is_bracketed_and_rounds_towards_the_guarantee():
     alpha = np.array([0.0, 1e-6, 0.01, 0.3, 0.9, 1.0])
     truth = scipy.stats.norm.cdf(-scipy.stats.norm.ppf(alpha) - 1.0)
