@@ -22,7 +22,7 @@ from jaxacct._enclosure import Enclosure, enclosure
 from jaxacct._least import first_least
 from jaxacct.losses import engine
 from jaxacct.losses.single import single_value
-from jaxacct.losses.slopes import Slopes, composition_slopes, run_slopes
+from jaxacct.losses.slopes import Slopes, composition_slopes, run_slopes, unknown
 from jaxacct.mechanisms._dominating import directions, rarely_sampled, witness
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._row import settings_shapes
@@ -162,15 +162,28 @@ def _slopes(
 
 def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """A better epsilon where bounds of it are wide: a step of Newton's method."""
-    wide = (at - lower > _NARROW * at) & (counts[0] > 1.0)
+    wide = (at - lower > _NARROW * at) & ~_once(counts)
     if not wide.any() or not all(isinstance(pair, GaussianPair) for pair in pairs):
         return at
-    (group,), many = engine.grouped(*jax.tree.map(lambda x: x[wide], (pairs, counts)), np)
-    slopes = composition_slopes(group, many, at[wide])
+    slopes = _asked(composition_slopes, pairs, counts, at, wide)
     root = np.clip(at[wide] - (slopes.value - goal[wide]) / slopes.epsilon, lower[wide], at[wide])
     at = at.copy()
     at[wide] = np.where(np.isfinite(root), root, at[wide])
     return at
+
+
+def _once(counts: list[Any]) -> np.ndarray:
+    """Which settings are one run."""
+    return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
+
+
+def _asked(
+    read: Callable[..., Slopes], pairs: list[Any], counts: list[Any], at: np.ndarray, rows: np.ndarray
+) -> Slopes:
+    """The slopes of some settings."""
+    some_pairs, some_counts = jax.tree.map(lambda x: x[rows], (pairs, counts))
+    (group,), many = engine.grouped(some_pairs, some_counts, np)
+    return read(group, many, at[rows])
 
 
 def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
@@ -182,12 +195,11 @@ def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any)
 
 def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
     """The derivative in epsilon, and a function for those in the logarithm of a number, through all parts."""
-    once = counts[0] == 1.0 if len(pairs) == 1 else np.zeros(at.shape, bool)
-    slopes = Slopes(*np.full((2, at.size), np.nan), *np.full((3, at.size, len(pairs)), np.nan))
+    slopes = unknown(at.size, len(pairs))
+    once = _once(counts)
     for rows, read in ((once, run_slopes), (~once, composition_slopes)):
-        (group,), many = engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # noqa: B023
         if rows.any():
-            for whole, some in zip(slopes, read(group, many, at[rows]), strict=True):
+            for whole, some in zip(slopes, _asked(read, pairs, counts, at, rows), strict=True):
                 whole[rows] = some
     each = np.stack(slopes[2:])
 
@@ -275,9 +287,7 @@ def _compiled_slopes(
     (pairs, counts), pull = jax.vjp(parts, *spread)
     if batch.most == 1.0 and len(pairs) == 1:
         (pair,) = pairs
-        _, (per_epsilon, (in_pair,)) = jax.value_and_grad(lambda at, pairs: single_value(*pairs, at).sum(), (0, 1))(
-            at, (pair,)
-        )
+        per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
         in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
     else:
         (group,), many = engine.grouped(pairs, counts, jnp)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Primitive
 from scipy.optimize import brentq
 
 import jaxacct
@@ -28,6 +29,7 @@ from jaxacct import (
 from tests.truth import contour_delta
 
 SIGMAS = np.array([0.875, 1.0, 1.25])  # float32 numbers
+P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])
 BOTH = pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
 
 
@@ -169,10 +171,10 @@ def test_derivatives_in_every_number(kind):
     [
         (Laplace, 2.0**-9),
         (lambda s: PoissonSampled(Laplace(s), 0.25), 2.0**-5),
-        (lambda s: MixtureOfGaussians(s, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25]), 2.0**-9),
+        (lambda s: MixtureOfGaussians(s, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)), 2.0**-9),
         (RandomizedResponse, 2.0**-9),
         (sampled, 2.0**-9),
-        (lambda s: PoissonSampled(FromTables([0.6, 0.3, 0.1], [0.2, 0.5, 0.3]), s / 4), 2.0**-9),
+        (lambda s: PoissonSampled(FromTables(P, Q), s / 4), 2.0**-9),
     ],
 )
 def test_one_run_of_anything_has_derivatives(mechanism, target):
@@ -254,18 +256,18 @@ def test_bounds_below_the_smallest_normal_number_are_rounded_outwards():
 MECHANISMS = {
     "Laplace": Laplace(2.0),
     "integer Gaussian": DiscreteGaussian(2.0),
-    "mixture": MixtureOfGaussians(2.0, [0.0, 1.0], [0.5, 0.5]),
+    "mixture": MixtureOfGaussians(2.0, (0.0, 1.0), (0.5, 0.5)),
     "response": RandomizedResponse(1.0, 4),
     "sampled": sampled(1.0),
-    "tables": FromTables([0.6, 0.3, 0.1], [0.2, 0.5, 0.3]),
-    "schedule": Composed([FromTables([0.6, 0.3, 0.1], [0.2, 0.5, 0.3]), Gaussian(2.0)], [2, 1]),
+    "tables": FromTables(P, Q),
+    "schedule": Composed([FromTables(P, Q), Gaussian(2.0)], [2, 1]),
     "zCDP": ZeroConcentratedDP(0.1),
 }
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_host_calls_no_program_while_one_waits(name, monkeypatch):
-    bind = jax.extend.core.Primitive.bind
+    bind = Primitive.bind
 
     def watched(self, *args, **parameters):
         assert threading.current_thread().name != "jaxacct", self
@@ -273,7 +275,7 @@ def test_the_host_calls_no_program_while_one_waits(name, monkeypatch):
 
     ask = jax.jit(lambda at: jaxacct.delta(MECHANISMS[name], at, steps=3))
     compiled = ask.lower(0.5).compile()
-    monkeypatch.setattr(jax.extend.core.Primitive, "bind", watched)
+    monkeypatch.setattr(Primitive, "bind", watched)
     # Whether threads of the runtime flush is the machine's affair: the work goes to its own thread in any case here.
     monkeypatch.setattr(_worker, "_flushes", lambda: True)
     found = compiled(0.5)

@@ -29,7 +29,7 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair, normal_tails
 from jaxacct.mechanisms._gaussian_quadrature import placed
 from jaxacct.mechanisms._sampled_loss import inner_loss
 
-__all__ = ["Slopes", "composition_slopes", "run_slopes"]
+__all__ = ["Slopes", "composition_slopes", "run_slopes", "unknown"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -62,6 +62,11 @@ class Slopes(NamedTuple):
     counts: Array
 
 
+def unknown(settings: int, parts: int) -> Slopes:
+    """No derivatives, in NumPy."""
+    return Slopes._make(np.full(shape, np.nan) for shape in (*2 * [(settings,)], *3 * [(settings, parts)]))
+
+
 def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
     """Derivatives of delta(epsilon) of compositions.
 
@@ -72,7 +77,7 @@ def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
     """
     if array_module(epsilon) is not np:
         return _contour_slopes(_COMPILED, pairs, counts, epsilon)
-    found = Slopes(*(np.full(shape, np.nan) for shape in (*2 * [epsilon.shape], *3 * [counts.shape])))
+    found = unknown(*counts.shape)
     open_ = np.arange(epsilon.size)
     for size in _SIZES:
         rows = max(1, _WORK // (size.nodes * counts.shape[1]))

@@ -1,5 +1,7 @@
 """Derivatives of delta against differences of an integral that is computed another way."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -52,7 +54,7 @@ def test_two_runs(sigma, rate, epsilon, reverse):
         if np.isnan(value) and rate == 0.2:  # where little dies down there may be no derivative
             continue
         if rate < 1 or place != 1:
-            truth = difference(lambda *x: two_runs(*x, reverse), numbers, place)
+            truth = difference(functools.partial(two_runs, reverse=reverse), numbers, place)
             np.testing.assert_allclose(value.item(), truth, rtol=1e-6)
 
 
@@ -62,7 +64,7 @@ def test_one_run(sigma, rate, epsilon, reverse):
     slopes = run_slopes(*asked(sigma, rate, 1, epsilon, reverse))
     numbers, found = (sigma, rate, epsilon), (slopes.noise, slopes.rate, slopes.epsilon)
     for place, value in enumerate(found):
-        truth = difference(lambda *x: one_run(*x, reverse), numbers, place, 1e-4)
+        truth = difference(functools.partial(one_run, reverse=reverse), numbers, place, 1e-4)
         np.testing.assert_allclose(value.item(), truth, rtol=1e-6)
     assert np.isnan(slopes.counts)
 
@@ -79,9 +81,9 @@ def test_one_run(sigma, rate, epsilon, reverse):
     ],
 )
 def test_many_runs(sigma, rate, steps, epsilon, reverse):
-    def middle(*numbers):
+    def middle(sigma, rate, steps, epsilon):
         with np.errstate(all="ignore"):
-            pair, counts, at = asked(*numbers, reverse)
+            pair, counts, at = asked(sigma, rate, steps, epsilon, reverse)
             lower, upper = contour_bounds("delta", Size(512, 1024), pair, counts, at)
         return 0.5 * (lower + upper).item()
 
