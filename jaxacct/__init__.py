@@ -9,6 +9,7 @@ from jaxacct._version import __version__
 
 if TYPE_CHECKING:
     from jaxacct import adversary, expost, filters, interop, ledger, losses, mechanisms, plotting, training
+    from jaxacct._traced import without_callbacks
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.calibration import Calibration, calibrate
     from jaxacct.ledger import Ledger
@@ -75,6 +76,7 @@ _HOME = {
     "is_chain": "jaxacct.losses.order",
     "plan_noise": "jaxacct.planning",
     "supremum": "jaxacct.losses.extremes",
+    "without_callbacks": "jaxacct._traced",
 }
 _ROOMS = ("adversary", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting", "training")
 
@@ -122,6 +124,7 @@ __all__ = [
     "plotting",
     "supremum",
     "training",
+    "without_callbacks",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -32,8 +33,12 @@ def enclosure(kind: str, mechanism: Any, target: Any, steps: Any, relation: str,
     rare, total = rarely_sampled(mechanism, steps)
     # What hardly ever samples at all needs no engine.
     known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
-    open_ = np.flatnonzero(np.tile(~np.broadcast_to(known, batch.shape).ravel(), batch.sides))
+    # Nor does what makes no sense: no engine would find bounds.
+    leaves = [np.isnan(leaf) for leaf in jax.tree.leaves(batch.query) if np.ndim(leaf) == 1]
+    void = functools.reduce(np.logical_or, leaves).reshape(batch.sides, -1).any(0)
+    open_ = np.flatnonzero(np.tile(~(np.broadcast_to(known, batch.shape).ravel() | void), batch.sides))
     lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
+    upper[np.tile(void, batch.sides)] = np.inf if kind == "epsilon" else 1.0
     if open_.size:
         some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
         pairs, counts, goal = some

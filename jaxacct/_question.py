@@ -22,7 +22,7 @@ from jaxacct._enclosure import Enclosure, enclosure
 from jaxacct._least import first_least
 from jaxacct.losses import engine
 from jaxacct.losses.single import single_value
-from jaxacct.losses.slopes import Slopes, composition_slopes, run_slopes
+from jaxacct.losses.slopes import Slopes, composition_slopes, run_slopes, unknown
 from jaxacct.mechanisms._dominating import directions, rarely_sampled, witness
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._row import settings_shapes
@@ -35,6 +35,7 @@ _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}
 _ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}
+_NARROW = 1e-8  # relative width of bounds anywhere between which derivatives are the same
 _AGREEMENT = 1e-5  # of differences of two steps; the better one is some 16 times better
 
 
@@ -142,6 +143,8 @@ def _slopes(
         return jax.tree.map(lambda x: x[rows], query[:2])
 
     pairs, counts = parts()
+    if question.kind == "epsilon":
+        at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
     read = _gaussian if all(isinstance(pair, GaussianPair) for pair in pairs) else _one_run
     per_epsilon, slope_in = read(parts, pairs, counts, at)
     per_epsilon = per_epsilon.reshape(shape)
@@ -157,6 +160,32 @@ def _slopes(
     return slopes
 
 
+def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """A better epsilon where bounds of it are wide: a step of Newton's method."""
+    wide = (at - lower > _NARROW * at) & ~_once(counts)
+    if not wide.any() or not all(isinstance(pair, GaussianPair) for pair in pairs):
+        return at
+    slopes = _asked(composition_slopes, pairs, counts, at, wide)
+    root = np.clip(at[wide] - (slopes.value - goal[wide]) / slopes.epsilon, lower[wide], at[wide])
+    at = at.copy()
+    at[wide] = np.where(np.isfinite(root), root, at[wide])
+    return at
+
+
+def _once(counts: list[Any]) -> np.ndarray:
+    """Which settings are one run."""
+    return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
+
+
+def _asked(
+    read: Callable[..., Slopes], pairs: list[Any], counts: list[Any], at: np.ndarray, rows: np.ndarray
+) -> Slopes:
+    """The slopes of some settings."""
+    some_pairs, some_counts = jax.tree.map(lambda x: x[rows], (pairs, counts))
+    (group,), many = engine.grouped(some_pairs, some_counts, np)
+    return read(group, many, at[rows])
+
+
 def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
@@ -166,14 +195,13 @@ def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any)
 
 def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
     """The derivative in epsilon, and a function for those in the logarithm of a number, through all parts."""
-    once = counts[0] == 1.0 if len(pairs) == 1 else np.zeros(at.shape, bool)
-    slopes = Slopes(np.full(at.shape, np.nan), *np.full((3, at.size, len(pairs)), np.nan))
+    slopes = unknown(at.size, len(pairs))
+    once = _once(counts)
     for rows, read in ((once, run_slopes), (~once, composition_slopes)):
-        (group,), many = engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # noqa: B023
         if rows.any():
-            for whole, some in zip(slopes, read(group, many, at[rows]), strict=True):
+            for whole, some in zip(slopes, _asked(read, pairs, counts, at, rows), strict=True):
                 whole[rows] = some
-    each = np.stack(slopes[1:])
+    each = np.stack(slopes[2:])
 
     def leaves(place: int, factor: Any) -> np.ndarray:
         pairs, counts = parts(place, factor)
@@ -259,9 +287,7 @@ def _compiled_slopes(
     (pairs, counts), pull = jax.vjp(parts, *spread)
     if batch.most == 1.0 and len(pairs) == 1:
         (pair,) = pairs
-        _, (per_epsilon, (in_pair,)) = jax.value_and_grad(lambda at, pairs: single_value(*pairs, at).sum(), (0, 1))(
-            at, (pair,)
-        )
+        per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
         in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
     else:
         (group,), many = engine.grouped(pairs, counts, jnp)

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -86,7 +87,7 @@ _answer.multiple_results = True
 
 @_answer.def_abstract_eval
 def _(*_: Any, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tuple[bool, ...], wide: bool, **__: Any):
-    return [jax.core.ShapedArray((*sizes, *shape), _dtype(wide)) for _ in range(2 + sum(wanted))]
+    return [ShapedArray((*sizes, *shape), _dtype(wide)) for _ in range(2 + sum(wanted))]
 
 
 @_answer.def_impl
@@ -119,12 +120,15 @@ def _differentiated(numbers: Any, tangents: Any, *, wanted: tuple[bool, ...], sm
             "take finite differences of the bounds, or differentiate one run"
         )
     wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+    moving = [
+        tangent.reshape(_aligned(tangent.shape, axes, asked["shape"], 0))
+        for tangent, axes, is_wanted in zip(tangents, asked["mapped"], wanted, strict=True)
+        if is_wanted
+    ]
     lower, upper, *slopes = _answer.bind(*numbers, wanted=wanted, smooth=smooth, **asked)
-    change, slopes = jnp.zeros_like(upper), iter(slopes)
-    for tangent, axes, is_wanted in zip(tangents, asked["mapped"], wanted, strict=True):
-        if is_wanted:
-            tangent = tangent.reshape(_aligned(tangent.shape, axes, asked["shape"], 0))
-            change = change + next(slopes) * tangent.astype(change.dtype)
+    change = jnp.zeros_like(upper)
+    for slope, tangent in zip(slopes, moving, strict=True):
+        change = change + slope * tangent.astype(change.dtype)
     return [lower, upper], [change, change]
 
 
@@ -169,8 +173,8 @@ def _on_host(numbers: Any, shapes: list[tuple[int, ...]], asked: dict[str, Any])
 def _in_program(*numbers: Any, **asked: Any) -> list[jax.Array]:
     """The answer as a part of a program."""
     with jax.enable_x64(True):
-        numbers = [jnp.reshape(x, shape) for x, shape in zip(numbers, _spread(numbers, asked), strict=True)]
-        lower, upper, *slopes = compiled_answer(asked["question"], asked["constants"], numbers, asked["wanted"])
+        spread = [jnp.reshape(x, shape) for x, shape in zip(numbers, _spread(numbers, asked), strict=True)]
+        lower, upper, *slopes = compiled_answer(asked["question"], asked["constants"], spread, asked["wanted"])
         dtype = _dtype(asked["wide"])
         found = [*_outwards(lower, upper, dtype, jnp), *(slope.astype(dtype) for slope in slopes)]
         return [jnp.broadcast_to(x, (*asked["sizes"], *asked["shape"])) for x in found]
@@ -183,7 +187,7 @@ _called.multiple_results = True
 
 @_called.def_abstract_eval
 def _(*_: Any, number: int, shape: tuple[int, ...], **__: Any) -> list[Any]:
-    return [jax.core.ShapedArray(shape, np.uint32)] * number
+    return [ShapedArray(shape, np.uint32)] * number
 
 
 def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:

@@ -186,7 +186,6 @@ def test_a_float32_program_stays_float32_and_encloses():
     assert exact.lower <= bounds.upper <= exact.upper * 1.01
 
 
-@pytest.mark.slow
 def test_mapped_programs_agree_with_eager_ones_and_fail_closed_one_by_one():
     good, bad = np.array([0.9, 1.5]), [-1.0, 0.0, np.nan, np.inf]
     sigmas = jnp.asarray([*good, *bad])

@@ -29,7 +29,7 @@ from jaxacct.mechanisms._gaussian_pair import GaussianPair, normal_tails
 from jaxacct.mechanisms._gaussian_quadrature import placed
 from jaxacct.mechanisms._sampled_loss import inner_loss
 
-__all__ = ["Slopes", "composition_slopes", "run_slopes"]
+__all__ = ["Slopes", "composition_slopes", "run_slopes", "unknown"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -49,15 +49,22 @@ class Slopes(NamedTuple):
     """Derivatives of delta, NaN where they are not to be trusted.
 
     Attributes:
+        value: delta itself, shape ``(B,)``.
         epsilon: in epsilon, shape ``(B,)``.
         noise, rate: in the noise multiplier and the rate of every part, shape ``(B, K)``.
         counts: in how often every part runs, shape ``(B, K)``.
     """
 
+    value: Array
     epsilon: Array
     noise: Array
     rate: Array
     counts: Array
+
+
+def unknown(settings: int, parts: int) -> Slopes:
+    """No derivatives, in NumPy."""
+    return Slopes._make(np.full(shape, np.nan) for shape in (*2 * [(settings,)], *3 * [(settings, parts)]))
 
 
 def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
@@ -70,7 +77,7 @@ def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
     """
     if array_module(epsilon) is not np:
         return _contour_slopes(_COMPILED, pairs, counts, epsilon)
-    found = Slopes(*(np.full(shape, np.nan) for shape in (epsilon.shape, *3 * [counts.shape])))
+    found = unknown(*counts.shape)
     open_ = np.arange(epsilon.size)
     for size in _SIZES:
         rows = max(1, _WORK // (size.nodes * counts.shape[1]))
@@ -80,7 +87,7 @@ def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
                 new = _contour_slopes(size, *query)
             for old, value in zip(found, new, strict=True):
                 old[some] = np.where(np.isnan(value), old[some], value)
-        open_ = np.flatnonzero(np.isnan(np.concatenate([found.epsilon[:, None], *found[1:]], 1)).any(1))
+        open_ = np.flatnonzero(np.isnan(np.concatenate([x.reshape(epsilon.size, -1) for x in found], 1)).any(1))
         if not open_.size:
             break
     return found
@@ -111,7 +118,9 @@ def _contour_slopes(size: Size, pairs: Any, counts: Array, epsilon: Array) -> Sl
         return sums.total(counts[..., None] * beta * ratio)
 
     by_rate, by_noise = _log_ratio_slopes(size, prepared, pairs, counts)
-    return Slopes(sums.total(-z)[:, 0], moved(by_noise), moved(by_rate), sums.total(logs))
+    return Slopes(
+        sums.total(xp.ones_like(z))[:, 0], sums.total(-z)[:, 0], moved(by_noise), moved(by_rate), sums.total(logs)
+    )
 
 
 class _Sums:
@@ -176,7 +185,8 @@ def run_slopes(pair: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
     mixed = (1.0 - rate) * base_below + rate * shift_below
     growth = xp.exp(epsilon)
     density = xp.exp(-0.5 * z1 * z1) / np.sqrt(2.0 * np.pi)
+    value = xp.where(add, base_below, (1.0 - rate) * base_above + rate * shift_above)
     by_epsilon = -growth * xp.where(add, mixed, base_above)
     by_rate = xp.where(add, growth * (base_below - shift_below), shift_above - base_above)
     by_noise = -xp.where(add, growth, 1.0) * rate * density / noise**2
-    return Slopes(by_epsilon, by_noise[:, None], by_rate[:, None], xp.full_like(counts, np.nan))
+    return Slopes(value + by_epsilon, by_epsilon, by_noise[:, None], by_rate[:, None], xp.full_like(counts, np.nan))

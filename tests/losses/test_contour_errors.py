@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxacct.losses.contour import Size, _integrand, contour_bounds, plan, prepare, smooth_delta
+from jaxacct.losses.contour import Size, _integrand, contour_bounds, plan, prepare
 from jaxacct.losses.contour_read import Integrand, read_epsilon
 from jaxacct.losses.transform import Transform, transform
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
@@ -156,19 +156,3 @@ def test_the_transform_is_what_it_is_given():
     assert isinstance(found, Transform)
     np.testing.assert_allclose(found.real[0, 0] + 1j * found.imag[0, 0], truth, atol=1e-14)
     np.testing.assert_allclose(found.error, (80 + 12 * 4 + 2 * 2) * UNIT, rtol=1e-12)
-
-
-def test_derivatives_are_trusted_where_the_last_terms_are_small():
-    with np.errstate(all="ignore"):
-        chosen = plan("delta", PAIRS, COUNTS, GOAL)
-        for nodes, good in ((16, False), (1024, True)):
-            value, trusted = smooth_delta(chosen, Size(256, nodes), PAIRS, COUNTS, GOAL)
-            assert trusted.tolist() == [good, good]
-        low, high = contour_bounds("delta", Size(256, 1024), PAIRS, COUNTS, GOAL)
-        assert np.all((low <= value) & (value <= high))
-        rare = GaussianPair(*(np.array([[x]]) for x in (0.3, 1e-3, 0.0)))
-        at = np.array([1.0])
-        _, trusted = smooth_delta(
-            plan("delta", rare, np.array([[2.0]]), at), Size(256, 256), rare, np.array([[2.0]]), at
-        )
-    assert not trusted[0]

@@ -1,0 +1,361 @@
+"""delta and epsilon inside every transformation, in float32 and in float64 programs: the bounds of the eager call."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.extend.core import Primitive
+from scipy.optimize import brentq
+
+import jaxacct
+from jaxacct import (
+    Composed,
+    DiscreteGaussian,
+    FromTables,
+    Gaussian,
+    Laplace,
+    MixtureOfGaussians,
+    PoissonSampled,
+    RandomizedResponse,
+    ZeroConcentratedDP,
+    _worker,
+)
+from tests.truth import contour_delta
+
+SIGMAS = np.array([0.875, 1.0, 1.25])  # float32 numbers
+P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])
+BOTH = pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+
+
+def program(wide):
+    return jax.enable_x64(True) if wide else contextlib.nullcontext()
+
+
+def sampled(sigma, rate=0.015625):
+    return PoissonSampled(Gaussian(sigma), rate)
+
+
+def bounds(sigma):
+    return jaxacct.epsilon(sampled(sigma), 2.0**-16, steps=1000)
+
+
+def upper(sigma):
+    return bounds(sigma).upper
+
+
+@pytest.fixture(scope="module")
+def exact():
+    return bounds(SIGMAS)
+
+
+def check(found, exact, wide):
+    """The eager bounds, or the float32 numbers next to them, outside of them."""
+    lower, upper = (np.asarray(x) for x in found)
+    if wide:
+        np.testing.assert_array_equal(lower, exact.lower)
+        np.testing.assert_array_equal(upper, exact.upper)
+        return
+    assert lower.dtype == upper.dtype == np.float32
+    assert np.all(lower <= exact.lower)
+    assert np.all(exact.lower < np.nextafter(lower, np.float32(np.inf)))
+    assert np.all(np.nextafter(upper, np.float32(-np.inf)) < exact.upper)
+    assert np.all(exact.upper <= upper)
+
+
+ORDERS = {
+    "jit of an array": lambda x: jax.jit(bounds)(x),
+    "vmap": lambda x: jax.vmap(bounds)(x),
+    "jit(vmap)": lambda x: jax.jit(jax.vmap(bounds))(x),
+    "vmap(jit)": lambda x: jax.vmap(jax.jit(bounds))(x),
+    "vmap(vmap)": lambda x: jax.tree.map(lambda y: y[0], jax.vmap(jax.vmap(bounds))(x[None])),
+    "scan": lambda x: jax.jit(lambda x: jax.lax.scan(lambda c, s: (c, bounds(s)), 0, x)[1])(x),
+    "map": lambda x: jax.jit(lambda x: jax.lax.map(bounds, x))(x),
+    "cond": lambda x: jax.jit(lambda x: jax.lax.cond(x[0] < 1, bounds, lambda x: bounds(x + 1), x))(x),
+    "remat": lambda x: jax.jit(jax.checkpoint(bounds))(x),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_transformation_gives_the_eager_bounds(order, wide, exact):
+    with program(wide):
+        found = ORDERS[order](jnp.asarray(SIGMAS))
+    if order in ("scan", "map"):  # which asks one by one; NumPy rounds an array's last entries in its own way
+        exact = jaxacct.Bounds(*np.array([bounds(sigma) for sigma in SIGMAS]).T)
+    check(found, exact, wide)
+
+
+def test_a_numpy_array_may_be_mapped_over_in_a_float32_program(exact):
+    # vmap calls its elements float32 while their buffers are float64.
+    for run in (jax.vmap(bounds), jax.vmap(jax.jit(bounds)), jax.jit(jax.vmap(bounds))):
+        check(run(SIGMAS), exact, False)
+
+
+@BOTH
+def test_a_while_loop_may_ask(wide):
+    def enough(sigma):
+        return jax.lax.while_loop(lambda s: upper(s) > 0.5, lambda s: s * 1.25, sigma)
+
+    with program(wide):
+        one, many = jax.jit(enough)(1.0), jax.jit(jax.vmap(enough))(jnp.array([1.0, 4.0]))
+    assert upper(float(one)) <= 0.5 < upper(float(one) / 1.25)
+    np.testing.assert_array_equal(many, [one, 4.0])
+
+
+DERIVATIVES = {
+    "grad": lambda x: [jax.grad(upper)(s) for s in x],
+    "grad(jit)": lambda x: [jax.grad(jax.jit(upper))(s) for s in x],
+    "jit(grad)": lambda x: [jax.jit(jax.grad(upper))(s) for s in x],
+    "vmap(grad)": lambda x: jax.vmap(jax.grad(upper))(x),
+    "jit(vmap(grad))": lambda x: jax.jit(jax.vmap(jax.grad(upper)))(x),
+    "vmap(jit(grad))": lambda x: jax.vmap(jax.jit(jax.grad(upper)))(x),
+    "grad(vmap)": lambda x: jax.grad(lambda x: jax.vmap(upper)(x).sum())(x),
+    "grad of an array": lambda x: jax.jit(jax.grad(lambda x: upper(x).sum()))(x),
+    "jacfwd": lambda x: jnp.diag(jax.jacfwd(upper)(x)),
+    "jacrev": lambda x: jnp.diag(jax.jacrev(upper)(x)),
+    "jvp": lambda x: jax.jvp(upper, (x,), (jnp.ones_like(x),))[1],
+    "scan": lambda x: jax.jit(jax.grad(lambda x: jax.lax.scan(lambda c, s: (c + upper(s), 0), 0.0, x)[0]))(x),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("order", DERIVATIVES)
+def test_every_order_of_differentiation_gives_the_slope_of_the_bounds(order, wide):
+    truth = (upper(SIGMAS * (1 + 1e-4)) - upper(SIGMAS * (1 - 1e-4))) / (2e-4 * SIGMAS)
+    with program(wide):
+        found = np.asarray(DERIVATIVES[order](jnp.asarray(SIGMAS)))
+    np.testing.assert_allclose(found, truth, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_slopes_are_those_at_the_truth_where_bounds_are_wide():
+    wide = lambda s: jaxacct.epsilon(sampled(s), 2.0**-16, steps=100)  # noqa: E731
+    lower, upper = wide(0.875)
+    assert upper > lower * (1 + 1e-7)
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda s: wide(s).upper)(0.875)
+    # By hand from an integral that is computed another way; bisection for epsilon.
+    ends = []
+    for sigma in (0.875 * (1 - 1e-3), 0.875 * (1 + 1e-3)):
+        low, high = (x + sign * 0.05 for x, sign in zip(wide(sigma), (-1, 1), strict=True))
+        ends.append(brentq(lambda at: np.log(contour_delta(sigma, 2.0**-6, 100, at) * 2.0**16), low, high, xtol=1e-11))  # noqa: B023
+    np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2e-3 * 0.875), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["epsilon", "delta"])
+def test_derivatives_in_every_number(kind):
+    def value(sigma, sensitivity, rate, target, first, second):
+        parts = [PoissonSampled(Gaussian(sigma, sensitivity), rate), sampled(2.0)]
+        return getattr(jaxacct, kind)(Composed(parts, [first, 50]), target, steps=second).upper
+
+    numbers = (1.0, 1.125, 0.02, 1e-5 if kind == "epsilon" else 1.5, 100.0, 3.0)
+    with jax.enable_x64(True):
+        found = jax.grad(value, range(6))(*numbers)
+    for place, slope in enumerate(found):
+        step = 1.0 if place >= 4 else 1e-4 * numbers[place]  # steps are whole numbers
+        ends = [value(*(x + sign * step if i == place else x for i, x in enumerate(numbers))) for sign in (-1, 1)]
+        np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2 * step), rtol=1e-6 if place < 4 else 0.1)
+    # Runs of the first part are those in all over the rounds: their derivatives are tied to one another.
+    both = lambda first: value(*numbers[:4], first, 3.0)  # noqa: E731
+    np.testing.assert_allclose(found[4], (both(101.0) - both(99.0)) / 2, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "target"),
+    [
+        (Laplace, 2.0**-9),
+        (lambda s: PoissonSampled(Laplace(s), 0.25), 2.0**-5),
+        (lambda s: MixtureOfGaussians(s, (0.0, 1.0, 2.0), (0.5, 0.25, 0.25)), 2.0**-9),
+        (RandomizedResponse, 2.0**-9),
+        (sampled, 2.0**-9),
+        (lambda s: PoissonSampled(FromTables(P, Q), s / 4), 2.0**-9),
+    ],
+)
+def test_one_run_of_anything_has_derivatives(mechanism, target):
+    value = lambda s, at: jaxacct.epsilon(mechanism(s), at).upper  # noqa: E731
+    numbers = (1.25, target)
+    with jax.enable_x64(True):
+        found = jax.jit(jax.grad(value, (0, 1)))(*numbers)
+    for place, slope in enumerate(found):
+        ends = [value(*(x * (1 + sign * 1e-5) if i == place else x for i, x in enumerate(numbers))) for sign in (-1, 1)]
+        np.testing.assert_allclose(slope, (ends[1] - ends[0]) / (2e-5 * numbers[place]), rtol=1e-5)
+
+
+def test_derivatives_are_0_where_nothing_moves_and_nan_where_nothing_is_known():
+    # Ten runs lose at most 10 log(1 / 0.99) in this direction.
+    add = lambda s: jaxacct.delta(PoissonSampled(Gaussian(s), 0.01), 1.0, steps=10, relation="add").upper  # noqa: E731
+    assert jax.grad(add)(1.0) == 0.0
+    assert np.isnan(jax.grad(upper)(-1.0))
+    assert np.isnan(jax.jit(jax.grad(lambda s: jaxacct.epsilon(Gaussian(s), 1e-5).upper))(np.nan))
+
+
+def test_what_has_no_derivative_says_so():
+    with pytest.raises(NotImplementedError, match="take finite differences"):
+        jax.grad(lambda s: jaxacct.epsilon(Laplace(s), 1e-5, steps=3).upper)(1.0)
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        jax.grad(jax.grad(upper))(1.0)
+    table = jnp.array([0.5, 0.25, 0.25])
+    with pytest.raises(NotImplementedError, match="entries of a table"):
+        jax.grad(lambda p: jaxacct.delta(FromTables(p, p[::-1]), 0.5).upper)(table)
+
+
+def test_wrong_traced_numbers_fail_closed_one_by_one():
+    sigmas = jnp.array([1.0, -1.0, 0.0, jnp.nan, jnp.inf])
+    for run in (jax.vmap(bounds), jax.jit(jax.vmap(bounds)), jax.jit(bounds)):
+        found = run(sigmas)
+        assert np.isfinite(found.upper[0])
+        assert np.all(found.upper[1:] == np.inf)
+    assert np.all(jax.jit(lambda s: jaxacct.delta(sampled(s), 1.0, steps=9))(sigmas).upper[1:] == 1.0)
+    assert jax.jit(lambda d: jaxacct.epsilon(Gaussian(1.0), d))(-1.0).upper == np.inf
+
+
+def test_a_relation_without_analysis_is_named_while_tracing():
+    with pytest.raises(ValueError, match="no analysis"):
+        jax.jit(lambda s: jaxacct.delta(sampled(s), 1.0, relation="replace"))(1.0)
+
+
+def test_axes_of_vmap_come_before_those_of_settings():
+    sigmas, deltas = np.array([[1.0], [2.0]]), np.array([2.0**-16, 2.0**-12, 2.0**-8])
+    ask = lambda sigma, steps: jaxacct.epsilon(Gaussian(sigma), deltas, steps=steps)  # noqa: E731
+    found = jax.jit(jax.vmap(ask, (0, None)))(sigmas, jnp.array([[1.0], [4.0]]))
+    assert found.upper.shape == (2, 2, 3)
+    check(found, jaxacct.epsilon(Gaussian(sigmas[:, :, None]), deltas, steps=np.array([[1.0], [4.0]])), False)
+    found = jax.vmap(jax.vmap(ask, (0, None)), (None, 0))(sigmas[:, 0], np.array([1.0, 4.0]))
+    check(found, jaxacct.epsilon(Gaussian(sigmas), deltas, steps=np.array([1.0, 4.0])[:, None, None]), False)
+    slopes = jax.vmap(jax.grad(lambda s, t: ask(s, t).upper.sum()), (0, None))(sigmas[:, 0], 2.0)
+    assert slopes.shape == (2,)
+
+
+def test_tables_may_be_mapped_over():
+    p = np.array([[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]])
+    epsilons = np.array([0.125, 0.25])
+    ask = lambda p: jaxacct.delta(FromTables(p, p[..., ::-1]), epsilons, steps=2)  # noqa: E731
+    for run in (jax.vmap(ask), jax.jit(jax.vmap(ask))):
+        check(run(jnp.asarray(p)), ask(p[:, None]), False)
+
+
+def test_bounds_below_the_smallest_normal_number_are_rounded_outwards():
+    ask = lambda s: jaxacct.delta(Gaussian(s), 2.0)  # noqa: E731
+    tiny, sigmas = np.finfo(np.float32).tiny, np.array([6.0, 6.5, 7.0, 16.0])
+    exact, found = ask(sigmas), jax.jit(ask)(sigmas)
+    below = exact.upper < tiny
+    assert 0 < below.sum() < 4
+    assert np.all(found.lower[below] == 0)
+    assert np.all(found.upper[below] == tiny)
+    check([x[~below] for x in found], jaxacct.Bounds(*(x[~below] for x in exact)), False)
+    # A delta of exactly 0 stays 0.
+    assert jax.jit(lambda e: jaxacct.delta(Laplace(2.0), e))(1.0) == (0.0, 0.0)
+
+
+MECHANISMS = {
+    "Laplace": Laplace(2.0),
+    "integer Gaussian": DiscreteGaussian(2.0),
+    "mixture": MixtureOfGaussians(2.0, (0.0, 1.0), (0.5, 0.5)),
+    "response": RandomizedResponse(1.0, 4),
+    "sampled": sampled(1.0),
+    "tables": FromTables(P, Q),
+    "schedule": Composed([FromTables(P, Q), Gaussian(2.0)], [2, 1]),
+    "zCDP": ZeroConcentratedDP(0.1),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_host_calls_no_program_while_one_waits(name, monkeypatch):
+    bind = Primitive.bind
+
+    def watched(self, *args, **parameters):
+        assert threading.current_thread().name != "jaxacct", self
+        return bind(self, *args, **parameters)
+
+    ask = jax.jit(lambda at: jaxacct.delta(MECHANISMS[name], at, steps=3))
+    compiled = ask.lower(0.5).compile()
+    monkeypatch.setattr(Primitive, "bind", watched)
+    # Whether threads of the runtime flush is the machine's affair: the work goes to its own thread in any case here.
+    monkeypatch.setattr(_worker, "_flushes", lambda: True)
+    found = compiled(0.5)
+    monkeypatch.undo()
+    check(found, jaxacct.delta(MECHANISMS[name], 0.5, steps=3), False)
+
+
+def test_a_program_s_work_is_done_with_gradual_underflow():
+    seen = []
+
+    def host(x):
+        seen.append(_worker.call(lambda: (np.full(8, 2.0**-1060) * 1.0 > 0).all()))
+        return x
+
+    _worker.ready()
+    jax.jit(lambda x: jax.pure_callback(host, jax.ShapeDtypeStruct((), np.float32), x))(1.0).block_until_ready()
+    assert seen == [True]
+
+
+def test_an_error_on_the_host_reaches_the_program(monkeypatch):
+    ask = jax.jit(bounds).lower(1.0).compile()
+    monkeypatch.setattr("jaxacct._traced.answer", lambda *_: 1 / 0)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="division by zero"):
+        jax.block_until_ready(ask(1.0))
+
+
+def test_programs_without_callbacks_hold_the_formulas():
+    def calls(program):
+        return "python_cpu_callback" in program
+
+    ask = jax.jit(lambda s: jaxacct.epsilon(Laplace(s), 2.0**-9))
+    exact = jaxacct.epsilon(Laplace(2.0), 2.0**-9)
+    assert calls(ask.lower(2.0).as_text())
+    with jaxacct.without_callbacks():  # the same function: contexts are a part of what caches of programs go by
+        assert not calls(ask.lower(2.0).as_text())
+        lower, upper = ask(2.0)
+    assert lower <= exact.lower
+    assert exact.upper <= upper <= exact.upper * (1 + 1e-6)
+    assert not calls(jax.export.export(ask)(2.0).mlir_module())
+
+
+@pytest.mark.slow
+def test_compiled_formulas_enclose_what_the_host_encloses(exact):
+    with jaxacct.without_callbacks(), jax.enable_x64(True):
+        found = jax.jit(jax.vmap(bounds))(SIGMAS)
+        slopes = jax.jit(jax.vmap(jax.grad(upper)))(SIGMAS)
+        many = jax.jit(lambda s: jaxacct.delta(Laplace(s), 0.5, steps=5))(2.0)
+    eager = jaxacct.delta(Laplace(2.0), 0.5, steps=5)
+    for one, other in ((found, exact), (many, eager)):
+        assert np.all(one.lower <= other.upper)
+        assert np.all((other.lower <= one.upper) & (one.upper <= other.upper * (1 + 1e-3)))
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(slopes, jax.vmap(jax.grad(upper))(SIGMAS), rtol=1e-6)
+
+
+SHARDED = """
+import numpy as np, jax, jaxacct
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+ask = lambda s: jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(s), 0.01), 1e-5, steps=100)
+total = lambda s: jax.lax.psum(ask(s).upper.sum(), "d")
+sigmas = np.linspace(0.8, 2.0, 8, dtype=np.float32)
+mesh = Mesh(np.array(jax.devices()), ("d",))
+split = jax.device_put(sigmas, NamedSharding(mesh, P("d")))
+one = ask(sigmas)
+shards = lambda f, out: jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("d"), out_specs=out))
+runs = [jax.jit(ask), jax.jit(jax.vmap(ask)), shards(ask, P("d")), shards(jax.vmap(ask), P("d")), jax.pmap(ask)]
+for run in runs:
+    found = run(sigmas[:4] if run is runs[-1] else split)
+    assert np.all(found.upper >= one.upper[:found.upper.size]) and np.all(found.lower <= one.lower[:found.upper.size])
+assert shards(total, P())(split) >= one.upper.sum() * (1 - 1e-6)
+flights = [jax.jit(ask)(split + i / 64) for i in range(8)]
+jax.block_until_ready(flights)
+print("same")
+"""
+
+
+def test_programs_over_several_devices_are_answered():
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_", "JAX_"))}
+    environment = kept | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.strip() == "same", done.stderr
