@@ -147,7 +147,9 @@ def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) 
     none = xp.zeros_like(low)
     mass = 0.5 * (xp.concatenate([weights, none], -1) + xp.concatenate([none, weights], -1))
     share = (mass * gaps**2) ** (1.0 / 3.0)
-    share = (1.0 - _EVEN) * share / share.sum(-1, keepdims=True) + _EVEN * gaps / gaps.sum(-1, keepdims=True)
+    # Between points that coincide there is no room: where all weight lies there, edges are even.
+    total = xp.maximum(share.sum(-1, keepdims=True), 1e-300)
+    share = (1.0 - _EVEN) * share / total + _EVEN * gaps / gaps.sum(-1, keepdims=True)
     reached = xp.concatenate([none, xp.cumsum(share, -1)], -1)
     wanted = np.arange(size + 1) / size * reached[..., -1:]
     edges = _interpolated(wanted, reached, at)

@@ -30,28 +30,39 @@ _SKETCH = 48  # points of a law that tell where the points of a composition shou
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
 _BISECTIONS = 90
+_UNDERFLOW = 1e-300  # of all sums and products together
 
 
 class _Aim(NamedTuple):
-    """What the laws are to be good at: hockey sticks of about ``delta`` at about ``epsilon``."""
+    """What the laws are to be good at: hockey sticks of about ``delta`` at about ``epsilon``.
+
+    ``spread`` is the size of the sum of all losses: next to it a small epsilon is 0.
+    """
 
     epsilon: float
     delta: float
     runs: float
+    spread: float
+
+    def theta(self) -> float:
+        """By how much e-folds delta falls with epsilon, about."""
+        return -np.log(self.delta) / max(self.epsilon, self.spread)
 
     def weights(self, losses: np.ndarray, log_masses: np.ndarray) -> np.ndarray:
         """How much a point matters: its mass, and how likely the rest brings its loss to about epsilon.
 
         Where everything is above epsilon, only the total P- and Q-mass count, which all points keep.
         """
-        theta = -np.log(self.delta) / self.epsilon
+        theta = self.theta()
         away = np.minimum(losses - self.epsilon, 0.0)
-        found = log_masses + theta * away - 3.0 * np.maximum(losses - self.epsilon, 0.0) / self.epsilon
+        found = (
+            log_masses + theta * away - 3.0 * np.maximum(losses - self.epsilon, 0.0) / max(self.epsilon, self.spread)
+        )
         return np.exp(found - found.max())
 
     def ends(self, losses: np.ndarray, log_masses: np.ndarray) -> tuple[float, float]:
         """The first edge and the last, for points sorted by loss."""
-        theta = -np.log(self.delta) / self.epsilon
+        theta = self.theta()
         masses = np.exp(log_masses)
         under = np.log(np.cumsum(masses)) + theta * losses
         over = np.cumsum(masses[::-1])[::-1]
@@ -96,8 +107,9 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
         share = np.array([goal / total])
         epsilon, delta = sum(count * _finite(single_epsilon(_one(pair), share)[1][0]) for pair, count in runs), goal
     bounds = (0.0, np.inf if kind == "epsilon" else 1.0)
+    spread = _finite(sum(count * _square(pair.survey()) for pair, count in runs) ** 0.5)
     for size in _SIZES:
-        aim = _Aim(max(epsilon, 1e-12), min(max(delta, 1e-300), 0.5), float(total))
+        aim = _Aim(max(epsilon, 1e-12), min(max(delta, 1e-300), 0.5), float(total), spread)
         halves = _halves(runs, aim, size)
         if halves is None:
             return bounds
@@ -112,6 +124,11 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
 
 def _finite(value: float) -> float:
     return float(value) if np.isfinite(value) else 1.0
+
+
+def _square(survey: Any) -> float:
+    """The mean square of a loss, large ones apart."""
+    return float((np.exp(survey.log_masses) * np.clip(survey.losses, -50.0, 50.0) ** 2).sum())
 
 
 def _one(pair: Any) -> Any:
@@ -163,7 +180,8 @@ def _single(pair: Any, aim: _Aim, size: int) -> Laws:
     losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
     most = float(pair.max_loss() + 2.0 * pair.loss_error())
     low, high = aim.ends(losses, log_masses)
-    high = most if high >= losses[-1] and most < np.inf else min(high, most)
+    # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
+    high = most if high >= losses[-1] and most < np.inf else min(high + 2.0 * float(pair.loss_error()), most)
     low = low - 1e-9 * abs(low)
     high = high if high > low else low + 1e-9 + 1e-9 * abs(low)
     edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
@@ -180,7 +198,7 @@ def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     losses = np.concatenate([ends[:1], losses, ends[1:]])
     log_masses = np.log(np.concatenate([[0.0], masses, [0.0]]))
     low, high = aim.ends(losses, log_masses)
-    largest = first.upper.losses[-1] + second.upper.losses[-1]
+    largest = ends[-1]
     high = largest if high >= losses[-1] else min(high, largest)
     high = high + 8 * EPS * (abs(high) + abs(low)) if high > low else low + 1e-9 + 1e-9 * abs(low)
     edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
@@ -213,10 +231,13 @@ def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
     losses, masses, off = _products(first, second)
     place = np.searchsorted(edges, losses)
     count = edges.size + 1
-    p = np.bincount(place, masses, count)
     # Q-masses relative to those at the cell's lower edge.
     reference = np.concatenate([edges[:1], edges])
-    q = np.bincount(place, masses * np.exp(np.minimum(reference[place] - losses + off, 700.0)), count)
+    away = reference[place] - losses + off
+    # So far below the first edge that e^away overflows: left out.
+    masses = np.where(away < 600.0, masses, 0.0)
+    p = np.bincount(place, masses, count)
+    q = np.bincount(place, masses * np.exp(np.minimum(away, 600.0)) * (1.0 + EPS * np.abs(away)), count)
     rounding = (losses.size + 16) * EPS
     p, q = deflated(p, rounding) - losses.size * 1e-323, inflated(q, rounding) + losses.size * 1e-323
     good = p > 0
@@ -255,19 +276,25 @@ class _Half:
     def __init__(self, law: Law) -> None:
         order = np.argsort(law.losses)
         self.losses, self.masses = law.losses[order], law.masses[order]
-        # Suffix sums; Q-masses by blocks of 1 of the largest exponent would overflow, so relative to each loss.
-        self.above = np.append(np.cumsum(self.masses[::-1])[::-1], 0.0)
-        self.top = self.losses.max()
-        floor = np.maximum(self.losses, self.top - 600.0)
-        self.against = np.append(np.cumsum((self.masses * np.exp(self.top - floor))[::-1])[::-1], 0.0)
+        # P- and Q-masses of all points from one on, the latter relative to e^-loss there: no exponent is positive, so
+        # none overflows, and what underflows is nothing next to the P-mass. Each round doubles the windows.
+        above, against, length, rounds = self.masses, self.masses, 1, 0
+        while length < above.size:
+            fall = np.exp(self.losses[:-length] - self.losses[length:])
+            above = np.append(above[:-length] + above[length:], above[-length:])
+            against = np.append(against[:-length] + fall * against[length:], against[-length:])
+            length, rounds = 2 * length, rounds + 1
+        self.above, self.against = np.append(above, 0.0), np.append(against, 0.0)
+        self.starts = np.append(self.losses, self.losses[-1])
+        # Of the sums. Differences of losses are off by a unit of themselves, d, and d e^-d is at most 1 / e.
+        self.units = 4.0 * rounds + 24.0
 
     def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """E[(1 - e^(at - L))_+], and a bound on its error."""
         place = np.searchsorted(self.losses, at, side="right")
-        p = self.above[place]
-        q = np.where(p > 0, self.against[place] * np.exp(np.minimum(at - self.top, 0.0)), 0.0)
-        units = EPS * (self.losses.size + 16.0 + 4.0 * np.minimum(np.abs(at - self.top), 700.0) + 4.0 * np.abs(at))
-        return np.maximum(p - q, 0.0), units * (p + q)
+        away = np.minimum(at - self.starts[place], 0.0)
+        p, q = self.above[place], self.against[place] * np.exp(away)
+        return np.maximum(p - q, 0.0), EPS * (self.units + 2.0 * np.abs(at)) * (p + q)
 
 
 def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
@@ -276,12 +303,15 @@ def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
     def curve(one: Law, two: Law, sign: float) -> Any:
         half = _Half(two)
         infinite = float(_either(one, two))
+        top = float(inflated(np.abs(one.losses.max()) + np.abs(two.losses.max()), 4 * EPS))
 
         def at(epsilon: float) -> float:
             value, error = half.stick(epsilon - one.losses)
             terms = one.masses * np.maximum(value + sign * error, 0.0)
             total = float(terms.sum()) * (1.0 + sign * (terms.size + 16) * EPS)
-            return total + infinite * (1.0 + sign * 16 * EPS) + (1e-300 if sign > 0 and total > 0 else 0.0)
+            # What underflows is hidden; beyond the largest loss there is nothing to hide.
+            hidden = _UNDERFLOW if epsilon <= top else 0.0
+            return float(np.maximum(total + sign * hidden, 0.0)) + infinite * (1.0 + sign * 16 * EPS)
 
         return at
 
@@ -302,10 +332,13 @@ def _epsilon(first: Laws, second: Laws, delta: float) -> tuple[float, float]:
         low, high = 0.0, limit
         for _ in range(_BISECTIONS):
             middle = 0.5 * (low + high) if low > 0.1 * high else max((low * high) ** 0.5, 1e-3 * high)
-            if curve(middle) <= delta:
+            value = curve(middle)
+            if value <= delta:
                 high = middle
-            else:
+            elif value > delta:
                 low = middle
+            else:
+                break
             if high - low <= 1e-12 * high:
                 break
         return low, high

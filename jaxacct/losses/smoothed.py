@@ -42,6 +42,7 @@ _STEP = 1.75  # r / s
 _POINTS = 5  # m
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(14)  # on intervals of 1.75 standard deviations: to the last digit
 _ROUNDING = 1e-13  # of a weight
+_WIDEST = 8.0  # s up to which the above two hold; beyond, nothing is left of a lower bound anyway
 
 
 class Smoothing(NamedTuple):
@@ -79,4 +80,5 @@ def smoothing(s: Array, theta: Array) -> Smoothing:
     weights = means[..., :-1] - means[..., 1:] + _ROUNDING
     some = np.flatnonzero(j)
     rest = inflated(_above(_POINTS * _STEP - 0.5 * s - theta * s), 1e-12) + 1e-300
+    rest = xp.where(s <= _WIDEST, rest, np.inf)
     return Smoothing(s[..., None] * (_STEP * j[some]), weights[..., some], rest, weights[..., _POINTS])

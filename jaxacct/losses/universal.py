@@ -104,9 +104,10 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     moments = moments + 0.5 * s * s * tilts * (tilts + 1.0)
     lower = _integrand(below, theta, spacing, s, size.nodes, tilts, moments)
     upper = _integrand(above, theta, spacing, s, size.nodes, tilts, moments)
+    largest = sum(_largest(law, count) for law, count in above)
     if kind == "delta":
-        return _delta(lower, upper, s, goal)
-    return _epsilon(lower, upper, s, plan.epsilon, goal)
+        return _delta(lower, upper, s, largest, goal)
+    return _epsilon(lower, upper, s, largest, plan.epsilon, goal)
 
 
 class _Plan(NamedTuple):
@@ -228,7 +229,7 @@ def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: 
     # The first loss that is cut off, or the largest there is where none is.
     after = _last(log_masses > -np.inf) + 1
     beyond = xp.minimum(after, losses.shape[-1] - 1)
-    high = xp.minimum(pick(losses, beyond), most)
+    high = xp.minimum(pick(losses, beyond) + 2.0 * group.loss_error(), most)
     high = xp.where((most < np.inf) & ~(pick(cut, beyond) > -np.inf), most, high)
     high = xp.where(high > low, high, low + 1e-3)
     weights = xp.exp(exponent - exponent.max(-1, keepdims=True))
@@ -258,6 +259,14 @@ def _log_moments(law: Law, counts: Array, tilts: Array) -> Array:
     size = xp.abs(found) + tilts[..., None] * xp.abs(law.losses).max(-1) + 700.0
     found = found + UNIT * (16.0 + 2.0 * law.losses.shape[-1] + 8.0 * size)
     return xp.where(counts == 0, 0.0, counts * found).sum(-1)
+
+
+def _largest(law: Law, counts: Array) -> Array:
+    """What no sum of finite losses exceeds, shape ``(B,)``; NaN where the law is none."""
+    xp = array_module(counts)
+    most = law.losses.max(-1) + 0.0 * law.masses.sum(-1)
+    most = xp.where(counts > 0, counts * most, 0.0)
+    return most.sum(-1) + UNIT * (8.0 + 2.0 * most.shape[-1]) * xp.abs(most).sum(-1)
 
 
 def _tilted(law: Law, theta: Array) -> _Tilted:
@@ -348,13 +357,13 @@ def _both(lower: Integrand, upper: Integrand) -> tuple[Array, Array]:
     return low * (1.0 - low_off), inflated(high, high_off)
 
 
-def _delta(lower: Integrand, upper: Integrand, s: Array, epsilon: Array) -> tuple[Array, Array]:
+def _delta(lower: Integrand, upper: Integrand, s: Array, largest: Array, epsilon: Array) -> tuple[Array, Array]:
     failed, lost = _both(lower, upper)
     xp = array_module(epsilon)
     high = summed(upper, epsilon).upper + lost
     high = xp.minimum(high, chernoff(upper._replace(left_out=lost), epsilon))
-    low = _unsmoothed(lower, s).at(epsilon)[0] + failed
-    return possible(low, xp.maximum(high, 1e-300), epsilon)
+    high = xp.where(epsilon >= largest, lost, xp.maximum(high, 1e-300))
+    return possible(_unsmoothed(lower, s).at(epsilon)[0] + failed, high, epsilon)
 
 
 class _Unsmoothed(NamedTuple):
@@ -370,7 +379,8 @@ class _Unsmoothed(NamedTuple):
         found = summed(i, epsilon)
         units = i.log_error + 8.0 * UNIT * (1.0 + xp.abs(i.log_total) + i.theta * xp.abs(epsilon))
         rest = self.rest * inflated(xp.exp(i.log_total - i.theta * epsilon + units), 1e-12)
-        return found.lower - self.aliased * aliases(i, epsilon) - rest, found.slope
+        value = found.lower - self.aliased * aliases(i, epsilon) - rest
+        return xp.where(value > 0, value, 0.0), found.slope  # no hockey stick is negative, whatever was computed
 
     aliased: Array
 
@@ -402,7 +412,7 @@ def _unsmoothed(i: Integrand, s: Array) -> _Unsmoothed:
     return _Unsmoothed(made, constants.rest / constants.kept, 1.0 / constants.kept)
 
 
-def _epsilon(lower: Integrand, upper: Integrand, s: Array, guess: Array, delta: Array) -> tuple[Array, Array]:
+def _epsilon(lower: Integrand, upper: Integrand, s: Array, largest: Array, guess: Array, delta: Array):
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     xp = array_module(delta)
     failed, lost = _both(lower, upper)
@@ -441,11 +451,12 @@ def _epsilon(lower: Integrand, upper: Integrand, s: Array, guess: Array, delta: 
         high = xp.minimum(high, xp.where(above(moved)[0] <= delta, moved, np.inf))
     zero = xp.zeros_like(at)
     high = xp.where(above(zero)[0] <= delta, 0.0, high)
-    high = xp.where(lost < delta, high, np.inf)
+    high = xp.where((lost <= delta) & (largest < high), xp.maximum(largest, 0.0), high)
+    high = xp.where(lost <= delta, high, np.inf)
     at = root(below, failed, at)
     low = zero
     for nudge in (1e-12, 1e-9, 1e-6):
         moved = xp.maximum(at * (1.0 - nudge) - 1e-14, 0.0)
-        low = xp.maximum(low, xp.where(below(moved)[0] >= delta, moved, 0.0))
+        low = xp.maximum(low, xp.where(below(moved)[0] > delta, moved, 0.0))
     low = xp.where(failed > delta, np.inf, low)
     return xp.minimum(low, high), high

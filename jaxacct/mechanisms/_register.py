@@ -7,7 +7,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
-__all__ = ["mechanism"]
+__all__ = ["mechanism", "unchecked"]
 
 T = TypeVar("T")
 
@@ -41,4 +41,12 @@ def mechanism(cls: type[T]) -> type[T]:
         return self
 
     jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
+    return made
+
+
+def unchecked(cls: type[T], **fields: Any) -> T:
+    """A ``cls`` whose values are not checked: what a person's program gave may make no sense, and then fails closed."""
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
     return made

@@ -14,7 +14,7 @@ from jaxacct import _validate
 from jaxacct.mechanisms._curve_pair import merged_curves
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._register import mechanism, unchecked
 from jaxacct.mechanisms._values import array_module, times
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 
@@ -94,7 +94,7 @@ class Composed(Mechanism):
     def _witness(self) -> Mechanism:
         found = [as_mechanism(part)._witness() for part in self.mechanisms]
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
-        return self if same else Composed(found, self.steps)
+        return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 
     def _sampled(self, rate: Any, relation: str) -> Any:
         noise = self._gaussian_noise()

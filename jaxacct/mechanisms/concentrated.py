@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.mechanisms._curve_pair import ConcentratedPair, RenyiPair
 from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._register import mechanism, unchecked
 from jaxacct.mechanisms._values import array_module, nonnegative, positive, whole_steps
 from jaxacct.mechanisms.gdp import GDP
 
@@ -52,7 +52,7 @@ class ZeroConcentratedDP(Mechanism):
         return [(ConcentratedPair(positive(self.rho) * whole_steps(steps)), 1.0)]
 
     def _witness(self) -> Mechanism:
-        return GDP(_root(2.0 * positive(self.rho)))
+        return unchecked(GDP, mu=_root(2.0 * positive(self.rho)))
 
 
 @mechanism
@@ -96,7 +96,7 @@ class RenyiDP(Mechanism):
     def _witness(self) -> Mechanism:
         # mu = 0 is no Gaussian; one of 1e-100 stands for it, and its bounds from below are 0.
         mu = _root(2.0 * nonnegative(self.epsilon) / self._order())
-        return GDP(array_module(mu).maximum(mu, 1e-100))
+        return unchecked(GDP, mu=array_module(mu).maximum(mu, 1e-100))
 
 
 def _root(value: Any) -> Any:

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._rounding import inflated
 from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._register import mechanism, unchecked
 from jaxacct.mechanisms._row import flattened, settings_shapes
 from jaxacct.mechanisms._values import array_module, whole_steps
 
@@ -63,7 +63,7 @@ class PoissonSampled(Mechanism):
 
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()
-        return self if inner is self.mechanism else PoissonSampled(inner, self.rate)
+        return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
     def _rate(self) -> Any:
         """The rate in float64, at least 1e-14, NaN where it is none."""

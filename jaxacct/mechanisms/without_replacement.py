@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism
+from jaxacct.mechanisms._register import mechanism, unchecked
 from jaxacct.mechanisms._values import array_module, whole_steps
 from jaxacct.mechanisms._without_replacement_pair import WithoutReplacementPair
 
@@ -80,7 +80,8 @@ class SampledWithoutReplacement(Mechanism):
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()
         same = inner is self.mechanism
-        return self if same else SampledWithoutReplacement(inner, self.sample_size, self.dataset_size)
+        sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
+        return self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
 
     def _sampled(self, rate: Any, relation: str) -> Any:
         raise ValueError(
