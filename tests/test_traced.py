@@ -317,6 +317,7 @@ def test_programs_without_callbacks_hold_the_formulas():
     assert lower <= exact.lower
     assert exact.upper <= upper <= exact.upper * (1 + 1e-6)
     assert not calls(jax.export.export(ask)(2.0).mlir_module())
+    assert not calls(ask.trace(2.0).lower(lowering_platforms=("cuda",)).as_text())
 
 
 @pytest.mark.slow
