@@ -27,6 +27,9 @@ from jaxacct import *
 from jaxacct import adversary, expost, filters
 from jaxacct.losses import renyi as curves
 
+odds = 1.0 / (1.0 + np.exp(-0.02))
+law = PLD(odds * np.eye(201)[101] + (1.0 - odds) * np.eye(201)[99], np.float64(0.0), LossGrid(0.02, -100, 201), "upper")
+
 def law_of(left):
     # Randomized response at a multiple of 0.02.
     losses = jnp.asarray((np.arange(201) - 100) * 0.02)
@@ -71,7 +74,7 @@ def _filters() -> None:
     laplace, gaussian, sampled = "Laplace(20.0)", "Gaussian(20.0)", SAMPLED
     response = "RandomizedResponse(0.02)"
     grid = "LossGrid(0.02, -100, 201)"
-    law = "PLD(np.eye(201)[101] * 0.505 + np.eye(201)[99] * 0.495, np.float64(0.0), one.grid, 'upper')"
+    law = "law"
     made = {
         "pure_dp": ("filters.pure_dp(1.0)", [laplace, "RandomizedResponse(0.1)", f"PoissonSampled({laplace}, 0.1)"]),
         "zcdp": (
@@ -111,10 +114,11 @@ def _filters() -> None:
         "online_menu": (f"filters.online_menu([{sampled}], {MENU})", [sampled, gaussian, laplace]),
         "odometer": ("filters.odometer(filters.zcdp(1.0))", [gaussian, laplace]),
     }
+    for name in ("pure_dp", "zcdp", "renyi", "gdp"):  # a law as a query
+        made[name][1].append(law)
     for name, (make, queries) in made.items():
         for query in queries:
-            shown = "PLD" if query == law else query
-            CASES["filters"][f"{name} {shown}"] = (f"one = {make}; state = one.init()", f"one.update({query}, state)")
+            CASES["filters"][f"{name} {query}"] = (f"one = {make}; state = one.init()", f"one.update({query}, state)")
         state = f"one = {make}; state = one.init()"
         CASES["readings"][f"{name} spent, remaining, fraction"] = (
             state,
