@@ -4,7 +4,7 @@ python bench/first_calls.py                      # all cases, one process each
 python bench/first_calls.py filters renyi        # the groups, or cases, whose names begin so
 python bench/first_calls.py --json FILE          # keeps them (bench/results/first_calls.json)
 
-A case is a line that makes something (a filter, a plan) and a line that uses it for the first time. Both are timed, apart.
+A case is a line that makes something (a filter, a plan) and a line that uses it for the first time, timed apart.
 """
 
 from __future__ import annotations
@@ -187,14 +187,16 @@ def _others() -> None:
         "Gaussian 1": f"Gaussian, {target}",
         "Gaussian 100": f"Gaussian, {target}, steps=100",
         "sampled Gaussian 1000": f"lambda s: PoissonSampled(Gaussian(s), 0.01), {target}, steps=1000",
-        "sampled Gaussian array": f"lambda s: PoissonSampled(Gaussian(s), 0.01), epsilon=np.linspace(1.0, 2.0, 10), delta=1e-5, steps=1000",
+        "sampled Gaussian array": "lambda s: PoissonSampled(Gaussian(s), 0.01), "
+        "epsilon=np.linspace(1.0, 2.0, 10), delta=1e-5, steps=1000",
         "Laplace 1": f"Laplace, {target}",
         "Laplace 10": f"Laplace, {target}, steps=10",
         "sampled Laplace 100": f"lambda s: PoissonSampled(Laplace(s), 0.01), {target}, steps=100",
         "DiscreteGaussian 10": f"DiscreteGaussian, {target}, steps=10",
         "RandomizedResponse 10": f"RandomizedResponse, {target}, steps=10, seek='largest', bracket=(1e-3, 10.0)",
         "GDP 10": f"GDP, {target}, steps=10, seek='largest', bracket=(1e-3, 10.0)",
-        "rate": f"lambda q: PoissonSampled(Gaussian(2.0), q), {target}, steps=1000, bracket=(1e-6, 1.0), seek='largest'",
+        "rate": f"lambda q: PoissonSampled(Gaussian(2.0), q), {target}, steps=1000, seek='largest', "
+        "bracket=(1e-6, 1.0)",
     }
     for name, arguments in calibrate.items():
         CASES["calibrate"][name] = ("pass", f"jaxacct.calibrate({arguments})")

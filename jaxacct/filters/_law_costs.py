@@ -17,7 +17,7 @@ the first t the supremum is at most K(t) / t there, and above the last one, T, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,7 +38,7 @@ _TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is co
 class _Law(NamedTuple):
     """``losses`` (n,), ``p`` and ``q`` (..., n), atoms ``infinite`` (P's) and ``singular`` (Q's) (...), ``doubt``."""
 
-    losses: Array
+    losses: Any
     p: Array
     q: Array
     infinite: Array
@@ -91,7 +91,7 @@ def pure_of_law(pld: PLD) -> Array:
     return _atomless(law, _largest(law))
 
 
-def _log_moments(law: _Law, times: Array) -> Array:
+def _log_moments(law: _Law, times: Any) -> Array:
     """K(t) of both directions, rounded up, shape (2, times, ...)."""
     xp, reach = module(law), np.abs(law.losses).max()
 
