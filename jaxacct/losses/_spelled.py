@@ -129,4 +129,4 @@ def rows(function: Callable[..., Any], *arrays: Any) -> Any:
         found = jax.tree.map(lambda *x: np.stack(x)[:count], *(function(*row) for row in given))
     else:
         found = jax.vmap(function)(*flat)
-    return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
+    return jax.tree.map(lambda x: x.reshape((*shape, *x.shape[1:])), found)

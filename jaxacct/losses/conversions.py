@@ -108,7 +108,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
     for name, parts in zip(names, sides, strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
             flat, shape = _flattened(parts[0][0])
-            found.append(_pair_excess(flat, grid.losses, bound).reshape(*shape, grid.size))
+            found.append(_pair_excess(flat, grid.losses, bound).reshape((*shape, grid.size)))
         else:
             composed = PLD.from_mechanism(mechanism, "upper" if bound == "upper" else "lower", relation=name, grid=grid)
             found.append(pld_excess(composed, grid))

@@ -56,7 +56,7 @@ def discounted(terms: Any, factor: Any) -> Any:
     inside = blocks.reshape(*blocks.shape[:-1], -1, size) @ triangle
     later = discounted(inside[..., 0], powers[size])[..., 1:]
     later = xp.concatenate([later, xp.zeros_like(later[..., :1])], -1)
-    return (inside + later[..., None] * powers[size:0:-1]).reshape(*blocks.shape)[..., :n]
+    return (inside + later[..., None] * powers[size:0:-1]).reshape(blocks.shape)[..., :n]
 
 
 @compiled(static_argnums=(2, 4))
@@ -120,7 +120,7 @@ def trade_off(masses: Any, infinity: Any, grid: LossGrid, alpha: Any, sign: floa
         return xp.maximum(inside, 0.0 if sign > 0 else 1.0 - at_zero)
 
     found = mapped(some, alpha.reshape(-1), 8) - sign * 4.0 * EPS
-    found = xp.moveaxis(found, 0, -1).reshape(*values.shape[:-1], *alpha.shape)
+    found = xp.moveaxis(found, 0, -1).reshape((*values.shape[:-1], *alpha.shape))
     most = (1.0 - alpha) * (1.0 if sign > 0 else 1.0 + 2.0 * EPS)
     found = xp.clip(found, 0.0, most)
     return xp.where(xp.isnan(found), 0.0 if sign > 0 else most, found)

@@ -21,19 +21,17 @@ class Extremal:
     leak: Array
 
     def tails(self, losses):
-        finite = 1.0 - self.leak
-        p = jnp.stack([finite / (1.0 + jnp.exp(self.level)), finite / (1.0 + jnp.exp(-self.level))])
-        above = jnp.stack([losses < -self.level, losses < self.level])
-        total = lambda masses, where: jnp.where(where, masses[:, None], 0.0).sum(0)  # noqa: E731
-        q = p[::-1]
-        return Tails(
-            total(p, above) + self.leak, total(p, ~above), total(q, above), total(q, ~above) + self.leak,
-            jnp.full(losses.shape, 2.0**-50),
-        )  # fmt: skip
+        level, leak = (jnp.asarray(x)[..., None] for x in (self.level, self.leak))
+        p = [(1.0 - leak) / (1.0 + jnp.exp(side * level)) for side in (1.0, -1.0)]
+        above = [losses < -level, losses < level]
+        total = lambda masses, where: sum(jnp.where(w, m, 0.0) for m, w in zip(masses, where, strict=True))  # noqa: E731
+        q, below = p[::-1], [~x for x in above]
+        sides = total(p, above) + leak, total(p, below), total(q, above), total(q, below) + leak
+        return Tails(*sides, jnp.full(sides[0].shape, 2.0**-50))
 
     def survey(self):
-        weights = jnp.log1p(-self.leak) - jnp.log1p(jnp.exp(jnp.stack([self.level, -self.level])))
-        return Survey(jnp.stack([-self.level, self.level]), weights)
+        losses = jnp.stack([-self.level, self.level], -1)
+        return Survey(losses, jnp.log1p(-self.leak)[..., None] - jnp.log1p(jnp.exp(-losses)))
 
     def max_loss(self):
         return jnp.where(self.leak > 0, jnp.inf, self.level)
@@ -45,7 +43,7 @@ class Extremal:
         return -self.level, 2.0 * self.level
 
     def loss_error(self):
-        return jnp.zeros(())
+        return jnp.zeros_like(self.level)
 
 
 def _truth(level, leak, steps, epsilon):

@@ -11,7 +11,7 @@ import scipy.stats
 
 import jaxacct
 from jaxacct import PLD, LossGrid
-from jaxacct.losses import pld
+from jaxacct.losses import pld, pld_composition
 from jaxacct.losses.discretize import Step
 from jaxacct.mechanisms._pair import Survey, Tails
 
@@ -201,7 +201,7 @@ def test_every_entry_of_a_composed_law_takes_its_rounding(monkeypatch, steps, bo
             made[row, : exact.size] = exact
         return np.where(made > 0, made - 0.02, -0.03), np.full(2, error)
 
-    monkeypatch.setattr(pld, "convolved", convolved)
+    monkeypatch.setattr(pld_composition, "convolved", convolved)
     found = pld._combine(one, two, steps)
     longest = steps * 4 + (3 if both else 0)
     size = 2 ** math.ceil(math.log2(longest + 1))
@@ -227,29 +227,29 @@ def test_a_sum_leaves_its_ends_with_less_than_the_cut(p, steps):
     binom = scipy.stats.binom
     law = PLD(np.array([1 - p, p, 0.0]), np.array(0.0), LossGrid(0.5, 0, 3))
     other = PLD(np.array([0.0, 0.0, 1.0]), np.array(0.0), LossGrid(0.5, 0, 3))
-    first, last = pld._ends([(law, steps), (other, 1)], 0, 2 * (steps + 1))
+    first, last = pld_composition._ends([(law, steps), (other, 1)], 0, 2 * (steps + 1))
     assert 0 <= first <= last <= 2 * (steps + 1)
     below, above = binom.logcdf(first - 3, steps, p), binom.logsf(last - 2, steps, p)
-    assert max(below, above) <= math.log(pld._CUT)
+    assert max(below, above) <= math.log(pld_composition._CUT)
     assert last - first <= 40 + 25 * math.sqrt(steps * p * (1 - p))  # and not much earlier than needed
 
 
 def test_the_ends_of_a_batch_hold_all_of_its_sums():
     rows = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.5, 0.5]])
     law = PLD(rows, np.zeros(3), LossGrid(0.5, 0, 3))
-    assert pld._ends([(law, 1000)], 0, 2000) == (0, 2000)
+    assert pld_composition._ends([(law, 1000)], 0, 2000) == (0, 2000)
     none = PLD(np.zeros(3), np.array(1.0), LossGrid(0.5, 0, 3))
-    assert pld._ends([(none, 1000)], 0, 2000) is not None
+    assert pld_composition._ends([(none, 1000)], 0, 2000) is not None
     broken = PLD(np.array([0.5, np.nan, 0.5]), np.array(0.0), LossGrid(0.5, 0, 3))
     with np.errstate(all="ignore"):
-        assert pld._ends([(broken, 1000)], 0, 2000) == (0, 2000)
+        assert pld_composition._ends([(broken, 1000)], 0, 2000) == (0, 2000)
 
 
 @pytest.mark.parametrize(("bound", "infinity"), [("upper", 1e-9), ("upper", 0.0), ("lower", 0.0)])
 def test_what_a_cut_law_leaves_out_is_charged(monkeypatch, bound, infinity):
     """With a cut large enough to be seen: infinite, or the largest sum; from below every entry gives up both ends."""
-    monkeypatch.setattr(pld, "_CUT", 1e-3)
-    monkeypatch.setattr(pld, "_SHORT", 8)
+    monkeypatch.setattr(pld_composition, "_CUT", 1e-3)
+    monkeypatch.setattr(pld_composition, "_SHORT", 8)
     fair = PLD(np.array([0.5, 0.0, 0.0, 0.5]), np.array(infinity), LossGrid(0.5, -1, 4), bound)
     steps = 400
     found = fair.self_compose(steps)
@@ -284,7 +284,7 @@ def test_entries_that_no_sum_can_be_stay_empty():
 
 def test_transforms_have_few_points_more_than_they_need():
     for points in (*range(1, 70), 1000, 244285, 2**20, 2**20 + 1):
-        size = pld._fast(points)
+        size = pld_composition._fast(points)
         assert size >= points
         assert size <= max(1.34 * points, 2)
         assert size % 2 == 0
@@ -292,7 +292,7 @@ def test_transforms_have_few_points_more_than_they_need():
 
 
 def test_a_composed_law_has_a_largest_size(monkeypatch):
-    monkeypatch.setattr(pld, "_MOST", 40)
+    monkeypatch.setattr(pld_composition, "_MOST", 40)
     law = PLD(np.full(8, 0.125), np.array(0.0), LossGrid(0.5, -2, 8))
     assert law.self_compose(5).grid.size == 64
     with pytest.raises(ValueError, match="steps must keep the composed law below 40 points, got 6 steps of 8 points"):
