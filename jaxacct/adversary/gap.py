@@ -19,7 +19,7 @@ from jaxacct.adversary.experiment import Experiment, excess, product
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.losses.grid import LossGrid
 
-__all__ = ["Gap", "adaptive_excess_of", "commutes", "finite_gap", "lattice_gap"]
+__all__ = ["Gap", "adaptive_excess_of", "finite_gap", "lattice_gap"]
 
 _BLOCK = 2_000_000
 
@@ -38,11 +38,6 @@ class Gap(NamedTuple):
     epsilon: float
     adaptive: tuple[float, float]
     fixed: tuple[float, float]
-
-
-def commutes(query: Experiment, one: Experiment, other: Experiment) -> bool:
-    """Whether L * sup{A, C} = sup{L * A, L * C} as far as rounding can tell (condition (ii) of Theorem 7)."""
-    return not finite_gap(query, one, other).excess > 0
 
 
 def finite_gap(query: Experiment, one: Experiment, other: Experiment) -> Gap:

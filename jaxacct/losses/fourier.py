@@ -7,9 +7,9 @@ butterfly covers twiddles of 1 unit, radix-2 to radix-8 codelets and the real-in
 the errors measured in the tests are a hundred times smaller. A factor 3 or 5 of n counts as log2 3 or log2 5
 butterflies, 12 and 18 units; its codelet adds up three or five terms with constants of 1 unit (8 and 11 units at most).
 
-A product of powers R * prod_k D_k^m_k in the Fourier domain then carries, at each frequency,
+A product R * D^m in the Fourier domain then carries, at each frequency,
 
-    |error| <= |product| (sum_k m_k eta' ||D_k||_1 / A_k + eta' ||R||_1 / A_R + 6 u (sum_k m_k + K)),
+    |error| <= |product| (m eta' ||D||_1 / A_D + eta' ||R||_1 / A_R + 6 u (m + 3)),
 
 with A = |computed transform| + eta' ||.||_1 in the product, and the inverse transform averages these errors over
 the frequencies. All of it is computed from the transforms at hand: no a-priori constant, no assumption on the
@@ -31,7 +31,7 @@ from jax import Array
 from jaxacct._arrays import array_module
 from jaxacct._rounding import UNIT, inflated
 
-__all__ = ["ETA", "convolved", "powers"]
+__all__ = ["ETA", "convolved"]
 
 ETA = 8.0 * UNIT
 _TINY = 1e-300  # no modulus is smaller, unless there is no mass
@@ -104,69 +104,3 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
     ends[0] = ends[-1] = 1.0 / n
     product = np.fft.irfft(power, n) if xp is np else _irfft(n)(power)
     return product, inflated(((errors + eta * (bound + errors)) * ends).sum(-1), 1e-9)
-
-
-def powers(steps: Array, rest: Array, exponents: Array, leftovers: Array) -> tuple[Array, Array, Array, Array]:
-    """Circular convolution powers of non-negative measures on one lattice.
-
-    Args:
-        steps: measures D_k, shape ``(K, n)``, totals near 1.
-        rest: a measure R, shape ``(n,)``.
-        exponents: m_k, shape ``(K,)``, whole float64 numbers >= 0.
-        leftovers: r_k, likewise.
-
-    Returns:
-        ``(D_k^m_k, error_k, R * prod_k D_k^r_k, error)``: shapes ``(K, n), (K,), (n,), ()``. Each computed entry
-        is within its error of the exact circular convolution.
-    """
-    n = steps.shape[-1]
-    eta = math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
-    spectra, rest_spectrum = _rfft(steps), _rfft(rest)
-    step_error = inflated(eta * steps.sum(-1, keepdims=True), 1e-9)
-    rest_error = inflated(eta * rest.sum(), 1e-9)
-    moduli = inflated(jnp.abs(spectra), 8 * UNIT) + step_error
-    rest_modulus = inflated(jnp.abs(rest_spectrum), 8 * UNIT) + rest_error
-
-    # Square and multiply; the moduli go through the same motions (their products are rounded up at the end).
-    both = jnp.stack([exponents, leftovers])[..., None]
-
-    def unfinished(carry):
-        return jnp.any(carry[0] >= 1.0)
-
-    def square_and_multiply(carry):
-        left, base, power, modulus, bound = carry
-        half = jnp.floor(left / 2.0)
-        odd = left - 2.0 * half > 0.5
-        power = jnp.where(odd, power * base, power)
-        bound = jnp.where(odd, bound * modulus, bound)
-        return half, base * base, power, modulus * modulus, bound
-
-    start = (
-        both,
-        spectra,
-        jnp.ones((2, *spectra.shape), spectra.dtype),
-        moduli,
-        jnp.ones((2, *moduli.shape), moduli.dtype),
-    )
-    _, _, power, _, bound = jax.lax.while_loop(unfinished, square_and_multiply, start)
-
-    grown = 1.0 + 4.0 * UNIT * (both + 4.0)
-    relative = both * step_error / moduli + 6.0 * UNIT * (both + 1.0)
-    step_products, step_bounds = power[0], bound[0] * grown[0]
-    step_errors = step_bounds * relative[0]
-    rest_product = rest_spectrum * jnp.prod(power[1], 0)
-    rest_bound = rest_modulus * jnp.prod(bound[1] * grown[1], 0)
-    rest_errors = rest_bound * (rest_error / rest_modulus + jnp.sum(relative[1], 0) + 6.0 * UNIT * steps.shape[0])
-
-    # The half spectrum stands for n frequencies: all but the first and the last count twice.
-    count = jnp.full(spectra.shape[-1], 2.0).at[0].set(1.0).at[-1].set(1.0) / n
-
-    def entry_error(errors: Array, bounds: Array) -> Array:
-        return inflated(((errors + eta * (bounds + errors)) * count).sum(-1), 1e-9)
-
-    return (
-        _irfft(n)(step_products),
-        entry_error(step_errors, step_bounds),
-        _irfft(n)(rest_product),
-        entry_error(rest_errors, rest_bound),
-    )

@@ -1,4 +1,4 @@
-"""Which arrays are privacy profiles, trade-off curves and privacy losses; what is wrong with one that is not."""
+"""Which arrays are privacy profiles and trade-off curves; what is wrong with one that is not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxacct._arrays import array_module
 from jaxacct.losses.discretize import CEILING
 from jaxacct.losses.grid import LossGrid
 
-__all__ = ["check_grid", "check_pld", "check_profile_values", "check_trade_off_points", "is_profile"]
+__all__ = ["check_grid", "check_profile_values", "check_trade_off_points", "is_profile"]
 
 TOLERANCE = 1e-9
 """How far, relative to the curve's values nearby, rounding may bend a curve before it counts as not convex."""
@@ -109,26 +109,3 @@ def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
         if broken.any():
             where = tuple(int(i[0]) for i in np.nonzero(broken))
             raise ValueError(f"beta must {rule}, got {beta[where]:g} at alpha {alpha[where]:g} (point {where})")
-
-
-def check_pld(pld: Any) -> None:
-    """The arrays are a privacy loss distribution: masses >= 0 that add up to 1, and E[exp(-L)] <= 1 (Proposition 1).
-
-    A PLD that a bound was rounded into may miss this by its rounding, which is allowed for (1e-9).
-
-    Raises:
-        ValueError: naming the condition and the number.
-    """
-    if _validate.is_traced(pld):
-        return
-    masses, infinite = np.asarray(pld.masses, np.float64), np.asarray(pld.infinity_mass, np.float64)
-    if np.isnan(masses).any() or np.isnan(infinite).any():
-        raise ValueError("masses and infinity_mass must be numbers, got nan")
-    if (masses < 0).any() or (infinite < 0).any():
-        raise ValueError(f"masses must be at least 0, got {min(masses.min(), infinite.min()):g}")
-    total = masses.sum(-1) + infinite
-    if np.any(total > 1 + TOLERANCE):
-        raise ValueError(f"masses must add up to at most 1, got {np.max(total):.12g}")
-    tilted = (masses * np.exp(-pld.grid.losses)).sum(-1)
-    if (tilted > 1 + TOLERANCE).any():
-        raise ValueError(f"E[exp(-L)] must be at most 1, got {tilted.max():.12g}: no pair has this loss")

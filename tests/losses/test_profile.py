@@ -10,7 +10,6 @@ import pytest
 
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile
-from jaxacct.losses import validity
 from tests import finite
 
 GRID = LossGrid(1 / 64, -1024, 2049)
@@ -138,7 +137,10 @@ def test_rounding_into_a_law_keeps_the_side_of_smooth_curves():
         again = PrivacyProfile.from_pld(profile.to_pld())
         assert np.all(sign * (again.excess - profile.excess) >= 0)
         np.testing.assert_allclose(again.excess, profile.excess, rtol=1e-9, atol=1e-11)
-        validity.check_pld(profile.to_pld())
+        law = profile.to_pld()
+        assert np.all(law.masses >= 0)
+        assert law.masses.sum() + law.infinity_mass <= 1 + 1e-9
+        assert (law.masses * np.exp(-law.grid.losses)).sum() <= 1 + 1e-9
 
 
 def test_curves_compose_as_gaussians_do():
@@ -219,11 +221,3 @@ def test_grids_and_laws_that_do_not_fit_are_refused():
         jax.jit(lambda s: PrivacyProfile.from_mechanism(jaxacct.Gaussian(s)).excess)(1.0)
     with pytest.raises(ValueError, match="bound must be one of upper, lower"):
         PrivacyProfile.from_mechanism(jaxacct.Gaussian(1.0), "middle")
-    good = PLD(np.array([0.25, 0.0, 0.75]), np.float64(0.0), LossGrid(math.log(3), -1, 3))
-    validity.check_pld(good)
-    with pytest.raises(ValueError, match=r"E\[exp\(-L\)\] must be at most 1, got 1\.25"):
-        validity.check_pld(PLD(np.array([0.5, 0.0, 0.5]), np.float64(0.0), LossGrid(math.log(2), -1, 3)))
-    with pytest.raises(ValueError, match="masses must add up to at most 1"):
-        validity.check_pld(PLD(good.masses, np.float64(0.1), good.grid))
-    with pytest.raises(ValueError, match="masses must be at least 0"):
-        validity.check_pld(PLD(-good.masses, np.float64(0.1), good.grid))
