@@ -50,13 +50,20 @@ def discounted(terms: Any, factor: Any) -> Any:
     lags = np.subtract.outer(np.arange(size), np.arange(size))  # of a later term (row) at an earlier place (column)
     triangle = xp.where(lags >= 0, powers[np.maximum(lags, 0)], 0.0)
     if n <= _BLOCK:
-        return terms @ triangle
+        return _product(terms, triangle)
     fill = -n % size
     blocks = xp.concatenate([terms, xp.zeros((*terms.shape[:-1], fill))], -1) if fill else terms
-    inside = blocks.reshape(*blocks.shape[:-1], -1, size) @ triangle
+    inside = _product(blocks.reshape(*blocks.shape[:-1], -1, size), triangle)
     later = discounted(inside[..., 0], powers[size])[..., 1:]
     later = xp.concatenate([later, xp.zeros_like(later[..., :1])], -1)
     return (inside + later[..., None] * powers[size:0:-1]).reshape(blocks.shape)[..., :n]
+
+
+def _product(rows: Any, matrix: Any) -> Any:
+    """``rows @ matrix``; a product of JAX's that somebody maps over in a float32 program would become one of float32."""
+    if array_module(rows, matrix) is np:
+        return rows @ matrix
+    return (rows[..., None] * matrix).sum(-2)
 
 
 @compiled(static_argnums=(2, 4))
