@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 __all__ = [
     "at_hand",
@@ -38,7 +39,7 @@ MOST = 2**20
 def at_hand(*trees: Any) -> bool:
     """Whether all numbers of ``trees`` are known now, to this process."""
     for leaf in jax.tree.leaves(trees):
-        if isinstance(leaf, jax.Array) and (isinstance(leaf, jax.core.Tracer) or not leaf.is_fully_addressable):
+        if isinstance(leaf, jax.Array) and (isinstance(leaf, Tracer) or not leaf.is_fully_addressable):
             return False
     return True
 

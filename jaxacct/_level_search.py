@@ -73,7 +73,7 @@ class Goal:
 
     def projected(self, shape: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``shape`` moved along (1, ..., 1) onto the set, and the slopes there."""
-        shift = 0.0
+        shift, slopes = 0.0, np.zeros_like(shape)
         for _ in range(_NEWTON):
             value, slopes = self.value(shape + shift), self.slopes(shape + shift)
             step = np.clip((value - self.budget) * np.exp(value) / slopes.sum(), -3.0, 3.0)

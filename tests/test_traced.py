@@ -213,6 +213,8 @@ def test_wrong_traced_numbers_fail_closed_one_by_one():
         assert np.all(found.upper[1:] == np.inf)
     assert np.all(jax.jit(lambda s: jaxacct.delta(sampled(s), 1.0, steps=9))(sigmas).upper[1:] == 1.0)
     assert jax.jit(lambda d: jaxacct.epsilon(Gaussian(1.0), d))(-1.0).upper == np.inf
+    for rho in (-1.0, np.nan):
+        assert jax.jit(lambda rho: jaxacct.delta(ZeroConcentratedDP(rho), 1.0))(rho).upper == 1.0
 
 
 def test_a_relation_without_analysis_is_named_while_tracing():
@@ -315,6 +317,7 @@ def test_programs_without_callbacks_hold_the_formulas():
     assert lower <= exact.lower
     assert exact.upper <= upper <= exact.upper * (1 + 1e-6)
     assert not calls(jax.export.export(ask)(2.0).mlir_module())
+    assert not calls(ask.trace(2.0).lower(lowering_platforms=("cuda",)).as_text())
 
 
 @pytest.mark.slow
@@ -324,9 +327,9 @@ def test_compiled_formulas_enclose_what_the_host_encloses(exact):
         slopes = jax.jit(jax.vmap(jax.grad(upper)))(SIGMAS)
         many = jax.jit(lambda s: jaxacct.delta(Laplace(s), 0.5, steps=5))(2.0)
     eager = jaxacct.delta(Laplace(2.0), 0.5, steps=5)
-    for one, other in ((found, exact), (many, eager)):
+    for one, other in ((jax.tree.map(np.asarray, found), exact), (jax.tree.map(np.asarray, many), eager)):
         assert np.all(one.lower <= other.upper)
-        assert np.all((other.lower <= one.upper) & (one.upper <= other.upper * (1 + 1e-3)))
+        assert np.all((other.lower <= one.upper) & (one.upper <= other.upper * (1 + 1e-2)))
     with jax.enable_x64(True):
         np.testing.assert_allclose(slopes, jax.vmap(jax.grad(upper))(SIGMAS), rtol=1e-6)
 

@@ -192,4 +192,6 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
     factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * EPS)
-    return TradeOff(one.p * factor, one.q * factor, bound)
+    widths: Any = one.p * factor
+    drops: Any = one.q * factor
+    return TradeOff(widths, drops, bound)

@@ -61,11 +61,9 @@ class GeneralizedResponse:
         lie = np.where(finite, self.masses / (1.0 + np.exp(eps)), 0.0)
         order = np.argsort(-self.epsilons)
         factor = 1.0 + (8.0 if self.bound == "upper" else -8.0) * EPS
-        widths = np.concatenate([lie[order], truth[order][::-1]]) * factor
-        drops = np.concatenate([truth[order], lie[order][::-1]]) * factor
-        with jax.enable_x64(True):
-            side = "lower" if self.bound == "upper" else "upper"
-            return TradeOff(widths, drops, side)
+        widths: Any = np.concatenate([lie[order], truth[order][::-1]]) * factor
+        drops: Any = np.concatenate([truth[order], lie[order][::-1]]) * factor
+        return TradeOff(widths, drops, "lower" if self.bound == "upper" else "upper")
 
     def pld(self, grid: LossGrid) -> PLD:
         """The law on ``grid``, rounded to the side of ``bound``."""

@@ -243,6 +243,7 @@ def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGrid, bound: str) -> PLD:
-    dense = np.zeros(grid.size)
+    dense: Any = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
-    return PLD(dense, np.float64(infinite), grid, bound)
+    none: Any = np.float64(infinite)
+    return PLD(dense, none, grid, bound)

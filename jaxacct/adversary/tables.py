@@ -157,7 +157,7 @@ def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:
     reach = _up(max(int(last.max()), -int(first.min()), 1) + (0 if few else _BLOCK))
     edge = np.exp(-grid.spacing * np.arange(reach, 0, -1))
     limit = np.minimum(inflated(np.exp(grid.losses), 16 * EPS), 1.0)
-    made = _Laws(
+    made: list[Any] = [
         kernels,
         first,
         (last - first + _BLOCK - 1) // _BLOCK + 1,
@@ -168,8 +168,8 @@ def _stacked(laws: Sequence[Law], grid: LossGrid) -> _Laws:
         edge,
         np.zeros(reach + _BLOCK),
         limit,
-    )
-    return on_device(made)
+    ]
+    return _Laws(*on_device(made))
 
 
 def _up(n: int) -> int:

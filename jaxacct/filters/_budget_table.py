@@ -166,7 +166,7 @@ def _budget_table(
     eta = math.expm1((math.log2(n) + 1.0) * math.log1p(_ETA))
     total, euclid = masses.sum(-1), np.sqrt((masses**2).sum(-1))
     error = (eta * total + (2.0 * eta + 8.0 * UNIT) * euclid) * 1.01
-    rows = _Rows(
+    fixed: list[Any] = [
         np.fft.rfft(kernels),
         laws.excess * np.exp(-0.5 * losses) * up,
         error,
@@ -174,18 +174,18 @@ def _budget_table(
         share,
         np.exp(-0.5 * spacing * np.arange(laws.above, 0, -1)) * up,
         np.exp(-0.5 * spacing * np.arange(1, laws.below + 1)) * up,
-    )
+    ]
     root = np.exp(0.5 * losses) * up
     depth = int(nodes.max())
-    carry = _Carry(
+    empty: list[Any] = [
         np.int32(0),
         np.zeros(size),
         np.zeros((depth, n // 2 + 1), np.complex128),
         np.zeros(depth),
         np.full((len(prices), size), -np.inf),
         np.zeros((2, size)),
-    )
-    rows, carry = on_device((rows, carry))
+    ]
+    rows, carry = _Rows(*on_device(fixed)), _Carry(*on_device(empty))
     # The first node is perfect privacy, at every budget below the cheapest price.
     before, count = np.zeros(size), 0
     kept = [np.zeros((1, size))]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import Array
 
-from jaxacct._host import floats
+from jaxacct._host import floats, on_device
 from jaxacct.filters._prepared import joined, pieces_up
 from jaxacct.losses.conversions import grid_of_pld
 from jaxacct.losses.grid import LossGrid
@@ -34,9 +34,9 @@ class ComposedState(NamedTuple):
 
 def nothing(grid: LossGrid) -> ComposedState:
     """No query yet: loss 0 for certain (inside ``enable_x64``)."""
-    masses = np.zeros(grid.size)
+    masses, none = np.zeros(grid.size), np.zeros((), np.int32)
     masses[-grid.lowest] = 1.0
-    return ComposedState(pieces_up(masses), pieces_up(np.zeros(())), np.zeros((), np.int32))
+    return ComposedState(*on_device((pieces_up(masses), pieces_up(np.zeros(())), none)))
 
 
 def law_of(state: ComposedState, grid: LossGrid) -> PLD:

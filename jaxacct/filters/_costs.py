@@ -211,4 +211,4 @@ def approximate_cost(query: Any) -> tuple[Array, Array]:
         return _total(query, approximate_cost)
     if is_scalar_query(query):
         raise ValueError(f"query must be a pair (rho, delta) or a mechanism, got the single number {query}")
-    return concentrated_cost(query), np.zeros(())
+    return concentrated_cost(query), _array(0.0)

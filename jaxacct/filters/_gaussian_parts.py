@@ -56,7 +56,7 @@ def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
 @np.errstate(all="ignore")
 def gaussian_cost(parts: list[tuple[Any, Any, Any]]) -> Array:
     """The sum of steps (sensitivity / sigma)^2, rounded up; infinite or NaN where there is none (in ``enable_x64``)."""
-    cost = np.zeros(())
+    cost: Any = np.zeros(())
     for triple in parts:
         xp, sensitivity, sigma, steps = floats(*triple)
         mu = sensitivity / sigma

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax
 import numpy as np
@@ -106,13 +107,13 @@ class PureDPGuarantee:
         _validate.numbers(delta=delta)
         if not _validate.is_traced(delta) and np.any(np.asarray(delta, np.float64) != 0):
             _validate.probability(delta=np.where(np.asarray(delta) == 0, 0.5, delta))
-        xp, pure, delta = floats(self.pure, delta)
-        pure, delta = xp.broadcast_arrays(pure, delta)
+        xp, *given = floats(self.pure, delta)
+        pure, at = xp.broadcast_arrays(*given)
         # The inverse of `delta`: pure + log(1 - delta (1 + e^-pure)).
-        part = xp.minimum(deflated(delta, 4 * EPS) * (1 + xp.exp(-pure)), 1 - EPS)
+        part = xp.minimum(deflated(at, 4 * EPS) * (1 + xp.exp(-pure)), 1 - EPS)
         # Where this is above 0 the logarithm is at most pure in size, and so is what rounding it can lose.
         value = xp.clip(pure + log1p(-part) + 8 * EPS * pure, 0.0, pure)
-        value = xp.where(delta >= 1, 0.0, xp.where(delta > 0, value, pure))
+        value = xp.where(at >= 1, 0.0, xp.where(at > 0, value, pure))
         return on_device(xp.where(pure >= 0, value, np.inf))
 
     @jax.enable_x64(True)
@@ -124,11 +125,11 @@ class PureDPGuarantee:
         """
         _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
-        xp, pure, epsilon = floats(self.pure, epsilon)
-        gap = epsilon - pure
+        xp, pure, at = floats(self.pure, epsilon)
+        gap = at - pure
         value = inflated(-xp.expm1(xp.minimum(gap, 0.0)) / (1 + xp.exp(-pure)), 16 * EPS) + 4 * EPS * pure
         value = xp.where(gap >= 0, 0.0, xp.minimum(value, 1.0))
-        return on_device(xp.where((epsilon >= 0) & (pure >= 0) & (pure < np.inf), value, 1.0))
+        return on_device(xp.where((at >= 0) & (pure >= 0) & (pure < np.inf), value, 1.0))
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The worst curve of pure privacy, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
@@ -160,7 +161,7 @@ class ZCDPGuarantee:
         less = deflated(xp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
         rest = xp.where(fails == 0, delta, less)
         good = (rest > 0) & (fails >= 0)
-        xp, value = floats(zcdp_epsilon(self.rho, xp.where(good, rest, 0.5)))
+        _, value = floats(zcdp_epsilon(self.rho, xp.where(good, rest, 0.5)))
         return on_device(module(value, good).where(good, value, np.inf))
 
     @jax.enable_x64(True)
@@ -226,21 +227,21 @@ def with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     """
     if not _validate.is_traced(fails) and np.all(np.asarray(fails) == 0):
         return curve
-    _, fails, excess = floats(fails, curve.excess)
-    fails, all_of_it = fails[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
-    excess = inflated((1 - fails) * excess + fails * all_of_it, 8 * EPS)
+    _, failing, excess = floats(fails, curve.excess)
+    failing, all_of_it = failing[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
+    excess = inflated((1 - failing) * excess + failing * all_of_it, 8 * EPS)
     return PrivacyProfile(conversions.concrete(excess), curve.grid, "upper")
 
 
 @hosted(static=("orders",))
-def _any_delta(rho: Array, epsilon: ArrayLike, *, orders: tuple[float, ...]) -> Array:
+def _any_delta(rho: Array, epsilon: Any, *, orders: tuple[float, ...]) -> Array:
     xp, rho, epsilon = floats(rho, epsilon)
     each = delta_of_divergence(rho, np.asarray(orders), epsilon[..., None])
     return xp.minimum(inflated(each.sum(-1), len(orders) * EPS), 1.0)
 
 
 @hosted(static=("orders",))
-def _any_epsilon(rho: Array, delta: ArrayLike, *, orders: tuple[float, ...]) -> Array:
+def _any_epsilon(rho: Array, delta: Any, *, orders: tuple[float, ...]) -> Array:
     xp, rho, delta = floats(rho, delta)
     shares = deflated(delta / len(orders), 2 * EPS)[..., None]
     # Enough for each order's share is enough for the sum: the safe end of a bracket.

@@ -17,14 +17,14 @@ the first t the supremum is at most K(t) / t there, and above the last one, T, a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp
 
+from jaxacct._arrays import logsumexp
+from jaxacct._host import floats, hosted, module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
 from jaxacct.losses.gaussian_order import _dominating
@@ -38,7 +38,7 @@ _TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is co
 class _Law(NamedTuple):
     """``losses`` (n,), ``p`` and ``q`` (..., n), atoms ``infinite`` (P's) and ``singular`` (Q's) (...), ``doubt``."""
 
-    losses: Array
+    losses: Any
     p: Array
     q: Array
     infinite: Array
@@ -50,16 +50,17 @@ def _law(pld: PLD) -> _Law:
     """The law that the arrays state; NaN masses where they state none."""
     if pld.bound != "upper":
         raise ValueError(f"query must be an upper PLD (a guarantee), got bound {pld.bound!r}")
-    losses = jnp.asarray(pld.grid.losses)
-    p, infinite = jnp.asarray(pld.masses), jnp.asarray(pld.infinity_mass)
-    if p.dtype != jnp.float64 or infinite.dtype != jnp.float64:
+    losses = pld.grid.losses
+    wide = all(getattr(x, "dtype", np.float64) == np.float64 for x in (pld.masses, pld.infinity_mass))
+    xp, p, infinite = floats(pld.masses, pld.infinity_mass)
+    if not wide:
         # What a float32 program may have rounded off, and flushed to 0 anywhere, however large the loss.
-        p = inflated(p.astype(jnp.float64), 2.0**-23)
-        infinite = inflated(infinite.astype(jnp.float64), 2.0**-23) + (p.shape[-1] + 1) * 2.0**-126
+        p = inflated(p, 2.0**-23)
+        infinite = inflated(infinite, 2.0**-23) + (p.shape[-1] + 1) * 2.0**-126
     total = p.sum(-1) + infinite
-    good = jnp.all(p >= 0, -1) & (infinite >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
-    p = jnp.where(good[..., None], p, jnp.nan)
-    q = p * jnp.exp(-losses)
+    good = (p >= 0).all(-1) & (infinite >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
+    p = xp.where(good[..., None], p, np.nan)
+    q = p * xp.exp(-losses)
     size = float(np.abs(pld.grid.losses).max())
     doubt = EPS * (16.0 + 4.0 * p.shape[-1] + 4.0 * size)
     return _Law(losses, p, q, infinite, 1.0 - q.sum(-1), doubt)
@@ -67,17 +68,19 @@ def _law(pld: PLD) -> _Law:
 
 def _atomless(law: _Law, cost: Array) -> Array:
     """``cost`` where neither side has an atom at infinity, inf where one has, NaN where the law is none."""
+    xp = module(law, cost)
     fits = (law.infinite == 0) & (law.singular <= law.doubt)
-    return jnp.where(fits | jnp.isnan(law.p[..., 0]), cost + 0.0 * law.p[..., 0], jnp.inf)
+    return xp.where(fits | xp.isnan(law.p[..., 0]), cost + 0.0 * law.p[..., 0], np.inf)
 
 
 def _largest(law: _Law) -> Array:
-    seen = jnp.where(law.p > 0, jnp.abs(law.losses), jnp.where(law.p == 0, 0.0, jnp.nan))
+    xp = module(law)
+    seen = xp.where(law.p > 0, xp.abs(law.losses), xp.where(law.p == 0, 0.0, np.nan))
     return inflated(seen.max(-1), 4.0 * EPS)
 
 
 @jax.enable_x64(True)
-@jax.jit
+@hosted
 def pure_of_law(pld: PLD) -> Array:
     """The largest loss of either direction, rounded up; inf where it is infinite, NaN for what is no law.
 
@@ -88,28 +91,28 @@ def pure_of_law(pld: PLD) -> Array:
     return _atomless(law, _largest(law))
 
 
-def _log_moments(law: _Law, times: Array) -> Array:
+def _log_moments(law: _Law, times: Any) -> Array:
     """K(t) of both directions, rounded up, shape (2, times, ...)."""
-
-    reach = jnp.abs(law.losses).max()
+    xp, reach = module(law), np.abs(law.losses).max()
 
     def one(t: Array) -> Array:
         found = []
         for masses, sign in ((law.p, 1.0), (law.q, -1.0)):
             total = masses.sum(-1)
-            logs = jnp.log(masses) + sign * t * law.losses
-            large = logsumexp(jnp.where(masses == 0, -jnp.inf, logs), axis=-1) - jnp.log(total)
+            logs = xp.log(masses) + sign * t * law.losses
+            large = logsumexp(xp.where(masses == 0, -np.inf, logs)) - xp.log(total)
             # Where t L is small its mean is what counts, and log1p keeps the digits of it.
-            each = masses * jnp.expm1(jnp.clip(sign * t * law.losses, -1.0, 1.0))
-            small = log1p((each.sum(-1) + law.doubt * jnp.abs(each).sum(-1)) / total)
-            found.append(jnp.where(t * reach <= 1.0, small, large + law.doubt * (4.0 + t * reach)))
-        return jnp.stack(found)
+            each = masses * xp.expm1(xp.clip(sign * t * law.losses, -1.0, 1.0))
+            small = log1p((each.sum(-1) + law.doubt * xp.abs(each).sum(-1)) / total)
+            found.append(xp.where(t * reach <= 1.0, small, large + law.doubt * (4.0 + t * reach)))
+        return xp.stack(found)
 
-    return jnp.moveaxis(jax.lax.map(one, times), 0, 1)
+    found = np.stack([one(t) for t in times]) if xp is np else jax.lax.map(one, times)
+    return xp.moveaxis(found, 0, 1)
 
 
 @jax.enable_x64(True)
-@jax.jit
+@hosted
 def renyi_of_law(pld: PLD, orders: Array) -> Array:
     """The Rényi divergence of either direction at ``orders`` > 1, rounded up, shape ``batch + orders.shape``.
 
@@ -117,21 +120,22 @@ def renyi_of_law(pld: PLD, orders: Array) -> Array:
         ValueError: a bound from below.
     """
     law = _law(pld)
-    times = jnp.asarray(orders, jnp.float64).reshape(-1) - 1.0
+    xp, times = module(law), floats(orders)[1].reshape(-1) - 1.0
     each = inflated(_log_moments(law, times).max(0) / times.reshape(-1, *([1] * law.infinite.ndim)), 4.0 * EPS)
-    found = jax.vmap(lambda one: _atomless(law, jnp.maximum(one, 0.0)))(each)
-    return jnp.moveaxis(found, 0, -1).reshape(*law.infinite.shape, *jnp.shape(orders))
+    found = _atomless(law, xp.maximum(each, 0.0))
+    return xp.moveaxis(found, 0, -1).reshape((*law.infinite.shape, *np.shape(orders)))
 
 
 def _mu(law: _Law) -> Array:
     up = 1.0 + law.doubt
-    none = jnp.zeros_like(law.p[..., :1])
-    found = _dominating(jnp.concatenate([law.p * up, none], -1), jnp.concatenate([law.q * up, none], -1), jnp.zeros(()))
+    xp = module(law)
+    none = xp.zeros_like(law.p[..., :1])
+    found = _dominating(xp.concatenate([law.p * up, none], -1), xp.concatenate([law.q * up, none], -1), np.zeros(()))
     return found + 0.0 * law.p[..., 0]
 
 
 @jax.enable_x64(True)
-@jax.jit
+@hosted
 def gaussian_of_law(pld: PLD) -> Array:
     """The least mu of a Gaussian that dominates the law, rounded up (:func:`jaxacct.losses.gaussian_order.mu_of`).
 
@@ -144,28 +148,29 @@ def gaussian_of_law(pld: PLD) -> Array:
 
 def _rho(law: _Law) -> Array:
     """The rho of the law without its atoms, either side's masses scaled to sum up to 1."""
-    shift = jnp.log(law.p.sum(-1)) - jnp.log(law.q.sum(-1))
+    xp = module(law)
+    shift = xp.log(law.p.sum(-1)) - xp.log(law.q.sum(-1))
     # Each side is scaled by itself, which moves every loss by as much.
-    largest = _largest(law) + jnp.abs(shift) + law.doubt
-    t = jnp.asarray(_TIMES)
+    largest = _largest(law) + xp.abs(shift) + law.doubt
+    t = _TIMES
     k = _log_moments(law, t)
     along = t.reshape(-1, *([1] * shift.ndim))
     # Under P the loss of the scaled law is l - log(sum p) + log(sum q), under Q it is that with the other sign.
-    k = k + jnp.stack([-along * shift, along * shift])
+    k = k + xp.stack([-along * shift, along * shift])
     start, stop, low, high = along[:-1], along[1:], k[:, :-1], k[:, 1:]
     slope = (high - low) / (stop - start)
-    offset = -jnp.minimum(low - slope * start, 0.0)
-    peak = (offset + jnp.sqrt(offset * offset + offset * slope)) / jnp.where(slope > 0, slope, 1.0)
-    at = jnp.clip(jnp.where(slope > 0, peak, start), start, stop)
+    offset = -xp.minimum(low - slope * start, 0.0)
+    peak = (offset + xp.sqrt(offset * offset + offset * slope)) / xp.where(slope > 0, slope, 1.0)
+    at = xp.clip(xp.where(slope > 0, peak, start), start, stop)
     chord = (low + slope * (at - start)) / (at * (1.0 + at))
-    swept = jnp.maximum(chord.max((0, 1)), k[:, 0].max(0) / t[0])
-    swept = jnp.maximum(swept, largest / (1.0 + t[-1]))
+    swept = xp.maximum(chord.max((0, 1)), k[:, 0].max(0) / t[0])
+    swept = xp.maximum(swept, largest / (1.0 + t[-1]))
     # What eps-DP and mu-GDP say of the same law.
-    return inflated(jnp.minimum(swept, largest * jnp.tanh(largest / 2)), 2.0**-40)
+    return inflated(xp.minimum(swept, largest * xp.tanh(largest / 2)), 2.0**-40)
 
 
 @jax.enable_x64(True)
-@jax.jit
+@hosted
 def concentrated_of_law(pld: PLD) -> Array:
     """The least rho of zCDP, rounded up by less than a four-hundredth; see `pure_of_law`.
 
@@ -173,12 +178,12 @@ def concentrated_of_law(pld: PLD) -> Array:
         ValueError: a bound from below.
     """
     law = _law(pld)
-    mu = _mu(law)
-    return _atomless(law, jnp.minimum(_rho(law), inflated(mu * mu / 2, 2.0**-40)))
+    xp, mu = module(law), _mu(law)
+    return _atomless(law, xp.minimum(_rho(law), inflated(mu * mu / 2, 2.0**-40)))
 
 
 @jax.enable_x64(True)
-@jax.jit
+@hosted
 def approximate_of_law(pld: PLD) -> tuple[Array, Array]:
     """(rho, delta) of delta-approximate rho-zCDP, rounded up: delta is the larger one of the atoms at infinity.
 
@@ -188,6 +193,7 @@ def approximate_of_law(pld: PLD) -> tuple[Array, Array]:
         ValueError: a bound from below.
     """
     law = _law(pld)
-    singular = jnp.where(law.singular > law.doubt, law.singular + law.doubt, 0.0)
-    delta = inflated(jnp.maximum(law.infinite, singular), 8.0 * EPS)
-    return _rho(law), jnp.where(jnp.isnan(law.p[..., 0]), jnp.nan, delta)
+    xp = module(law)
+    singular = xp.where(law.singular > law.doubt, law.singular + law.doubt, 0.0)
+    delta = inflated(xp.maximum(law.infinite, singular), 8.0 * EPS)
+    return _rho(law), xp.where(xp.isnan(law.p[..., 0]), np.nan, delta)

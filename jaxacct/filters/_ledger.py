@@ -86,7 +86,7 @@ def split(value: ArrayLike) -> Array:
     return on_device(pieces_of(value))
 
 
-def pieces_of(value: ArrayLike) -> Array:
+def pieces_of(value: Any) -> Array:
     """`split` in the module of ``value`` (inside ``enable_x64``)."""
     xp, value = floats(value)
     rest = xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan)

@@ -59,7 +59,7 @@ class Prepared:
     mu: Any
 
 
-def pieces_up(value: Array) -> Array:
+def pieces_up(value: Any) -> Any:
     """Two float32 on a new last axis whose sum is ``value`` >= 0 or a loss, rounded up by 2^-46 of it at most."""
     # Denormal float32 may be flushed to 0, so none is made; 4e-38 stands for what is smaller.
     xp, value = floats(value)
@@ -182,7 +182,7 @@ def _experiments(query: Any, relation: str) -> list[Experiment] | None:
     return None if batched else experiments_of(query, relation)
 
 
-def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
+def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
     """Of one curve; ``losses`` of its segments where they are known exactly."""
     n, xp = p.shape[0], module(p, q)
     both = (p > 0) & (q > 0)
@@ -214,7 +214,7 @@ def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
     return Prepared(*(pieces_up(x) for x in (both_losses, xp.stack([p, xp.flip(q)]), infinite, epsilon, mu)))
 
 
-def _running_most(x: Array) -> Array:
+def _running_most(x: Any) -> Any:
     return np.maximum.accumulate(x) if module(x) is np else jax.lax.cummax(x)
 
 

@@ -149,10 +149,10 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     _ledger.check_budget(rho=rho)
     _validate.probability(delta=delta)
     _ledger.check_budget(delta=delta)
-    xp, rho, delta = floats(rho, delta)
-    rho, delta = xp.broadcast_arrays(rho, delta)
+    xp, *given = floats(rho, delta)
+    rhos, deltas = xp.broadcast_arrays(*given)
     # A traced delta of 1 or more is no budget.
-    return ApproximateZCDPFilter(_ledger.split(rho), _ledger.split(xp.where(delta < 1, delta, np.nan)))
+    return ApproximateZCDPFilter(_ledger.split(rhos), _ledger.split(xp.where(deltas < 1, deltas, np.nan)))
 
 
 @jax.enable_x64(True)

@@ -361,4 +361,5 @@ def gdp_residue(
         # A traced delta that is none leaves no budget.
         mus = xp.where((deltas >= 0) & (deltas < 1), mus, np.nan)
         share = (1.0 / floats(steps)[1]).astype(np.float32)
-        return GDPResidueFilter(*on_device((_ledger.pieces_of(mus), pieces, share)), relation)
+        made, slack, part = on_device((_ledger.pieces_of(mus), pieces, share))
+        return GDPResidueFilter(made, slack, part, relation)

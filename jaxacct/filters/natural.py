@@ -207,7 +207,7 @@ class UndeclaredNaturalFilter:
     @jax.enable_x64(True)
     def init(self) -> ComposedState:
         """The state with nothing spent."""
-        return on_device(nothing(self.grid))
+        return nothing(self.grid)
 
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:

@@ -68,7 +68,7 @@ class NaturalApproximateDPFilter:
     @jax.enable_x64(True)
     def init(self) -> ComposedState:
         """The state with nothing spent."""
-        return on_device(nothing(self.grid))
+        return nothing(self.grid)
 
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> SymmetricLaw:

@@ -179,8 +179,8 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     _validate.nonnegative(epsilon=epsilon)
     _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
-    _, epsilon, delta = floats(epsilon, delta)
-    epsilon, delta = epsilon[..., None], delta[..., None]
+    _, *given = floats(epsilon, delta)
+    epsilon, delta = (value[..., None] for value in given)
     share = deflated(delta / len(chosen), len(chosen) * 2.0**-50)
     rho = on_host(renyi_from_epsilon(epsilon, share, np.asarray(chosen)))
     if not _validate.is_traced(rho):

@@ -126,7 +126,7 @@ class ResidueFilter:
     def init(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
         held = jax.tree.map(lambda x: module(x).asarray(x, np.float32), self.parameter)
-        return on_device(ResidueFilterState(held, np.zeros((), np.int32)))
+        return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
 
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._arrays import array_module
+from jaxacct._arrays import array_module, running_least
 from jaxacct._least import first_least
 from jaxacct._rounding import UNIT, deflated, inflated
+from jaxacct.mechanisms._pair import Tails
 from jaxacct.mechanisms._table_pair import LEAST
 
 __all__ = ["Law", "Laws", "laws", "laws_of_outcomes", "placed", "with_edge"]
@@ -79,7 +80,7 @@ def laws_of_outcomes(pair: Any) -> Laws:
 def laws(pair: Any, edges: Array) -> Laws:
     """From the tails at ``edges``, increasing and finite, shape ``(..., S + 1)``; see the module's docstring."""
     xp = array_module(edges)
-    tails = pair.tails(edges)
+    tails = _ordered(pair.tails(edges))
     p, p_off = _masses(tails.p_above, tails.p_below, tails.error)
     q, q_off = _masses(tails.q_above, tails.q_below, tails.error)
     left, right = edges[..., :-1], edges[..., 1:]
@@ -99,7 +100,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     beside = xp.concatenate([size[..., :1], size, size[..., -1:]], -1)
     size = xp.maximum(size, xp.maximum(beside[..., 2:], beside[..., :-2]))
     eta = pair.loss_error()[..., None] + 4.0 * UNIT * size
-    most = inflated(p + p_off, 4.0 * UNIT)
+    most = inflated(p + p_off, 4.0 * UNIT) + LEAST
     # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
     gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)
     scaled = gamma * q
@@ -118,6 +119,22 @@ def laws(pair: Any, edges: Array) -> Laws:
     return Laws(below, above)
 
 
+def _ordered(tails: Tails) -> Tails:
+    """Tails at losses in order.
+
+    Those at which they were evaluated are off by up to eta each, so that they need not be in order where edges are
+    close: an atom between two of them would lie in two cells. At the largest so far, none is further off.
+    """
+    rising = lambda x: -running_least(-x)  # noqa: E731
+    return Tails(
+        running_least(tails.p_above),
+        rising(tails.p_below),
+        running_least(tails.q_above),
+        rising(tails.q_below),
+        tails.error,
+    )
+
+
 def _masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """Mass between neighbouring edges from the smaller tail, and a bound on its absolute error."""
     xp = array_module(above)
@@ -125,7 +142,9 @@ def _masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     mass = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
     tail = xp.where(right, above[..., :-1], below[..., 1:])
     error = xp.maximum(error[..., :-1], error[..., 1:])
-    return xp.maximum(mass, 0.0), inflated(2.0 * tail * error, 1e-9)
+    # The error is one of the truth, which is at most tail / (1 - error).
+    error = xp.where(error < 0.5, error / (1.0 - error), np.inf)
+    return xp.maximum(mass, 0.0), xp.where(tail > 0, inflated(2.0 * tail * error, 1e-9), 0.0 * mass)
 
 
 def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) -> Array:

@@ -6,6 +6,8 @@ digits, and rounded up by 1e-12 relative.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -52,7 +54,7 @@ def _guarded(value: Array, parameter: Array, order: Array) -> Array:
 
 
 @hosted
-def _laplace(scale: ArrayLike, sensitivity: ArrayLike, order: ArrayLike) -> Array:
+def _laplace(scale: Any, sensitivity: Any, order: Any) -> Array:
     xp, a, scale, sensitivity = floats(order, scale, sensitivity)
     eps = inflated(xp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, np.nan), 2.0**-50)
     # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
@@ -68,7 +70,7 @@ def laplace_curve(mechanism: Laplace, order: ArrayLike, relation: str) -> Array:
 
 
 @hosted
-def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike = 2.0) -> Array:
+def pure_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
     """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
 
     log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
@@ -83,7 +85,7 @@ def pure_divergence(epsilon: ArrayLike, order: ArrayLike, categories: ArrayLike 
 
 
 @hosted
-def _bounded_range(epsilon: ArrayLike, order: ArrayLike) -> Array:
+def _bounded_range(epsilon: Any, order: Any) -> Array:
     xp, a, eps = floats(order, epsilon)
     # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
     t = xp.clip(eps + _log_mean(a * eps) - _log_mean((a - 1.0) * eps), 0.0, eps)

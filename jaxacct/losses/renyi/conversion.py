@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -31,7 +33,7 @@ def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
 
 
 @hosted
-def _epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Array:
+def _epsilon_from_renyi(rho: Any, order: Any, delta: Any) -> Array:
     xp, rho, order, delta = floats(rho, order, delta)
     good = (rho >= 0) & (order > 1) & (order < np.inf) & (delta > 0) & (delta < 1)
     shift, rounding = _conversion(xp.where(good, order, 2.0), xp.where(good, delta, 0.5))
@@ -42,7 +44,7 @@ def _epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> A
 
 
 @hosted
-def _delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Array:
+def _delta_from_renyi(rho: Any, order: Any, epsilon: Any) -> Array:
     xp, rho, order, epsilon = floats(rho, order, epsilon)
     good = (rho >= 0) & (rho < np.inf) & (order > 1) & (order < np.inf) & (epsilon >= 0)
     a, r, e = xp.where(good, order, 2.0), xp.where(good, rho, 1.0), xp.where(good, epsilon, 1.0)
@@ -57,7 +59,7 @@ def _delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> A
 
 
 @hosted
-def _renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -> Array:
+def _renyi_from_epsilon(epsilon: Any, delta: Any, order: Any) -> Array:
     xp, epsilon, delta, order = floats(epsilon, delta, order)
     good = (epsilon >= 0) & (epsilon < np.inf) & (delta > 0) & (delta < 1) & (order > 1) & (order < np.inf)
     shift, rounding = _conversion(xp.where(good, order, 2.0), xp.where(good, delta, 0.5))

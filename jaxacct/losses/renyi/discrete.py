@@ -65,7 +65,7 @@ def approximate_curve(mechanism: ApproximateDP, order: ArrayLike, relation: str)
     return xp.where(delta == 0, pure, np.inf)
 
 
-def _nothing_at_zero(value: Array, epsilon: ArrayLike, order: ArrayLike) -> Array:
+def _nothing_at_zero(value: Array, epsilon: Any, order: Any) -> Array:
     xp, value, epsilon, order = floats(value, epsilon, order)
     return xp.where((order > 1) & (epsilon == 0), 0.0, value)
 
@@ -76,7 +76,7 @@ def gdp_curve(mechanism: GDP, order: ArrayLike, relation: str) -> Array:
 
 
 @hosted
-def _proportional(rho: ArrayLike, order: ArrayLike) -> Array:
+def _proportional(rho: Any, order: Any) -> Array:
     xp, rho, order = floats(rho, order)
     good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)
     return xp.where(good, rho * order * _UP, np.inf)
@@ -103,7 +103,7 @@ def discrete_gaussian_curve(mechanism: DiscreteGaussian, order: ArrayLike, relat
 
 
 @hosted
-def _discrete_laplace(scale: ArrayLike, gap: ArrayLike, order: ArrayLike) -> Array:
+def _discrete_laplace(scale: Any, gap: Any, order: Any) -> Array:
     xp, scale, gap, a = floats(scale, gap, order)
     scale, gap, a = xp.broadcast_arrays(scale, gap, a)
     good = ~xp.isnan(gap / scale) & (a > 1) & (a < np.inf)
@@ -129,7 +129,7 @@ def discrete_laplace_curve(mechanism: DiscreteLaplace, order: ArrayLike, relatio
 
 
 @hosted
-def _of_table(pair: Any, order: ArrayLike) -> Array:
+def _of_table(pair: Any, order: Any) -> Array:
     xp, order = floats(order)
     a, atoms = order[..., None], pair.atoms()
     finite = xp.isfinite(atoms.losses)

@@ -122,9 +122,9 @@ def _work(mu: Any, rate: Any, order: Any, table: Any, direction: str, whole: boo
 
 @hosted(static=("direction", "whole", "real"), work=_work)
 def _sampled(
-    mu: ArrayLike,
-    rate: ArrayLike,
-    order: ArrayLike,
+    mu: Any,
+    rate: Any,
+    order: Any,
     log_binomial: Any,
     direction: str,
     whole: bool,
@@ -155,7 +155,7 @@ def _sampled(
 
 
 @hosted
-def _gaussian(mu: ArrayLike, order: ArrayLike) -> Array:
+def _gaussian(mu: Any, order: Any) -> Array:
     xp, mu, order = floats(mu, order)
     value = xp.where(mu == 0, 0.0, xp.maximum(inflated(order * mu * mu / 2, 4 * EPS), _TINY))
     return xp.where((mu >= 0) & (mu < np.inf) & (order > 1) & (order < np.inf), value, np.inf)

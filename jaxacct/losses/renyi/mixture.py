@@ -98,10 +98,10 @@ def mixture_curve(mechanism: MixtureOfGaussians, order: ArrayLike, relation: str
     xp = module(leaves)
     shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(leaves)))
     flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
-    rate = flat(rate)
-    rate = xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
-    shifts = xp.stack([xp.zeros_like(rate), *(flat(value) for value in mechanism.sensitivities)], -1)
-    weights = xp.stack([1.0 - rate, *(rate * flat(value) for value in mechanism.weights)], -1)
+    shares = flat(rate)
+    shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
+    shifts = xp.stack([xp.zeros_like(shares), *(flat(value) for value in mechanism.sensitivities)], -1)
+    weights = xp.stack([1.0 - shares, *(shares * flat(value) for value in mechanism.weights)], -1)
     noise, orders = flat(mechanism.sigma), flat(order)
     directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]

@@ -66,7 +66,7 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
     return functools.reduce(module(found).maximum, found)
 
 
-def _mu(noise: ArrayLike) -> Array:
+def _mu(noise: Any) -> Array:
     """The mu of Gaussian noise of this multiplier, rounded up."""
     _, noise = floats(noise)
     with np.errstate(all="ignore"):
@@ -119,7 +119,7 @@ def _convex(inner: Curve, rate: Any, order: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def _from_pair(pair: Any, order: ArrayLike, log_moment: Curve) -> Array:
+def _from_pair(pair: Any, order: Any, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
     moments = [log_moment(a + s) for s in (0.0, *_TILTS)]
