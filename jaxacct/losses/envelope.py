@@ -124,21 +124,20 @@ def _chain(x: list[float], y: list[float], bend: list[float]) -> np.ndarray:
     return kept
 
 
-def convex_below(chords: Any, sums: CellSums, widths: Any, theta: Any) -> tuple[Any, Any]:
-    """Masses below a curve, none of them spurious, for equal widths and no tilt.
+def convex_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Any, Any]:
+    """Masses below a curve, none of them spurious.
 
     What :func:`jaxacct.losses.chord.masses_below` does with local moves, at the cost of a loop over all points where
     there is a negative mass: the convex envelope of the signed masses' curve, checked at every point.
 
     Args:
-        chords: see :func:`jaxacct.losses.chord.masses_below`, as are the others; ``theta`` is 0.
+        chords: see :func:`jaxacct.losses.chord.masses_below`, as are the others.
 
     Returns:
         ``(masses, 0)``, shape ``(k + 1,)``.
     """
-    xp = array_module(chords, *sums, widths, theta)
-    spacing = widths[0]
-    masses = signed_below(chords, xp.maximum(*line_errors(sums, widths, theta)), widths, theta)
+    xp = array_module(chords, *sums, spacing)
+    masses = signed_below(chords, xp.maximum(*line_errors(sums)), spacing)
 
     def mended() -> Any:
         # A spike inside a cell: the line that passes under it goes through H = 0 near the cell's right end, and the
@@ -147,10 +146,10 @@ def convex_below(chords: Any, sums: CellSums, widths: Any, theta: Any) -> tuple[
         error = 2.0 * relative_error(chords.shape[0])  # with room for the few operations that follow
         curve = deflated(curve, error)
         deep = sums.left_half > _DEEP * curve[1:]
-        left, right = line_errors(sums, widths, theta, deep)
+        left, right = line_errors(sums, deep)
         # A line that has come down to 0 may as well stay there.
         below = xp.minimum(curve - left, xp.maximum(curve - right, 0.0))
-        made = deflated(_pooled(signed_below(chords, curve - below, widths, theta), spacing), _SHARE)
+        made = deflated(_pooled(signed_below(chords, curve - below, spacing), spacing), _SHARE)
         # Where rounding chose the wrong vertices the curve may be above the one that was meant. It is lowered by that.
         gap = inflated(at_lattice_points(made, spacing)[1], error) - below
         return lowered(made, spacing, xp.maximum(gap.max(), 0.0))

@@ -185,7 +185,7 @@ def _single(pair: Any, aim: _Aim, size: int) -> Laws:
     low = low - 1e-9 * abs(low)
     high = high if high > low else low + 1e-9 + 1e-9 * abs(low)
     edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
-    return laws(pair, with_edge(edges, pair.anchors()[0] + 2.0 * pair.loss_error()))
+    return laws(pair, with_edge(edges, pair.anchor() + 2.0 * pair.loss_error()))
 
 
 def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:

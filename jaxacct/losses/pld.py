@@ -248,13 +248,13 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
     xp = tree_module(pair)
-    zero = np.zeros(())
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
     lowest = np.asarray(float(grid.lowest))
     below = convex_below if bound == "lower" else masses_below
-    step = _step_masses(scalars, zero, zero, zero, np.asarray(grid.spacing), lowest, grid.size, below=below)
-    # Tails were evaluated within half of eta of their losses, which moves hockey sticks no more than a loss moved by
-    # eta does (jaxacct.losses.compose says why).
+    step = _step_masses(scalars, np.asarray(grid.spacing), lowest, grid.size, below=below)
+    # Tails were evaluated within half of eta of their losses. Relabelling the edges moves losses by as much. The split
+    # of a cell, made with the edge's gamma instead of the true one, misses at most eta/2 gamma_k r_k of
+    # p - gamma_k r_k: in all at most eta/2 gamma Q(L > log gamma) of H(gamma), which a second shift covers.
     largest = max(abs(grid.lowest), abs(grid.highest)) * grid.spacing
     eta = 2.0 * (xp.asarray(scalars.loss_error()) + 2.0**-51 * largest)
     if bound == "upper":
@@ -262,7 +262,7 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
         share = inflated(xp.expm1(-eta) / np.expm1(-grid.spacing), 1e-9)
         moved = step.above * xp.minimum(share, 1.0)
         masses = inflated(step.above - moved, 2.0**-50) + xp.pad(moved[:-1], (1, 0))
-        infinite = xp.minimum(step.infinite_above + step.lost + inflated(moved[-1], 1e-12), 1.0)
+        infinite = xp.minimum(step.infinite_above + inflated(moved[-1], 1e-12), 1.0)
         masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, grid)
         hopeless = ~(share <= 1.0)
         return PLD(xp.where(hopeless, 0.0, masses), xp.where(hopeless, 1.0, infinite), grid, bound)
@@ -294,12 +294,7 @@ def _within(masses: Any, infinite: Any, largest: Any, grid: LossGrid) -> tuple[A
 
 
 _UNDERFLOW = 1e-250
-_step_masses = functools.partial(
-    compiled(static_argnames=("size", "centre", "near", "lift", "below"))(step_masses),
-    centre=_SIZE // 2,
-    near=2**20,
-    lift=True,
-)
+_step_masses = compiled(static_argnames=("size", "below"))(step_masses)
 
 
 @compiled(static_argnums=2)

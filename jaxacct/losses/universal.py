@@ -234,7 +234,7 @@ def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: 
     high = xp.where(high > low, high, low + 1e-3)
     weights = xp.exp(exponent - exponent.max(-1, keepdims=True))
     edges = placed(losses, weights, (low, high), size)
-    return with_edge(edges, group.anchors()[0] + 2.0 * group.loss_error())
+    return with_edge(edges, group.anchor() + 2.0 * group.loss_error())
 
 
 def _first(condition: Array, back: int) -> Array:

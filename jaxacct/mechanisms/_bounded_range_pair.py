@@ -87,6 +87,6 @@ class BoundedRangePair:
         """None."""
         return 0.0 * self.max_loss()
 
-    def anchors(self) -> tuple[Array, Array]:
+    def anchor(self) -> Array:
         """No atoms, no preference."""
-        return 0.0 * self.max_loss(), 0.0 * self.max_loss()
+        return 0.0 * self.max_loss()

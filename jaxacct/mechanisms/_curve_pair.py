@@ -110,9 +110,9 @@ class CurvePair:
         """None: the curve falls to 0."""
         return array_module(self._parameters()).zeros_like(self._parameters())
 
-    def anchors(self) -> tuple[Array, Array]:
+    def anchor(self) -> Array:
         """The atom at 0."""
-        return self.infinity(), self.infinity()
+        return self.infinity()
 
 
 @mechanism

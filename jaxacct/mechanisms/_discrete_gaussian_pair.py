@@ -21,7 +21,6 @@ _TERMS = np.arange(97.0)  # of the direct sum
 _ROWS = 512
 _NARROW = 10.0  # sigma up to which the direct sum is used everywhere
 _STEEP = 0.8  # decay per outcome from which on it is used
-_SMOOTH = 200.0  # sigma from which on a lattice need not respect the atoms
 _FARTHEST = 2.0**52
 # B_2m / (2m)!, m = 1..9, of the Euler-Maclaurin formula.
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798)
@@ -114,11 +113,9 @@ class DiscreteGaussianPair:
         return 0.0 * self.sigma
 
     @np.errstate(all="ignore")
-    def anchors(self) -> tuple[Array, Array]:
-        """P's mode, and the distance of neighbouring atoms unless they are dense."""
-        sigma, gap = self.sigma, self.sensitivity
-        distance = array_module(sigma, gap).where(sigma < _SMOOTH, gap / sigma**2, 0.0)
-        return 0.5 * (gap / sigma) ** 2, distance
+    def anchor(self) -> Array:
+        """P's mode."""
+        return 0.5 * (self.sensitivity / self.sigma) ** 2
 
 
 def _direct_sum(a: Array, sigma: Array) -> Array:

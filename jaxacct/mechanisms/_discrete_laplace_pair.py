@@ -115,6 +115,6 @@ class DiscreteLaplacePair:
         return 0.0 * self.scale
 
     @np.errstate(all="ignore")
-    def anchors(self) -> tuple[Array, Array]:
-        """The atom at sensitivity / scale, and the distance 2 / scale of the others."""
-        return self.sensitivity / self.scale, 2.0 / self.scale
+    def anchor(self) -> Array:
+        """The atom at sensitivity / scale."""
+        return self.sensitivity / self.scale

@@ -119,10 +119,10 @@ class GaussianPair:
         return array_module(self.noise).zeros_like(self.noise)
 
     @np.errstate(all="ignore")
-    def anchors(self) -> tuple[Array, Array]:
-        """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms, so no period."""
+    def anchor(self) -> Array:
+        """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms."""
         loss = mixed_loss(-0.5 / self.noise**2, self.rate)
-        return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss), self.infinity()
+        return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss)
 
     @np.errstate(all="ignore")
     def loss_error(self) -> Array:

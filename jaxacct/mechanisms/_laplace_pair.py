@@ -78,6 +78,6 @@ class LaplacePair:
         """None."""
         return array_module(self.epsilon).zeros_like(self.epsilon)
 
-    def anchors(self) -> tuple[Array, Array]:
-        """The atoms at eps and at -eps."""
-        return self.max_loss(), 2.0 * self.max_loss()
+    def anchor(self) -> Array:
+        """The atom at eps."""
+        return self.max_loss()

@@ -124,9 +124,9 @@ class MixturePair:
         """None: all of the line is support."""
         return 0.0 * self.noise
 
-    def anchors(self) -> tuple[Array, Array]:
+    def anchor(self) -> Array:
         """No atoms, no preference."""
-        return self.infinity(), self.infinity()
+        return self.infinity()
 
 
 def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:

@@ -64,10 +64,9 @@ class Pair(Protocol):
         """How far from a loss its tails may have been evaluated, shape ``(...)``."""
         ...
 
-    def anchors(self) -> tuple[Array, Array]:
-        """``(origin, period)``: how a lattice is best laid so that atoms fall on its points; shape ``(...)``.
+    def anchor(self) -> Array:
+        """The loss of the heaviest atom, where a cell of losses should end; any loss where there is none. ``(...)``.
 
-        ``origin`` is a loss at which it should have a point (that of the heaviest atom), ``period`` a distance of
-        which its spacing should be a divisor; 0 means no preference. Following it costs nothing but tightness.
+        It only steers: ignoring it costs nothing but tightness.
         """
         ...

@@ -54,7 +54,6 @@ class ResponsePair(Tabulated):
         )
         return left, self.delta
 
-    def anchors(self) -> tuple[Array, Array]:
-        """The atom at eps, and the distance of the others: 2 eps for two categories, eps for more."""
-        xp = array_module(self.epsilon, self.categories)
-        return xp.asarray(self.epsilon), xp.where(self.categories > 2.0, self.epsilon, 2.0 * self.epsilon)
+    def anchor(self) -> Array:
+        """The atom at eps."""
+        return array_module(self.epsilon).asarray(self.epsilon)

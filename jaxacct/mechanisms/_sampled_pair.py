@@ -124,8 +124,6 @@ class SampledPair:
         straight = deflated(self.rate * self.inner.infinity(), 2.0 * UNIT)
         return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rate < 1.0), 0.0, straight)
 
-    def anchors(self) -> tuple[Array, Array]:
-        """The images of the inner origin and of its neighbour one period below."""
-        origin, period = self.inner.anchors()
-        outer = lambda loss: self._outer(loss, self.rate, self.reverse > 0.5)  # noqa: E731
-        return outer(origin), outer(origin) - outer(origin - period)
+    def anchor(self) -> Array:
+        """The image of the inner one."""
+        return self._outer(self.inner.anchor(), self.rate, self.reverse > 0.5)

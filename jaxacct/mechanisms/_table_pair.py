@@ -18,9 +18,6 @@ __all__ = ["LEAST", "Atoms", "TablePair", "Tabulated", "lists_outcomes"]
 LEAST = 1e-307
 """Masses up to here may have underflowed: they are not good to a relative error, and count as none from below."""
 
-_SAME = 1e-9  # share of the range of losses below which two of them count as one atom, for planning
-_COMMENSURATE = 1e-6  # of a period that an atom may be off it, for planning
-
 
 class Atoms(NamedTuple):
     """Outcomes with the same loss, or single ones: arrays of shape ``(..., atoms)``, sorted by loss.
@@ -104,20 +101,13 @@ class Tabulated:
         return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
 
     @np.errstate(all="ignore")
-    def anchors(self) -> tuple[Array, Array]:
-        """The heaviest atom's loss, and the smallest gap if all others lie at multiples of it."""
+    def anchor(self) -> Array:
+        """The heaviest atom's loss."""
         atoms = self.atoms()
         xp = array_module(atoms.losses)
         finite = xp.isfinite(atoms.losses) & (atoms.p + atoms.q > 0)
-        origin = pick(atoms.losses, first_greatest(xp.where(finite, atoms.p, -1.0)))
-        away = xp.where(finite, atoms.losses - origin[..., None], 0.0)
-        ordered = xp.sort(away, -1)
-        gaps = ordered[..., 1:] - ordered[..., :-1]
-        apart = gaps > _SAME * xp.abs(away).max(-1, keepdims=True)
-        period = xp.min(xp.where(apart, gaps, np.inf), -1, initial=np.inf)
-        ratio = away / period[..., None]
-        regular = xp.isfinite(period) & (xp.abs(ratio - xp.round(ratio)) < _COMMENSURATE).all(-1)
-        return xp.where(xp.isfinite(origin), origin, 0.0), xp.where(regular, period, 0.0)
+        heaviest = pick(atoms.losses, first_greatest(xp.where(finite, atoms.p, -1.0)))
+        return xp.where(xp.isfinite(heaviest), heaviest, 0.0)
 
 
 @mechanism

@@ -57,7 +57,6 @@ class WithoutReplacementPair:
         """See :class:`jaxacct.mechanisms._pair.Pair`."""
         return self.above.infinity()
 
-    def anchors(self) -> tuple[Array, Array]:
+    def anchor(self) -> Array:
         """The atom at 0."""
-        none = 0.0 * self.above.infinity()
-        return none, none
+        return 0.0 * self.above.infinity()

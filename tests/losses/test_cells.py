@@ -69,7 +69,7 @@ def test_the_laws_close_in_with_the_square_of_the_cells(name):
     pair, _ = CASES[name]
 
     def gap(size):
-        edges = with_edge(_edges(pair, size), pair.anchors()[0])
+        edges = with_edge(_edges(pair, size), pair.anchor())
         lower, upper = laws(pair, edges)
         at = np.linspace(0.05, 0.6, 12) * edges[-1]
         return np.mean([_stick(upper, epsilon) - _stick(lower, epsilon) for epsilon in at])

@@ -95,15 +95,15 @@ def test_below_a_spike_lies_the_envelope_of_its_lines_and_never_more(monkeypatch
     """A share is taken off what comes out; where it is negative, what is too much has to be seen and taken off."""
     off = 1e-4
     monkeypatch.setattr(envelope, "relative_error", lambda n: off)
-    rng, widths, zero = np.random.default_rng(2), jnp.full(POINTS - 1, WIDTH), jnp.zeros(())
+    rng, width = np.random.default_rng(2), jnp.asarray(WIDTH)
 
     @jax.jit
     def program(chords, sums, share):
         monkeypatch.setattr(envelope, "_SHARE", share)
-        none = jnp.maximum(*line_errors(CellSums(*sums), widths, zero))
-        return *convex_below(chords, CellSums(*sums), widths, zero), signed_below(chords, none, widths, zero)
+        none = jnp.maximum(*line_errors(CellSums(*sums)))
+        return *convex_below(chords, CellSums(*sums), width), signed_below(chords, none, width)
 
-    lines = jax.jit(lambda sums, right: line_errors(CellSums(*sums), widths, zero, right))
+    lines = jax.jit(lambda sums, right: line_errors(CellSums(*sums), right))
     curve_of = jax.jit(lambda masses: at_lattice_points(masses, WIDTH)[1])
     gamma, mended = np.append(0.0, np.exp(WIDTH * np.arange(POINTS))), 0
     gaps = []

@@ -86,8 +86,8 @@ def test_what_a_pair_says_has_the_settings_first(name):
     pair, size = pair_of(*EVERY[name])
 
     def said(pair):
-        survey, (origin, period) = pair.survey(), pair.anchors()
-        return survey, (pair.max_loss(), pair.infinity(), pair.loss_error(), origin, period)
+        survey = pair.survey()
+        return survey, (pair.max_loss(), pair.infinity(), pair.loss_error(), pair.anchor())
 
     survey, numbers = said(pair)
     assert survey.losses.shape == survey.log_masses.shape == (size, survey.losses.shape[-1])
