@@ -60,7 +60,7 @@ def discounted(terms: Any, factor: Any) -> Any:
 
 
 def _product(rows: Any, matrix: Any) -> Any:
-    """``rows @ matrix``; a product of JAX's that somebody maps over in a float32 program would become one of float32."""
+    """``rows @ matrix``; JAX would make it one of float32 where somebody maps over it in a float32 program."""
     if array_module(rows, matrix) is np:
         return rows @ matrix
     return (rows[..., None] * matrix).sum(-2)
