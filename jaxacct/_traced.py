@@ -216,10 +216,9 @@ _NO_TOKEN = (
 
 def _lower_call(ctx: Any, *numbers: Any, job: Any, **_: Any) -> Any:
     run = lambda *numbers: _worker.call(lambda: job(numbers))  # noqa: E731
-    found, *_ = mlir.emit_python_callback(
+    return mlir.emit_python_callback(
         ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, **_NO_TOKEN
-    )
-    return found
+    )[0]
 
 
 def _lower_on_cpu(ctx: Any, *numbers: Any, **asked: Any) -> Any:
