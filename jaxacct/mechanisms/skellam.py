@@ -25,6 +25,8 @@ _MOST = 2**16  # outcomes a side, where parameters are concrete
 _TRACED = 2**13  # and inside a trace, where shapes do not follow values
 _LEAST = 1e-290  # mu whose outcomes' ratios are floats
 _POINTS = 256  # survey atoms a side
+_NEAR = 192  # of them so many within
+_LIKELY = 16.0  # standard deviations
 _SMOOTH = 200.0  # standard deviation from which on a lattice need not respect the atoms
 
 
@@ -115,11 +117,12 @@ class SkellamPair:
                 logs[at] = _host_logs(float(one), size, start)
         else:
             logs = _running_sums(-xp.log(_traced_ratios(xp.asarray(self.mu, np.float64), start)[..., :size]))
-        fits = (mu >= _LEAST) & (gap >= 1.0) & (size - gap >= 2.0) & (_chernoff(2.0 * mu, size - gap) <= 6.0 - _EXPONENT)
+        fits = (mu >= _LEAST) & (gap >= 1.0) & (size - gap >= 2.0)
+        fits &= _chernoff(2.0 * mu, size - gap) <= 6.0 - _EXPONENT
         logs = xp.where(fits, logs, np.nan)
         # Neighbouring ratios beyond the window, each at most this: what is left of the start.
         ratio = xp.exp(-2.0 * xp.arcsinh((size + 0.5) / (2.0 * mu)))
-        left = 2.0 * ratio ** (start - size - 1) / (1.0 - ratio)
+        left = 2.0 * size * ratio ** (start - size - 1)
         roundings = 2.0 * math.isqrt(size) + 8.0  # of two short sums
         error = 3.0 * UNIT * (start + 2.0) + roundings * UNIT * (2.0 - logs[..., -1:]) + left
         return logs, error
@@ -153,13 +156,20 @@ class SkellamPair:
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms._pair.Pair`: every integer, or every few of them."""
+        """See :class:`jaxacct.mechanisms._pair.Pair`: every integer or every few of them, fewer in the far tail.
+
+        There is next to no mass there, but Rényi curves of samples are as good as the largest loss is large.
+        """
         size = self._size()
         mu, gap = column(self.mu), column(self.sensitivity)
         logs, _ = self._logs(size)
         xp = array_module(logs)
-        reach = xp.minimum(size - gap, math.sqrt(2.0 * _EXPONENT) * xp.sqrt(2.0 * mu))
-        away = np.arange(-_POINTS, _POINTS + 1.0) * xp.maximum(xp.floor(reach / _POINTS), 1.0)
+        step = xp.ceil(_LIKELY * xp.sqrt(2.0 * mu) / _NEAR)
+        rest = xp.minimum(size - gap, _window(mu, 0.0)) - _NEAR * step
+        stride = xp.maximum(xp.floor(rest / (_POINTS - _NEAR)), 1.0)
+        k = np.arange(-_POINTS, _POINTS + 1.0)
+        far = np.maximum(np.abs(k) - _NEAR, 0.0)
+        away = np.sign(k) * ((np.abs(k) - far) * step + far * stride)
         inside = (xp.abs(away) <= size) & (xp.abs(away + gap) <= size)
         log_mass = _at(logs, away)
         losses = xp.where(inside, log_mass - _at(logs, away + gap), 0.0)
@@ -178,11 +188,12 @@ class SkellamPair:
         z, gap, a = 2.0 * column(self.mu), column(self.sensitivity), column(order)
         logs, log_error = self._logs(size)
         xp = array_module(logs, a)
-        mass = np.log(2.0) + logsumexp(xp.concatenate([logs[..., 1:], 0.0 * logs[..., :1] - np.log(2.0)], -1))[..., None]
+        # That of 0, and of all others twice.
+        mass = logsumexp(xp.concatenate([logs, logs[..., 1:]], -1))[..., None]
         at, shifted = _window_logs(logs, gap)
         inner = xp.where(shifted == -np.inf, -np.inf, a * shifted + (1.0 - a) * at) - mass
         u, top = xp.arcsinh(size / z), size + 0.5
-        beyond = a * gap * xp.arcsinh(top / z) + _chernoff(z, size + 0.0 * z)
+        beyond = a * gap * xp.arcsinh(top / z) + _chernoff(z, size + 0.0 * z) + 1e-9
         beyond = xp.where(u >= a * gap / xp.sqrt(top**2 + z**2), beyond, np.inf)
         below = _chernoff(z, size - gap) + 0.0 * beyond
         total = logsumexp(xp.concatenate([inner, beyond, below], -1))[..., None]
@@ -217,7 +228,7 @@ class SkellamPair:
 def _window(mu: Array, gap: Array) -> Array:
     """A window that leaves out exp(-710) at most, by Bernstein's inequality, and room for the shift on either side."""
     third = _EXPONENT / 3.0
-    return 2.0 * gap + 2.0 + third + np.sqrt(third**2 + 4.0 * _EXPONENT * mu)
+    return 2.0 * gap + 2.0 + third + array_module(mu).sqrt(third**2 + 4.0 * _EXPONENT * mu)
 
 
 def _chernoff(z: Array, t: Array) -> Array:

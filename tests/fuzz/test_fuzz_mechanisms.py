@@ -32,6 +32,7 @@ GOOD = {
     "RandomizedResponse": {"epsilon": 1.0, "categories": 2},
     "RenyiDP": {"order": 2.0, "epsilon": 0.5},
     "SampledWithoutReplacement": {"mechanism": Gaussian(1.0), "sample_size": 10, "dataset_size": 100},
+    "Skellam": {"mu": 1.0, "sensitivity": 1},
     "ZeroConcentratedDP": {"rho": 0.5},
 }
 RELATION = {"SampledWithoutReplacement": "replace"}

@@ -126,8 +126,7 @@ def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remo
     curve = _CURVES.get(type(mechanism), pair_curve)
     if not isinstance(mechanism, Mechanism):
         raise ValueError(
-            f"mechanism must be one of those in jaxacct.mechanisms ({', '.join(mechanisms.__all__)}) for a "
-            f"Rényi curve, got {type(mechanism).__name__}"
+            f"mechanism must be a {', '.join(mechanisms.__all__)} for a Rényi curve, got {type(mechanism).__name__}"
         )
     if relation == "replace" and isinstance(mechanism, MixtureOfGaussians | FromTables):
         mechanism._dominating(relation)  # says why not

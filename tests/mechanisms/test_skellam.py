@@ -1,0 +1,243 @@
+"""Skellam noise against modified Bessel functions in many digits, and in every place that takes a mechanism."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import mpmath as mp
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import ApproximateDP, Composed, Gaussian, PoissonSampled, SampledWithoutReplacement, Skellam, filters
+from jaxacct.ledger import canonical
+from jaxacct.losses.renyi import renyi
+from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms._row import flattened
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of:RuntimeWarning")
+
+
+def pair_of(mechanism, relation="remove"):
+    return jax.tree.map(lambda x: x[0], flattened(directions(mechanism, relation)[0][0][0], (), np))
+
+
+def masses(mu, reach):
+    """p(x) for x from -reach to reach, by the recurrence in 60 digits; I_0 and I_1 at its end are checked."""
+    with mp.workdps(60):
+        z = 2 * mp.mpf(mu)
+        after, here = mp.besseli(reach + 1, z), mp.besseli(reach, z)
+        side = [here]
+        for x in range(reach, 0, -1):
+            after, here = here, 2 * x / z * here + after
+            side.append(here)
+        assert mp.almosteq(side[-1], mp.besseli(0, z), 1e-40)
+        side = [value * mp.exp(-z) for value in side]
+        return side + side[-2::-1]
+
+
+def tables(mu, gap, reach):
+    """(P, Q) on one support."""
+    p = masses(mu, reach)
+    return [mp.mpf(0)] * gap + p, p + [mp.mpf(0)] * gap
+
+
+def hockey_stick(p, q, epsilons):
+    with mp.workdps(60):
+        gammas = [mp.exp(mp.mpf(float(e))) for e in epsilons]
+        return np.array([float(sum(max(a - g * b, mp.mpf(0)) for a, b in zip(p, q, strict=True))) for g in gammas])
+
+
+def assert_encloses(bounds, truth, lost=0.0):
+    """Sound; ``lost`` is what the reference's finite tables leave out."""
+    assert np.all(bounds.lower * (1 - 1e-14) <= truth + lost)
+    assert np.all(truth * (1 - 1e-14) <= bounds.upper + lost)
+
+
+@pytest.mark.parametrize(("mu", "gap"), [(1e-3, 1), (0.3, 2), (8.0, 3), (300.0, 1), (2000.0, 40)])
+def test_tails_are_sums_of_bessel_functions(mu, gap):
+    pair, reach = pair_of(Skellam(mu, gap)), int(60 + 24 * math.sqrt(mu)) + gap
+    p = masses(mu, reach)
+    at = lambda x: p[abs(x) + reach]  # noqa: E731
+    with mp.workdps(60):
+        whole = [gap // 2, gap, gap + 1, -1, gap + 1 + int(3 * math.sqrt(mu)), -int(4 * math.sqrt(mu)) - 2]
+        outcomes = sorted(set(whole))
+        between = [(mp.log(at(x - gap) / at(x)) + mp.log(at(x + 1 - gap) / at(x + 1))) / 2 for x in outcomes]
+        found = pair.tails(np.array([float(x) for x in between]))
+        below = [mp.mpf(0)]
+        for value in p:
+            below.append(below[-1] + value)
+        above = [mp.mpf(0)]
+        for value in reversed(p):
+            above.append(above[-1] + value)
+        over = lambda n: above[reach - n]  # noqa: E731  P(X > n)
+        under = lambda n: below[n + reach + 1]  # noqa: E731
+        truth = [[f(x - s) for x in outcomes] for s in (gap, 0) for f in (over, under)]
+        for mine, exact in zip(found[:4], truth, strict=True):
+            off = [abs(mp.mpf(float(m)) / e - 1) for m, e in zip(mine, exact, strict=True)]
+            assert np.all(np.array(off, float) <= found.error)
+    assert np.all(found.error < 1e-9)
+
+
+@pytest.mark.parametrize(("mu", "gap"), [(0.01, 1), (0.7, 3), (12.0, 1), (400.0, 25)])
+def test_losses_are_as_near_as_the_pair_says(mu, gap):
+    """An atom's tails change between a loss just below it and one just above it."""
+    pair = pair_of(Skellam(mu, gap))
+    for x in (0, 1, gap, gap + int(5 * math.sqrt(mu)) + 2):
+        with mp.workdps(60):
+            loss = float(mp.log(mp.besseli(abs(x - gap), 2 * mp.mpf(mu)) / mp.besseli(abs(x), 2 * mp.mpf(mu))))
+        room = 1.01 * float(pair.loss_error()) + 1e-15 * abs(loss)
+        assert room < 1e-9 * (1 + abs(loss))
+        tails = pair.tails(np.array([loss - room, loss + room]))
+        mass = float(mp.exp(-2 * mu) * mp.besseli(abs(x), 2 * mu))
+        assert tails.q_above[0] - tails.q_above[1] == pytest.approx(mass, rel=1e-6, abs=1e-9 * tails.q_above[0])
+
+
+@pytest.mark.parametrize(("mu", "gap"), [(0.05, 1), (1.0, 2), (30.0, 4), (600.0, 9)])
+def test_one_run_is_the_sum_over_outcomes(mu, gap):
+    epsilons = gap / math.sqrt(2 * mu) * np.array([-1.0, 0.0, 0.3, 1.0, 2.0, 4.0])
+    truth = hockey_stick(*tables(mu, gap, int(140 + 20 * math.sqrt(mu))), epsilons)
+    for relation in ("add_or_remove", "replace"):
+        bounds = jaxacct.delta(Skellam(mu, gap), epsilons, relation=relation)
+        assert_encloses(bounds, truth, 1e-30)
+        np.testing.assert_allclose(bounds.upper, truth, rtol=1e-7, atol=1e-270)
+        np.testing.assert_allclose(bounds.lower, truth, rtol=1e-7, atol=1e-270)
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+def test_one_run_on_a_sample_is_that_of_mixtures(relation):
+    mu, gap, rate, epsilons = 6.0, 2, mp.mpf("0.125"), np.array([0.0, 0.02, 0.1])
+    p, q = tables(mu, gap, 110)
+    mixed = [rate * a + (1 - rate) * b for a, b in zip(p, q, strict=True)]
+    backwards = [rate * b + (1 - rate) * a for a, b in zip(p, q, strict=True)]
+    truth = hockey_stick(*((mixed, q) if relation == "remove" else (p, backwards)), epsilons)
+    bounds = jaxacct.delta(PoissonSampled(Skellam(mu, gap), float(rate)), epsilons, relation=relation)
+    assert_encloses(bounds, truth, 1e-30)
+    np.testing.assert_allclose(bounds.upper, truth, rtol=1e-6)
+    np.testing.assert_allclose(bounds.lower, truth, rtol=1e-6)
+
+
+def convolved(mu, gap, reach, rate, epsilons, steps=3):
+    """delta of three runs over all triples of outcomes; the direction `remove`."""
+    p, q = (np.array([float(x) for x in table]) for table in tables(mu, gap, reach))
+    p = rate * p + (1 - rate) * q
+    kept = (p > 0) & (q > 0)
+    loss, p = np.log(p[kept] / q[kept]), p[kept]
+    losses = (loss[:, None, None] + loss[:, None] + loss).ravel()
+    weights = (p[:, None, None] * p[:, None] * p).ravel()
+    return np.array([np.sum(weights * np.maximum(-np.expm1(e - losses), 0.0)) for e in epsilons])
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+def test_three_runs_are_the_sum_over_triples(rate):
+    mu, gap, epsilons = 2.0, 1, np.array([0.1, 0.8, 2.0])
+    truth = convolved(mu, gap, 35, rate, epsilons)
+    mechanism = Skellam(mu, gap) if rate == 1.0 else PoissonSampled(Skellam(mu, gap), rate)
+    bounds = jaxacct.delta(mechanism, epsilons, steps=3, relation="remove")
+    room = 1e-12 + 1e-11 * truth  # the reference's roundings
+    assert np.all((bounds.lower <= truth + room) & (truth <= bounds.upper + room))
+    np.testing.assert_allclose(bounds.upper, truth, rtol=5e-3)
+    np.testing.assert_allclose(bounds.lower, truth, rtol=5e-3)
+
+
+@pytest.mark.parametrize("mu", [2e4, 1e6])
+def test_wide_noise_is_a_gaussian(mu):
+    gap = int(math.sqrt(2 * mu))
+    wide, smooth = jaxacct.epsilon(Skellam(mu, gap), 1e-5), jaxacct.epsilon(Gaussian(math.sqrt(2 * mu), gap), 1e-5)
+    # The losses are those of a Gaussian up to some gap / mu.
+    np.testing.assert_allclose(wide, smooth, atol=3.0 * gap / mu)
+    assert wide.upper - wide.lower <= 1e-6
+
+
+@pytest.mark.parametrize(("mu", "gap"), [(0.2, 1), (10.0, 2), (5000.0, 60)])
+@pytest.mark.parametrize("order", [1.1, 2.0, 7.5, 40.0])
+def test_renyi_curves_are_sums_from_above(mu, gap, order):
+    p = masses(mu, int(100 + 30 * math.sqrt(mu) + 1.3 * order * gap))
+    with mp.workdps(60):
+        terms = (a**order * b ** (1 - order) for a, b in zip(p[:-gap], p[gap:], strict=True))
+        truth = float(mp.log(mp.fsum(terms)) / (mp.mpf(order) - 1))
+    found = float(renyi(Skellam(mu, gap), order))
+    assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-5)
+
+
+def test_curves_of_samples_are_between_nothing_and_those_of_everything():
+    for order in (1.5, 4.0):
+        some, every = (float(renyi(x, order)) for x in (PoissonSampled(Skellam(20.0), 0.1), Skellam(20.0)))
+        smooth = renyi(PoissonSampled(Gaussian(math.sqrt(40.0)), 0.1), order)
+        assert 0 < some < every
+        assert some == pytest.approx(float(smooth), rel=0.05)
+
+
+def test_parameters_broadcast_and_programs_answer_the_same():
+    mus, gaps = np.array([0.5, 50.0])[:, None], np.array([1, 4, 9])
+    both = jaxacct.epsilon(Skellam(mus, gaps), 1e-6)
+    assert both.upper.shape == (2, 3)
+    one = jaxacct.epsilon(Skellam(50.0, 4), 1e-6)
+    np.testing.assert_allclose([both.lower[1, 1], both.upper[1, 1]], one, rtol=1e-8)
+    with jax.enable_x64(True):
+        inside = jax.jit(lambda mu: jaxacct.epsilon(Skellam(mu, 4), 1e-6))(np.array([50.0, -1.0, math.nan]))
+        np.testing.assert_allclose(inside.upper, [one.upper, math.inf, math.inf], rtol=1e-8)
+
+
+def test_traced_tails_are_those_of_the_host_and_fail_closed_where_the_window_is_too_small():
+    pair, losses = pair_of(Skellam(np.array(90.0), 3)), np.linspace(-2.0, 2.0, 41)
+    fixed = jax.jit(lambda mu: type(pair)(mu, pair.sensitivity).tails(losses))
+    with jax.enable_x64(True):
+        found, lost = fixed(90.0), fixed(1e6)
+    for mine, its in zip(pair.tails(losses)[:4], found[:4], strict=True):
+        np.testing.assert_allclose(mine, its, rtol=1e-10)
+    assert np.all(np.isnan(lost.p_above))
+
+
+def test_every_place_takes_it():
+    one = Skellam(50.0, 2)
+    near = lambda mechanism, **rest: jaxacct.epsilon(mechanism, 1e-5, **rest)  # noqa: E731
+    smooth = Gaussian(10.0, 2.0)
+    for mine, its in (
+        (near(Composed([one, Gaussian(9.0)], [5, 2])), near(Composed([smooth, Gaussian(9.0)], [5, 2]))),
+        (
+            near(SampledWithoutReplacement(one, 1, 10), steps=4, relation="replace"),
+            near(SampledWithoutReplacement(smooth, 1, 10), steps=4, relation="replace"),
+        ),
+    ):
+        assert mine.lower <= mine.upper <= mine.lower * 1.001
+        np.testing.assert_allclose(mine, its, rtol=0.05)
+    found = jaxacct.calibrate(Skellam, 1.0, 1e-5)
+    assert found.delta.upper <= 1e-5
+    assert found.refuted >= found.parameter * 0.999
+    for bound, side in (("upper", "upper"), ("lower", "lower")):
+        law = jaxacct.PLD.from_mechanism(one, bound)
+        truth = getattr(jaxacct.delta(one, 0.5), side)
+        found = float(law.hockey_stick(0.5))
+        assert found >= truth * 0.999 if bound == "upper" else found <= truth * 1.001
+
+
+def test_filters_and_ledgers_take_it():
+    one = Skellam(50.0, 1)
+    made: list[Any] = [filters.gdp_residue(1.0, 1e-6), filters.renyi(4.0, 1e-5, order=8.0)]
+    for one_filter in made:
+        assert one_filter.update(one, one_filter.init())[0]
+    # At every order at once, discrete noise on a lattice is more than a Gaussian's budget; some delta holds it.
+    natural: Any = filters.natural(ApproximateDP(1.0, 1e-3), [one], 2)
+    assert natural.update(one, natural.init())[0]
+    text = canonical.encoded(one, "query")
+    assert text["type"] == "Skellam"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Skellam(0.0), "mu must be"),
+        (lambda: Skellam(math.inf), "mu must be"),
+        (lambda: Skellam(1e-300), "mu must be at least 1e-290"),
+        (lambda: Skellam(1e7), "mu must be .* got 1e.07"),
+        (lambda: Skellam(1.0, 50_000), "sensitivity of 50000"),
+        (lambda: Skellam(1.0, 0.5), "sensitivity must be"),
+        (lambda: Skellam(1.0, 0), "sensitivity must be"),
+    ],
+)
+def test_bad_values_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
