@@ -1,0 +1,167 @@
+"""First calls compile nothing, or the one small program that moves a ledger; NumPy and compiled programs agree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxacct import (
+    GDP,
+    PLD,
+    ApproximateDP,
+    Composed,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Exponential,
+    FromTables,
+    Gaussian,
+    Laplace,
+    LossGrid,
+    MixtureOfGaussians,
+    PermuteAndFlip,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    RenyiDP,
+    SampledWithoutReplacement,
+    ZeroConcentratedDP,
+    filters,
+)
+from jaxacct.filters._composed_law import after, law_of, nothing
+from jaxacct.losses.renyi import renyi
+
+SETUP = """
+import jax, numpy as np, jaxacct
+from jaxacct import *
+from jaxacct import adversary, filters
+from jaxacct.losses import renyi as curves
+names = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda event, seconds, **more: names.append(event) if event.endswith("backend_compile_duration") else None
+)
+"""
+
+NOTHING = """
+for query in (Gaussian(2.0), Laplace(2.0), Exponential(0.1), DiscreteLaplace(2.0), FromTables([0.4, 0.6], [0.6, 0.4]),
+              PoissonSampled(Gaussian(2.0), 0.01), PoissonSampled(Laplace(2.0), 0.01),
+              MixtureOfGaussians(2.0, [1.0, 2.0], [0.5, 0.5]), Composed([Gaussian(2.0), Laplace(2.0)])):
+    for order in (8, 8.5):
+        curves.renyi(query, order)
+curves.epsilon_from_renyi(0.1, 8.0, 1e-5), curves.delta_from_renyi(0.1, 8.0, 1.0)
+made = [filters.pure_dp(1.0), filters.zcdp(1.0), filters.approximate_dp(1.0, 1e-5), filters.gdp([1.0, 2.0]),
+        filters.renyi(2.0, 1e-5, order=8), filters.renyi_any(2.0, 1e-5, [8.0, 16.5]), filters.gdp_residue(1.0, 1e-6)]
+for one in made:
+    state = one.init()
+    one.spent(state), one.remaining(state), one.fraction(state)
+    one.guarantee.epsilon(1e-3), one.guarantee.delta(1.0)
+residue, state = made[-1], made[-1].init()
+for query in (Laplace(20.0), PoissonSampled(Gaussian(2.0), 0.01), RandomizedResponse(0.1)):
+    admitted, state = residue.update(query, state)
+    assert admitted
+grid = LossGrid(0.02, -100, 201)
+for one in (filters.natural(GDP(1.0), grid=grid), filters.natural_approximate_dp(1.0, 1e-5, rounds=9, grid=grid)):
+    admitted, _ = one.update(Laplace(20.0), one.init())
+    assert admitted
+filters.plan_order(PoissonSampled(Gaussian(2.0), 0.05), 1e-5, 2.0, steps=100)
+for make in (Gaussian, Laplace, lambda sigma: PoissonSampled(Gaussian(sigma), 0.01)):
+    jaxacct.calibrate(make, 1.0, 1e-5)
+adversary.is_free(PureDP(2.0), [RandomizedResponse(0.5)], 3)
+adversary.rounded(Laplace(2.0), [0.1, 0.2])
+assert not names, len(names)
+jax.jit(lambda x: x + 1)(1.0)
+assert names
+"""
+
+ONE = """
+import sys
+one = {filter}
+state = one.init()
+for query in {queries}:
+    admitted, state = one.update(query, state)
+    assert admitted
+assert len(names) == 1, len(names)
+"""
+
+
+def run(program: str) -> None:
+    found = subprocess.run([sys.executable, "-c", SETUP + program], env=os.environ, capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr[-2000:]
+
+
+def test_concrete_numbers_compile_nothing():
+    run(NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("name", "queries"),
+    [
+        ("filters.pure_dp(5.0)", "[0.1, Laplace(20.0), PoissonSampled(Laplace(20.0), 0.1), RandomizedResponse(0.1)]"),
+        ("filters.zcdp(5.0)", "[Gaussian(9.0), Laplace(20.0), Composed([Gaussian(9.0), Laplace(9.0)])]"),
+        ("filters.renyi(9.0, 1e-5, order=8)", "[Gaussian(9.0), Laplace(9.0), PoissonSampled(Laplace(9.0), 0.1)]"),
+        ("filters.gdp(1.0)", "[Gaussian(9.0), GDP(0.1), Composed([Gaussian(9.0), GDP(0.1)])]"),
+    ],
+)
+def test_queries_of_all_kinds_share_one_program(name, queries):
+    run(ONE.format(filter=name, queries=queries))
+
+
+MECHANISMS = {
+    "gaussian": lambda x: Gaussian(2.0 * x),
+    "laplace": lambda x: Laplace(2.0 * x),
+    "exponential": lambda x: Exponential(0.3 * x),
+    "permute-and-flip": lambda x: PermuteAndFlip(0.3 * x),
+    "response": lambda x: RandomizedResponse(0.3 * x, 3),
+    "pure": lambda x: PureDP(0.3 * x),
+    "approximate": lambda x: ApproximateDP(0.3 * x, 0.0),
+    "gdp": lambda x: GDP(0.3 * x),
+    "zcdp": lambda x: ZeroConcentratedDP(0.3 * x),
+    "renyi-dp": lambda x: RenyiDP(20.0, 0.3 * x),
+    "discrete-gaussian": lambda x: DiscreteGaussian(2.0 * x),
+    "discrete-laplace": lambda x: DiscreteLaplace(2.0 * x),
+    "table": lambda x: FromTables([0.4, 0.6], [0.6, 0.4]),
+    "mixture": lambda x: MixtureOfGaussians(2.0 * x, [1.0, 2.0], [0.5, 0.5]),
+    "sampled-gaussian": lambda x: PoissonSampled(Gaussian(2.0 * x), 0.1),
+    "sampled-laplace": lambda x: PoissonSampled(Laplace(2.0 * x), 0.1),
+    "without-replacement": lambda x: SampledWithoutReplacement(Gaussian(2.0 * x), 10, 100),
+    "composed": lambda x: Composed([Gaussian(2.0 * x), Laplace(2.0)], [3, 2]),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_curve_in_numpy_is_the_compiled_one(name):
+    relation = "replace" if name == "without-replacement" else "add_or_remove"
+    curve = lambda x: renyi(MECHANISMS[name](x), np.array([1.5, 4.5, 11.0]), relation=relation)  # noqa: E731
+    with jax.enable_x64(True):
+        compiled = jax.jit(curve)(1.25)
+    np.testing.assert_allclose(np.asarray(curve(1.25)), np.asarray(compiled), rtol=1e-9)
+
+
+def test_a_query_that_is_known_in_a_trace_becomes_a_constant():
+    budget = filters.renyi(5.0, 1e-5, order=16)
+    query = PoissonSampled(Laplace(3.0), 0.1)
+    program = jax.make_jaxpr(lambda state: budget.update(query, state))(budget.init())
+    assert "exp" not in str(program).replace("expand", "")
+
+
+@pytest.mark.parametrize("lowest", [-3, -2, -1, 0, 2])
+def test_a_composed_law_of_any_reach_is_put_on_the_grid(lowest, monkeypatch):
+    """Mass above the grid becomes infinite, mass below it moves to its end, however long the composed law's own is."""
+    grid = LossGrid(0.5, -2, 5)
+    masses = np.array([0.25, 0.5, 0.125])
+    made = PLD(masses, np.float64(0.125), LossGrid(0.5, lowest, 3), "upper")
+    monkeypatch.setattr(PLD, "compose", lambda self, other: made)
+    with jax.enable_x64(True):
+        found = law_of(after(jax.tree.map(np.asarray, nothing(grid)), made, grid), grid)
+    wanted, infinite = np.zeros(5), 0.125
+    for point, mass in zip(range(lowest, lowest + 3), masses, strict=True):
+        if point > grid.highest:
+            infinite += mass
+        else:
+            wanted[max(point + 2, 0)] += mass
+    np.testing.assert_allclose(np.asarray(found.masses), wanted, rtol=1e-12)
+    np.testing.assert_allclose(np.asarray(found.infinity_mass), infinite, rtol=1e-12)
