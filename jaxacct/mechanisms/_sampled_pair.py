@@ -49,6 +49,7 @@ class SampledPair:
         xp = array_module(m, p_above)
         p_above, q_above = (xp.where(m == -np.inf, 1.0, xp.where(m == np.inf, 0.0, x)) for x in (p_above, q_above))
         p_below, q_below = (xp.where(m == -np.inf, 0.0, xp.where(m == np.inf, 1.0, x)) for x in (p_below, q_below))
+        error = xp.where(xp.isinf(m), 0.0, error)  # 0 and 1 are exact
         mixed_above, mixed_below = q * p_above + (1.0 - q) * q_above, q * p_below + (1.0 - q) * q_below
         backwards_above, backwards_below = (1.0 - q) * p_above + q * q_above, (1.0 - q) * p_below + q * q_below
         return Tails(
