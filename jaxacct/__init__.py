@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         RandomizedResponse,
         RenyiDP,
         SampledWithoutReplacement,
+        Skellam,
         ZeroConcentratedDP,
     )
     from jaxacct.planning import NoisePlan, plan_noise
@@ -67,6 +68,7 @@ _HOME = {
     "RandomizedResponse": "jaxacct.mechanisms.randomized_response",
     "RenyiDP": "jaxacct.mechanisms.concentrated",
     "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
+    "Skellam": "jaxacct.mechanisms.skellam",
     "TradeOff": "jaxacct.losses.tradeoff",
     "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
     "calibrate": "jaxacct.calibration",
@@ -105,6 +107,7 @@ __all__ = [
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithoutReplacement",
+    "Skellam",
     "TradeOff",
     "ZeroConcentratedDP",
     "__version__",

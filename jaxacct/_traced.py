@@ -9,6 +9,7 @@ answered at once. Results have the precision of the surrounding program, rounded
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -207,10 +208,16 @@ def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:
         return [jax.lax.bitcast_convert_type(x, dtype) for x in found]
 
 
+# Older versions of JAX take no such argument.
+_NO_TOKEN = (
+    {"returns_token": False} if "returns_token" in inspect.signature(mlir.emit_python_callback).parameters else {}
+)
+
+
 def _lower_call(ctx: Any, *numbers: Any, job: Any, **_: Any) -> Any:
     run = lambda *numbers: _worker.call(lambda: job(numbers))  # noqa: E731
-    found, _, _ = mlir.emit_python_callback(
-        ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, returns_token=False
+    found, *_ = mlir.emit_python_callback(
+        ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, **_NO_TOKEN
     )
     return found
 

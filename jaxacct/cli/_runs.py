@@ -38,6 +38,7 @@ FAMILIES = {
     "laplace": Family("Laplace", ("scale",), ("sensitivity",), "scale"),
     "discrete-gaussian": Family("DiscreteGaussian", ("sigma",), ("sensitivity",), "sigma"),
     "discrete-laplace": Family("DiscreteLaplace", ("scale",), ("sensitivity",), "scale"),
+    "skellam": Family("Skellam", ("mu",), ("sensitivity",), "mu"),
     "randomized-response": Family("RandomizedResponse", ("epsilon",), ("categories",), "epsilon", _LOSSES),
     "exponential": Family("Exponential", ("epsilon",), (), "epsilon", _LOSSES),
     "permute-and-flip": Family("PermuteAndFlip", ("epsilon",), (), "epsilon", _LOSSES),
@@ -48,7 +49,7 @@ FAMILIES = {
     "renyi-dp": Family("RenyiDP", ("order", "epsilon"), (), "epsilon", (1e-9, 1e4)),
 }
 _WHOLE = ("sensitivity", "categories")  # where the family counts
-_COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse")
+_COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
 _AROUND = ("rate", "sample_size", "dataset_size", "steps")
 # On the command line a run's own epsilon and delta must not be taken for those of the question.
 _OPTION = {"epsilon": "each_epsilon", "delta": "each_delta"}
@@ -60,7 +61,7 @@ _HELP = {
     "epsilon": "Privacy loss of each single run.",
     "delta": "Failure probability of each single run.",
     "categories": "Number of categories.  [default: 2]",
-    "mu": "GDP parameter of each run.",
+    "mu": "GDP parameter of each run; of Skellam noise, half the variance.",
     "rho": "zCDP parameter of each run.",
     "order": "Order at which --each-epsilon is a Renyi divergence.",
 }

@@ -6,14 +6,12 @@ import dataclasses
 import importlib
 from typing import Any
 
+from jaxacct import mechanisms
+
 __all__ = ["class_of", "fields_of", "name_of", "register"]
 
 _MODULES = {
-    "jaxacct.mechanisms": (
-        "ApproximateDP Composed DiscreteGaussian DiscreteLaplace Exponential FromProfile FromTables GDP Gaussian "
-        "Laplace MixtureOfGaussians PermuteAndFlip PoissonSampled PureDP RandomizedResponse RenyiDP "
-        "SampledWithoutReplacement ZeroConcentratedDP"
-    ),
+    "jaxacct.mechanisms": " ".join(mechanisms.__all__),
     "jaxacct.filters": (
         "AdditiveProfileFilter AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter "
         "NaturalApproximateDPFilter NaturalFilter Odometer Prepared PricedMenuFilter PureDPFilter RenyiFilter "

@@ -37,6 +37,11 @@ def at_lattice_points(masses: Any, spacing: Any) -> tuple[Any, Any]:
     return above, discounted(-xp.expm1(-spacing) * above, xp.exp(-spacing))
 
 
+def _times(rows: Any, matrix: Any) -> Any:
+    """``rows @ matrix``. JAX cannot map a float64 product of matrices over an axis of a float32 program."""
+    return rows @ matrix if array_module(rows, matrix) is np else (rows[..., None] * matrix).sum(-2)
+
+
 def discounted(terms: Any, factor: Any) -> Any:
     """Sums of ``terms[i] * factor ** (i - k)`` over i >= k, for every k; over the last axis.
 
@@ -50,10 +55,10 @@ def discounted(terms: Any, factor: Any) -> Any:
     lags = np.subtract.outer(np.arange(size), np.arange(size))  # of a later term (row) at an earlier place (column)
     triangle = xp.where(lags >= 0, powers[np.maximum(lags, 0)], 0.0)
     if n <= _BLOCK:
-        return terms @ triangle
+        return _times(terms, triangle)
     fill = -n % size
     blocks = xp.concatenate([terms, xp.zeros((*terms.shape[:-1], fill))], -1) if fill else terms
-    inside = blocks.reshape(*blocks.shape[:-1], -1, size) @ triangle
+    inside = _times(blocks.reshape(*blocks.shape[:-1], -1, size), triangle)
     later = discounted(inside[..., 0], powers[size])[..., 1:]
     later = xp.concatenate([later, xp.zeros_like(later[..., :1])], -1)
     return (inside + later[..., None] * powers[size:0:-1]).reshape(blocks.shape)[..., :n]

@@ -13,6 +13,7 @@ from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
+from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
@@ -34,5 +35,6 @@ __all__ = [
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithoutReplacement",
+    "Skellam",
     "ZeroConcentratedDP",
 ]

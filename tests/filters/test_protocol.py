@@ -78,8 +78,9 @@ def test_a_float32_program_scans_over_several_ledgers_at_once(name):
     assert not {leaf.dtype for leaf in jax.tree.leaves((states, read))} & {jnp.dtype("float64"), jnp.dtype("int64")}
     for which, steps in ((0, 3), (1, 2)):
         _, alone = play(ledger, query, steps)
-        chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[which], states), alone, rtol=1e-6)  # noqa: B023
-    chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[0], states), end, rtol=1e-6)
+        # Compiled transforms round otherwise than NumPy does: composed masses agree to that.
+        chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[which], states), alone, rtol=1e-6, atol=1e-11)  # noqa: B023
+    chex.assert_trees_all_close(jax.tree.map(lambda leaf: leaf[0], states), end, rtol=1e-6, atol=1e-11)
 
 
 @every_filter

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
+from jaxacct import _validate, mechanisms
 from jaxacct._host import floats, on_device, on_host
 from jaxacct._rounding import EPS, inflated
 from jaxacct._settled import in_float64
@@ -26,7 +26,7 @@ from jaxacct.losses.renyi.discrete import (
 )
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
-from jaxacct.losses.renyi.sampled import poisson_curve, without_replacement_curve
+from jaxacct.losses.renyi.sampled import pair_curve, poisson_curve, without_replacement_curve
 from jaxacct.mechanisms import (
     GDP,
     ApproximateDP,
@@ -48,11 +48,13 @@ from jaxacct.mechanisms import (
     ZeroConcentratedDP,
 )
 from jaxacct.mechanisms._dominating import RELATIONS
+from jaxacct.mechanisms._protocol import Mechanism
 
 __all__ = ["divergence", "renyi"]
 
 
-# One entry a family; each takes (mechanism, order, relation) and runs in float64.
+# One entry a family with a formula; each takes (mechanism, order, relation) and runs in float64. Others have the tails
+# of their pair.
 _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     Gaussian: gaussian_curve,
     Laplace: laplace_curve,
@@ -88,7 +90,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
     are rounded up, by about 1e-12 relative at common parameters. Laplace, exponential mechanism and permute-and-flip
     have closed formulas (:mod:`.closed`), discrete noise, tables and
     stated guarantees too (:mod:`.discrete`), mixtures of Gaussians a trapezoid rule with its error added
-    (:mod:`.mixture`), and samples of anything else a bound from the tails of their pair, about 1e-5 above the truth
+    (:mod:`.mixture`), and anything else a bound from the tails of their pair, about 1e-5 above the truth
     (:mod:`.tails`). A `Composed` has the sum over its parts.
 
     Args:
@@ -121,11 +123,11 @@ def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remo
             xp, steps = floats(steps)
             total = total + xp.where(steps >= 1, steps, np.inf) * divergence(part, order, relation=relation)
         return inflated(total, EPS * (2 + len(parts)))
-    curve = _CURVES.get(type(mechanism))
-    if curve is None:
+    curve = _CURVES.get(type(mechanism), pair_curve)
+    if not isinstance(mechanism, Mechanism):
         raise ValueError(
-            f"mechanism must be a {', '.join(sorted(family.__name__ for family in _CURVES))} or a Composed of "
-            f"them for a Rényi curve, got {type(mechanism).__name__}"
+            f"mechanism must be one of those in jaxacct.mechanisms ({', '.join(mechanisms.__all__)}) for a "
+            f"Rényi curve, got {type(mechanism).__name__}"
         )
     if relation == "replace" and isinstance(mechanism, MixtureOfGaussians | FromTables):
         mechanism._dominating(relation)  # says why not

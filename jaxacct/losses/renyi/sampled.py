@@ -18,6 +18,7 @@ from jaxacct._rounding import inflated
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
+from jaxacct.mechanisms._protocol import Mechanism
 from jaxacct.mechanisms._row import flattened, settings_shapes
 from jaxacct.mechanisms._values import nonnegative
 from jaxacct.mechanisms.gaussian import Gaussian
@@ -25,7 +26,7 @@ from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
-__all__ = ["poisson_curve", "without_replacement_curve"]
+__all__ = ["pair_curve", "poisson_curve", "without_replacement_curve"]
 
 Curve = Callable[..., Array]
 
@@ -71,6 +72,31 @@ def _mu(noise: Any) -> Array:
     _, noise = floats(noise)
     with np.errstate(all="ignore"):
         return inflated(1.0 / noise, 2.0**-48)
+
+
+def pair_curve(mechanism: Mechanism, order: ArrayLike, relation: str) -> Array:
+    """The curve of a mechanism without a formula of its own, from the tails of its pair.
+
+    Where its losses have no bound, the pair needs a method ``log_moment(order)``: an upper bound of
+    log E_Q[(P/Q)^order], for what the tails cannot show.
+
+    Raises:
+        ValueError: a run is a composition, whose pair is a product and not one pair.
+    """
+    names = [relation]
+    if relation == "add_or_remove":
+        names = ["remove"] if mechanism._symmetric else ["remove", "add"]
+    found = []
+    for name in names:
+        parts = mechanism._dominating(name)
+        if len(parts) != 1:
+            raise ValueError(f"mechanism must have one pair for a Rényi curve, got {type(mechanism).__name__}")
+        found.append(_from_pair(parts[0][0], order, getattr(parts[0][0], "log_moment", _unknown)))
+    return functools.reduce(module(found).maximum, found)
+
+
+def _unknown(order: Array) -> Array:
+    return module(order).full_like(order, np.inf)
 
 
 def without_replacement_curve(
