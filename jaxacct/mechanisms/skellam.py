@@ -25,7 +25,6 @@ _MOST = 2**16  # outcomes a side, where parameters are concrete
 _TRACED = 2**13  # and inside a trace, where shapes do not follow values
 _LEAST = 1e-290  # mu whose outcomes' ratios are floats
 _POINTS = 256  # survey atoms a side
-_SMOOTH = 200.0  # standard deviation from which on a lattice need not respect the atoms
 
 
 @mechanism
@@ -115,7 +114,9 @@ class SkellamPair:
                 logs[at] = _host_logs(float(one), size, start)
         else:
             logs = _running_sums(-xp.log(_traced_ratios(xp.asarray(self.mu, np.float64), start)[..., :size]))
-        fits = (mu >= _LEAST) & (gap >= 1.0) & (size - gap >= 2.0) & (_chernoff(2.0 * mu, size - gap) <= 6.0 - _EXPONENT)
+        fits = (
+            (mu >= _LEAST) & (gap >= 1.0) & (size - gap >= 2.0) & (_chernoff(2.0 * mu, size - gap) <= 6.0 - _EXPONENT)
+        )
         logs = xp.where(fits, logs, np.nan)
         # Neighbouring ratios beyond the window, each at most this: what is left of the start.
         ratio = xp.exp(-2.0 * xp.arcsinh((size + 0.5) / (2.0 * mu)))
@@ -178,7 +179,9 @@ class SkellamPair:
         z, gap, a = 2.0 * column(self.mu), column(self.sensitivity), column(order)
         logs, log_error = self._logs(size)
         xp = array_module(logs, a)
-        mass = np.log(2.0) + logsumexp(xp.concatenate([logs[..., 1:], 0.0 * logs[..., :1] - np.log(2.0)], -1))[..., None]
+        mass = (
+            np.log(2.0) + logsumexp(xp.concatenate([logs[..., 1:], 0.0 * logs[..., :1] - np.log(2.0)], -1))[..., None]
+        )
         at, shifted = _window_logs(logs, gap)
         inner = xp.where(shifted == -np.inf, -np.inf, a * shifted + (1.0 - a) * at) - mass
         u, top = xp.arcsinh(size / z), size + 0.5
@@ -205,13 +208,10 @@ class SkellamPair:
         return 0.0 * self.mu
 
     @np.errstate(all="ignore")
-    def anchors(self) -> tuple[Array, Array]:
-        """P's mode; the distance of the atoms next to it, which is nearly that of all likely ones, unless dense."""
+    def anchor(self) -> Array:
+        """P's mode."""
         logs, _ = self._logs(self._size())
-        mu, gap = self.mu, self.sensitivity
-        xp = array_module(logs)
-        origin = -_at(logs, column(gap))[..., 0]
-        return origin, xp.where(2.0 * mu < _SMOOTH**2, gap / (2.0 * mu), 0.0) + 0.0 * origin
+        return -_at(logs, column(self.sensitivity))[..., 0]
 
 
 def _window(mu: Array, gap: Array) -> Array:
