@@ -17,6 +17,7 @@ __all__ = [
     "Array",
     "array_module",
     "column",
+    "erf",
     "erfc",
     "histogram",
     "iterated",
@@ -24,6 +25,7 @@ __all__ = [
     "pick",
     "ranks",
     "repeated",
+    "running_greatest",
     "running_least",
     "stopped",
     "take",
@@ -32,6 +34,7 @@ __all__ = [
 Array = Any
 """One of NumPy's or JAX's."""
 
+_erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
@@ -43,6 +46,11 @@ def array_module(*values: Any) -> Any:
 def column(value: Any) -> Any:
     """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
     return array_module(value).asarray(value)[..., None]
+
+
+def erf(x: Any) -> Any:
+    """The error function in float64: the C library's, good to a unit, or XLA's."""
+    return np.asarray(_erf(x), np.float64) if array_module(x) is np else jax.scipy.special.erf(x)
 
 
 def erfc(x: Any) -> Any:
@@ -85,6 +93,13 @@ def repeated(step: Any, state: Any, times: int) -> Any:
         if all(old.tobytes() == new.tobytes() for old, new in zip(before, state, strict=True)):  # NaN is NaN
             break
     return state
+
+
+def running_greatest(x: Any, reverse: bool = False) -> Any:
+    """The greatest entry so far, along the last axis."""
+    if array_module(x) is not np:
+        return jax.lax.cummax(x, axis=x.ndim - 1, reverse=reverse)
+    return np.maximum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.maximum.accumulate(x, -1)
 
 
 def running_least(x: Any, reverse: bool = False) -> Any:

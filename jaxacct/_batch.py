@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 
 def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: Any):
-    """Corrects bounds of mechanisms whose rates are too small for a lattice; ``rare`` is from ``rarely_sampled``."""
+    """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
     some, total = rare
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":

@@ -21,7 +21,6 @@ __all__ = [
     "at_hand",
     "barrier",
     "each",
-    "erf",
     "floats",
     "hosted",
     "loop",
@@ -31,7 +30,6 @@ __all__ = [
     "settings",
 ]
 
-_erf = np.frompyfunc(math.erf, 1, 1)
 MOST = 2**20
 """Numbers in an array of intermediate results above which compiling pays for itself."""
 
@@ -115,11 +113,6 @@ def each(function: Callable[..., Any], *stacked: Any) -> Any:
     count = len(jax.tree.leaves(stacked)[0])
     found = [function(*jax.tree.map(lambda leaf: leaf[row], stacked)) for row in range(count)]  # noqa: B023
     return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
-
-
-def erf(x: Any) -> Any:
-    """The error function in float64: the C library's, good to a unit, or XLA's."""
-    return np.asarray(_erf(x), np.float64) if module(x) is np else jax.scipy.special.erf(x)
 
 
 def settings(*trees: Any) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._arrays import histogram
+from jaxacct._arrays import histogram, running_greatest
 from jaxacct._host import barrier, each, floats, hosted, module, on_device, on_host
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
@@ -191,7 +191,7 @@ def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
     else:
         # Segments are steepest first, so losses rise, but for rounding; where they do not, there is no curve.
         ratio = xp.log(xp.where(both, p, 1.0) / xp.where(both, q, 1.0))
-        found = _running_most(xp.where(both, ratio, -np.inf))
+        found = running_greatest(xp.where(both, ratio, -np.inf))
         sorts = xp.all(xp.where(both, found - ratio, 0.0) <= 8.0 * EPS * (1.0 + xp.abs(ratio)))
     lowest, highest = (f(xp.where(both, found, s)) for f, s in ((xp.min, np.inf), (xp.max, -np.inf)))
     widths, drops = p, q
@@ -212,10 +212,6 @@ def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
     mu = xp.where(delta < 1.0, _dominating(widths, drops, delta), np.inf)
     both_losses = xp.stack([kept, xp.flip(-kept)]) + off
     return Prepared(*(pieces_up(x) for x in (both_losses, xp.stack([p, xp.flip(q)]), infinite, epsilon, mu)))
-
-
-def _running_most(x: Any) -> Any:
-    return np.maximum.accumulate(x) if module(x) is np else jax.lax.cummax(x)
 
 
 def _pooled(losses: Array, p: Array, q: Array, atoms: int) -> tuple[Array, Array, Array]:

@@ -31,8 +31,8 @@ from typing import NamedTuple
 import numpy as np
 from jax import Array
 
-from jaxacct._arrays import repeated
-from jaxacct._host import barrier, each, erf, floats, loop, module
+from jaxacct._arrays import erf, repeated
+from jaxacct._host import barrier, each, floats, loop, module
 from jaxacct._rounding import EPS, deflated, inflated
 
 __all__ = ["certified", "largest", "largest_for_response"]

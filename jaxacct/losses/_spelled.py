@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._arrays import array_module
+from jaxacct._host import module
 
 __all__ = [
     "added",
@@ -27,14 +28,7 @@ __all__ = [
     "put",
     "quiet_float64",
     "rows",
-    "running_greatest",
-    "tree_module",
 ]
-
-
-def tree_module(*trees: Any) -> Any:
-    """jax.numpy if any leaf is a JAX array, traced or not; NumPy otherwise."""
-    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees)) else np
 
 
 def concrete(tree: Any) -> Any:
@@ -62,7 +56,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if tree_module(args, kwargs) is np:
+            if module(args, kwargs) is np:
                 with np.errstate(all="ignore"):
                     return function(*args, **kwargs)
             return program(*args, **kwargs)
@@ -90,13 +84,6 @@ def added(array: Any, index: Any, value: Any) -> Any:
     return array
 
 
-def running_greatest(x: Any, reverse: bool = False) -> Any:
-    """The greatest entry so far, along the last axis."""
-    if array_module(x) is not np:
-        return jax.lax.cummax(x, axis=x.ndim - 1, reverse=reverse)
-    return np.maximum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.maximum.accumulate(x, -1)
-
-
 def mapped(function: Callable[[Any], Any], xs: Any, batch: int) -> Any:
     """``function``, which takes rows of the first axis, over ``batch`` rows at a time; bounds memory.
 
@@ -105,7 +92,7 @@ def mapped(function: Callable[[Any], Any], xs: Any, batch: int) -> Any:
     size = jax.tree.leaves(xs)[0].shape[0]
     if size <= batch:
         return function(xs)
-    if tree_module(xs) is not np:
+    if module(xs) is not np:
         whole = size - size % batch
         split = jax.tree.map(lambda x: x[:whole].reshape(-1, batch, *x.shape[1:]), xs)
         found = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), jax.lax.map(function, split))

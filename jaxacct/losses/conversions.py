@@ -24,10 +24,11 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._arrays import array_module
+from jaxacct._host import module
 from jaxacct._least import first_greatest
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import nodes
-from jaxacct.losses._spelled import compiled, concrete, float64, put, tree_module
+from jaxacct.losses._spelled import compiled, concrete, float64, put
 from jaxacct.losses.discretize import CEILING
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.pld import PLD
@@ -92,7 +93,7 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
 def _flattened(pair: Any) -> tuple[Any, tuple[int, ...]]:
     """Every leaf broadcast to one flat batch axis (rows keep their own), and the batch's shape."""
     shape = np.broadcast_shapes(*settings_shapes(pair))
-    return flattened(pair, shape, tree_module(pair)), shape
+    return flattened(pair, shape, module(pair)), shape
 
 
 def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Any:
@@ -117,7 +118,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
 
 @compiled(static_argnames="bound")
 def _pair_excess(pairs: Any, losses: Any, bound: str) -> Any:
-    xp = tree_module(pairs, losses)
+    xp = module(pairs, losses)
     excess = nodes.from_pair(pairs, losses, bound)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
     worst = limit if bound == "upper" else 0.0

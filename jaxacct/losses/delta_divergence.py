@@ -13,9 +13,10 @@ import numpy as np
 from jax import Array
 
 from jaxacct._arrays import array_module, repeated
+from jaxacct._host import module
 from jaxacct._rounding import EPS, deflated, inflated
 from jaxacct.losses import families
-from jaxacct.losses._spelled import compiled, concrete, float64, quiet_float64, tree_module
+from jaxacct.losses._spelled import compiled, concrete, float64, quiet_float64
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.tradeoff import TradeOff
 
@@ -44,7 +45,7 @@ def delta_divergence(
     with quiet_float64():
         common = families.common_grid([a, b], relation, grid)
         first, second = (families.enclose(m, common, relation) for m in (a, b))
-        xp, share = tree_module(first, second), 1.0 / (1.0 + np.exp(common.losses))
+        xp, share = module(first, second), 1.0 / (1.0 + np.exp(common.losses))
         certain = xp.maximum(first.point - second.upper, second.point - first.upper)
         possible = xp.maximum(first.upper - second.line, second.upper - first.line)
         lower = deflated(xp.maximum(xp.max(certain * share, -1), 0.0), 16.0 * EPS)

@@ -14,8 +14,9 @@ import numpy as np
 from jax import Array
 
 from jaxacct._arrays import array_module
+from jaxacct._host import module
 from jaxacct._rounding import UNIT, deflated, inflated
-from jaxacct.losses._spelled import added, tree_module
+from jaxacct.losses._spelled import added
 from jaxacct.losses.chord import ROUNDING, CellSums, masses_below
 from jaxacct.mechanisms._pair import Tails
 
@@ -69,7 +70,7 @@ def step_masses(
     Returns:
         :class:`Step`.
     """
-    xp = tree_module(pair, spacing, lowest)
+    xp = module(pair, spacing, lowest)
     losses = (lowest + np.arange(size)) * spacing
     edges = xp.concatenate([xp.stack([losses[:-1], losses[:-1] + 0.5 * spacing], 1).ravel(), losses[-1:]])
     tails = Tails(*(xp.asarray(x) for x in pair.tails(edges)))

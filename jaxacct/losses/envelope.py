@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._arrays import array_module
+from jaxacct._arrays import array_module, running_greatest
 from jaxacct._rounding import EPS, deflated, inflated
-from jaxacct.losses._spelled import added, compiled, rows, running_greatest
+from jaxacct.losses._spelled import added, compiled, rows
 from jaxacct.losses.chord import CellSums, line_errors, signed_below
 from jaxacct.losses.pld_curves import at_lattice_points, discounted, relative_error
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module
+from jaxacct._arrays import array_module, running_greatest
+from jaxacct._host import module
 from jaxacct._rounding import EPS
 from jaxacct.losses import conversions, families
-from jaxacct.losses._spelled import added, compiled, concrete, quiet_float64, rows, running_greatest, tree_module
+from jaxacct.losses._spelled import added, compiled, concrete, quiet_float64, rows
 from jaxacct.losses.envelope import infimum_excess, lower_hull
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
@@ -46,7 +47,7 @@ def supremum(
     with quiet_float64():
         if grid is None and all(isinstance(m, TradeOff) for m in members):
             each = [arrays(m) for m in members]
-            xp, size = tree_module(each), max(w.shape[-1] for w, _ in each)
+            xp, size = module(each), max(w.shape[-1] for w, _ in each)
             pad = lambda x: xp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
             batch = len(each) == 1 and each[0][0].ndim > 1
             stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*each, strict=True)]

@@ -22,8 +22,9 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._arrays import array_module
+from jaxacct._host import module
 from jaxacct._log1p import log1p
-from jaxacct.losses._spelled import compiled, concrete, float64, mapped, quiet_float64, tree_module
+from jaxacct.losses._spelled import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct.mechanisms._dominating import directions
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._table_pair import Tabulated
@@ -80,7 +81,7 @@ def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
         if not _validate.is_traced(pair):
             _validate.at_least(_LEAST_NOISE, noise_multiplier=pair.noise)
         shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(pair)))
-        xp = tree_module(pair)
+        xp = module(pair)
         flat = jax.tree.map(lambda x: xp.broadcast_to(float64(x), shape).reshape(-1), pair)
         found = _moments(flat.noise, flat.rate, flat.reverse)
         return concrete(jax.tree.map(lambda x: x.reshape(shape), found))
@@ -149,7 +150,7 @@ def _by_atoms(pair: Any, reverse: Any) -> Moments:
 
 
 def _of_atoms(pair: Any) -> tuple[Any, Any, Any]:
-    xp = tree_module(pair)
+    xp = module(pair)
     pair = jax.tree.map(float64, pair)
     if isinstance(pair, Tabulated):
         atoms = pair.atoms()

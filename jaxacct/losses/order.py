@@ -20,11 +20,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module
+from jaxacct._arrays import array_module, running_greatest
+from jaxacct._host import module
 from jaxacct._least import first_greatest
 from jaxacct._log1p import log1p
 from jaxacct.losses import families
-from jaxacct.losses._spelled import compiled, concrete, mapped, quiet_float64, running_greatest, tree_module
+from jaxacct.losses._spelled import compiled, concrete, mapped, quiet_float64
 from jaxacct.losses.families import Enclosed
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.tradeoff import TradeOff, padded
@@ -123,7 +124,7 @@ def dominates(
             first, second = (families.enclose(m, common, relation) for m in (a, b))
         order = _compare(first, second, points, _tolerance(tolerance, [a, b]))
         if _known(a, b, relation):
-            xp = tree_module(order)
+            xp = module(order)
             order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
         return concrete(order)
 
@@ -318,7 +319,7 @@ def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Any, Enclosed, Enclosed]:
 def _all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
     """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
-    xp = tree_module(rows)
+    xp = module(rows)
     logs = []
     for widths, drops in rows:
         if widths.ndim > 1 and len(members) > 1:
@@ -342,5 +343,5 @@ def _stack(found: list[Enclosed]) -> Enclosed:
     shapes = {x.upper.shape for x in found}
     if len(shapes) > 1 or found[0].upper.ndim > 1:
         raise ValueError(f"members of a sequence must have no batch axes, got shapes {sorted(shapes)}")
-    xp = tree_module(found)
+    xp = module(found)
     return Enclosed(*(xp.stack(x) for x in zip(*found, strict=True)))

@@ -13,9 +13,10 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._arrays import array_module
+from jaxacct._host import module
 from jaxacct._rounding import inflated
 from jaxacct.losses import pld_curves
-from jaxacct.losses._spelled import compiled, concrete, float64, put, quiet_float64, tree_module
+from jaxacct.losses._spelled import compiled, concrete, float64, put, quiet_float64
 from jaxacct.losses.chord import masses_below
 from jaxacct.losses.discretize import CEILING, step_masses
 from jaxacct.losses.envelope import convex_below, lowered
@@ -247,7 +248,7 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 
 
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
-    xp = tree_module(pair)
+    xp = module(pair)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
     lowest = np.asarray(float(grid.lowest))
     below = convex_below if bound == "lower" else masses_below

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._host import module
 from jaxacct._log1p import log1p
 from jaxacct._rounding import EPS, inflated
-from jaxacct.losses._spelled import tree_module
 from jaxacct.losses.fourier import convolved
 from jaxacct.losses.grid import LossGrid
 
@@ -37,7 +37,7 @@ def composed(pld: Any, other: Any, steps: int) -> tuple[Any, Any, LossGrid]:
     """
     grid = pld.grid
     upper = pld.bound == "upper"
-    xp = tree_module(pld, other)
+    xp = module(pld, other)
     parts = [(pld, steps)] + ([(other, 1)] if other is not None else [])
     spread = sum(count * (law.grid.size - 1) for law, count in parts)
     lowest = sum(count * law.grid.lowest for law, count in parts)

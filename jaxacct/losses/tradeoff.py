@@ -12,10 +12,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import array_module, ranks, take
+from jaxacct._arrays import array_module, ranks, running_greatest, take
 from jaxacct._rounding import EPS, inflated
 from jaxacct.losses import nodes, segments, validity
-from jaxacct.losses._spelled import compiled, concrete, float64, mapped, put, quiet_float64, rows, running_greatest
+from jaxacct.losses._spelled import compiled, concrete, float64, mapped, put, quiet_float64, rows
 from jaxacct.losses.grid import LossGrid
 from jaxacct.losses.profile import PrivacyProfile
 from jaxacct.losses.segments import Segments

@@ -39,9 +39,6 @@ _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _ITERATIONS = 16
 _CLOSE = 1e-9
-_NUDGES = (1.5, 20.0)
-_ROUNDINGS = (1e-13, 1e-7)
-_NEGLIGIBLE = 1e-19  # share of the largest term below which a term is left out of the sum and charged
 
 
 class Size(NamedTuple):

@@ -39,7 +39,7 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
 
 
 def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
-    """``(any, total)``: whether some rate is too small for a lattice, and what the mechanism costs if all are.
+    """``(any, total)``: whether some rate is too small for any grid, and what the mechanism costs if all are.
 
     A smaller rate than 1e-14 is replaced by that, so that lower bounds do not hold. Where there is nothing else,
     each step is (0, rate)-DP and the whole (0, ``total``)-DP; otherwise ``total`` is inf.

@@ -27,7 +27,6 @@ _LEAST = 1e-290  # mu whose outcomes' ratios are floats
 _POINTS = 256  # survey atoms a side
 _NEAR = 192  # of them so many within
 _LIKELY = 16.0  # standard deviations
-_SMOOTH = 200.0  # standard deviation from which on a lattice need not respect the atoms
 
 
 @mechanism
@@ -216,13 +215,10 @@ class SkellamPair:
         return 0.0 * self.mu
 
     @np.errstate(all="ignore")
-    def anchors(self) -> tuple[Array, Array]:
-        """P's mode; the distance of the atoms next to it, which is nearly that of all likely ones, unless dense."""
+    def anchor(self) -> Array:
+        """P's mode."""
         logs, _ = self._logs(self._size())
-        mu, gap = self.mu, self.sensitivity
-        xp = array_module(logs)
-        origin = -_at(logs, column(gap))[..., 0]
-        return origin, xp.where(2.0 * mu < _SMOOTH**2, gap / (2.0 * mu), 0.0) + 0.0 * origin
+        return -_at(logs, column(self.sensitivity))[..., 0]
 
 
 def _window(mu: Array, gap: Array) -> Array:

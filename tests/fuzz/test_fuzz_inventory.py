@@ -32,7 +32,8 @@ PROTOCOL = "a protocol"
 ERROR = "an exception"
 FILE = "test_fuzz_files.py and bench/fuzz_files.py damage what it reads"
 EXCUSED = {
-    "without_callbacks": "takes nothing", "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE, "calibration.Calibration": RESULT,
+    "without_callbacks": "takes nothing",
+    "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE, "calibration.Calibration": RESULT,
     "planning.NoisePlan": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL, "training.Filter": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,

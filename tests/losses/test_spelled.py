@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct._arrays import running_greatest
 from jaxacct.losses import _spelled
 
 pytestmark = pytest.mark.usefixtures("in_float64")
@@ -77,4 +78,4 @@ def test_arrays_are_changed_as_copies():
         for reverse in (False, True):
             rows, way = given[None] * np.array([[1.0], [-1.0]]), slice(None, None, -1 if reverse else 1)
             expected = np.maximum.accumulate(np.asarray(rows)[:, way], -1)[:, way]
-            np.testing.assert_array_equal(_spelled.running_greatest(rows, reverse=reverse), expected)
+            np.testing.assert_array_equal(running_greatest(rows, reverse=reverse), expected)

@@ -23,7 +23,6 @@ __all__ = ["bounded_range_curve", "laplace_curve", "pure_divergence"]
 _ROUNDING = 1e-12
 _TINY = 1e-300  # what is smaller may have underflowed, and 0 would say that nothing is released
 _SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
-_HIGH = 600.0  # exponents above are handled in logarithms
 
 
 def _log_rest(x: Array) -> Array:
