@@ -55,9 +55,8 @@ class _Aim(NamedTuple):
         """
         theta = self.theta()
         away = np.minimum(losses - self.epsilon, 0.0)
-        found = (
-            log_masses + theta * away - 3.0 * np.maximum(losses - self.epsilon, 0.0) / max(self.epsilon, self.spread)
-        )
+        beyond = np.maximum(losses - self.epsilon, 0.0) / max(self.epsilon, self.spread)
+        found = log_masses + theta * away - 3.0 * beyond
         return np.exp(found - found.max())
 
     def ends(self, losses: np.ndarray, log_masses: np.ndarray) -> tuple[float, float]:
@@ -92,6 +91,9 @@ def few_run_bounds(
             for part in range(jax.tree.leaves(group)[0].shape[1]):
                 parts.append(jax.tree.map(lambda x: x[row, part], group))  # noqa: B023
         runs = [(pair, int(count)) for pair, count in zip(parts, counts[row], strict=True) if count > 0]
+        if not np.isfinite(counts[row]).all():
+            found.append((0.0, np.inf if kind == "epsilon" else 1.0))
+            continue
         with np.errstate(all="ignore"):  # what comes of it fails closed
             found.append(_answer(kind, runs, float(goal[row])))
     lower, upper = zip(*found, strict=True)

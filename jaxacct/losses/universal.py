@@ -37,6 +37,7 @@ _WHOLE = 34.0  # e-foldings between M(theta) and what lies below the first edge
 _DECAY = 8.5  # s W: the Gaussian's transform falls to exp(-8.5^2 / 2) at the last frequency
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
+_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
 _ITERATIONS = 16
 _CLOSE = 1e-9
 
@@ -103,7 +104,7 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     upper = _integrand(above, theta, spacing, s, size.nodes, tilts, moments)
     largest = sum(_largest(law, count) for law, count in above)
     if kind == "delta":
-        return _delta(lower, upper, s, largest, goal)
+        return _delta(lower, upper, s, largest, _all_but(below, goal), goal)
     return _epsilon(lower, upper, s, largest, plan.epsilon, goal)
 
 
@@ -253,7 +254,7 @@ def _log_moments(law: Law, counts: Array, tilts: Array) -> Array:
     log_masses = xp.where(law.masses > 0, xp.log(xp.where(law.masses > 0, law.masses, 1.0)), -np.inf)
     log_masses = log_masses + 0.0 * law.masses  # NaN stays NaN
     found = logsumexp(tilts[..., None, None] * law.losses + log_masses)
-    size = xp.abs(found) + tilts[..., None] * xp.abs(law.losses).max(-1) + 700.0
+    size = xp.abs(found) + xp.abs(tilts)[..., None] * xp.abs(law.losses).max(-1) + 700.0
     found = found + UNIT * (16.0 + 2.0 * law.losses.shape[-1] + 8.0 * size)
     return xp.where(counts == 0, 0.0, counts * found).sum(-1)
 
@@ -262,7 +263,7 @@ def _largest(law: Law, counts: Array) -> Array:
     """What no sum of finite losses exceeds, shape ``(B,)``; NaN where the law is none."""
     xp = array_module(counts)
     most = law.losses.max(-1) + 0.0 * law.masses.sum(-1)
-    most = xp.where(counts > 0, counts * most, 0.0)
+    most = xp.where(counts == 0, 0.0, counts * most)
     return most.sum(-1) + UNIT * (8.0 + 2.0 * most.shape[-1]) * xp.abs(most).sum(-1)
 
 
@@ -297,7 +298,7 @@ def _integrand(parts: Any, theta: Array, spacing: Array, s: Array, nodes: int, t
     for law, counts in parts:
         tilted = _tilted(law, theta)
         found = transform(tilted.losses, tilted.weights, spacing, nodes)
-        used = counts > 0
+        used = counts != 0  # NaN stays NaN
         times = lambda x: xp.where(used, counts * x, 0.0)  # noqa: B023, E731
         each = lambda x: xp.where(used[..., None], counts[..., None] * x, 0.0)  # noqa: B023, E731
         log_total, size = log_total + times(tilted.log_total).sum(-1), size + times(xp.abs(tilted.log_total)).sum(-1)
@@ -354,13 +355,33 @@ def _both(lower: Integrand, upper: Integrand) -> tuple[Array, Array]:
     return low * (1.0 - low_off), inflated(high, high_off)
 
 
-def _delta(lower: Integrand, upper: Integrand, s: Array, largest: Array, epsilon: Array) -> tuple[Array, Array]:
+def _all_but(parts: Any, epsilon: Array) -> Array:
+    """A lower bound of the hockey stick of finite losses that is good where almost all of them are far above epsilon.
+
+    It is the total mass less the mean of min(1, e^(epsilon - L)) <= e^(s (epsilon - L)), for any s in [0, 1].
+    """
+    xp = array_module(epsilon)
+    log_moments = sum(_log_moments(law, counts, -_BACK * xp.ones_like(epsilon)) for law, counts in parts)
+    log_rest = log_moments + _BACK * epsilon
+    log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(log_moments) + xp.abs(epsilon))
+    log_total = 0.0
+    for law, counts in parts:
+        log_mass = xp.log(law.masses.sum(-1)) - UNIT * (8.0 + law.masses.shape[-1])
+        log_total = log_total + inflated(xp.where(counts == 0, 0.0, counts * log_mass), 8.0 * UNIT).sum(-1)
+    log_total = log_total - 8.0 * UNIT * len(parts) * xp.abs(log_total)
+    return xp.exp(log_total) - xp.exp(log_rest.min(0)) - 16.0 * UNIT
+
+
+def _delta(
+    lower: Integrand, upper: Integrand, s: Array, largest: Array, floor: Array, epsilon: Array
+) -> tuple[Array, Array]:
     failed, lost = _both(lower, upper)
     xp = array_module(epsilon)
     high = summed(upper, epsilon).upper + lost
     high = xp.minimum(high, chernoff(upper._replace(left_out=lost), epsilon))
     high = xp.where(epsilon >= largest, lost, xp.maximum(high, 1e-300))
-    return possible(_unsmoothed(lower, s).at(epsilon)[0] + failed, high, epsilon)
+    low = _unsmoothed(lower, s).at(epsilon)[0]
+    return possible(xp.where(floor > low, floor, low) + failed, high, epsilon)
 
 
 class _Unsmoothed(NamedTuple):
