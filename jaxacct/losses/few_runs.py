@@ -91,7 +91,7 @@ def few_run_bounds(
             for part in range(jax.tree.leaves(group)[0].shape[1]):
                 parts.append(jax.tree.map(lambda x: x[row, part], group))  # noqa: B023
         runs = [(pair, int(count)) for pair, count in zip(parts, counts[row], strict=True) if count > 0]
-        if not np.isfinite(counts[row]).all():
+        if not np.isfinite(counts[row]).all() or any(np.isnan(x).any() for x in jax.tree.leaves(parts)):
             found.append((0.0, np.inf if kind == "epsilon" else 1.0))
             continue
         with np.errstate(all="ignore"):  # what comes of it fails closed
@@ -178,6 +178,8 @@ def _single(pair: Any, aim: _Aim, size: int) -> Laws:
         return laws_of_outcomes(pair)
     survey = pair.survey()
     massive = survey.log_masses > -np.inf
+    if not massive.any():  # all of it infinite, as far as is known
+        return laws(pair, np.array([-1.0, 1.0]))
     order = np.argsort(survey.losses[massive])
     losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
     most = float(pair.max_loss() + 2.0 * pair.loss_error())

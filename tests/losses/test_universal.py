@@ -97,7 +97,8 @@ def of_cases(kind, size, goal):
 def test_deltas_are_enclosed(size):
     lower, upper = of_cases("delta", size, [case[-1] for case in CASES])
     for case, truth, low, high in zip(CASES, TRUTHS, lower, upper, strict=True):
-        assert low <= truth * (1 + mpmath.mpf(10) ** -14) and truth * (1 - mpmath.mpf(10) ** -14) <= high, case
+        slack = mpmath.mpf(10) ** -14
+        assert low * (1 - slack) <= truth <= high * (1 + slack), case
 
 
 def test_epsilons_are_enclosed():
