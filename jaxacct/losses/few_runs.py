@@ -25,7 +25,8 @@ from jaxacct.mechanisms._table_pair import lists_outcomes
 __all__ = ["MOST_RUNS", "few_run_bounds"]
 
 MOST_RUNS = 16
-_SIZES = (96, 384)  # points of a law: to learn what matters, then to answer
+_SIZES = (96, 384, 384, 384)  # points of a law: to learn what matters, then to answer
+_TIGHT = 0.9995  # lower over upper bound that ends it
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
@@ -117,10 +118,13 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
             return bounds
         found = (_delta if kind == "delta" else _epsilon)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
+        if bounds[0] >= _TIGHT * bounds[1]:
+            break
+        # What was wide was aimed at the wrong place: next time between the bounds.
         if kind == "delta":
-            delta = bounds[1]
+            delta = (bounds[0] * bounds[1]) ** 0.5 if bounds[0] > 0 else bounds[1]
         elif np.isfinite(bounds[1]):
-            epsilon = bounds[1]
+            epsilon = (bounds[0] * bounds[1]) ** 0.5 if bounds[0] > 0 else bounds[1]
     return bounds
 
 
