@@ -17,14 +17,15 @@ def first_least(values: Any) -> Any:
     """Index of the first least entry along the last axis, int32; of the last entry if all are NaN. No derivative.
 
     ``jnp.argmin`` lowers to a reduction whose initial values have the wrong type where float64 code sits in a
-    float32 program. Comparing with the minimum needs a barrier: XLA may compute ``values`` twice, not to the same bit.
+    float32 program. Comparing with the minimum finds nothing where XLA computes ``values`` twice, not to the same bit,
+    which it does behind a barrier as well.
     """
     xp = array_module(values)
     if xp is np:
         return np.where(np.isnan(values.min(-1)), values.shape[-1] - 1, values.argmin(-1))
-    values = jax.lax.optimization_barrier(jax.lax.stop_gradient(values))
-    before = jnp.cumsum((values <= values.min(-1, keepdims=True)).astype(np.int32), -1) < 1
-    return jnp.minimum(before.sum(-1, dtype=np.int32), values.shape[-1] - 1)
+    values = jax.lax.stop_gradient(values)
+    at = jax.lax.top_k(-values, 1)[1][..., 0]  # the first of equals
+    return jnp.where(jnp.isnan(values).any(-1), np.int32(values.shape[-1] - 1), at)
 
 
 def first_greatest(values: Any) -> Any:

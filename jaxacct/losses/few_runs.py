@@ -25,7 +25,8 @@ from jaxacct.mechanisms._table_pair import lists_outcomes
 __all__ = ["MOST_RUNS", "few_run_bounds"]
 
 MOST_RUNS = 16
-_SIZES = (96, 384)  # points of a law: to learn what matters, then to answer
+_SIZES = (96, 384, 384, 384)  # points of a law: to learn what matters, then to answer
+_TIGHT = 0.9995  # lower over upper bound that ends it
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
@@ -91,7 +92,7 @@ def few_run_bounds(
             for part in range(jax.tree.leaves(group)[0].shape[1]):
                 parts.append(jax.tree.map(lambda x: x[row, part], group))  # noqa: B023
         runs = [(pair, int(count)) for pair, count in zip(parts, counts[row], strict=True) if count > 0]
-        if not np.isfinite(counts[row]).all():
+        if not np.isfinite(counts[row]).all() or any(np.isnan(x).any() for x in jax.tree.leaves(parts)):
             found.append((0.0, np.inf if kind == "epsilon" else 1.0))
             continue
         with np.errstate(all="ignore"):  # what comes of it fails closed
@@ -117,10 +118,13 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
             return bounds
         found = (_delta if kind == "delta" else _epsilon)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
+        if bounds[0] >= _TIGHT * bounds[1]:
+            break
+        # What was wide was aimed at the wrong place: next time between the bounds.
         if kind == "delta":
-            delta = bounds[1]
+            delta = (bounds[0] * bounds[1]) ** 0.5 if bounds[0] > 0 else bounds[1]
         elif np.isfinite(bounds[1]):
-            epsilon = bounds[1]
+            epsilon = (bounds[0] * bounds[1]) ** 0.5 if bounds[0] > 0 else bounds[1]
     return bounds
 
 
@@ -178,6 +182,8 @@ def _single(pair: Any, aim: _Aim, size: int) -> Laws:
         return laws_of_outcomes(pair)
     survey = pair.survey()
     massive = survey.log_masses > -np.inf
+    if not massive.any():  # all of it infinite, as far as is known
+        return laws(pair, np.array([-1.0, 1.0]))
     order = np.argsort(survey.losses[massive])
     losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
     most = float(pair.max_loss() + 2.0 * pair.loss_error())
