@@ -12,6 +12,7 @@ NumPy only, one setting at a time.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,10 +122,11 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
         if bounds[0] >= _TIGHT * bounds[1]:
             break
         # What was wide was aimed at the wrong place: next time between the bounds.
+        between = math.sqrt(bounds[0]) * math.sqrt(bounds[1]) if bounds[0] > 0 else bounds[1]
         if kind == "delta":
-            delta = (bounds[0] * bounds[1]) ** 0.5 if bounds[0] > 0 else bounds[1]
+            delta = between
         elif np.isfinite(bounds[1]):
-            epsilon = (bounds[0] * bounds[1]) ** 0.5 if bounds[0] > 0 else bounds[1]
+            epsilon = between
     return bounds
 
 
