@@ -40,7 +40,7 @@ from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.contour_read import Integrand, chernoff, read_delta, read_epsilon
 from jaxacct.losses.saddle import saddle_log_delta
-from jaxacct.losses.transform import Transform, transform
+from jaxacct.losses.transform import Transform, log_modulus_of, transform
 from jaxacct.mechanisms._gaussian_quadrature import (
     Quadrature,
     decay,
@@ -246,15 +246,6 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0)))
 
 
-def _log_modulus(real: Array, imag: Array) -> Array:
-    """log |1 + real + i imag|, without cancellation near 1, at least -345."""
-    xp = array_module(real)
-    square = 2.0 * real + real**2 + imag**2
-    near = square > -0.5
-    direct = xp.log(xp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
-    return 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
-
-
 def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand:
     """The powers of the transform, every error, and where to cut off."""
     chosen, parts, spacing = prepared.plan, prepared.parts, prepared.spacing
@@ -272,7 +263,7 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
 
     powered = lambda logs: xp.where(used[..., None], counts[..., None] * logs, 0.0)  # noqa: E731
     eta = parts.error + found.error
-    log_moduli = _log_modulus(found.real, found.imag)
+    log_moduli = log_modulus_of(found.real, found.imag)
     log_modulus = powered(log_moduli).sum(1)
     angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
     # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself. As neither |a| nor |b| exceeds 1 by more

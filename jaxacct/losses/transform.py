@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._arrays import array_module
+from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT
 
-__all__ = ["Transform", "transform", "transform_float32"]
+__all__ = ["Transform", "log_modulus_of", "transform", "transform_float32"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -57,6 +58,15 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
     real = flat(found[..., :side, :side] - found[..., side:, side:])
     imag = flat(found[..., :side, side:] + found[..., side:, :side])
     return Transform(real - 1.0, imag, xp.full_like(real, (80.0 + 12.0 * side + 2.0 * losses.shape[-1]) * UNIT))
+
+
+def log_modulus_of(real: Array, imag: Array) -> Array:
+    """log |1 + real + i imag|, without cancellation near 1, at least -345."""
+    xp = array_module(real)
+    square = 2.0 * real + real**2 + imag**2
+    near = square > -0.5
+    direct = xp.log(xp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
+    return 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
 
 
 def _powers(phase: Array, count: int) -> tuple[Array, Array]:

@@ -14,26 +14,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._arrays import array_module, iterated, logsumexp, pick
-from jaxacct._least import first_least
+from jaxacct._arrays import array_module, iterated, logsumexp
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
-from jaxacct.losses.cells import Law, laws, laws_of_outcomes, placed, with_edge
+from jaxacct.losses.cells import Law, laws, laws_of_outcomes
 from jaxacct.losses.contour_read import Integrand, aliases, chernoff, summed
 from jaxacct.losses.possible import possible
-from jaxacct.losses.saddle import saddle_log_delta
 from jaxacct.losses.smoothed import smoothing
-from jaxacct.losses.transform import transform
+from jaxacct.losses.transform import log_modulus_of, transform
+from jaxacct.losses.universal_plan import edges_of, plan_of
 from jaxacct.mechanisms._table_pair import lists_outcomes
 
 __all__ = ["Size", "universal_bounds"]
 
 Array = Any  # NumPy's or JAX's
 
-_COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
-_LEFT_OUT = 21.0  # e-foldings between delta and what is called infinite
-_WHOLE = 34.0  # e-foldings between M(theta) and what lies below the first edge
 _DECAY = 8.5  # s W: the Gaussian's transform falls to exp(-8.5^2 / 2) at the last frequency
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
@@ -72,7 +68,7 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
         counts: whole numbers >= 0, shape ``(B, K)``, in the order of the groups.
         goal: shape ``(B,)``.
     """
-    plan = _plan(kind, groups, counts, goal)
+    plan = plan_of(kind, groups, counts, goal)
     xp = array_module(goal)
     below, above = [], []
     first = 0
@@ -82,7 +78,7 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
         if lists_outcomes(group):
             pair_laws = laws_of_outcomes(group)
         else:
-            pair_laws = laws(group, _edges(group, survey, plan, counts[:, own], size.cells))
+            pair_laws = laws(group, edges_of(group, survey, plan, counts[:, own], size.cells))
         below.append((pair_laws.lower, counts[:, own]))
         above.append((pair_laws.upper, counts[:, own]))
 
@@ -106,146 +102,6 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     if kind == "delta":
         return _delta(lower, upper, s, largest, _all_but(below, goal), goal)
     return _epsilon(lower, upper, s, largest, plan.epsilon, goal)
-
-
-class _Plan(NamedTuple):
-    """Where to put the contour, shape ``(B,)``.
-
-    ``surveys`` has of every group the sorted losses, their log masses, and those that were cut off.
-    """
-
-    theta: Array
-    epsilon: Array
-    log_delta: Array
-    deviation: Array
-    surveys: list[tuple[Array, Array, Array]]
-
-
-def _plan(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> _Plan:
-    """A tilt near the saddle point, and what lies so far out that it may as well be infinite."""
-    xp = array_module(goal)
-    whole = []
-    for group in groups:
-        survey = group.survey()
-        # Points without mass say nothing of where mass is.
-        massive = survey.log_masses > -np.inf
-        largest = xp.where(massive, survey.losses, -np.inf).max(-1, keepdims=True)
-        losses = xp.where(massive, survey.losses, largest)
-        order = xp.argsort(losses, -1)
-        whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (losses, survey.log_masses)))
-    log_goal = xp.log(goal)
-    log_steps = xp.log(counts.sum(-1))
-
-    def cut(log_delta: Array) -> list[tuple[Array, Array, Array]]:
-        """The surveys without losses that are rarer than a billionth of delta, all steps together."""
-        share = xp.exp(xp.maximum(log_delta - _LEFT_OUT - log_steps, -700.0))[:, None, None]
-        kept = []
-        for losses, log_masses in whole:
-            tail = xp.cumsum(xp.exp(log_masses)[..., ::-1], -1)[..., ::-1]
-            common = tail > share
-            cut_off = xp.where(common, -np.inf, log_masses)
-            kept.append((losses, xp.where(common, log_masses, -np.inf), cut_off))
-        return kept
-
-    def cumulants(t: Array, surveys: Any) -> tuple[Array, Array, Array]:
-        """Of the composition at tilts of shape ``(N, B)``."""
-        found = [0.0, 0.0, 0.0]
-        first = 0
-        for losses, log_masses, _ in surveys:
-            count = counts[:, first : first + losses.shape[1]]
-            first += losses.shape[1]
-            exponent = log_masses + t[..., None, None] * losses
-            log_total = logsumexp(exponent)
-            weights = xp.exp(exponent - log_total[..., None])
-            mean = (weights * losses).sum(-1)
-            variance = (weights * (losses - mean[..., None]) ** 2).sum(-1)
-            for i, one in enumerate((log_total, mean, variance)):
-                found[i] = found[i] + xp.where(count > 0, count * one, 0.0).sum(-1)
-        return tuple(found)  # pyright: ignore[reportReturnType]
-
-    def judged(t: Array, surveys: Any) -> Array:
-        """What a tilt says of log delta, or of epsilon."""
-        bound = cumulants(t, surveys)[0] - log1p(t) - t * log1p(1.0 / t)
-        value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
-        return xp.where(xp.isnan(value), np.inf, value)
-
-    def searched(surveys: Any, low: Any, high: Any, number: int) -> tuple[Array, Array, Array]:
-        spacing = (high - low) / (number - 1)
-        grid = low + spacing * np.arange(float(number))[:, None]
-        value = judged(xp.exp(grid), surveys).T
-        at = first_least(value)
-        return pick(grid.T, at), spacing, pick(value, at)
-
-    def anywhere(surveys: Any) -> tuple[Array, Array]:
-        near, spacing, _ = searched(surveys, *ends, _COARSE)
-        near, _, value = searched(surveys, near - spacing, near + spacing, _FINE)
-        return near, value
-
-    spread = sum(
-        xp.where(
-            counts[:, i : i + losses.shape[1]] > 0,
-            counts[:, i : i + losses.shape[1]] * (xp.exp(log_masses) * xp.clip(losses, -50.0, 50.0) ** 2).sum(-1),
-            0.0,
-        ).sum(-1)
-        for i, (losses, log_masses) in zip(_starts(whole), whole, strict=True)
-    )
-    normal = xp.maximum(10.0 / xp.sqrt(spread), goal / spread if kind == "delta" else 0.0)
-    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e3, 1e9))
-    surveys = cut(log_goal) if kind == "epsilon" else cut(xp.full_like(goal, -np.inf))
-    near, value = anywhere(surveys)
-    if kind == "delta":
-        surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
-        near, value = anywhere(surveys)
-        surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
-    theta = xp.exp(near)
-    k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
-    if kind == "delta":
-        log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
-        return _Plan(theta, goal, log_delta, xp.sqrt(k2), surveys)
-    epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
-    return _Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), surveys)
-
-
-def _starts(surveys: Any) -> list[int]:
-    starts = np.cumsum([0, *(losses.shape[1] for losses, _ in surveys)])
-    return [int(start) for start in starts[:-1]]
-
-
-def _edges(group: Any, survey: tuple[Array, Array, Array], plan: _Plan, counts: Array, size: int) -> Array:
-    """Edges of the cells of a group's parts, shape ``(B, parts, size + 1)``."""
-    losses, log_masses, cut = survey
-    xp = array_module(losses)
-    theta = xp.broadcast_to(plan.theta[:, None], losses.shape[:-1])
-    # Below the first edge lies nothing that matters, even if it were moved up to it.
-    exponent = log_masses + theta[..., None] * losses
-    floor = logsumexp(exponent) - _WHOLE - xp.log(xp.maximum(counts, 1.0))
-    under = xp.log(xp.cumsum(xp.exp(log_masses), -1)) + theta[..., None] * losses
-    least = pick(losses, _first(under > floor[..., None], 0))
-    # Tails are those of losses that are off by so much: what is beyond must be beyond for all of them.
-    most = group.max_loss() + 2.0 * group.loss_error()
-    low = least - 1e-9 * xp.abs(least)
-    # The first loss that is cut off, or the largest there is where none is.
-    after = _last(log_masses > -np.inf) + 1
-    beyond = xp.minimum(after, losses.shape[-1] - 1)
-    high = xp.minimum(pick(losses, beyond) + 2.0 * group.loss_error(), most)
-    high = xp.where((most < np.inf) & ~(pick(cut, beyond) > -np.inf), most, high)
-    high = xp.where(high > low, high, low + 1e-3)
-    weights = xp.exp(exponent - exponent.max(-1, keepdims=True))
-    edges = placed(losses, weights, (low, high), size)
-    return with_edge(edges, group.anchor() + 2.0 * group.loss_error())
-
-
-def _first(condition: Array, back: int) -> Array:
-    """Index of the first True along the last axis, less ``back``; 0 if there is none."""
-    xp = array_module(condition)
-    before = (xp.cumsum(condition.astype(np.int32), -1) < 1).sum(-1)
-    return xp.maximum(xp.where(before < condition.shape[-1], before, 0) - back, 0)
-
-
-def _last(condition: Array) -> Array:
-    xp = array_module(condition)
-    after = (xp.cumsum(condition[..., ::-1].astype(np.int32), -1) < 1).sum(-1)
-    return xp.where(after < condition.shape[-1], condition.shape[-1] - 1 - after, condition.shape[-1] - 1)
 
 
 def _log_moments(law: Law, counts: Array, tilts: Array) -> Array:
@@ -306,10 +162,7 @@ def _integrand(parts: Any, theta: Array, spacing: Array, s: Array, nodes: int, t
         wrong = wrong + times(1.5 * tilted.error).sum(-1)
         survival = survival + times(log1p(-xp.minimum(law.infinite, 1.0))).sum(-1)
         eta = found.error + 4.0 * tilted.error[..., None] + frequencies[:, None, :] * tilted.phase[..., None]
-        square = 2.0 * found.real + found.real**2 + found.imag**2
-        near = square > -0.5
-        direct = xp.log(xp.maximum((1.0 + found.real) ** 2 + found.imag**2, 1e-300))
-        log_moduli = 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
+        log_moduli = log_modulus_of(found.real, found.imag)
         turned = each(xp.arctan2(found.imag, 1.0 + found.real))
         log_modulus, angle = log_modulus + each(log_moduli).sum(1), angle + turned.sum(1)
         turns = turns + xp.abs(turned).sum(1)

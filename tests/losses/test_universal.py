@@ -259,7 +259,7 @@ def test_a_compiled_plan_finds_the_tilt_that_numpy_finds():
     with jax.enable_x64(True), np.errstate(all="ignore"):
         batch = Batch.of(PoissonSampled(Laplace(1.0), 0.1), [1e-3, 2e-3], 10, "remove", np)
         groups, counts = grouped(batch.query[0], batch.query[1], np)
-        expected = universal._plan("epsilon", groups, counts, batch.query[2]).theta
+        expected = universal.plan_of("epsilon", groups, counts, batch.query[2]).theta
         inputs = jax.tree.map(jax.numpy.asarray, (groups, counts, batch.query[2]))
-        found = jax.jit(lambda *inputs: universal._plan("epsilon", *inputs).theta)(*inputs)
+        found = jax.jit(lambda *inputs: universal.plan_of("epsilon", *inputs).theta)(*inputs)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
