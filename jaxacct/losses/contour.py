@@ -38,7 +38,7 @@ from jaxacct._arrays import array_module, pick, stopped
 from jaxacct._least import first_least
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
-from jaxacct.losses.contour_read import Integrand, chernoff, read_delta, read_epsilon
+from jaxacct.losses.contour_read import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.saddle import saddle_log_delta
 from jaxacct.losses.transform import Transform, log_modulus_of, transform
 from jaxacct.mechanisms._gaussian_quadrature import (
@@ -130,7 +130,7 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
     """Bounds from the transform; see :func:`contour_bounds`."""
-    integrand = _integrand(prepared, counts, found)
+    integrand = trimmed(_integrand(prepared, counts, found))
     if kind == "delta":
         xp = array_module(goal)
         lower, upper, _, _ = read_delta(integrand, goal)
