@@ -29,6 +29,8 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),
 `individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
 
+`from_epsilon` makes the filter of a name from an (epsilon, delta) target.
+
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` ledger while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
@@ -47,6 +49,7 @@ from jaxacct.filters.approximate_zcdp import (
     approximate_dp,
     approximate_zcdp,
 )
+from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.gdp import GDPFilter, gdp
 from jaxacct.filters.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
 from jaxacct.filters.halting import Halted, halting_scan
@@ -107,6 +110,7 @@ __all__ = [
     "approximate_zcdp",
     "check_residue",
     "constant_schedules",
+    "from_epsilon",
     "gaussian_menu",
     "gdp",
     "gdp_residue",

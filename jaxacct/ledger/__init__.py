@@ -27,10 +27,12 @@ from jaxacct.ledger.errors import (
     LedgerTooNew,
     LedgerUnavailable,
 )
+from jaxacct.ledger.reading import Amount, Reading
 from jaxacct.ledger.records import Entry
 from jaxacct.ledger.registry import register
 
 __all__ = [
+    "Amount",
     "Entry",
     "Ledger",
     "LedgerBusy",
@@ -43,6 +45,7 @@ __all__ = [
     "LedgerTampered",
     "LedgerTooNew",
     "LedgerUnavailable",
+    "Reading",
     "Verification",
     "register",
 ]
