@@ -87,7 +87,7 @@ def test_an_export_does_not_write_over_the_ledger(run, tmp_path):
 
 
 def test_a_clock_that_ran_ahead_once_can_be_got_past(run, monkeypatch):
-    from jaxacct.ledger import _ledger
+    from jaxacct.ledger import ledger as _ledger
 
     run("create team.db pure_dp epsilon=1")
     now = _ledger.time.time()

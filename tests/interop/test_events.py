@@ -10,14 +10,14 @@ import scipy.stats
 import jaxacct
 from jaxacct import interop
 from jaxacct import mechanisms as m
-from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms.directions import directions
 
 dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
 from dp_accounting import dp_event as e  # noqa: E402
 
-from jaxacct.interop._events import read  # noqa: E402
-from jaxacct.interop._selection import _gamma, _mean  # noqa: E402
-from jaxacct.interop._truncation import log_binomial_tail  # noqa: E402
+from jaxacct.interop.read_events import read  # noqa: E402
+from jaxacct.interop.selection import _gamma, _mean  # noqa: E402
+from jaxacct.interop.truncation import log_binomial_tail  # noqa: E402
 
 GAUSSIAN = e.GaussianDpEvent(2.0)
 

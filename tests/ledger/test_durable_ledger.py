@@ -24,16 +24,9 @@ from jaxacct import (
     ZeroConcentratedDP,
     filters,
 )
-from jaxacct.ledger import (
-    LedgerError,
-    LedgerMismatch,
-    LedgerMissing,
-    LedgerTampered,
-    _export,
-    canonical,
-    register,
-)
-from jaxacct.ledger._policy import Policy
+from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered, canonical, register
+from jaxacct.ledger import export as _export
+from jaxacct.ledger.policy import Policy
 from tests.filters.cases import CASES
 
 
