@@ -11,13 +11,13 @@ import jaxacct
 from jaxacct import GDP, PLD, ApproximateDP, Gaussian, LossGrid, PoissonSampled, RandomizedResponse
 from jaxacct.adversary import (
     adaptive_choice,
+    counterexample,
     is_free,
     natural_filter_cost,
     residue,
     residue_condition,
     totally_ordered_closure,
 )
-from jaxacct.adversary.naturals import counterexample
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.within_budget import mu_needed
 from tests import finite

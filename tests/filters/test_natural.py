@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxacct.adversary.naturals import counterexample
+from jaxacct.adversary import counterexample
 from jaxacct.filters import natural
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, RandomizedResponse

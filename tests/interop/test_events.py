@@ -24,7 +24,7 @@ GAUSSIAN = e.GaussianDpEvent(2.0)
 
 def same(found, expected):
     """Equal types and parameters, the latter to a few units."""
-    if not isinstance(expected, m._protocol.Mechanism):
+    if not isinstance(expected, m.base.Mechanism):
         return np.allclose(np.asarray(found, float), np.asarray(expected, float), rtol=1e-13, atol=0)
     fields = type(expected).__dataclass_fields__
     if isinstance(expected, m.Composed):
