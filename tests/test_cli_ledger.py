@@ -115,7 +115,7 @@ def test_an_export_does_not_write_over_the_ledger(run, tmp_path):
 
 
 def test_a_clock_that_ran_ahead_once_can_be_got_past(run, monkeypatch):
-    from jaxacct.ledger import _ledger
+    from jaxacct.ledger import ledger as _ledger
 
     run("create team.db pure_dp epsilon=1")
     now = _ledger.time.time()
@@ -186,8 +186,6 @@ def test_bad_usage_is_one_line_and_exit_code_2(run, line, word):
 @pytest.mark.parametrize("name", command._FILTERS)
 def test_create_knows_every_filter_s_parameters(name):
     import inspect
-
-    from jaxacct import filters
 
     given = inspect.signature(getattr(filters, name)).parameters
     for word in command._FILTERS[name].split():

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.filters.approximate_gdp import approximate_gdp
-from jaxacct.filters.approximate_zcdp import approximate_dp
-from jaxacct.filters.gdp import gdp
-from jaxacct.filters.gdp_residue import gdp_residue
-from jaxacct.filters.plan import ORDERS
-from jaxacct.filters.pure_dp import pure_dp
-from jaxacct.filters.renyi import renyi
-from jaxacct.filters.renyi_any import renyi_any
-from jaxacct.filters.zcdp import zcdp
+from jaxacct.filters.additive.approximate_gdp import approximate_gdp
+from jaxacct.filters.additive.approximate_zcdp import approximate_dp
+from jaxacct.filters.additive.gdp import gdp
+from jaxacct.filters.additive.plan_order import ORDERS
+from jaxacct.filters.additive.pure_dp import pure_dp
+from jaxacct.filters.additive.renyi import renyi
+from jaxacct.filters.additive.renyi_any import renyi_any
+from jaxacct.filters.additive.zcdp import zcdp
+from jaxacct.filters.residues.gdp_residue import gdp_residue
 from jaxacct.losses.renyi import renyi_from_epsilon
 
 __all__ = ["FROM_EPSILON", "from_epsilon"]
@@ -25,7 +25,7 @@ __all__ = ["FROM_EPSILON", "from_epsilon"]
 _LEAST, _MOST = 1e-17, 1e29  # of a budget; filters take 1e-18 to 1e30
 _HALVINGS = 70  # of 46 decades: to 1e-20 of a factor
 _SLACK = 0.1  # of delta: what `gdp_residue` may spend on the tails of its queries
-# `renyi_any` gets the best order for Gaussians and two others, as multiples of (order - 1). Below, the budget ends soon.
+# `renyi_any` gets the best order for Gaussians and two others, as multiples of (order - 1). Lower ones have little.
 _AROUND = (0.7, 1.0, 2.0)
 
 

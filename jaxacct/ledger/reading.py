@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxacct import filters
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct.ledger._fitting import nearest
-from jaxacct.ledger._policy import Policy, State, reproducible
+from jaxacct.ledger.fitting import nearest
+from jaxacct.ledger.policy import Policy, State, reproducible
 
 __all__ = ["Amount", "Reading", "read"]
 

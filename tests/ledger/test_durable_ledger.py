@@ -24,16 +24,9 @@ from jaxacct import (
     ZeroConcentratedDP,
     filters,
 )
-from jaxacct.ledger import (
-    LedgerError,
-    LedgerMismatch,
-    LedgerMissing,
-    LedgerTampered,
-    _export,
-    canonical,
-    register,
-)
-from jaxacct.ledger._policy import Policy
+from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered, canonical, register
+from jaxacct.ledger import export as _export
+from jaxacct.ledger.policy import Policy
 from tests.filters.cases import CASES
 
 
@@ -351,7 +344,8 @@ def test_a_step_that_would_have_to_be_clipped_is_refused(path):
 
 
 def test_a_ledger_of_the_first_schema_opens_and_states_no_delta(tmp_path, monkeypatch):
-    from jaxacct.ledger import _ledger, _store
+    from jaxacct.ledger import ledger as _ledger
+    from jaxacct.ledger.stores import base as _store
 
     whole = _ledger.body_of
     with monkeypatch.context() as patch:

@@ -22,11 +22,11 @@ from jaxacct.ledger import (
     LedgerTampered,
     LedgerTooNew,
     LedgerUnavailable,
-    _ledger,
     canonical,
 )
-from jaxacct.ledger._sqlite import SqliteStore
+from jaxacct.ledger import ledger as _ledger
 from jaxacct.ledger.records import hash_of
+from jaxacct.ledger.stores.sqlite import SqliteStore
 
 
 @pytest.fixture
