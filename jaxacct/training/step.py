@@ -11,9 +11,9 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.filters._ledger import outward
+from jaxacct.filters.amounts import outward
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-from jaxacct.training import _check
+from jaxacct.training import checks as _check
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from jaxacct import PLD, Gaussian, LossGrid, PrivacyProfile
-from jaxacct.filters import _menu_laws
+from jaxacct.filters.menus import laws as _menu_laws
 
 
 def gaussians(menu, grid):

@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 
 from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
-from jaxacct.filters import _budget_table, _ledger, _menus, _table_cache
-from jaxacct.filters._menu_laws import MenuLaws
+from jaxacct.filters import amounts
+from jaxacct.filters.menus import cache as _table_cache
+from jaxacct.filters.menus import gaussian_menu as _menus
+from jaxacct.filters.menus import table as _budget_table
+from jaxacct.filters.menus.laws import MenuLaws
 
 # The package's names for these are the functions'.
-menu_table = importlib.import_module("jaxacct.filters.priced_menu")
-online = importlib.import_module("jaxacct.filters.online_menu")
+menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
+online = importlib.import_module("jaxacct.filters.menus.online_menu")
 RNG = np.random.default_rng(4)
 
 
@@ -322,5 +325,5 @@ def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
     assert worst.max() <= 1.0
     assert (made.prices.tolist(), int(made.budget)) == ([32, 40], 400)
     with jax.enable_x64(True):
-        assert np.asarray(_ledger.join(jnp.asarray(made.noise)))[0] == 1.5
-        assert np.isnan(np.asarray(_ledger.join(jnp.asarray(made.rate)))[1])
+        assert np.asarray(amounts.join(jnp.asarray(made.noise)))[0] == 1.5
+        assert np.isnan(np.asarray(amounts.join(jnp.asarray(made.rate)))[1])
