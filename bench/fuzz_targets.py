@@ -15,18 +15,22 @@ import atheris
 import click
 from dp_accounting import dp_event
 
-with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters._table_cache",
+with atheris.instrument_imports(include=["jaxacct.ledger", "jaxacct.training", "jaxacct.filters.menus.cache",
                                          "jaxacct.cli", "jaxacct.interop"]):  # fmt: skip
     import jax.numpy as jnp
     import numpy as np
 
     from jaxacct import Gaussian, Ledger, PoissonSampled, filters
-    from jaxacct.cli import _runs, _values
-    from jaxacct.filters import _table_cache
+    from jaxacct.cli import runs as _runs
+    from jaxacct.cli import values as _values
+    from jaxacct.filters.menus import cache as _table_cache
     from jaxacct.interop import UnreadableEvent, from_dp_event
     from jaxacct.ledger import LedgerCorrupted, LedgerError, canonical, records
-    from jaxacct.ledger._policy import Policy
-    from jaxacct.training import _records, adult, checkpoints, data, durable, journal
+    from jaxacct.ledger.policy import Policy
+    from jaxacct.training.demo import adult, data
+    from jaxacct.training.durable_runs import checkpoints, journal
+    from jaxacct.training.durable_runs import records as _records
+    from jaxacct.training.durable_runs import run as durable
 
 FOLDER = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None))
 

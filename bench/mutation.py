@@ -3,7 +3,7 @@
     pytest --cov=jaxacct --cov-context=test --junitxml=times.xml      # which tests run which line, and for how long
     python bench/mutation.py jaxacct/losses jaxacct/filters --sample 400 --log LOG --coverage COV --times times.xml
     python bench/mutation.py --log LOG --again --seconds 300 --coverage COV --times times.xml
-    python bench/mutation.py --log LOG --mutants jaxacct/filters/gdp.py:7 --tests tests/filters/test_gdp.py
+    python bench/mutation.py --log LOG --mutants jaxacct/filters/additive/gdp.py:7 --tests tests/filters/test_gdp.py
     python bench/mutation.py --log LOG --report bench/results/mutation.json
 
 A mutant (`mutants.py`) runs in a process of its own, forked with JAX imported, in which the module's text is the

@@ -21,8 +21,9 @@ ROOMS = ("mechanisms", "filters", "expost", "adversary", "losses", "training", "
 # Rooms whose names are in their modules, not in the room.
 MODULES = {
     "losses": (
-        "grid", "pld", "profile", "tradeoff", "order", "extremes", "gaussian_order", "attack", "delta_divergence",
-        "moments", "clt", "gdp_curve", "zcdp_curve", "renyi",
+        "grids.grid", "curves.pld", "curves.profile", "curves.trade_off", "compare.order", "compare.suprema",
+        "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
+        "approximations.central_limit", "renyi", "renyi.zcdp",
     )
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import jaxacct
-from jaxacct.losses import engine
+from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.renyi import renyi
 from tests.truth import contour_delta
 

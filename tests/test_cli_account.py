@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import jaxacct
-from jaxacct.cli import _runs, group, main
+from jaxacct.cli import group, main
+from jaxacct.cli import runs as _runs
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,8 @@ import pytest
 
 import jaxacct
 from jaxacct import filters
-from jaxacct.cli import _contestants, main
+from jaxacct.cli import contestants as _contestants
+from jaxacct.cli import main
 
 
 @pytest.fixture(autouse=True)

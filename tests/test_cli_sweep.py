@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.cli import _output, main
-from jaxacct.cli._values import VALUES, WHOLE_VALUES
+from jaxacct.cli import main
+from jaxacct.cli import output as _output
+from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 
 @pytest.fixture(autouse=True)

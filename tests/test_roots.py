@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct._roots import crossing
+from jaxacct._numerics.roots import crossing
 
 ROOTS = np.array([1e-9, 0.3, 1.0, 7.7, 600.0])
 CURVES = {

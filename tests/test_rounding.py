@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct._rounding import EPS, UNIT, deflated, inflated
+from jaxacct._numerics.rounding import EPS, UNIT, deflated, inflated
 
 
 def test_units_are_those_of_float64():

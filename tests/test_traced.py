@@ -24,8 +24,8 @@ from jaxacct import (
     PoissonSampled,
     RandomizedResponse,
     ZeroConcentratedDP,
-    _worker,
 )
+from jaxacct.accounting import worker as _worker
 from tests.truth import contour_delta
 
 SIGMAS = np.array([0.875, 1.0, 1.25])  # float32 numbers
@@ -299,7 +299,7 @@ def test_a_program_s_work_is_done_with_gradual_underflow():
 
 def test_an_error_on_the_host_reaches_the_program(monkeypatch):
     ask = jax.jit(bounds).lower(1.0).compile()
-    monkeypatch.setattr("jaxacct._traced.answer", lambda *_: 1 / 0)
+    monkeypatch.setattr("jaxacct.accounting.traced.answer", lambda *_: 1 / 0)
     with pytest.raises(jax.errors.JaxRuntimeError, match="division by zero"):
         jax.block_until_ready(ask(1.0))
 

@@ -11,14 +11,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import experiment
-from jaxacct.losses import families
-from jaxacct.losses.conversions import concrete
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.pld import PLD
-from jaxacct.losses.tradeoff import TradeOff
-from jaxacct.mechanisms._dominating import RELATIONS, directions
+from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.curves.conversions import concrete
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import RELATIONS, directions
 
 __all__ = ["GeneralizedResponse", "rounded"]
 

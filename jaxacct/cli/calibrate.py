@@ -9,10 +9,10 @@ import click
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
-from jaxacct.cli._output import progress, say_json
-from jaxacct.cli._page import Option, Page, examples, relation_option, shared
-from jaxacct.cli._runs import FAMILIES, Run, alike, mechanism_options, runs_of
-from jaxacct.cli._start import cache_compilations, without_collection
+from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.page import Option, Page, examples, relation_option, shared
+from jaxacct.cli.runs import FAMILIES, Run, alike, mechanism_options, runs_of
+from jaxacct.cli.start import cache_compilations, without_collection
 
 __all__ = ["calibrate", "search"]
 
@@ -92,7 +92,7 @@ def search(
     """
     import jax
 
-    from jaxacct.calibration import calibrate as calibrated
+    from jaxacct.accounting.calibration import calibrate as calibrated
     from jaxacct.mechanisms import Composed
 
     cache_compilations(jax)

@@ -10,11 +10,11 @@ import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
-from jaxacct.cli._output import as_csv, progress, say_json, table
-from jaxacct.cli._page import Option, Page, examples, shared
-from jaxacct.cli._runs import Run, mechanism_options, runs_of
-from jaxacct.cli._start import cache_compilations
-from jaxacct.cli._values import VALUES, WHOLE_VALUES
+from jaxacct.cli.output import as_csv, progress, say_json, table
+from jaxacct.cli.page import Option, Page, examples, shared
+from jaxacct.cli.runs import Run, mechanism_options, runs_of
+from jaxacct.cli.start import cache_compilations
+from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 __all__ = ["compare"]
 
@@ -117,7 +117,7 @@ def _rows(
     import jax
 
     from jaxacct import _validate
-    from jaxacct.cli._contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
+    from jaxacct.cli.contestants import ACCOUNTANTS, FILTERS, THOROUGH, Schedule, admitted
 
     cache_compilations(jax)
     _validate.probability(delta=delta)

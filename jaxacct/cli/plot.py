@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from jaxacct.cli import LazyGroup, plain_errors
-from jaxacct.cli._output import progress, say_json
-from jaxacct.cli._page import Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli._runs import composed, mechanism_options, runs_of
-from jaxacct.cli._start import cache_compilations
+from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.page import Option, Page, examples, output_file, relation_option, shared
+from jaxacct.cli.runs import composed, mechanism_options, runs_of
+from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.sweep import Sweep, sweep_options, swept
 
 __all__ = ["heat_map", "loss", "plot", "profile", "trade_off"]

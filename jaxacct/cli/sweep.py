@@ -12,12 +12,12 @@ import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
-from jaxacct.cli._output import as_csv, json_text, progress, table
-from jaxacct.cli._page import Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli._runs import FAMILIES, Run, composed, mechanism_options, option_of, runs_of
-from jaxacct.cli._start import cache_compilations
-from jaxacct.cli._values import VALUES, WHOLE_VALUES
 from jaxacct.cli.calibrate import search
+from jaxacct.cli.output import as_csv, json_text, progress, table
+from jaxacct.cli.page import Option, Page, examples, output_file, relation_option, shared
+from jaxacct.cli.runs import FAMILIES, Run, composed, mechanism_options, option_of, runs_of
+from jaxacct.cli.start import cache_compilations
+from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 __all__ = ["Sweep", "sweep", "sweep_options", "swept"]
 

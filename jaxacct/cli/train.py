@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import click
 
 from jaxacct.cli import plain_errors
-from jaxacct.cli._output import say_json
-from jaxacct.cli._page import Page, examples, printing, wanted
+from jaxacct.cli.output import say_json
+from jaxacct.cli.page import Page, examples, printing, wanted
 
 __all__ = ["train"]
 
@@ -183,7 +183,7 @@ def _run(
     import optax
 
     from jaxacct import training
-    from jaxacct.cli._output import tqdm
+    from jaxacct.cli.output import tqdm
 
     with plain_errors():
         dataset = training.load(data, path)

@@ -11,12 +11,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._curve_pair import merged_curves
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._values import array_module, times
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
+from jaxacct.mechanisms.pairs.curve import merged_curves
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.parameters import array_module, times
 
 __all__ = ["Composed"]
 

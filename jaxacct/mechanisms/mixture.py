@@ -9,10 +9,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._mixture_pair import MixturePair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import array_module, positive
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.parameters import array_module, positive
 
 __all__ = ["MixtureOfGaussians"]
 

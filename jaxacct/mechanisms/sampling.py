@@ -9,11 +9,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import inflated
-from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._row import flattened, settings_shapes
-from jaxacct.mechanisms._values import array_module, whole_steps
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.parameters import array_module, whole_steps
 
 __all__ = ["PoissonSampled"]
 

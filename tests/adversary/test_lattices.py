@@ -8,8 +8,8 @@ import pytest
 import jaxacct
 from jaxacct import GDP, PLD, ApproximateDP, Laplace, LossGrid, PrivacyProfile, RandomizedResponse, TradeOff
 from jaxacct.adversary import counterexample, is_free, natural_filter_cost, totally_ordered_closure
-from jaxacct.adversary.compositions import Compositions
 from jaxacct.adversary.lattice_laws import lattice_for, laws_of
+from jaxacct.adversary.naturals.compositions import Compositions
 from tests import finite
 
 LOG2 = math.log(2)

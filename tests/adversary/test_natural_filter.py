@@ -18,8 +18,8 @@ from jaxacct.adversary import (
     residue_condition,
     totally_ordered_closure,
 )
-from jaxacct.adversary.compositions import Compositions
-from jaxacct.adversary.legality import mu_needed
+from jaxacct.adversary.naturals.compositions import Compositions
+from jaxacct.adversary.naturals.within_budget import mu_needed
 from tests import finite
 
 LOG2 = math.log(2)

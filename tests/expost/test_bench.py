@@ -37,7 +37,7 @@ def bench():
 def rows(bench):
     """Rows of fifteen strings; people with a Masters degree and long hours earn more."""
     rng = np.random.default_rng(0)
-    names = list(importlib.import_module("jaxacct.training.adult")._DOMAIN)
+    names = list(importlib.import_module("jaxacct.training.demo.adult")._DOMAIN)
     made = []
     for _ in range(ROWS):
         row = {name: str(rng.choice(values)) for name, values in VALUES.items()}
@@ -74,7 +74,7 @@ def test_the_table_has_the_complete_rows_and_the_papers_categories(bench, rows, 
 
 def test_without_a_folder_the_loader_asks_openml(bench, rows, folder, monkeypatch):
     datasets = pytest.importorskip("sklearn.datasets")
-    names = list(importlib.import_module("jaxacct.training.adult")._DOMAIN)
+    names = list(importlib.import_module("jaxacct.training.demo.adult")._DOMAIN)
     categories = {name: list(values) for name, values in VALUES.items()}
 
     def code(name, text):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid
-from jaxacct.filters import _additive_ladder as module
-from jaxacct.filters._additive_ladder import Ladder, LadderGuarantee
+from jaxacct.filters.naturals import ladder as module
+from jaxacct.filters.naturals.ladder import Ladder, LadderGuarantee
 
 RNG = np.random.default_rng(6)
 

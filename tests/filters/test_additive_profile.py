@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from jaxacct.filters import additive_profile, natural_approximate_dp
-from jaxacct.filters._additive_ladder import closed_form, guarantee_of, ladder
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.pld import PLD
+from jaxacct.filters.naturals.ladder import closed_form, guarantee_of, ladder
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import RandomizedResponse
 
 

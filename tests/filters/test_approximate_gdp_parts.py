@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.filters import _ledger
+from jaxacct.filters import amounts
 
-module = importlib.import_module("jaxacct.filters.approximate_gdp")
+module = importlib.import_module("jaxacct.filters.additive.approximate_gdp")
 RNG = np.random.default_rng(21)
 WHOLE = 1 << 88
 
 
 def state_of(units):
-    return _ledger.LedgerState(jnp.array([units >> 64, units >> 32 & 0xFFFFFFFF, units & 0xFFFFFFFF], jnp.uint32))
+    return amounts.LedgerState(jnp.array([units >> 64, units >> 32 & 0xFFFFFFFF, units & 0xFFFFFFFF], jnp.uint32))
 
 
 @pytest.mark.parametrize("regime", ["small", "large"])
@@ -79,10 +79,10 @@ def test_a_step_is_clipped_to_what_is_left_and_a_remainder_is_forfeited_to_the_u
 def test_the_factor_on_a_last_step_is_below_the_exact_one_by_a_few_units(regime):
     count = 300
     units = [int(x) for x in WHOLE * RNG.uniform(0.0, 1.0, count)]
-    state = _ledger.LedgerState(jnp.stack([state_of(n).words for n in units]))
+    state = amounts.LedgerState(jnp.stack([state_of(n).words for n in units]))
     rate = RNG.uniform(1e-3, 0.2, count) if regime == "small" else RNG.uniform(0.801, 1.0, count)
     sigma, clip, budget = 10.0 ** RNG.uniform(-3, -1, count), RNG.uniform(0.5, 2.0, count), RNG.uniform(0.1, 1.0, count)
-    found = module._clip_scale(_ledger.split(budget), (clip, sigma, rate), state, regime, "float64")
+    found = module._clip_scale(amounts.split(budget), (clip, sigma, rate), state, regime, "float64")
     with mpmath.workdps(40):
         for n, q, s, c, b, scale in zip(units, rate, sigma, clip, budget, np.asarray(found), strict=True):
             rest = mpmath.mpf(WHOLE - n) / WHOLE * b

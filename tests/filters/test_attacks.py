@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from jaxacct import ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, filters
-from jaxacct.filters import _ledger
-from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct.filters import amounts
 from jaxacct.losses.renyi import renyi, renyi_from_epsilon
-from jaxacct.losses.zcdp_curve import zcdp_epsilon
+from jaxacct.losses.renyi.zcdp import zcdp_epsilon
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 from tests.filters.cases import CASES, leaves
 
 
@@ -172,7 +172,7 @@ def test_any_order_at_the_full_delta_is_no_filter_and_at_delta_over_k_it_is():
     epsilon, delta, orders = 10.0, 1e-5, (3.0, 12.0)
     with jax.enable_x64(True):
         budgets = renyi_from_epsilon(epsilon, delta, np.array(orders))
-    wrong = filters.AnyOrderFilter(_ledger.split(budgets), orders)
+    wrong = filters.AnyOrderFilter(amounts.split(budgets), orders)
     assert 1.97 * delta < two_rounds(wrong, orders, epsilon, 1.0) < 2 * delta
     right = filters.renyi_any(epsilon, delta, orders)
     assert two_rounds(right, orders, epsilon, 1.0) == 0.0, "refused"

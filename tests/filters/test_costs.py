@@ -23,7 +23,7 @@ from jaxacct import (
     ZeroConcentratedDP,
     filters,
 )
-from jaxacct.filters._costs import approximate_cost, concentrated_cost, pure_cost
+from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost, pure_cost
 from jaxacct.losses.renyi import renyi
 
 EPSILONS = [1e-12, 1e-6, 1e-3, 0.1, 0.49, 0.51, 1.0, 3.0, 20.0, 200.0]

@@ -6,7 +6,7 @@ import jax
 import mpmath
 import numpy as np
 
-from jaxacct.filters._expost import approximate_reading, probable_reading
+from jaxacct.filters.expost_readings import approximate_reading, probable_reading
 
 RNG = np.random.default_rng(12)
 READ = jax.jit(lambda orders, sums, delta: [f(orders, sums, delta) for f in (approximate_reading, probable_reading)])

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from jaxacct import GDP, PLD, Composed, DiscreteGaussian, Gaussian, LossGrid, PoissonSampled, filters
-from jaxacct.filters import _composed_law, _costs
+from jaxacct.filters.additive import costs as _costs
+from jaxacct.filters.residues import on_grid as _composed_law
 
 # The package's name for this is the function's.
-plan = importlib.import_module("jaxacct.filters.plan")
+plan = importlib.import_module("jaxacct.filters.additive.plan_order")
 
 
 @pytest.mark.parametrize(

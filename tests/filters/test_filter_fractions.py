@@ -12,32 +12,33 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, Gaussian, LossGrid, filters
-from jaxacct.filters import _composed_law, _ledger
+from jaxacct.filters import amounts
+from jaxacct.filters.residues import on_grid as _composed_law
 
-natural = importlib.import_module("jaxacct.filters.natural")
-approximate = importlib.import_module("jaxacct.filters.natural_approximate_dp")
-orders = importlib.import_module("jaxacct.filters.renyi_any")
-menu_table = importlib.import_module("jaxacct.filters.priced_menu")
+natural = importlib.import_module("jaxacct.filters.naturals.natural")
+approximate = importlib.import_module("jaxacct.filters.naturals.natural_approximate_dp")
+orders = importlib.import_module("jaxacct.filters.additive.renyi_any")
+menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
 
 
 def ledger_of(*shares):
     """The state of ledgers of which these shares, in units of 2^-24, are spent."""
-    return _ledger.LedgerState(jnp.array([[n, 0, 0] for n in shares], jnp.uint32))
+    return amounts.LedgerState(jnp.array([[n, 0, 0] for n in shares], jnp.uint32))
 
 
 def one(share):
-    return _ledger.LedgerState(jnp.array([share, 0, 0], jnp.uint32))
+    return amounts.LedgerState(jnp.array([share, 0, 0], jnp.uint32))
 
 
 def test_a_ledgers_fraction_is_its_own_that_of_two_the_larger_and_of_orders_the_least():
     part = 2**22 + 2**20
-    just_more = _ledger.LedgerState(jnp.array([part, 1, 1], jnp.uint32))
+    just_more = amounts.LedgerState(jnp.array([part, 1, 1], jnp.uint32))
 
     @jax.jit  # in one program, which compiles sooner than many small ones
     def read():
         ledgers = filters.gdp(0.7), filters.pure_dp(0.7), filters.odometer(filters.zcdp(3.0))
         both = filters.approximate_zcdp(0.5, 1e-6)
-        several = filters.AnyOrderFilter(_ledger.split(np.ones(3)), (8.0, 16.0, 12.0))
+        several = filters.AnyOrderFilter(amounts.split(np.ones(3)), (8.0, 16.0, 12.0))
         return (
             [ledger.fraction(one(part)) for ledger in ledgers],
             [ledger.fraction(just_more) for ledger in ledgers],
@@ -63,7 +64,7 @@ def test_a_ledgers_fraction_is_its_own_that_of_two_the_larger_and_of_orders_the_
 
 def test_an_order_that_is_out_reads_as_twice_its_budget_and_stays_out():
     rho = np.array([1.0, 0.25])
-    ledger = filters.AnyOrderFilter(_ledger.split(rho), (8.0, 16.0))
+    ledger = filters.AnyOrderFilter(amounts.split(rho), (8.0, 16.0))
     costs = np.array([0.6 * rho[0], 1.2 * rho[1]])
 
     @jax.jit
@@ -81,7 +82,7 @@ def test_an_order_that_is_out_reads_as_twice_its_budget_and_stays_out():
         assert admitted
         assert np.asarray(after.words)[1].tolist() == [2 << 24, 0, 0]
     assert not step(np.array([0.5 * rho[0], 0.0]), state)[0]
-    assert orders._DEAD.tolist() == [2 * _ledger.EXACT >> 64, 0, 0]
+    assert orders._DEAD.tolist() == [2 * amounts.EXACT >> 64, 0, 0]
 
 
 def test_rounds_are_counted_over_the_most_there_may_be():

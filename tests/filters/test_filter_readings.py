@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.filters import _ledger
+from jaxacct.filters import amounts
 
 # The package's names for these are the functions'.
-approximate = importlib.import_module("jaxacct.filters.individual_approximate_gdp")
-residue = importlib.import_module("jaxacct.filters.gdp_residue")
+approximate = importlib.import_module("jaxacct.filters.per_example.approximate_gdp")
+residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 RNG = np.random.default_rng(4)
 
 
@@ -24,16 +24,16 @@ RNG = np.random.default_rng(4)
 def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_unit(dtype, bits):
     words = RNG.integers(1, 2**24, (60, 3)) * [1, 1, 0]
     words[::2, 1] = 0  # shares that float64 holds exactly: only the product's own rounding is left to cover
-    state = _ledger.LedgerState(jnp.array(words, jnp.uint32))
+    state = amounts.LedgerState(jnp.array(words, jnp.uint32))
     shares = [Fraction((int(a) << 64) + (int(b) << 32), 1 << 88) for a, b, _ in words]
     up, down = 1 + Fraction(1, 2**bits), 1 - Fraction(1, 2**bits)
-    in_mu = jax.jit(importlib.import_module("jaxacct.filters.gdp")._in_mu, static_argnums=(2, 3))
+    in_mu = jax.jit(importlib.import_module("jaxacct.filters.additive.gdp")._in_mu, static_argnums=(2, 3))
     residues = jax.jit(residue._in_mu, static_argnums=(2, 3))
     for budget in (0.7, 1.0 / 3.0):
-        pieces, exact = _ledger.split(budget), Fraction(budget)
+        pieces, exact = amounts.split(budget), Fraction(budget)
         wide = jnp.broadcast_to(pieces, (60, 3))
-        for name in ("_additive.in_budget", "approximate_gdp._in_budget"):
-            module, function = name.split(".")
+        for name in ("additive.base.in_budget", "additive.approximate_gdp._in_budget"):
+            module, _, function = name.rpartition(".")
             reads = getattr(importlib.import_module(f"jaxacct.filters.{module}"), function)
             reads = jax.jit(reads, static_argnums=(2, 3))
             for share, spent in zip(shares, reads(pieces, state, "spent", dtype).tolist(), strict=True):
@@ -58,7 +58,7 @@ def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_
             assert part <= Fraction(share) <= part * up
             assert dtype == "float32" or Fraction(share) == part
         gone = np.asarray(residue._whole(wide)) * RNG.uniform(0.0, 1.0, 60)
-        left = _ledger.split(gone)
+        left = amounts.split(gone)
         whole = Fraction(float(residue._whole(pieces)))
         assert exact * (1 + Fraction(1, 2**41)) * (1 - Fraction(1, 2**52)) <= whole <= exact * (1 + Fraction(1, 2**40))
         for which in ("spent", "fraction", "remaining"):

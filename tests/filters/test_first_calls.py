@@ -32,7 +32,7 @@ from jaxacct import (
     ZeroConcentratedDP,
     filters,
 )
-from jaxacct.filters._composed_law import after, law_of, nothing
+from jaxacct.filters.residues.on_grid import after, law_of, nothing
 from jaxacct.losses.renyi import renyi
 
 SETUP = """

@@ -7,11 +7,11 @@ import pytest
 from scipy.stats import norm
 
 from jaxacct.filters import gdp_residue, prepare
-from jaxacct.filters._prepared import joined
-from jaxacct.filters._residue_solver import _at_nodes, _pattern
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.pld import PLD
-from jaxacct.losses.tradeoff import TradeOff
+from jaxacct.filters.residues.prepare import joined
+from jaxacct.filters.residues.solver import _at_nodes, _pattern
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, RandomizedResponse
 
 

@@ -10,9 +10,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.filters import _guarantees
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.filters import guarantees as _guarantees
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.renyi import delta_from_renyi
 
 RNG = np.random.default_rng(3)

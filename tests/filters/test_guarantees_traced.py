@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.filters import _guarantees
+from jaxacct.filters import guarantees as _guarantees
 
-residue = importlib.import_module("jaxacct.filters.gdp_residue")
+residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 # From a parameter to a guarantee, and what a delta of 0 still promises.
 KINDS = {
     "pure": (lambda p: _guarantees.PureDPGuarantee(p, ""), 0.7),

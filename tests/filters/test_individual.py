@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, LossGrid, PoissonSampled, filters
-from jaxacct.filters import _ledger
-from jaxacct.filters.priced_menu import PricedMenuFilter
+from jaxacct.filters import amounts
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter
 
 SIGMA, RATE = np.geomspace(1.0, 4.0, 7).astype(np.float32), np.float32(0.1)
 PRICES, BUDGET, NOBODY = np.rint(160 * SIGMA**-2.0).astype(np.int32), 1000, 2**31 - 1
@@ -27,7 +27,7 @@ BAD = np.array([np.nan, np.inf, -np.inf, -1.0, -1e-45, -0.0], np.float32)
 
 def menu_ledger(examples, budget=BUDGET):
     """A ledger without its table: only the guarantee needs that."""
-    noise, rate = (np.asarray(_ledger.split(np.float64(x))) for x in (SIGMA, np.full(7, RATE)))
+    noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (SIGMA, np.full(7, RATE)))
     common = PricedMenuFilter(PRICES, np.int32(budget), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
     return filters.IndividualPricedMenuFilter(common, examples, 3 << 7)
 

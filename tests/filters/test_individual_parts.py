@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
-from jaxacct.filters import _ledger, individual_approximate_gdp
-from jaxacct.filters._examples import FLAG, settle_norms
+from jaxacct.filters import amounts, individual_approximate_gdp
+from jaxacct.filters.per_example.examples import FLAG, settle_norms
 
 # The package's names for these are the functions'.
-approximate = importlib.import_module("jaxacct.filters.individual_approximate_gdp")
-priced = importlib.import_module("jaxacct.filters.individual_priced_menu")
+approximate = importlib.import_module("jaxacct.filters.per_example.approximate_gdp")
+priced = importlib.import_module("jaxacct.filters.per_example.priced_menu")
 RNG = np.random.default_rng(4)
 WHOLE = 2**30
 
@@ -114,7 +114,7 @@ def test_a_norm_takes_part_when_it_is_a_number_and_bounds_round_up():
 
 
 def test_an_individual_ledger_is_charged_no_less_than_a_float64_norm_and_asks_its_filter_of_each(monkeypatch):
-    module = importlib.import_module("jaxacct.filters.individual")
+    module = importlib.import_module("jaxacct.filters.per_example.any_filter")
     monkeypatch.setattr(module, "_update", lambda filter, query, norms, state: (norms, state))
     norms = np.array([0.5 + 1e-10, 0.1])
     ledger = filters.individual(filters.gdp(1.0), examples=2)
@@ -156,7 +156,7 @@ def test_a_last_step_is_clipped_to_what_is_left_and_others_to_the_clip_norm():
 )
 def test_there_are_rows_for_every_octave_of_the_menus_noise(noise, rows):
     with jax.enable_x64(True):
-        common = SimpleNamespace(noise=_ledger.split(np.array(noise)))
+        common = SimpleNamespace(noise=amounts.split(np.array(noise)))
     assert priced._rows(common) == rows * 2**7
 
 
@@ -176,7 +176,7 @@ def test_a_step_is_one_of_its_regime_up_to_the_ends_of_its_rates():
 
 
 def test_a_step_that_its_filter_does_not_shorten_is_allowed_in_full_and_a_shortened_one_a_hair_less():
-    module = importlib.import_module("jaxacct.filters.individual")
+    module = importlib.import_module("jaxacct.filters.per_example.any_filter")
 
     class Scaled:
         """Admits everything and shortens by what the state says."""

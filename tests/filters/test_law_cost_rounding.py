@@ -10,7 +10,7 @@ import pytest
 from scipy.special import ndtr
 
 from jaxacct import PLD, LossGrid
-from jaxacct.filters import _law_costs
+from jaxacct.filters.additive import costs_of_plds as _law_costs
 
 GRID = LossGrid(2.0**-6, -5, 12)
 LOSSES = GRID.losses

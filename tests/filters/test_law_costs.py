@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from jaxacct import PLD, Gaussian, Laplace, LossGrid, RandomizedResponse, filters
-from jaxacct.filters import _costs
-from jaxacct.filters._law_costs import (
+from jaxacct.filters.additive import costs as _costs
+from jaxacct.filters.additive.costs_of_plds import (
     approximate_of_law,
     concentrated_of_law,
     gaussian_of_law,

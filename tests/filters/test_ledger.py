@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxacct import Gaussian, filters
-from jaxacct.filters import _ledger
+from jaxacct.filters import amounts
 
 
 def units(state) -> int:
@@ -28,7 +28,7 @@ def ledger():
     """Divergences against a budget of exactly rho (a Rényi filter built around it)."""
 
     def make(rho):
-        return filters.RenyiFilter(_ledger.split(rho), 8.0)
+        return filters.RenyiFilter(amounts.split(rho), 8.0)
 
     return make
 
@@ -39,7 +39,7 @@ def ledger():
     shares=st.lists(st.floats(1e-30, 0.3) | st.floats(1e-3, 0.3), min_size=1, max_size=12),
 )
 def test_the_ledger_never_under_counts_and_hardly_over_counts(budget, shares):
-    ledger = filters.RenyiFilter(_ledger.split(budget), 8.0)
+    ledger = filters.RenyiFilter(amounts.split(budget), 8.0)
     state, truth = ledger.init(), Fraction(0)
     limit = Fraction(budget) * (1 + Fraction(1, 1 << 40))
     for s in shares:
@@ -130,16 +130,16 @@ def test_what_remains_can_be_spent_and_nothing_after_it():
 
 def test_budgets_cross_a_float32_program_without_losing_a_bit():
     values = np.array([0.1, np.pi, 1e-18, 1e30, 1 / 3, np.nextafter(1.0, 2.0), 7e-7])
-    pieces = jax.jit(lambda p: p)(_ledger.split(values))
+    pieces = jax.jit(lambda p: p)(amounts.split(values))
     assert pieces.dtype == jnp.float32
     with jax.enable_x64(True):
-        assert np.asarray(_ledger.join(pieces)).tolist() == values.tolist()
+        assert np.asarray(amounts.join(pieces)).tolist() == values.tolist()
 
 
 def test_rounding_to_the_callers_type_is_outward():
     with jax.enable_x64(True):
         values = jnp.array([0.1, 1 / 3, 2.0, 1e-9, 0.0])
-        up, down = _ledger.outward(values, "float32", up=True), _ledger.outward(values, "float32", up=False)
+        up, down = amounts.outward(values, "float32", up=True), amounts.outward(values, "float32", up=False)
         assert bool(jnp.all(up.astype(jnp.float64) >= values))
         assert bool(jnp.all(down.astype(jnp.float64) <= values))
         assert bool(jnp.all(up - down <= 2.0**-23 * values))

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, LossGrid, filters
-from jaxacct.filters import _composed_law, _profile_guarantee
-from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.filters import profile_guarantee as _profile_guarantee
+from jaxacct.filters.residues import on_grid as _composed_law
+from jaxacct.losses.curves.profile import PrivacyProfile
 from tests.filters.cases import law as response_law
 
 # The package's name for this is the function's.
-natural = importlib.import_module("jaxacct.filters.natural_approximate_dp")
+natural = importlib.import_module("jaxacct.filters.naturals.natural_approximate_dp")
 RNG = np.random.default_rng(4)
 
 

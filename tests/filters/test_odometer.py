@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PureDP, filters
-from jaxacct.filters._expost import approximate_reading, probable_reading
-from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct.filters.expost_readings import approximate_reading, probable_reading
 from jaxacct.losses.renyi import epsilon_from_renyi
-from jaxacct.losses.zcdp_curve import zcdp_epsilon
+from jaxacct.losses.renyi.zcdp import zcdp_epsilon
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 
 ODOMETERS = {
     "pure": lambda: filters.odometer(filters.pure_dp(10.0)),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jaxacct import filters
-from jaxacct.filters import _ledger
+from jaxacct.filters import amounts
 
 # The package's name for this is the function's.
 meter = importlib.import_module("jaxacct.filters.odometer")
@@ -33,20 +33,20 @@ class Asked:
 
 @jax.enable_x64(True)
 def test_levels_share_delta_and_divergences_are_rounded_up():
-    counter = SimpleNamespace(filter=Asked(_ledger.split(0.7)), levels=3)
-    empty = _ledger.empty(_ledger.split(0.7))
+    counter = SimpleNamespace(filter=Asked(amounts.split(0.7)), levels=3)
+    empty = amounts.empty(amounts.split(0.7))
     levels = jax.jit(lambda state, delta: meter._of_levels(counter, state, delta))
     for delta in RNG.uniform(1e-9, 1e-3, 20):
         share = float(levels(empty, delta))
         assert Fraction(delta) * (1 - Fraction(1, 2**49)) <= 3 * Fraction(share) <= Fraction(delta)
-    assert float(levels(_ledger.full(empty), 0.3)) == pytest.approx(0.1)
-    state = _ledger.LedgerState(jnp.array(RNG.integers(2**20, 2**24, (40, 3)), jnp.uint32))
+    assert float(levels(amounts.full(empty), 0.3)) == pytest.approx(0.1)
+    state = amounts.LedgerState(jnp.array(RNG.integers(2**20, 2**24, (40, 3)), jnp.uint32))
     for kind, factor in ((filters.renyi(3.0, 1e-5, order=8), None), (filters.zcdp(0.7), 1), (filters.gdp(0.7), 0.5)):
         counter = filters.odometer(kind, orders=None if factor is None else (2.0, 9.0))
         orders, sums = jax.jit(meter._sums)(counter, state)
-        budget = Fraction(float(_ledger.join(kind.pieces)))
+        budget = Fraction(float(amounts.join(kind.pieces)))
         assert orders.tolist() == ([8.0] if factor is None else [2.0, 9.0])
-        for share, row in zip(jax.jit(_ledger.used)(state).tolist(), sums.tolist(), strict=True):
+        for share, row in zip(jax.jit(amounts.used)(state).tolist(), sums.tolist(), strict=True):
             rho = Fraction(share) * (budget * budget / 2 if factor == 0.5 else budget)
             for order, found in zip(orders.tolist(), row, strict=True):
                 truth = rho * (1 if factor is None else Fraction(order))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, Gaussian, LossGrid, PoissonSampled, RandomizedResponse, TradeOff
-from jaxacct.filters import _prepared
+from jaxacct.filters.residues import prepare as _prepared
 
 RNG = np.random.default_rng(11)
 GRID = LossGrid(0.25, -5, 12)

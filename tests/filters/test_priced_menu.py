@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, adversary, filters
-from jaxacct.filters import _budget_table, _table_cache
-from jaxacct.filters._menu_laws import MenuLaws, delta_of, menu_laws
-from jaxacct.filters._menus import shrunk
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.profile import PrivacyProfile
+from jaxacct.filters.menus import cache as _table_cache
+from jaxacct.filters.menus import table as _budget_table
+from jaxacct.filters.menus.gaussian_menu import shrunk
+from jaxacct.filters.menus.laws import MenuLaws, delta_of, menu_laws
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
 
-module = importlib.import_module("jaxacct.filters.priced_menu")  # the package's name is the function's
+module = importlib.import_module("jaxacct.filters.menus.priced_menu")  # the package's name is the function's
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxacct import filters
 
 # The package's name for this is the function's.
-residue = importlib.import_module("jaxacct.filters.gdp_residue")
+residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 RNG = np.random.default_rng(4)
 
 

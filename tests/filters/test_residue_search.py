@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.filters import _residue_solver as solver
+from jaxacct.filters.residues import solver
 
 NO_NODES = solver.Nodes(*[np.zeros(())] * 10)
 LAW = np.array([[0.0, 0.5]]), np.array([[0.5, 0.5]])

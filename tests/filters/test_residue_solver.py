@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.filters import _residue_solver as solver
+from jaxacct.filters.residues import solver
 
 RNG = np.random.default_rng(2)
 MU, CHARGE = 1.3, 0.2

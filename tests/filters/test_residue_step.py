@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct.filters._prepared import Prepared, joined, pieces_up
+from jaxacct.filters.residues.prepare import Prepared, joined, pieces_up
 
-module = importlib.import_module("jaxacct.filters.gdp_residue")
+module = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 UNITS = F(1, 2**46)
 
 

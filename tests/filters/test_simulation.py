@@ -25,7 +25,7 @@ import pytest
 from scipy.stats import beta
 
 from jaxacct import GDP, ApproximateDP, Gaussian, LossGrid, filters
-from jaxacct.filters import _ledger
+from jaxacct.filters import amounts
 
 PLAYS, ROUNDS = 1_000_000, 3
 LOUDER = 1.02
@@ -289,7 +289,7 @@ def test_a_filter_that_charges_2_percent_too_little_is_noticed():
     """A plant in the filter itself: its ledger holds 2 % more than its guarantee says."""
     arena = ARENAS["gdp"]
     with jax.enable_x64(True):
-        wide = filters.GDPFilter(_ledger.split(LOUDER))
+        wide = filters.GDPFilter(amounts.split(LOUDER))
     _, tree = asked(dataclasses.replace(arena, make=lambda: wide), even, ROUNDS)
     assert alarms(arena, filters.gdp(1.0).guarantee, tree)
 

@@ -23,7 +23,8 @@ TABLES = (
 )  # fmt: skip
 FUZZED = {name for table in TABLES for name in table.CASES}
 ROOMS = (
-    "", "mechanisms", "filters", "adversary", "expost", "training", "ledger", "calibration", "planning", "interop",
+    "", "mechanisms", "filters", "adversary", "expost", "training", "ledger", "accounting.calibration",
+    "accounting.noise_planning", "interop",
     "plotting",
 )  # fmt: skip
 RESULT = "what a function returns; nobody calls it"
@@ -33,8 +34,9 @@ ERROR = "an exception"
 FILE = "test_fuzz_files.py and bench/fuzz_files.py damage what it reads"
 EXCUSED = {
     "without_callbacks": "takes nothing",
-    "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE, "calibration.Calibration": RESULT,
-    "planning.NoisePlan": RESULT,
+    "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,
+    "accounting.calibration.Calibration": RESULT,
+    "accounting.noise_planning.NoisePlan": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL, "training.Filter": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
     **{f"filters.{name}": STATE for name in ("ApproximateZCDPState", "LedgerState", "MenuState", "ResidueState")},

@@ -10,21 +10,21 @@ import scipy.stats
 import jaxacct
 from jaxacct import interop
 from jaxacct import mechanisms as m
-from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms.directions import directions
 
 dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
 from dp_accounting import dp_event as e  # noqa: E402
 
-from jaxacct.interop._events import read  # noqa: E402
-from jaxacct.interop._selection import _gamma, _mean  # noqa: E402
-from jaxacct.interop._truncation import log_binomial_tail  # noqa: E402
+from jaxacct.interop.read_events import read  # noqa: E402
+from jaxacct.interop.selection import _gamma, _mean  # noqa: E402
+from jaxacct.interop.truncation import log_binomial_tail  # noqa: E402
 
 GAUSSIAN = e.GaussianDpEvent(2.0)
 
 
 def same(found, expected):
     """Equal types and parameters, the latter to a few units."""
-    if not isinstance(expected, m._protocol.Mechanism):
+    if not isinstance(expected, m.base.Mechanism):
         return np.allclose(np.asarray(found, float), np.asarray(expected, float), rtol=1e-13, atol=0)
     fields = type(expected).__dataclass_fields__
     if isinstance(expected, m.Composed):

@@ -14,8 +14,10 @@ import jax
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import LedgerCorrupted, LedgerTampered, LedgerUnavailable, _sqlite, _store
-from jaxacct.ledger._sqlite import SqliteStore
+from jaxacct.ledger import LedgerCorrupted, LedgerTampered, LedgerUnavailable
+from jaxacct.ledger.stores import base as _store
+from jaxacct.ledger.stores import sqlite as _sqlite
+from jaxacct.ledger.stores.sqlite import SqliteStore
 
 # The last other process to leave: it moves the log into the file and removes it, unless somebody holds a lock.
 LEAVES = (

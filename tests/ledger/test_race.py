@@ -11,7 +11,8 @@ import jax
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import _ledger, _store
+from jaxacct.ledger import ledger as _ledger
+from jaxacct.ledger.stores import base as _store
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ledger_race.py"
 

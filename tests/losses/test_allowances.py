@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from jaxacct import Exponential
-from jaxacct.losses.gaussian_order import gaussian_trade_off
-from jaxacct.losses.gdp_curve import log_delta_bounds
+from jaxacct.losses.compare.gaussian_order import gaussian_trade_off
 from jaxacct.losses.renyi import closed, delta_from_renyi, epsilon_from_renyi, renyi_from_epsilon
 from jaxacct.losses.renyi.discrete import _discrete_laplace
-from jaxacct.losses.zcdp_curve import _log_conversion, _log_delta
+from jaxacct.losses.renyi.zcdp import _log_conversion, _log_delta
+from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52

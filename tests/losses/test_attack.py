@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff
-from jaxacct.losses.attack import advantage, bayes_risk, power
-from jaxacct.losses.spread import Spread
+from jaxacct.losses.compare.attack import advantage, bayes_risk, power
+from jaxacct.losses.engines.devices import Spread
 from tests import finite
 
 LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.losses import caps
-from jaxacct.losses.caps import capped
-from jaxacct.losses.gaussian_order import _exactly
-from jaxacct.losses.gdp_curve import log_delta_bounds, log_inverse
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._pair import Tails
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.compare.gaussian_order import _exactly
+from jaxacct.losses.engines import fallback_bounds as caps
+from jaxacct.losses.engines.fallback_bounds import capped
+from jaxacct.mechanisms.pairs.base import Tails
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds, log_inverse
+from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 
 LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
@@ -120,12 +120,12 @@ def test_sampled_gaussians_are_no_worse_than_without_sampling():
     group = GaussianPair(*(np.full(1, x) for x in (2.0, 0.5, 0.0)))
     at = np.array([0.0, 0.5, 3.0])
     _, upper = bounds("delta", group, at)
-    whole = np.asarray(jaxacct.losses.gdp_curve.gdp_delta(STEPS**0.5 / 2.0, at))
+    whole = np.asarray(jaxacct.mechanisms.pairs.gaussian_curve.gdp_delta(STEPS**0.5 / 2.0, at))
     assert np.all(upper >= jaxacct.delta(jaxacct.PoissonSampled(jaxacct.Gaussian(2.0), 0.5), at, steps=STEPS).lower)
     assert np.all(upper <= whole * (1 + 1e-9))
     np.testing.assert_allclose(upper[1:], whole[1:], rtol=1e-9)
     _, high = bounds("epsilon", group, np.array([1e-3, 1e-30]))
-    known = np.asarray(jaxacct.losses.gdp_curve.gdp_epsilon(STEPS**0.5 / 2.0, np.array([1e-3, 1e-30])))
+    known = np.asarray(jaxacct.mechanisms.pairs.gaussian_curve.gdp_epsilon(STEPS**0.5 / 2.0, np.array([1e-3, 1e-30])))
     assert np.all(high >= known * (1 - 1e-13))
     np.testing.assert_allclose(high, known, rtol=1e-9)
 

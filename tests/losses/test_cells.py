@@ -4,10 +4,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.cells import laws, with_edge
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._laplace_pair import LaplacePair
-from jaxacct.mechanisms._sampled_pair import SampledPair
+from jaxacct.losses.engines.discrete_laws.cells import laws, with_edge
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.laplace import LaplacePair
+from jaxacct.mechanisms.pairs.sampled import SampledPair
 
 
 def _stick(law, epsilon):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.losses.chord import CellSums, line_errors
+from jaxacct.losses.grids.supporting_lines import CellSums, line_errors
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.losses import chord
-from jaxacct.losses.chord import CellSums, line_errors, masses_below, signed_below
+from jaxacct.losses.grids import supporting_lines as chord
+from jaxacct.losses.grids.supporting_lines import CellSums, line_errors, masses_below, signed_below
 
 ROUNDING, POINTS = 1e-3, 9
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 import jaxacct
-from jaxacct.losses.contour import Size, contour_bounds
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from tests.truth import contour_delta
 
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from jaxacct.losses.contour import Size, _integrand, contour_bounds, plan, prepare
-from jaxacct.losses.contour_read import Integrand, read_epsilon
-from jaxacct.losses.transform import Transform, transform
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._gaussian_quadrature import decay, log_moments, placed
+from jaxacct.losses.engines.contour.bounds import Size, _integrand, contour_bounds, plan, prepare
+from jaxacct.losses.engines.contour.quadrature import decay, log_moments, placed
+from jaxacct.losses.engines.contour.read_off import Integrand, read_epsilon
+from jaxacct.losses.engines.contour.transform import Transform, transform
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 UNIT = 2.0**-53
 SIZE = Size(64, 64)

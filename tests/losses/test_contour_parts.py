@@ -9,11 +9,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.contour_read import Integrand, aliases, chernoff, read_delta
-from jaxacct.losses.transform import Transform, transform, transform_float32
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._gaussian_quadrature import decay, log_moments, placed, quadrature
-from jaxacct.mechanisms._gaussian_taper import CURVATURE, left_out, log_taper, log_taper_above, placed_cut
+from jaxacct.losses.engines.contour.quadrature import decay, log_moments, placed, quadrature
+from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, read_delta
+from jaxacct.losses.engines.contour.taper import CURVATURE, left_out, log_taper, log_taper_above, placed_cut
+from jaxacct.losses.engines.contour.transform import Transform, transform, transform_float32
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 # noise, rate, reverse, theta, cut
 LAWS = np.array(

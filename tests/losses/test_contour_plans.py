@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxacct.losses.contour import Size, contour_bounds, plan, prepare
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._gaussian_quadrature import rough_cumulants
+from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, plan, prepare
+from jaxacct.losses.engines.contour.quadrature import rough_cumulants
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 # noise, rate, reverse, count; epsilon, delta
 ROWS = np.array([

@@ -8,9 +8,9 @@ import pytest
 from scipy.special import ndtr
 
 import jaxacct
-from jaxacct._log1p import log1p
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._gaussian_quadrature import log_moments, placed, quadrature
+from jaxacct._numerics.log1p import log1p
+from jaxacct.losses.engines.contour.quadrature import log_moments, placed, quadrature
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 
 def test_log1p_is_accurate_where_that_of_xla_is_not():

@@ -10,11 +10,12 @@ import pytest
 
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, supremum
-from jaxacct.losses import conversions, tradeoff
-from jaxacct.losses.families import enclose
-from jaxacct.losses.gaussian_order import _dominated_one
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.compare.enclose import enclose
+from jaxacct.losses.compare.gaussian_order import _dominated_one
+from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves import trade_off as tradeoff
+from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 
 pytestmark = pytest.mark.usefixtures("in_float64")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid, PrivacyProfile
-from jaxacct.losses import pld_curves, profile
+from jaxacct.losses.curves import profile
+from jaxacct.losses.grids import hockey_stick as pld_curves
 
 UNIT = 1e-5
 GRID = LossGrid(0.5, -4, 9)

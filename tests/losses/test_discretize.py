@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from jax.scipy.stats import norm
 
-from jaxacct.losses import discretize
-from jaxacct.losses.discretize import step_masses
-from jaxacct.mechanisms._pair import Tails
+from jaxacct.losses.grids import discretize
+from jaxacct.losses.grids.discretize import step_masses
+from jaxacct.mechanisms.pairs.base import Tails
 
 EXACT = 2.0**-53
 UNIT, ROUNDING = 2.0**-27, 2.0**-24  # what the formulas are told that a rounding costs

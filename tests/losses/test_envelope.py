@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.losses import envelope
-from jaxacct.losses.chord import CellSums, line_errors, signed_below
-from jaxacct.losses.envelope import convex_below, infimum_excess, lower_hull
-from jaxacct.losses.pld_curves import at_lattice_points
+from jaxacct.losses.grids import convex_envelope as envelope
+from jaxacct.losses.grids.convex_envelope import convex_below, infimum_excess, lower_hull
+from jaxacct.losses.grids.hockey_stick import at_lattice_points
+from jaxacct.losses.grids.supporting_lines import CellSums, line_errors, signed_below
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.losses import failures
-from jaxacct.losses.engine import Options
-from jaxacct.mechanisms._response_pair import ResponsePair
+from jaxacct.losses.engines import split_failures as failures
+from jaxacct.losses.engines.choose import Options
+from jaxacct.mechanisms.pairs.response import ResponsePair
 from tests.truth import contour_delta
 
 GAUSSIAN = jaxacct.PoissonSampled(jaxacct.Gaussian(2.0), 0.05)
@@ -25,7 +25,7 @@ def _the_contour_alone(monkeypatch):
     def refused(*_):
         raise AssertionError("Gaussians alone are left, and they need no discrete laws")
 
-    monkeypatch.setattr("jaxacct.losses.engine.universal_bounds", refused)
+    monkeypatch.setattr("jaxacct.losses.engines.choose.universal_bounds", refused)
 
 
 @pytest.mark.parametrize(("failing", "runs"), [(1e-7, 10), (1e-20, 1), (0.3, 2)])

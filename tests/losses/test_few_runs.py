@@ -9,12 +9,12 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses import few_runs
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._response_pair import ResponsePair
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.engines import few_runs
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.response import ResponsePair
+from jaxacct.mechanisms.pairs.table import TablePair
 
 
 @mechanism

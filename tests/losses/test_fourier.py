@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct.losses import fourier
-from jaxacct.losses.fourier import convolved
+from jaxacct.losses.grids import fft_powers as fourier
+from jaxacct.losses.grids.fft_powers import convolved
 
 
 def _exact(measure, exponent, rest):

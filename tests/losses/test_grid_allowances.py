@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 from jaxacct import PLD, LossGrid, PrivacyProfile
-from jaxacct.losses import conversions, nodes, single
-from jaxacct.losses._parametric import delta_of, epsilon_of
-from jaxacct.losses.profile import excess_at
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves import from_tails as nodes
+from jaxacct.losses.curves.profile import excess_at
+from jaxacct.losses.engines import one_run as single
 from jaxacct.losses.renyi import closed
-from jaxacct.mechanisms._pair import Tails
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms.pairs.base import Tails
+from jaxacct.mechanisms.pairs.one_parameter import delta_of, epsilon_of
+from jaxacct.mechanisms.pairs.table import TablePair
 from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52

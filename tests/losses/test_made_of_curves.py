@@ -10,14 +10,17 @@ import pytest
 
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff
-from jaxacct.losses import conversions, extremes, nodes, tradeoff
-from jaxacct.losses.attack import bayes_risk
-from jaxacct.losses.contour_read import Integrand, read_delta
-from jaxacct.losses.delta_divergence import _bisect, delta_divergence_of_trade_offs
-from jaxacct.losses.gaussian_order import _dominated_one, _dominating, _exactly
-from jaxacct.losses.gaussian_order import mu_of as between
-from jaxacct.losses.single import single_epsilon
-from jaxacct.mechanisms._pair import Tails
+from jaxacct.losses.compare import suprema as extremes
+from jaxacct.losses.compare.attack import bayes_risk
+from jaxacct.losses.compare.distance import _bisect, delta_divergence_of_trade_offs
+from jaxacct.losses.compare.gaussian_order import _dominated_one, _dominating, _exactly
+from jaxacct.losses.compare.gaussian_order import mu_of as between
+from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves import from_tails as nodes
+from jaxacct.losses.curves import trade_off as tradeoff
+from jaxacct.losses.engines.contour.read_off import Integrand, read_delta
+from jaxacct.losses.engines.one_run import single_epsilon
+from jaxacct.mechanisms.pairs.base import Tails
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.losses.clt import _theorem, clt, clt_of_box
-from jaxacct.losses.moments import Moments, approximate_moments, loss_moments
+from jaxacct.losses.approximations.central_limit import _theorem, clt, clt_of_box
+from jaxacct.losses.approximations.moments import Moments, approximate_moments, loss_moments
 
 
 def sampled(sigma, rate):

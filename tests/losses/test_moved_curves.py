@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid
-from jaxacct.losses import conversions
-from jaxacct.losses._parametric import delta_of
+from jaxacct.losses.curves import conversions
+from jaxacct.mechanisms.pairs.one_parameter import delta_of
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -10,9 +10,9 @@ import pytest
 
 import jaxacct
 from jaxacct import PLD, Composed, Gaussian, Laplace, LossGrid, PoissonSampled, PrivacyProfile, TradeOff
-from jaxacct.losses import order
-from jaxacct.losses.families import Enclosed
-from jaxacct.losses.order import NO, UNDECIDED, YES
+from jaxacct.losses.compare import order
+from jaxacct.losses.compare.enclose import Enclosed
+from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -11,10 +11,10 @@ import scipy.stats
 
 import jaxacct
 from jaxacct import PLD, LossGrid
-from jaxacct.losses.envelope import lowered
-from jaxacct.losses.pld import _single, _within
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.curves.pld import _single, _within
+from jaxacct.losses.grids.convex_envelope import lowered
+from jaxacct.mechanisms.pairs.table import TablePair
 
 GRID = LossGrid(0.004, -2048, 4096)
 EPSILON = np.array([-0.2, 0.0, 0.05, 0.5, 1.0, 2.0])

@@ -11,9 +11,9 @@ import scipy.stats
 
 import jaxacct
 from jaxacct import PLD, LossGrid
-from jaxacct.losses import pld, pld_composition
-from jaxacct.losses.discretize import Step
-from jaxacct.mechanisms._pair import Survey, Tails
+from jaxacct.losses.curves import pld, pld_composition
+from jaxacct.losses.grids.discretize import Step
+from jaxacct.mechanisms.pairs.base import Survey, Tails
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, PoissonSampled
-from jaxacct.losses.gdp_curve import gdp_delta, gdp_epsilon
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi, renyi, renyi_from_epsilon
 from jaxacct.losses.renyi.gaussian import _log_binomial, _trapezoid, _whole, mu_of
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
 
 
 def exact_whole(rate, sigma, order):

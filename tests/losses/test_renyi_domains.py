@@ -10,9 +10,9 @@ import pytest
 
 import jaxacct
 from jaxacct import MixtureOfGaussians, PoissonSampled
+from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import discrete, gaussian, mixture, renyi
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms.pairs.table import TablePair
 
 INF, NAN = math.inf, math.nan
 POSITIVE = ((0.7, 2.0), (0.0, -1.0, INF, NAN))

@@ -24,12 +24,12 @@ from jaxacct import (
     PoissonSampled,
     SampledWithoutReplacement,
 )
+from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import closed, renyi
 from jaxacct.losses.renyi.mixture import _curve
 from jaxacct.losses.renyi.sampled import _convex, _doubled, _from_pair
 from jaxacct.losses.renyi.tails import log_excess
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms.pairs.table import TablePair
 
 ORDERS = np.array([1.01, 1.7, 2.0, 8.5, 64.0])
 

@@ -9,9 +9,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 
+from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import closed, conversion, discrete
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.selection import Exponential
 
 EPS = 2.0**-52

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import discrete, tails
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms.pairs.table import TablePair
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import norm
 
 from jaxacct import LossGrid, PrivacyProfile, TradeOff, supremum
-from jaxacct.losses import conversions, segments
-from jaxacct.losses.attack import bayes_risk
-from jaxacct.losses.envelope import infimum_excess
-from jaxacct.losses.families import excess_of_segments
-from jaxacct.losses.segments import Segments
+from jaxacct.losses.compare.attack import bayes_risk
+from jaxacct.losses.compare.enclose import excess_of_segments
+from jaxacct.losses.curves import conversions, segments
+from jaxacct.losses.curves.segments import Segments
+from jaxacct.losses.grids.convex_envelope import infimum_excess
 from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct.losses import segments
-from jaxacct.losses.segments import Segments, product, sort
+from jaxacct.losses.curves import segments
+from jaxacct.losses.curves.segments import Segments, product, sort
 
 UNIT = 1e-7
 _reduce = jax.jit(lambda given, size, leakier: segments.reduce.__wrapped__(given, size, leakier), static_argnums=(1, 2))

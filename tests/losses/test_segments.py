@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.losses import segments
-from jaxacct.losses.segments import Segments
+from jaxacct.losses.curves import segments
+from jaxacct.losses.curves.segments import Segments
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -77,7 +77,7 @@ def test_records_that_are_hardly_ever_sampled_cost_nothing():
 
 
 def test_a_rate_of_0_asks_no_engine(monkeypatch):
-    monkeypatch.setattr("jaxacct._enclosure.bounds_with_failures", None)
+    monkeypatch.setattr("jaxacct.accounting.enclosure.bounds_with_failures", None)
     never = jaxacct.PoissonSampled(jaxacct.Laplace(0.1), 0.0)
     assert jaxacct.epsilon(never, 1e-300, steps=1000) == (0.0, 0.0)
     assert jaxacct.delta(never, 0.5, steps=1000) == (0.0, 0.0)

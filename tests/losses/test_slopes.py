@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from jaxacct.losses.contour import Size, contour_bounds
-from jaxacct.losses.slopes import composition_slopes, run_slopes
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
+from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
+from jaxacct.losses.engines.derivatives import composition_slopes, run_slopes
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 
 def one_run(sigma, rate, epsilon, reverse):

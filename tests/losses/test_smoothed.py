@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from jaxacct.losses.smoothed import smoothing
+from jaxacct.losses.engines.discrete_laws.smoothing import smoothing
 
 LOSSES = np.array([-0.7, -0.1, 0.0, 0.35, 0.9, 1.6])
 MASSES = np.array([0.1, 0.2, 0.25, 0.2, 0.2, 0.05])

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.losses import nodes
-from jaxacct.losses.discretize import step_masses
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.curves import from_tails as nodes
+from jaxacct.losses.engines.one_run import single_delta, single_epsilon
+from jaxacct.losses.grids.discretize import step_masses
 from jaxacct.losses.renyi.tails import _upper_cells, log_excess
-from jaxacct.losses.single import single_delta, single_epsilon
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 
 pytestmark = pytest.mark.usefixtures("in_float64")

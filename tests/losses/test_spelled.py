@@ -9,20 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct._arrays import running_greatest
-from jaxacct.losses import _spelled
+from jaxacct._numerics import curve_arrays as _spelled
+from jaxacct._numerics.arrays import running_greatest
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
 CALLS = """
 import jaxacct
 from jaxacct import *
-from jaxacct.losses.attack import advantage, bayes_risk, power
-from jaxacct.losses.clt import clt_of_box
-from jaxacct.losses.delta_divergence import delta_divergence
-from jaxacct.losses.extremes import infimum
-from jaxacct.losses.gaussian_order import gaussian_trade_off, mu_of
-from jaxacct.losses.order import crossings
+from jaxacct.losses.compare.attack import advantage, bayes_risk, power
+from jaxacct.losses.approximations.central_limit import clt_of_box
+from jaxacct.losses.compare.distance import delta_divergence
+from jaxacct.losses.compare.suprema import infimum
+from jaxacct.losses.compare.gaussian_order import gaussian_trade_off, mu_of
+from jaxacct.losses.compare.order import crossings
 
 sampled, noise = PoissonSampled(Gaussian(1.0), 0.01), Laplace(1.0)
 for bound in ("upper", "lower"):

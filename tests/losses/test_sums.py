@@ -12,10 +12,10 @@ from mpmath import mpf
 
 import jaxacct
 from jaxacct import ApproximateDP, Composed, FromTables, PoissonSampled, PureDP, RandomizedResponse
-from jaxacct._rounding import EPS
-from jaxacct.losses import sums
-from jaxacct.losses.sums import Sums, counted, log_factorials
-from jaxacct.mechanisms._response_pair import ResponsePair
+from jaxacct._numerics.rounding import EPS
+from jaxacct.losses.engines import few_outcomes as sums
+from jaxacct.losses.engines.few_outcomes import Sums, counted, log_factorials
+from jaxacct.mechanisms.pairs.response import ResponsePair
 
 P3, Q3 = np.array([0.47681751, 0.43605137, 0.08713112]), np.array([0.59586761, 0.29491099, 0.10922140])
 P4, Q4 = np.array([0.5, 0.125, 0.375, 0.0]), np.array([0.25, 0.5, 0.0, 0.25])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid, PrivacyProfile, TradeOff
-from jaxacct.losses import conversions, tradeoff
+from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves import trade_off as tradeoff
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

@@ -10,8 +10,8 @@ from scipy.stats import binom, norm
 
 import jaxacct
 from jaxacct import LossGrid, PrivacyProfile, TradeOff, supremum
-from jaxacct.losses import tradeoff
-from jaxacct.losses.families import excess_of_segments
+from jaxacct.losses.compare.enclose import excess_of_segments
+from jaxacct.losses.curves import trade_off as tradeoff
 from tests import finite
 
 ALPHA = np.array([0.0, 1e-9, 1e-3, 0.1, 0.25, 0.4, 0.5, 0.7, 0.9, 0.999, 1.0])

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from jaxacct.losses.transform import transform, transform_float32
+from jaxacct.losses.engines.contour.transform import transform, transform_float32
 
 RNG = np.random.default_rng(0)
 LOSSES = RNG.normal(size=(2, 3, 5))

@@ -10,16 +10,18 @@ import numpy as np
 import pytest
 
 from jaxacct import Laplace, PoissonSampled, RenyiDP
-from jaxacct._batch import Batch
-from jaxacct.losses import cells, smoothed, universal
-from jaxacct.losses.engine import grouped
-from jaxacct.losses.universal import Size, universal_bounds
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._laplace_pair import LaplacePair
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._response_pair import ResponsePair
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rows import Row
+from jaxacct.accounting.batch import Batch
+from jaxacct.losses.engines.choose import grouped
+from jaxacct.losses.engines.discrete_laws import bounds as universal
+from jaxacct.losses.engines.discrete_laws import cells
+from jaxacct.losses.engines.discrete_laws import smoothing as smoothed
+from jaxacct.losses.engines.discrete_laws.bounds import Size, universal_bounds
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.laplace import LaplacePair
+from jaxacct.mechanisms.pairs.response import ResponsePair
+from jaxacct.mechanisms.pairs.table import TablePair
 
 SMALL, LARGE = Size(128, 256), Size(512, 1024)
 

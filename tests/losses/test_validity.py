@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid
-from jaxacct.losses import validity
+from jaxacct.losses.curves import checks as validity
 
 GRID = LossGrid(np.log(2.0), -2, 5)
 GAMMA = np.exp(GRID.losses)

@@ -9,8 +9,8 @@ import pytest
 
 import jaxacct
 from jaxacct import FromProfile, PrivacyProfile, ZeroConcentratedDP
-from jaxacct.losses.gdp_curve import gdp_delta
-from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon, zcdp_from_epsilon
+from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon, zcdp_from_epsilon
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta
 
 
 def best_delta(rho, epsilon):

@@ -37,7 +37,7 @@ def test_laplace_brackets_the_reference_rows_and_is_tight_from_above(reference):
 def _atoms(mechanism, relation, cells):
     """A dominating pair with equally spaced losses, by the chords of the pair's curve."""
     with jax.enable_x64(True):
-        ((pair, _),) = jaxacct.mechanisms._dominating.directions(mechanism, relation)[0]
+        ((pair, _),) = jaxacct.mechanisms.directions.directions(mechanism, relation)[0]
         pair = jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, np.float64), pair)
         low = -6.0
         high = min(float(pair.max_loss()) * (1 + 1e-12), 6.0)

@@ -21,8 +21,8 @@ from jaxacct import (
     ZeroConcentratedDP,
 )
 from jaxacct.losses.renyi import delta_from_renyi
-from jaxacct.mechanisms._convex_hull import hull_atoms
-from jaxacct.mechanisms._curve_pair import ConcentratedPair, RenyiPair
+from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
+from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of:RuntimeWarning")
 

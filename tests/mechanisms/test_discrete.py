@@ -23,8 +23,8 @@ from jaxacct import (
     PureDP,
     RandomizedResponse,
 )
-from jaxacct.losses.caps import capped
-from jaxacct.mechanisms._response_pair import ResponsePair
+from jaxacct.losses.engines.fallback_bounds import capped
+from jaxacct.mechanisms.pairs.response import ResponsePair
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of:RuntimeWarning")
 P, Q = [0.5, 0.3, 0.1, 0.1, 0.0], [0.2, 0.3, 0.05, 0.4, 0.05]

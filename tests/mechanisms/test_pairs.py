@@ -20,7 +20,7 @@ from jaxacct import (
     PoissonSampled,
     SampledWithoutReplacement,
 )
-from jaxacct.mechanisms._dominating import directions
+from jaxacct.mechanisms.directions import directions
 
 MIXTURE = MixtureOfGaussians(0.9, (0.0, 1.0, 2.5), (0.7, 0.2, 0.1))
 EVERY = {

@@ -28,8 +28,8 @@ from jaxacct import (
     SampledWithoutReplacement,
     ZeroConcentratedDP,
 )
-from jaxacct.mechanisms._dominating import directions
-from jaxacct.mechanisms._row import flattened, settings_shapes
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.directions import directions
 
 TABLES = np.array([[0.0, 0.2, 0.3, 0.5], [0.1, 0.1, 0.3, 0.5]]), np.array([[0.3, 0.4, 0.1, 0.2], [0.2, 0.5, 0.3, 0.0]])
 PLAIN = {

@@ -12,10 +12,10 @@ import pytest
 
 import jaxacct
 from jaxacct import ApproximateDP, Composed, Gaussian, PoissonSampled, SampledWithoutReplacement, Skellam, filters
+from jaxacct._numerics.rows import flattened
 from jaxacct.ledger import canonical
 from jaxacct.losses.renyi import renyi
-from jaxacct.mechanisms._dominating import directions
-from jaxacct.mechanisms._row import flattened
+from jaxacct.mechanisms.directions import directions
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of:RuntimeWarning")
 

@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from jaxacct.training import build, functional, load
-from jaxacct.training.adult import encode
+from jaxacct.training.demo.adult import encode
 
 ROW = [
     "39",

@@ -13,7 +13,6 @@ import pytest
 from jaxacct import filters
 from jaxacct.training import (
     Journal,
-    _records,
     adaptive,
     attempt_keys,
     constant,
@@ -24,6 +23,7 @@ from jaxacct.training import (
     seeded_keys,
     with_accuracy,
 )
+from jaxacct.training.durable_runs import records as _records
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 

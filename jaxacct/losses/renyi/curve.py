@@ -10,9 +10,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, mechanisms
-from jaxacct._host import floats, on_device, on_host
-from jaxacct._rounding import EPS, inflated
-from jaxacct._settled import in_float64
+from jaxacct._numerics.float64 import in_float64
+from jaxacct._numerics.host import floats, on_device, on_host
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
 from jaxacct.losses.renyi.discrete import (
     approximate_curve,
@@ -47,8 +47,8 @@ from jaxacct.mechanisms import (
     SampledWithoutReplacement,
     ZeroConcentratedDP,
 )
-from jaxacct.mechanisms._dominating import RELATIONS
-from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import RELATIONS
 
 __all__ = ["divergence", "renyi"]
 

@@ -12,17 +12,17 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._host import floats, module
-from jaxacct._log1p import log1p
-from jaxacct._rounding import inflated
+from jaxacct._numerics.host import floats, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._row import flattened, settings_shapes
-from jaxacct.mechanisms._values import nonnegative
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
+from jaxacct.mechanisms.parameters import nonnegative
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 

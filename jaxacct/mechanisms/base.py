@@ -1,0 +1,93 @@
+"""What a mechanism knows of itself: its dominating pairs, and those of itself on a sample.
+
+The front desk and the engine know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`
+(and, if its curve is symmetric, ``_symmetric``); sampling and composition work for it from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct.mechanisms.parameters import times
+
+__all__ = ["Mechanism", "as_mechanism"]
+
+
+class Mechanism:
+    """Base of every mechanism; subclasses are frozen dataclasses whose leaves are the parameters.
+
+    The methods are private because analysts never call them: they are the contract between a mechanism and
+    :mod:`jaxacct.mechanisms.directions`. Numbers in pairs are float64 scalars per setting (arrays that broadcast),
+    NumPy's where every parameter is concrete and jax.numpy's inside a trace; parameters that make no sense
+    become NaN there, which the engine turns into delta 1 and epsilon inf.
+    """
+
+    @property
+    def _symmetric(self) -> bool:
+        """Whether `add` and `remove` have the same hockey-stick curve (so that one of them is enough)."""
+        return False
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        """The dominating pairs of one run, as ``[(pair, how often it occurs), ...]``.
+
+        Args:
+            relation: ``"add"``, ``"remove"`` or ``"replace"``. The trees of `add` and `remove` have one structure,
+                so that both directions run in one batch (a leaf says which is which, as in ``GaussianPair``).
+
+        Raises:
+            ValueError: the relation has no analysis; the sentence says what would work.
+        """
+        raise NotImplementedError
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
+        return [(pair, times(count, steps)) for pair, count in self._dominating(relation)]
+
+    def _witness(self) -> Mechanism:
+        """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
+
+        A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then
+        this is one that has the guarantee, so that the class's worst case lies between the two.
+        """
+        return self
+
+    def _gaussian_noise(self) -> Any | None:
+        """The noise multiplier of the one Gaussian mechanism that this is exactly equivalent to, or None."""
+        return None
+
+    def _sampled(self, rate: Any, relation: str) -> Any:
+        """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
+
+        With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
+        (P, (1 - rate) P + rate Q) (Zhu, Dong, Wang 2022, on Poisson sampling). This needs one pair a run.
+
+        Raises:
+            ValueError: a run is a composition, whose pair is a product and not one pair.
+        """
+        from jaxacct.mechanisms.pairs.sampled import SampledPair
+
+        parts = self._dominating(relation)
+        if len(parts) != 1:
+            raise ValueError(
+                f"PoissonSampled has no analysis for {type(self).__name__} with {len(parts)} parts; compose sampled "
+                "mechanisms instead, each with a sample of its own, or account for the composition without "
+                "sampling, which is a sound upper bound"
+            )
+        return SampledPair(parts[0][0], rate, np.full((), float(relation == "add")))
+
+    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+        """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""
+        return np.zeros((), bool), np.inf
+
+
+def as_mechanism(value: Any) -> Mechanism:
+    """``value``, if it is a mechanism.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(value, Mechanism):
+        raise ValueError(f"mechanism must be one of those in jaxacct.mechanisms, got {type(value).__name__}")
+    return value
