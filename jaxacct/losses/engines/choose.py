@@ -34,9 +34,16 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 __all__ = ["Options", "bounds", "grouped"]
 
-_SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
+_SIZES = (
+    Size(128, 64),
+    Size(256, 256),
+    Size(512, 1024),
+    Size(2048, 1024),
+    Size(2048, 4096),
+)  # of the contour, tried in turn
 _CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
-_FEW_AFTER = 2  # sizes were tried, few runs are composed law by law
+_FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
+_FEW_AFTER_CONTOUR = 3  # the same of contours
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
@@ -167,7 +174,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         return members[~few]
 
     for i, size in enumerate(_SIZES if contour else ()):
-        if i == _FEW_AFTER:
+        if i == _FEW_AFTER_CONTOUR:
             open_ = law_by_law(open_)
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         run = functools.partial(_contour(options), kind, size)
