@@ -94,11 +94,13 @@ class AntipodalMixturePair:
 
     @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
-        """A bound of log E_Q[(P / Q)^order], which is convex in the pair as well; rounded up."""
+        """As for ``AntipodalGaussianPair``; the base is what the components of sensitivity 0 make up."""
         s, w = self._components()
         xp = array_module(order, s, w)
-        whole = 2.0 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
-        return (1.0 + 1e-12) * logsumexp(xp.log(w) + whole)
+        once = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
+        base = (order - 1.0) * xp.log(xp.where(s == 0.0, w, 0.0).sum(-1))
+        apart, from_base = logsumexp(xp.log(w) + 4.0 * once), logsumexp(xp.log(w) + once) - base
+        return (1.0 + 1e-12) * xp.minimum(apart, xp.where(xp.isnan(from_base), np.inf, from_base)) + 1e-14
 
     @np.errstate(all="ignore")
     def loss_error(self) -> Array:
