@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, LossGrid, PoissonSampled, filters
-from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter
+from jaxacct.filters import PricedMenuFilter, amounts
 
 SIGMA, RATE = np.geomspace(1.0, 4.0, 7).astype(np.float32), np.float32(0.1)
 PRICES, BUDGET, NOBODY = np.rint(160 * SIGMA**-2.0).astype(np.int32), 1000, 2**31 - 1

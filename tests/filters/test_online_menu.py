@@ -10,9 +10,8 @@ import pytest
 
 import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
+from jaxacct.filters import MenuState, OnlineMenuFilter, PricedMenuFilter
 from jaxacct.filters.menus import table as _budget_table
-from jaxacct.filters.menus.online_menu import OnlineMenuFilter
-from jaxacct.filters.menus.priced_menu import MenuState, PricedMenuFilter
 from tests.filters.test_priced_menu import DELTA, EPSILON, MENU, POINTS, randomized_response, two_coins
 
 NOWHERE = 2**31 - 1

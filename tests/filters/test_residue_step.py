@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct.filters.residues.prepare import Prepared, joined, pieces_up
+from jaxacct.filters import Prepared
+from jaxacct.filters.residues.prepare import joined, pieces_up
 
 module = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 UNITS = F(1, 2**46)

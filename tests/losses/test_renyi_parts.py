@@ -11,8 +11,8 @@ import pytest
 
 from jaxacct._numerics.rows import Row
 from jaxacct.losses.renyi import closed, conversion, discrete
+from jaxacct.mechanisms import Exponential
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.selection import Exponential
 
 EPS = 2.0**-52
 

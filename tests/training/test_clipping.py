@@ -5,8 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.training import clip_by_global_norm, clipped_gradient_sum, fixed_point, global_norm
-from jaxacct.training.noise import add_gaussian_noise, gaussian_tree, largest_sigma
+from jaxacct.training import (
+    add_gaussian_noise,
+    clip_by_global_norm,
+    clipped_gradient_sum,
+    fixed_point,
+    gaussian_tree,
+    global_norm,
+    largest_sigma,
+)
 
 
 def loss(params, example):
