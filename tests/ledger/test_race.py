@@ -1,4 +1,4 @@
-"""Processes that are killed while they race for one budget; at full size: python bench/ledger_race.py --runs 10."""
+"""Processes that are killed while they race for one budget; at full size: python -m verification.races."""
 
 import json
 import os

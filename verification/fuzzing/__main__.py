@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing (atheris) of everything that is read from a file or a line of text.
 
-    python bench/fuzz_files.py --target journal --runs 20000 --corpus /tmp/corpus
-    python bench/fuzz_files.py --seconds 240 --out bench/results/fuzz.json      # every target, one after the other
+    python -m verification.fuzzing --target journal --runs 20000 --corpus /tmp/corpus
+    python -m verification.fuzzing --seconds 240 --out verification/results/fuzz.json      # every target, one after the other
 
 A target takes bytes, makes a file or a text of them, and reads it. It may give what was written or raise the error that
 the format has for damage; anything else (another exception, another value, no answer in time, half a gigabyte of
@@ -24,8 +24,9 @@ import time
 
 import atheris
 import jax
-import machine
-from fuzz_targets import FOLDER, TARGETS
+
+from bench import machine
+from verification.fuzzing.targets import FOLDER, TARGETS
 
 SECONDS = {"events": 120}  # for one input: other kinds of events compile other programs
 
@@ -61,7 +62,17 @@ def every(names: list[str], runs: int, seconds: int, corpus: pathlib.Path, out: 
     found["machine"] = machine.about("atheris", "hypothesis")
     for name in names:
         begin = time.perf_counter()
-        command = [sys.executable, __file__, "--target", name, "--runs", str(runs), "--seconds", str(seconds)]
+        command = [
+            sys.executable,
+            "-m",
+            "verification.fuzzing",
+            "--target",
+            name,
+            "--runs",
+            str(runs),
+            "--seconds",
+            str(seconds),
+        ]
         done = subprocess.run([*command, "--corpus", str(corpus / name)], capture_output=True, check=False)
         said = done.stderr.decode(errors="replace")
         status = re.findall(r"#(\d+)\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", said)

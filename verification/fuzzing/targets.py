@@ -1,4 +1,4 @@
-"""What bench/fuzz_files.py fuzzes: for each format a function of bytes, seeds, and the errors it may raise."""
+"""What `python -m verification.fuzzing` fuzzes: for each format a function of bytes, seeds, and the errors it may raise."""
 
 from __future__ import annotations
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import truths
 from mpmath import mpf
 
 from jaxacct import mechanisms as m
+from verification.differential import truths
 
 EXACT, SUM = 1e-14, 1e-13
 RELATIONS = ("add_or_remove", "remove", "add")

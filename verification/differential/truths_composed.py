@@ -11,7 +11,8 @@ import itertools
 import mpmath
 import numpy as np
 from mpmath import mpf
-from truths import Long, gaussian, without_replacement
+
+from verification.differential.truths import Long, gaussian, without_replacement
 
 
 @functools.lru_cache(1)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import truths
-import truths_composed as composed
-from differential_once import (
+from mpmath import mpf
+
+from jaxacct import mechanisms as m
+from verification.differential import truths
+from verification.differential import truths_composed as composed
+from verification.differential.single_runs import (
     RELATIONS,
     SUM,
     Kind,
@@ -21,9 +24,6 @@ from differential_once import (
     renyi_member,
     sampled_made,
 )
-from mpmath import mpf
-
-from jaxacct import mechanisms as m
 
 INTEGRAL, FAR = 5e-8, 1e-10  # of contours; of thousands of runs in extended precision
 

@@ -1,10 +1,10 @@
 """Small mistakes planted in the library, one at a time: how many do the tests notice?
 
     pytest --cov=jaxacct --cov-context=test --junitxml=times.xml      # which tests run which line, and for how long
-    python bench/mutation.py jaxacct/losses jaxacct/filters --sample 400 --log LOG --coverage COV --times times.xml
-    python bench/mutation.py --log LOG --again --seconds 300 --coverage COV --times times.xml
-    python bench/mutation.py --log LOG --mutants jaxacct/filters/additive/gdp.py:7 --tests tests/filters/test_gdp.py
-    python bench/mutation.py --log LOG --report bench/results/mutation.json
+    python -m verification.mutation jaxacct/losses jaxacct/filters --sample 400 --log LOG --coverage COV --times times.xml
+    python -m verification.mutation --log LOG --again --seconds 300 --coverage COV --times times.xml
+    python -m verification.mutation --log LOG --mutants jaxacct/filters/additive/gdp.py:7 --tests tests/filters/test_gdp.py
+    python -m verification.mutation --log LOG --report verification/results/mutation.json
 
 A mutant (`mutants.py`) runs in a process of its own, forked with JAX imported, in which the module's text is the
 mutant's. It is asked the tests that run its line, nearest and quickest first, then others of its module, as many as
@@ -12,7 +12,7 @@ took ``--seconds`` in the run that measured coverage; they stop at the first fai
 noticed. The log has a line a mutant and goes on where it ends; ``--again`` asks those that survived once more, after
 tests were added or with more time, ``--mutants`` asks some (by number; the log has it), ``--tests`` names tests in
 place of the nearest. Survivors are listed: each is a test that is missing or a change that changes nothing that is
-promised. `mutants_excused.json` names the latter, each with its reason (``nth``: only that one of several that look
+promised. `excused.json` names the latter, each with its reason (``nth``: only that one of several that look
 alike); the report counts them apart. What the source no longer holds is in no report.
 """
 
@@ -41,11 +41,12 @@ import jax  # noqa: F401
 import mpmath  # noqa: F401
 import pytest
 import scipy.stats  # noqa: F401
-from machine import about
-from mutants import mutants, mutated
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-EXCUSED = pathlib.Path(__file__).with_name("mutants_excused.json")
+from bench.machine import about
+from verification.mutation.mutants import mutants, mutated
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXCUSED = pathlib.Path(__file__).with_name("excused.json")
 
 
 class _Mutant(importlib.machinery.SourceFileLoader):

@@ -1,7 +1,7 @@
 """Random queries against an independent evaluation: closed forms, exact sums, contour integrals, dp_accounting.
 
-    python bench/differential.py --log differential.jsonl                   # goes on where the log ends
-    python bench/differential.py --log differential.jsonl --report bench/results/differential.json
+    python -m verification.differential --log differential.jsonl                   # goes on where the log ends
+    python -m verification.differential --log differential.jsonl --report verification/results/differential.json
 
 A batch asks one question (delta or epsilon, under one relation) about many random settings of one kind in one call, and
 is a function of the kind's name and its number alone. Some kinds are asked again, with draws of their own, in float32
@@ -30,12 +30,12 @@ import zlib
 
 import jax
 import numpy as np
-from differential_composed import COMPOSED
-from differential_once import ONCE, Kind
-from machine import about
 from mpmath import mpf
 
 import jaxacct
+from bench.machine import about
+from verification.differential.compositions import COMPOSED
+from verification.differential.single_runs import ONCE, Kind
 
 _TINY = 1e-300  # subnormal deltas are where floats, and not bounds, end
 _WIDE = 1.1  # upper over lower of what the library warns about

@@ -1,7 +1,7 @@
 """How many hostile calls the fuzz tests made, by family of callables, from the reports that pytest writes of them.
 
     pytest -m slow tests/fuzz/test_fuzz_rooms.py --junitxml=rooms.xml
-    python bench/fuzz_calls.py rooms.xml curves.xml --out bench/results/fuzz.json
+    python -m verification.fuzzing.count_calls rooms.xml curves.xml --out verification/results/fuzz.json
 
 A call has one argument (or function, or tree) that makes no sense, or barely. It was answered, with an answer that the
 test found sound, or refused by an error that names the argument; anything else fails the test.

@@ -1,7 +1,7 @@
 """Processes that race for one budget while they are being killed: nothing may be overspent, nothing lost.
 
-    python bench/ledger_race.py --runs 10 --out bench/results/ledger_race.json     # 8 processes x 1,000 requests a run
-    python bench/ledger_race.py --runs 10 --url postgresql://...
+    python -m verification.races --runs 10 --out verification/results/ledger_race.json     # 8 processes x 1,000 requests a run
+    python -m verification.races --runs 10 --url postgresql://...
 
 Every process asks for costs of 1, 2 and 3 of a `pure_dp` budget, and writes each answer to a file of its own after it
 has it. A parent kills one of them with SIGKILL at random moments, and starts another that goes on behind the last
@@ -179,8 +179,7 @@ def main() -> None:
     misses = sum(bool(run["faults"]) for run in runs)
     report = {"processes": given.processes, "requests_each": given.requests, "misses": misses, "runs": runs}
     if given.out:
-        sys.path.insert(0, str(pathlib.Path(__file__).parent))
-        from machine import about
+        from bench.machine import about
 
         report["machine"] = about()
         given.out.write_text(json.dumps(report, indent=1) + "\n")
