@@ -1,7 +1,7 @@
 """Coverage-guided fuzzing (atheris) of everything that is read from a file or a line of text.
 
     python -m verification.fuzzing --target journal --runs 20000 --corpus /tmp/corpus
-    python -m verification.fuzzing --seconds 240 --out verification/results/fuzz.json      # every target, one after the other
+    python -m verification.fuzzing --seconds 240 --out verification/results/fuzz.json  # every target
 
 A target takes bytes, makes a file or a text of them, and reads it. It may give what was written or raise the error that
 the format has for damage; anything else (another exception, another value, no answer in time, half a gigabyte of

@@ -1,4 +1,4 @@
-"""What `python -m verification.fuzzing` fuzzes: for each format a function of bytes, seeds, and the errors it may raise."""
+"""What is fuzzed: for each format a function of bytes, seeds, and the errors it may raise."""
 
 from __future__ import annotations
 

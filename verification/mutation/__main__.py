@@ -1,9 +1,9 @@
 """Small mistakes planted in the library, one at a time: how many do the tests notice?
 
     pytest --cov=jaxacct --cov-context=test --junitxml=times.xml      # which tests run which line, and for how long
-    python -m verification.mutation jaxacct/losses jaxacct/filters --sample 400 --log LOG --coverage COV --times times.xml
+    python -m verification.mutation jaxacct/losses --sample 400 --log LOG --coverage COV --times times.xml
     python -m verification.mutation --log LOG --again --seconds 300 --coverage COV --times times.xml
-    python -m verification.mutation --log LOG --mutants jaxacct/filters/additive/gdp.py:7 --tests tests/filters/test_gdp.py
+    python -m verification.mutation --log LOG --mutants jaxacct/filters/additive/gdp.py:7 --tests tests/filters
     python -m verification.mutation --log LOG --report verification/results/mutation.json
 
 A mutant (`mutants.py`) runs in a process of its own, forked with JAX imported, in which the module's text is the

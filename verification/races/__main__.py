@@ -1,6 +1,6 @@
 """Processes that race for one budget while they are being killed: nothing may be overspent, nothing lost.
 
-    python -m verification.races --runs 10 --out verification/results/ledger_race.json     # 8 processes x 1,000 requests a run
+    python -m verification.races --runs 10 --out verification/results/ledger_race.json  # 8 processes
     python -m verification.races --runs 10 --url postgresql://...
 
 Every process asks for costs of 1, 2 and 3 of a `pure_dp` budget, and writes each answer to a file of its own after it
