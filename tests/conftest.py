@@ -30,6 +30,13 @@ def reference(name: str):
     return json.loads(path.read_text())
 
 
+@pytest.fixture
+def in_float64():
+    """Float64 in JAX, as the package's own functions ask their formulas."""
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(name="reference")
 def reference_fixture():
     return reference
