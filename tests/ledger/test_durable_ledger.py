@@ -14,6 +14,7 @@ from jaxacct import (
     Ledger,
     LossGrid,
     PoissonSampled,
+    ZeroConcentratedDP,
     filters,
 )
 from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered
