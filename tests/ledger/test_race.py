@@ -12,15 +12,15 @@ import pytest
 
 from jaxacct import Ledger, filters
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ledger_race.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def raced(*arguments):
-    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     if jax.config.jax_compilation_cache_dir:
         environment["JAX_COMPILATION_CACHE_DIR"] = jax.config.jax_compilation_cache_dir
-    command = [sys.executable, "-W", "ignore", str(SCRIPT), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200, check=False)
+    command = [sys.executable, "-W", "ignore", "-m", "verification.races", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
