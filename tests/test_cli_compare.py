@@ -99,3 +99,14 @@ def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_an_asymptotic_number_below_a_proven_lower_bound_is_said_to_be_too_small(capsys):
+    words = ["compare", "--sigma", "0.6", "--rate", "0.01", "--steps", "1000", "--delta", "1e-5"]
+    code, out, err = _run(capsys, *words)
+    assert code == 0
+    assert "approximate_gdp" in err
+    assert "too small" in err
+    assert "approximate_gdp is too small by" in out
+    assert "holds for Poisson sampling" in out
+    assert "too small" not in _run(capsys, *words[:3], *words[5:])[2]
