@@ -88,7 +88,7 @@ def test_all_ways_to_ask_agree():
     found = np.asarray(renyi(mechanism, order, relation="replace"))
     assert np.all((truth <= found) & (found <= truth * 1.001))
     found = jaxacct.calibrate(lambda s: PoissonSampled(Gaussian(s), 0.02), bounds.upper, 1e-5, **asked)
-    assert abs(float(found.value) - 1.0) < 2e-3
+    assert abs(float(found.parameter) - 1.0) < 2e-3
     budget = filters.gdp_residue(2.0, 1e-6, steps=50, relation="replace")
     _, accepted = budget.update(mechanism, budget.init())
     assert bool(accepted)

@@ -84,7 +84,7 @@ class AntipodalGaussianPair:
 
     @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
-        """A bound of log E_Q[(P / Q)^order], rounded up: the moment is convex in the pair, and Q >= (1 - q) N(0, s^2)."""
+        """A bound of log E_Q[(P / Q)^order], rounded up: it is convex in the pair, and Q >= (1 - q) N(0, s^2)."""
         xp, q = array_module(order, self.noise, self.rate), self.rate
         once = 0.5 * order * (order - 1.0) / self.noise**2
         apart = xp.logaddexp(log1p(-q), xp.log(q) + 4.0 * once)
