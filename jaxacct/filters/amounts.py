@@ -1,4 +1,4 @@
-"""What has been spent of a budget, in exact integers that are the same in float32 and float64 programs.
+"""Exact integer counters of a spent budget, identical in float32 and float64 programs.
 
 A ledger counts in units of 2^-88 of its own budget, in three uint32 words, most significant first. A cost
 becomes a whole number of units rounded up, and at least one, so no sum is ever under-counted: 10^9 additions

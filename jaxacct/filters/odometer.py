@@ -1,4 +1,4 @@
-"""Odometers: what has been spent so far, and what that number proves although it depends on the outputs."""
+"""Odometers: what has been spent so far, and what that number proves although it depends on outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GDP filter: a budget for Gaussian mechanisms chosen with full adaptivity, without any loss."""
+"""The GDP filter: a budget for Gaussian mechanisms chosen with full adaptivity, as tight as a fixed schedule."""
 
 from __future__ import annotations
 

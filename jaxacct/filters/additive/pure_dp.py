@@ -1,4 +1,4 @@
-"""The pure filter: the sum of epsilons."""
+"""The pure-DP filter: a budget for the sum of epsilons."""
 
 from __future__ import annotations
 

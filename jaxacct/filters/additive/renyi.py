@@ -1,4 +1,4 @@
-"""The Rényi filter: a rigorous budget for any mechanism with a Rényi curve, sampled Gaussians among them."""
+"""The Rényi filter: a bound for any mechanism with a Rényi curve, sampled Gaussians among them."""
 
 from __future__ import annotations
 

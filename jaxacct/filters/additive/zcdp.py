@@ -1,4 +1,4 @@
-"""The zCDP filter: the sum of rhos."""
+"""The zCDP filter: a budget for the sum of rhos."""
 
 from __future__ import annotations
 

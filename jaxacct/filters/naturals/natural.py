@@ -1,4 +1,4 @@
-"""The natural filter: composes what ran as if it had been fixed in advance, and says what that is worth."""
+"""The natural filter: composes what ran as if it had been fixed in advance, and says what that guarantees."""
 
 from __future__ import annotations
 

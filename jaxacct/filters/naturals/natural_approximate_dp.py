@@ -1,4 +1,4 @@
-"""The natural (epsilon, delta) filter: exact composition against one point, and what that is worth (Theorem 9)."""
+"""The natural (epsilon, delta) filter and its guarantee (Theorem 9)."""
 
 from __future__ import annotations
 

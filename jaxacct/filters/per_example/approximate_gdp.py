@@ -1,4 +1,4 @@
-"""Algorithm 3 of the f-DP filters paper: the approximate GDP filter for each example by itself. Asymptotic."""
+"""The approximate GDP filter for each example (Algorithm 3 of the f-DP filters paper). Asymptotic."""
 
 from __future__ import annotations
 

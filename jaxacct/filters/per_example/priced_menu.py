@@ -1,4 +1,4 @@
-"""The priced menu for each example by itself: everybody pays for their own clipped gradient norm, in whole units."""
+"""The priced menu for each example, charged for its own clipped gradient norm in whole units."""
 
 from __future__ import annotations
 

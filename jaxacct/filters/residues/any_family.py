@@ -1,4 +1,4 @@
-"""The residue filter for any budget family and any update, each step of which is certified before it is taken."""
+"""The residue filter for any budget family and update; every step is certified before it is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The GDP residue filter: a GDP budget, with a slack if wanted, that any query at all can be charged to."""
+"""The GDP residue filter: a GDP budget, with optional slack, that any query can be charged to."""
 
 from __future__ import annotations
 
@@ -299,7 +299,7 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
     best = largest(wanted, losses, masses, room, rho, guess, _TOLERANCE, _TRIES)
     less, affordable = _after_atom(delta, inflated(both, 4.0 * 2.0**-52))
     best = xp.where(affordable & (top < 1), best, -1.0)
-    # Slack is for what it saves: none is paid for a hundredth of the charge.
+    # Spend slack only if it lowers the charge by more than 1 %.
     saves = (best > plain) & ((plain < 0) | (s == 0) | (mu * mu - best * best < 0.99 * (mu * mu - plain * plain)))
     return xp.where(saves, best, plain), xp.where(saves, less, rest)
 

@@ -1,4 +1,4 @@
-"""A filter that needs concrete queries, made to serve a traced noise: a finite list of queries, prepared in advance."""
+"""`on_levels`: serves traced noise with a filter that needs concrete queries, by rounding to prepared levels."""
 
 from __future__ import annotations
 
