@@ -114,7 +114,7 @@ def test_options_describe_mechanisms(capsys, options, mechanism):
         (["epsilon", "--sigma", "1", "--steps", "0", "--delta", "1e-5"], "steps must be a whole number"),
         (["delta", "--sigma", "nan", "--epsilon", "1"], "sigma must be a finite number above 0, got nan"),
         (
-            ["delta", "--sigma", "1", "--rate", "0.1", "--epsilon", "1", "--relation", "replace"],
+            ["delta", "--mechanism", "skellam", "--mu", "9", "--rate", "0.1", "--epsilon", "1", "--relation=replace"],
             "no analysis",
         ),
         (["delta", "--sigma", "one", "--epsilon", "1"], "--sigma"),

@@ -59,7 +59,7 @@ def relation_option(command: Any) -> Any:
         "--relation",
         cls=Option,
         heading="Question",
-        type=click.Choice(["add_or_remove", "add", "remove", "replace"]),
+        type=click.Choice(["add_or_remove", "add", "remove", "replace", "replace_special"]),
         default="add_or_remove",
         show_default=True,
         help="What neighbouring data sets differ in; sensitivities are for this relation.",

@@ -14,6 +14,8 @@ from jaxacct.mechanisms.parameters import times
 
 __all__ = ["Mechanism", "as_mechanism"]
 
+_AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
+
 
 class Mechanism:
     """Base of every mechanism; subclasses are frozen dataclasses whose leaves are the parameters.
@@ -29,12 +31,27 @@ class Mechanism:
         """Whether `add` and `remove` have the same hockey-stick curve (so that one of them is enough)."""
         return False
 
+    def _sides(self, relation: str) -> list[str]:
+        """The directions of a relation, by the names that :meth:`_runs` takes.
+
+        `replace_special` has `zero_out` (the numerator has the record, the denominator the special one) and `fill_in`.
+        `replace` goes both ways by itself and has one, unless a :meth:`_witness` needs `replace_out` and `replace_in`.
+        """
+        pairs = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
+        names = pairs.get(relation, [relation])
+        return names[:1] if self._symmetric else names
+
+    def _as(self, side: str) -> str:
+        """The direction with the pairs of ``side``; a special record is as good as none unless said otherwise."""
+        return _AS.get(side, side)
+
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         """The dominating pairs of one run, as ``[(pair, how often it occurs), ...]``.
 
         Args:
-            relation: ``"add"``, ``"remove"`` or ``"replace"``. The trees of `add` and `remove` have one structure,
-                so that both directions run in one batch (a leaf says which is which, as in ``GaussianPair``).
+            relation: ``"add"``, ``"remove"``, ``"replace"``, or what :meth:`_as` returns. The trees of `add` and
+                `remove` have one structure, so that both directions run in one batch (a leaf says which is which, as in
+                ``GaussianPair``).
 
         Raises:
             ValueError: the relation has no analysis; the sentence says what would work.
@@ -43,7 +60,7 @@ class Mechanism:
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
-        return [(pair, times(count, steps)) for pair, count in self._dominating(relation)]
+        return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self) -> Mechanism:
         """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
@@ -76,6 +93,32 @@ class Mechanism:
                 "sampling, which is a sound upper bound"
             )
         return SampledPair(parts[0][0], rate, np.full((), float(relation == "add")))
+
+    def _replaced(self, rate: Any) -> Any:
+        """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
+
+        It needs the pair for `remove` only (``docs/proofs/replaced-records.md``), which this reads off lists of
+        outcomes.
+
+        Raises:
+            ValueError: a pair that lists no outcomes.
+        """
+        from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+        from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
+        from jaxacct.mechanisms.pairs.table import Tabulated
+
+        noise = self._gaussian_noise()
+        if noise is not None:
+            return AntipodalGaussianPair(noise, rate)
+        parts = self._dominating("remove")
+        if len(parts) == 1 and isinstance(parts[0][0], Tabulated):
+            return AntipodalTablePair(parts[0][0], rate)
+        raise ValueError(
+            f"relation 'replace' has no analysis for PoissonSampled of {type(self).__name__}; it has one for Gaussian, "
+            "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
+            "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
+            "(2 epsilon, (1 + exp(epsilon)) delta)"
+        )
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""

@@ -66,6 +66,14 @@ class Composed(Mechanism):
     def _symmetric(self) -> bool:
         return all(as_mechanism(part)._symmetric for part in self.mechanisms)
 
+    def _sides(self, relation: str) -> list[str]:
+        """As many as the part with the most has."""
+        return max((as_mechanism(part)._sides(relation) for part in self.mechanisms), key=len)
+
+    def _as(self, side: str) -> str:
+        """Each part says for itself."""
+        return side
+
     def _gaussian_noise(self) -> Any | None:
         """T_k Gaussians of noise s_k are one of noise (sum T_k / s_k^2)^(-1/2)."""
         total = 0.0
@@ -82,7 +90,8 @@ class Composed(Mechanism):
             return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
         found = []
         for part, steps in self.parts():
-            found += [(pair, times(count, steps)) for pair, count in as_mechanism(part)._dominating(relation)]
+            part = as_mechanism(part)
+            found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:

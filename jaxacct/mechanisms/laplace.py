@@ -9,6 +9,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.parameters import positive
 
@@ -48,4 +49,10 @@ class Laplace(Mechanism):
         return True
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(LaplacePair(positive(positive(self.sensitivity) / positive(self.scale))), 1.0)]
+        return [(LaplacePair(self._epsilon()), 1.0)]
+
+    def _epsilon(self) -> Any:
+        return positive(positive(self.sensitivity) / positive(self.scale))
+
+    def _replaced(self, rate: Any) -> Any:
+        return AntipodalLaplacePair(self._epsilon(), rate)

@@ -21,7 +21,7 @@ from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.directions import RELATIONS
+from jaxacct.mechanisms.directions import RELATIONS, first_side
 
 __all__ = ["ResidueCheck", "ResidueFilter", "ResidueFilterState", "check_residue", "residue"]
 
@@ -131,7 +131,7 @@ class ResidueFilter:
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:
         """The query's upper law on this filter's grid."""
-        one = "remove" if self.relation == "add_or_remove" else self.relation
+        one = first_side(self.relation)
         return on_grid(query, self.grid, one, symmetric=False)
 
     @jax.enable_x64(True)

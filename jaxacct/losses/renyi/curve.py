@@ -58,7 +58,9 @@ __all__ = ["divergence", "renyi"]
 _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     Gaussian: gaussian_curve,
     Laplace: laplace_curve,
-    MixtureOfGaussians: mixture_curve,
+    MixtureOfGaussians: lambda mechanism, order, relation: (pair_curve if relation == "replace" else mixture_curve)(
+        mechanism, order, relation
+    ),
     Exponential: bounded_range_curve,
     PermuteAndFlip: response_curve,
     RandomizedResponse: response_curve,
@@ -128,6 +130,9 @@ def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remo
         raise ValueError(
             f"mechanism must be a {', '.join(mechanisms.__all__)} for a Rényi curve, got {type(mechanism).__name__}"
         )
-    if relation == "replace" and isinstance(mechanism, MixtureOfGaussians | FromTables):
+    if relation == "replace" and isinstance(mechanism, FromTables):
         mechanism._dominating(relation)  # says why not
+    if relation == "replace_special" and mechanism._as("zero_out") == "remove":
+        relation = "add_or_remove"
+    relation = mechanism._as(relation)
     return curve(mechanism, order, relation)

@@ -13,6 +13,7 @@ from scipy import integrate, stats
 from jaxacct import (
     Composed,
     Exponential,
+    FromTables,
     Gaussian,
     Laplace,
     MixtureOfGaussians,
@@ -34,6 +35,10 @@ EVERY = {
     "sampled laplace": (PoissonSampled(Laplace(0.7), 0.1), "remove"),
     "sampled laplace added": (PoissonSampled(Laplace(0.7), 0.1), "add"),
     "sampled mixture": (PoissonSampled(MIXTURE, 0.2), "add"),
+    "replaced gaussian": (PoissonSampled(Gaussian(0.8), 0.3), "replace"),
+    "replaced laplace": (PoissonSampled(Laplace(0.7), 0.1), "replace"),
+    "replaced mixture": (PoissonSampled(MIXTURE, 0.2), "replace"),
+    "replaced tables": (PoissonSampled(FromTables([0.5, 0.3, 0.2, 0.0], [0.2, 0.3, 0.4, 0.1]), 0.2), "replace"),
     "without replacement": (SampledWithoutReplacement(Gaussian(1.1), 3, 10), "replace"),
     "laplace without replacement": (SampledWithoutReplacement(Laplace(1.1), 3, 10), "replace"),
 }

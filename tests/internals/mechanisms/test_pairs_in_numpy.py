@@ -49,11 +49,16 @@ PLAIN = {
 EVERY = {
     **{name: (mechanism, "remove") for name, mechanism in PLAIN.items()},
     **{f"sampled {name}": (PoissonSampled(mechanism, 0.1), "add") for name, mechanism in PLAIN.items()},
+    **{
+        f"replaced {name}": (PoissonSampled(PLAIN[name], 0.1), "replace")
+        for name in ("gaussian", "laplace", "mixture", "tables", "randomized response", "approximate", "pure")
+    },
     "rarely sampled laplace": (PoissonSampled(Laplace(np.array([0.5, 5.0])), 1e-7), "remove"),
     "without replacement": (SampledWithoutReplacement(Gaussian(np.array([0.5, 5.0])), 3, 10), "replace"),
 }
 ONE_OF_A_KIND = [
     *("gaussian", "laplace", "discrete gaussian", "discrete laplace", "randomized response", "exponential", "tables"),
+    *("replaced gaussian", "replaced laplace", "replaced mixture", "replaced tables"),
     *("mixture", "renyi", "concentrated", "sampled laplace", "sampled tables", "without replacement"),
 ]
 LOSSES = np.sort(np.concatenate([np.linspace(-4.0, 4.0, 33), [-700.0, -40.0, -1e-6, 1e-6, 0.3, 40.0, 700.0]]))
