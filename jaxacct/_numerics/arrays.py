@@ -1,4 +1,4 @@
-"""What NumPy and JAX spell differently.
+"""Array operations that NumPy and JAX spell differently.
 
 Formulas that run compiled over many settings, and in NumPy for one setting in a fresh process, are written once, over
 arrays with leading axes; these functions look at what they are given.

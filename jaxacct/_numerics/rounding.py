@@ -1,4 +1,4 @@
-"""Room for rounding: numbers made a little larger or smaller than they came out, so that a bound stays one.
+"""Outward rounding: numbers made a little larger or smaller, so that a computed bound stays a bound.
 
 A float64 operation is off by at most ``UNIT`` of its result. Whoever computes a bound counts the operations (or bounds
 their number), and moves the result by more than they can be off, to the side that is safe; the share that each place

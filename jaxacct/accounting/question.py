@@ -1,4 +1,4 @@
-"""A question with some numbers left open, its answer once they are known, and the answer's derivatives.
+"""A question whose numbers are known later: its answer, and the derivatives of the answer.
 
 Both are computed in NumPy on the host, by the same code as for eager calls, or as a part of a compiled program.
 Bounds are not differentiated: the derivatives of their errors mean nothing. Both carry the derivative of the value

@@ -1,4 +1,4 @@
-"""Any mechanism of which an epsilon, or an (epsilon, delta), is all that is known."""
+"""`PureDP` and `ApproximateDP`: mechanisms of which only an epsilon, or an (epsilon, delta), is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a mechanism knows of itself: its dominating pairs, and those of itself on a sample.
+"""`Mechanism`: the base class; a mechanism gives the dominating pairs of itself and of its samples.
 
 The front desk and the engine know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`
 (and, if its curve is symmetric, ``_symmetric``); sampling and composition work for it from then on.

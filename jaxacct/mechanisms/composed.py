@@ -1,4 +1,4 @@
-"""A sequence of mechanisms fixed in advance, as one mechanism."""
+"""`Composed`: a sequence of mechanisms, fixed in advance, as one mechanism."""
 
 from __future__ import annotations
 

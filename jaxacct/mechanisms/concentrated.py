@@ -1,4 +1,4 @@
-"""Any mechanism of which only zero-concentrated or Rényi differential privacy is known."""
+"""`ZeroConcentratedDP` and `RenyiDP`: mechanisms of which only that guarantee is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a mechanism and a neighbouring relation to the dominating pairs that the engine composes."""
+"""The dominating pairs of a mechanism under a neighbouring relation."""
 
 from __future__ import annotations
 

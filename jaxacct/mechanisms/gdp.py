@@ -1,4 +1,4 @@
-"""Any mechanism of which mu-Gaussian differential privacy is known."""
+"""`GDP`: a mechanism of which only mu-Gaussian differential privacy is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaussian noise on a query whose sensitivity is random."""
+"""`MixtureOfGaussians`: Gaussian noise on a query whose sensitivity is random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters as float64 values of a pair: NumPy where they are concrete, NaN where they make no sense."""
+"""Parameters as float64 values; NaN where they make no sense."""
 
 from __future__ import annotations
 

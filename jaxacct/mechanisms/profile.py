@@ -1,4 +1,4 @@
-"""A mechanism given by points of its delta(epsilon) curve."""
+"""`FromProfile`: a mechanism given by points of its delta(epsilon) curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poisson sampling as a wrapper around a mechanism."""
+"""`PoissonSampled`: a mechanism on a Poisson sample."""
 
 from __future__ import annotations
 

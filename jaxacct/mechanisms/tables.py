@@ -1,4 +1,4 @@
-"""A mechanism given by the probabilities of its outputs."""
+"""`FromTables`: a mechanism given by the probabilities of its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sampling a fixed number of records as a wrapper around a mechanism."""
+"""`SampledWithoutReplacement`: a mechanism on a sample of fixed size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run of a mechanism costs in pure and in zero-concentrated privacy, where that is a closed form.
+"""Exact pure-DP and zCDP costs of one run of a mechanism.
 
 The rho of zCDP is the supremum over orders of D_order / order. For three pairs that supremum is proven to be the limit
 at order 1, the Kullback-Leibler divergence. Put t = order - 1/2 and s = t^2, so order (order - 1) = s - 1/4 and
@@ -185,8 +185,8 @@ def concentrated_cost(query: Any) -> Array:
         if is_pure(query):
             return _of_pure(pure_cost(query))
         raise ValueError(
-            "query must be of a known rho, got PoissonSampled with a rate that is not the number 1 on a mechanism "
-            "that is not purely private: use filters.renyi or filters.gdp_residue"
+            f"zCDP cannot account for a Poisson-sampled {type(query.mechanism).__name__} (rate not concretely 1): use "
+            "filters.renyi or filters.priced_menu"
         )
     if isinstance(query, Composed):
         return _total(query, concentrated_cost)

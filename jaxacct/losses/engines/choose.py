@@ -1,4 +1,4 @@
-"""Which engine answers a batch of queries.
+"""Chooses the engine that answers a batch of questions.
 
 One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour
 with its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does

@@ -1,4 +1,4 @@
-"""One run of a mechanism: its hockey stick straight from the tails of its loss, no lattice.
+"""delta and epsilon of one run of a mechanism, from the tails of its loss.
 
 H(eps) = P(L > eps) - e^eps Q(L > eps). For any event E, P(E) - e^eps Q(E) <= H(eps), so tails evaluated at a loss
 that is off by eta give at most H, and at least H - (e^eta - 1) P(L > eps - eta).

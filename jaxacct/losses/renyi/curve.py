@@ -1,4 +1,4 @@
-"""The Rényi curve of any mechanism: which formula is whose."""
+"""`renyi`: the Rényi divergence of any mechanism."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Rényi curve of Gaussian noise under a random sensitivity, sampled or not."""
+"""The Rényi curve of the Gaussian mechanism with random sensitivity, sampled or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Rényi divergence of any pair, from above, from the tails of its loss."""
+"""An upper bound of the Rényi divergence of any pair, from the tails of its loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine needs to know of a dominating pair (P, Q): tails of its privacy loss, and a rough survey.
+"""The protocol of a dominating pair (P, Q): tails of its privacy loss, largest loss, and a rough survey.
 
 The loss is L = log dP/dQ. Everything the engine certifies rests on :class:`Tails`; the survey only steers the
 choice of grids and tilts, so an inaccurate survey costs tightness and never soundness.

@@ -1,4 +1,4 @@
-"""The tilted loss of a (Poisson-sampled) Gaussian as a few hundred weighted points, with certified errors.
+"""The tilted loss of a (Poisson-sampled) Gaussian as some hundred weighted points, with certified errors.
 
 With t the output in units of the noise, mu = 1 / s, u = mu t - mu^2 / 2 and R(t) = 1 - q + q e^u, the loss is
 log R (`remove`) or -log R (`add`), and E_P[exp(z L)] = A(b) = E_{t ~ N(0,1)}[R^b] with b = 1 + z or b = -z.

@@ -1,4 +1,4 @@
-"""delta(epsilon) and epsilon(delta) from the powers of a transform; see `losses.engines.contour.bounds`."""
+"""delta(epsilon) and epsilon(delta) from the powers of a transform on the contour."""
 
 from __future__ import annotations
 

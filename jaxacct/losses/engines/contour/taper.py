@@ -1,4 +1,4 @@
-"""A smooth weight that leaves the far outputs of a sampled Gaussian out of its law.
+"""A smooth weight that removes the far outputs of a sampled Gaussian; the mass removed is charged.
 
 Add to a run's output t a coin that says "keep" with probability g(t), the same under P and Q. That changes no hockey
 stick, since the loss is a function of t. Where every run of a composition says "keep" the loss is that of the
