@@ -1,7 +1,9 @@
 """One run of a mechanism: its hockey stick straight from the tails of its loss, no lattice.
 
-H(eps) = P(L > eps) - e^eps Q(L > eps). For any event E, P(E) - e^eps Q(E) <= H(eps), so tails evaluated at a loss
-that is off by eta give at most H, and at least H - (e^eta - 1) P(L > eps - eta).
+H(eps) = P(L > eps) - e^eps Q(L > eps). Tails are read at eps - eta, where the pair may be off by up to eta: they are
+those of A = {L > l} for some l in [eps - 2 eta, eps], atoms at eps and all that rounding may have put there included.
+For any event, P(A) - e^eps Q(A) <= H(eps); and what of A lies at most at eps takes at most (e^(2 eta) - 1) P(A), and
+at most e^eps Q(A), from it. Nor does H exceed (1 - e^(eps - l)) P(A) where no loss exceeds l (docs/proofs/one-run.md).
 
 A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon, upper)``, a bound of log H for
 epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and epsilon has no
@@ -18,9 +20,10 @@ import numpy as np
 
 from jaxacct._arrays import Array, array_module, column
 from jaxacct._roots import crossing
-from jaxacct._rounding import deflated, inflated
+from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.losses.gdp_curve import log_inverse
 from jaxacct.losses.possible import possible
+from jaxacct.mechanisms._pair import loss_room
 
 __all__ = ["single_delta", "single_epsilon", "single_value"]
 
@@ -50,17 +53,21 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
 def _from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     """Bounds at several epsilons of each setting, shape ``(..., n)``."""
     cut = array_module(epsilon).clip(epsilon, -_LARGEST, _LARGEST)
-    p, _, q, _, error = pair.tails(cut)
+    eta = loss_room(pair, cut)
+    p, _, q, _, error = pair.tails(cut - eta)
     xp = array_module(cut, p)
     # e^eps Q(L > eps) <= P(L > eps) <= 1, so the exponential cannot overflow but by rounding. A Q-tail that may
     # have underflowed counts as nothing above and as _TINY below.
     log_q = xp.log(xp.maximum(q, _TINY))
     log_scaled = cut + log_q
     scaled = xp.exp(xp.minimum(log_scaled, 0.0))
-    eta = pair.loss_error()[..., None] + 2.0**-50 * xp.abs(cut)
     slack = 2.0 * (error + 2.0**-50 * (1.0 + xp.abs(cut) + xp.abs(log_q))) * (p + scaled)
-    upper = p - xp.where(q > _TINY, scaled, 0.0) + slack + 2.0 * xp.expm1(eta) * (p + slack) + _TINY
-    return p - xp.exp(log_scaled) - slack, upper
+    sure = xp.where(q > _TINY, scaled, 0.0)
+    upper = p - sure + slack + xp.minimum(inflated(xp.expm1(2.0 * eta) * (p + slack), 1e-9), sure)
+    below_top = -xp.expm1(xp.minimum(cut - pair.max_loss()[..., None], 0.0))
+    upper = xp.minimum(upper, inflated(below_top * p, 2.0 * error + 16.0 * UNIT)) + _TINY
+    lower = p - xp.exp(log_scaled) - slack
+    return xp.where(epsilon > _LARGEST, 0.0, lower), upper
 
 
 def _possible_from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct._arrays import Array, array_module, column
-from jaxacct._rounding import UNIT, inflated
+from jaxacct._rounding import UNIT, quotient_up
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._table_pair import Atoms
@@ -102,8 +102,8 @@ class DiscreteLaplacePair:
 
     @np.errstate(all="ignore")
     def max_loss(self) -> Array:
-        """sensitivity / scale."""
-        return inflated(self.sensitivity / self.scale, 4.0 * UNIT)
+        """sensitivity / scale, rounded up."""
+        return quotient_up(self.sensitivity, self.scale)
 
     @np.errstate(all="ignore")
     def loss_error(self) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import as_mechanism
-from jaxacct.mechanisms._values import array_module, whole_steps
+from jaxacct.mechanisms._values import composed_noise, times
 
 __all__ = ["RELATIONS", "directions", "rarely_sampled", "witness"]
 
@@ -28,10 +28,10 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     """
     _validate.one_of(RELATIONS, relation=relation)
     mechanism = as_mechanism(mechanism)
-    noise = mechanism._gaussian_noise()
-    if noise is not None:
-        runs = whole_steps(steps)
-        return [[(GaussianPair(noise / array_module(runs).sqrt(runs), np.ones(()), np.zeros(())), 1.0)]]
+    runs = mechanism._gaussian_runs()
+    if runs is not None:
+        noise = composed_noise([(one, times(count, steps)) for one, count in runs])
+        return [[(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]]
     names = [relation]
     if relation == "add_or_remove":
         names = ["remove"] if mechanism._symmetric else ["remove", "add"]

@@ -9,11 +9,12 @@ points or atoms where there are several. A pair whose leaves are NumPy's answers
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from jaxacct._arrays import Array
+from jaxacct._arrays import Array, array_module
+from jaxacct._rounding import UNIT
 
-__all__ = ["Pair", "Survey", "Tails"]
+__all__ = ["Pair", "Survey", "Tails", "loss_room"]
 
 
 class Tails(NamedTuple):
@@ -61,7 +62,10 @@ class Pair(Protocol):
         ...
 
     def loss_error(self) -> Array:
-        """How far from a loss its tails may have been evaluated, shape ``(...)``."""
+        """How far from a loss its tails may have been evaluated, but for 8 units of the loss, shape ``(...)``.
+
+        :func:`loss_room` is both.
+        """
         ...
 
     def anchor(self) -> Array:
@@ -70,3 +74,14 @@ class Pair(Protocol):
         It only steers: ignoring it costs nothing but tightness.
         """
         ...
+
+
+def loss_room(pair: Any, losses: Array) -> Array:
+    """How far from ``losses``, shape ``(..., edges)``, the tails that ``pair`` gives for them may have been evaluated.
+
+    Whoever reads tails allows for that, whatever lies between: they are those at the loss in question, or at any other
+    within this distance, and an atom there may have been counted or not.
+    """
+    xp = array_module(losses)
+    # An unit more than the pairs claim, for the subtraction of the room itself.
+    return (pair.loss_error()[..., None] + 9.0 * UNIT * xp.abs(losses)) * (1.0 + 2.0**-40)

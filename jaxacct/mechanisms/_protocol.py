@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct.mechanisms._values import times
+from jaxacct.mechanisms._values import Rate, composed_noise, times
 
 __all__ = ["Mechanism", "as_mechanism"]
 
@@ -53,11 +53,16 @@ class Mechanism:
         """
         return self
 
-    def _gaussian_noise(self) -> Any | None:
-        """The noise multiplier of the one Gaussian mechanism that this is exactly equivalent to, or None."""
+    def _gaussian_runs(self) -> list[tuple[Any, Any]] | None:
+        """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _gaussian_noise(self) -> Any | None:
+        """The noise multiplier of the one Gaussian mechanism that this is equivalent to, or None."""
+        runs = self._gaussian_runs()
+        return None if runs is None else composed_noise(runs)
+
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
 
         With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
@@ -75,7 +80,7 @@ class Mechanism:
                 "mechanisms instead, each with a sample of its own, or account for the composition without "
                 "sampling, which is a sound upper bound"
             )
-        return SampledPair(parts[0][0], rate, np.full((), float(relation == "add")))
+        return SampledPair(parts[0][0], rate.value, np.full((), float(relation == "add")), rate.rest)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         """See :func:`jaxacct.mechanisms._dominating.rarely_sampled`."""

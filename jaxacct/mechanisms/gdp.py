@@ -11,7 +11,7 @@ from jaxacct import _validate
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import Mechanism
 from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import positive
+from jaxacct.mechanisms._values import Rate, positive
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 
 __all__ = ["GDP"]
@@ -40,12 +40,12 @@ class GDP(Mechanism):
     def _symmetric(self) -> bool:
         return True
 
-    def _gaussian_noise(self) -> Any:
-        """1 / mu in float64, NaN where it makes no sense."""
-        return 1.0 / positive(self.mu)
+    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
+        """One of 1 / mu, NaN where it makes no sense."""
+        return [(1.0 / positive(self.mu), 1.0)]
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         return sampled_gaussian(self._gaussian_noise(), rate, relation)

@@ -7,6 +7,7 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._rounding import quotient_up
 from jaxacct.mechanisms._laplace_pair import LaplacePair
 from jaxacct.mechanisms._protocol import Mechanism
 from jaxacct.mechanisms._register import mechanism
@@ -48,4 +49,4 @@ class Laplace(Mechanism):
         return True
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(LaplacePair(positive(positive(self.sensitivity) / positive(self.scale))), 1.0)]
+        return [(LaplacePair(positive(quotient_up(positive(self.sensitivity), positive(self.scale)))), 1.0)]

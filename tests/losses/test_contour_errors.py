@@ -28,10 +28,11 @@ def expected(made, found, b):
     """Terms, their errors and what a cut leaves out, of one setting."""
     h, theta, counts = made.spacing[b], made.plan.theta[b], COUNTS[b]
     w = h * np.arange(SIZE.nodes)
-    moduli, power = np.ones(SIZE.nodes), np.ones(SIZE.nodes, complex)
+    moduli, power = np.ones(SIZE.nodes), np.ones(SIZE.nodes, complex)  # of more digits once they are multiplied
     bounds, left, rounding = np.ones(SIZE.nodes), np.ones(SIZE.nodes), np.full(SIZE.nodes, 2.0)
     for k, count in enumerate(counts):
-        value = 1 + found.real[b, k] + 1j * found.imag[b, k]
+        real, imag = (x[b, k].astype(np.longdouble) for x in (found.real, found.imag))
+        value = 1 + real + 1j * imag
         power, moduli = power * value**count, moduli * np.abs(value) ** count
         bounds = bounds * (np.abs(value) + made.parts.error[b, k] + found.error[b, k]) ** count
         fallen = decay(made.parts.layer_masses[b, k], made.parts.layer_lengths[b, k], w[::4])

@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._host import floats, module
 from jaxacct._log1p import log1p
-from jaxacct._rounding import inflated
+from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
@@ -49,7 +49,9 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         raise ValueError("relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'")
     inner, rate = mechanism.mechanism, mechanism.rate
     if isinstance(inner, PoissonSampled):
-        rate = nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0)
+        # Divergences grow with the rate, so that a product that is rounded up bounds them.
+        rate = inflated(nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
+        rate = module(rate).minimum(rate, 1.0)
         return poisson_curve(_rebuilt(mechanism, inner.mechanism, rate), order, relation, renyi)
     if isinstance(inner, Gaussian):
         return sampled_gaussian_curve(mu_of(inner), rate, order, relation)
@@ -109,7 +111,7 @@ def without_replacement_curve(
     """
     ((pair, _),) = mechanism._dominating(relation)
     # Its excess is at most that of both Poisson-sampled halves together.
-    inner, (_, rate) = mechanism.mechanism, floats(mechanism._rate())
+    inner, (_, rate) = mechanism.mechanism, floats(mechanism._rate().value)
     noise = inner._gaussian_noise()
     if noise is not None:
         mu = _mu(noise)
