@@ -7,6 +7,7 @@ needs is said there. These functions name the side, so that no place spells a si
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,11 @@ def total(terms: list[Any]) -> Any:
     The error of each addition is found exactly, and the errors are added at the end (Knuth 1969, section 4.2.2,
     theorem B; with n terms the result is within 1 unit, and n^2 units squared: Ogita, Rump, Oishi 2005, Prop. 4.5).
     """
+    if all(isinstance(term, np.ndarray | np.generic | float) and not np.ndim(term) for term in terms):
+        try:
+            return np.float64(math.fsum(terms))
+        except OverflowError:
+            return np.float64(np.inf)
     value, missed = terms[0], 0.0
     for term in terms[1:]:
         new = value + term

@@ -99,7 +99,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     size = xp.abs(edges)
     beside = xp.concatenate([size[..., :1], size, size[..., -1:]], -1)
     size = xp.maximum(size, xp.maximum(beside[..., 2:], beside[..., :-2]))
-    eta = loss_room(pair, size)
+    eta = loss_room(pair.loss_error(), size)
     most = inflated(p + p_off, 4.0 * UNIT) + LEAST
     # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
     gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)

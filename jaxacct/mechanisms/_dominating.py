@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 from jaxacct.mechanisms._protocol import as_mechanism
-from jaxacct.mechanisms._values import composed_noise, times
+from jaxacct.mechanisms._values import composed_noise, whole_steps
 
 __all__ = ["RELATIONS", "directions", "rarely_sampled", "witness"]
 
@@ -30,7 +30,7 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     mechanism = as_mechanism(mechanism)
     runs = mechanism._gaussian_runs()
     if runs is not None:
-        noise = composed_noise([(one, times(count, steps)) for one, count in runs])
+        noise = composed_noise(runs, whole_steps(steps))
         return [[(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]]
     names = [relation]
     if relation == "add_or_remove":

@@ -9,7 +9,7 @@ points or atoms where there are several. A pair whose leaves are NumPy's answers
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from jaxacct._arrays import Array, array_module
 from jaxacct._rounding import UNIT
@@ -76,12 +76,12 @@ class Pair(Protocol):
         ...
 
 
-def loss_room(pair: Any, losses: Array) -> Array:
-    """How far from ``losses``, shape ``(..., edges)``, the tails that ``pair`` gives for them may have been evaluated.
+def loss_room(error: Array, losses: Array) -> Array:
+    """How far from ``losses``, shape ``(..., edges)``, the tails that a pair gives for them may have been evaluated.
 
-    Whoever reads tails allows for that, whatever lies between: they are those at the loss in question, or at any other
-    within this distance, and an atom there may have been counted or not.
+    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Whoever reads tails allows for that, whatever lies
+    between: they are those at the loss in question, or at any other within this distance, and an atom there may have
+    been counted or not (docs/proofs/one-run.md).
     """
-    xp = array_module(losses)
-    # An unit more than the pairs claim, for the subtraction of the room itself.
-    return (pair.loss_error()[..., None] + 9.0 * UNIT * xp.abs(losses)) * (1.0 + 2.0**-40)
+    # A unit more than pairs claim, for the subtraction of the room itself.
+    return (error[..., None] + 9.0 * UNIT * array_module(losses).abs(losses)) * (1.0 + 2.0**-40)

@@ -37,7 +37,7 @@ __all__ = [
     "whole_steps",
 ]
 
-NOISE_UNITS = 8.0
+NOISE_UNITS = 9.0
 """Units (2^-53 of itself) by which the noise multiplier of a Gaussian pair may be off."""
 
 RATE_UNITS = 8.0
@@ -99,6 +99,8 @@ def fractional_steps() -> Iterator[None]:
 
 def times(count: Any, steps: Any) -> Any:
     """The product of two numbers of steps."""
+    if isinstance(count, float) and count == 1.0:
+        return whole_steps(steps)
     return whole_steps(count) * whole_steps(steps)
 
 
@@ -137,17 +139,16 @@ def subset_rate(size: Any, whole: Any, least: float) -> Rate:
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
-def composed_noise(runs: list[tuple[Any, Any]]) -> Any:
-    """The noise multiplier of the one Gaussian that T_k runs of noise s_k are: (sum_k T_k / s_k^2)^(-1/2).
+def composed_noise(runs: list[tuple[Any, Any]], steps: Any = 1.0) -> Any:
+    """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
 
-    s_k is off by a unit at most, T_k by two: the term by 6, the sum by 8, its root by 5, and the quotient by 6.
+    (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root
+    by 4.5, the inverse by 5.5, and what remains when that is divided by the root of ``steps`` by 8.
     """
-    if len(runs) == 1:
-        ((noise, steps),) = runs
-        return (
-            noise
-            if not _validate.is_traced(steps) and np.all(steps == 1.0)
-            else noise / array_module(steps).sqrt(steps)
-        )
-    value = total([steps / noise**2 for noise, steps in runs])
-    return 1.0 / array_module(value).sqrt(value)
+    (noise, count), *others = runs
+    if others:
+        value = total([count / noise**2 for noise, count in runs])
+        noise = 1.0 / array_module(value).sqrt(value)
+    else:
+        steps = times(count, steps)
+    return noise / array_module(steps).sqrt(steps)
