@@ -81,6 +81,7 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
 __all__ = ["IndividualFilter", "IndividualState", "for_each_example", "individual"]
@@ -110,6 +111,7 @@ class IndividualState(NamedTuple):
     allowed: Array
 
 
+@printed_as("individual", "filter", "examples")
 @keeps(IndividualState)
 @_register
 class IndividualFilter:

@@ -27,8 +27,10 @@ from jaxacct._numerics.rounding import deflated, inflated
 
 __all__ = ["CURVATURE", "left_out", "log_taper", "log_taper_above", "log_taper_slope", "placed_cut", "steepened"]
 
-_SOFT = 0.5  # s
+# s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
+_SOFT = 0.25
 _SPREAD = (1.0 + _SOFT**2) ** 0.5
+_NEAR = 9.0  # from which on log Phi is 0 up to 1e-18
 _FAR = -20.0  # where the asymptotic series takes over
 _SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1, 3, -15, ...
 
@@ -41,7 +43,7 @@ def log_taper(t: Any, cut: Any) -> Any:
     xp = array_module(t)
     x = (cut - t) / _SOFT
     inner = xp.maximum(x, _FAR)
-    half = 0.5 * erfc(xp.abs(inner) * 0.5**0.5)
+    half = 0.5 * erfc(xp.where(inner < _NEAR, xp.abs(inner) * 0.5**0.5, np.inf))
     near = xp.where(inner > 0, log1p(-half), xp.log(half))
     far = xp.minimum(x, _FAR)
     # Nine terms: the tenth is below 2e-16 from here on.

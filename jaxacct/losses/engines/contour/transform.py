@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import array_module, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
@@ -55,7 +55,7 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
     else:
         inner = _powers(losses * spacing, side) * weights[:, :, None, :]
         outer = _powers(losses * (side * spacing), side)
-        found = xp.matmul(outer, inner.swapaxes(-1, -2), precision="highest")
+        found = product(outer, inner.swapaxes(-1, -2))
     found = found.reshape(*losses.shape[:-1], nodes)
     error = xp.full(found.shape, (80.0 + 12.0 * side + 2.0 * losses.shape[-1]) * UNIT)
     return Transform(found.real - 1.0, found.imag, error)
