@@ -120,8 +120,7 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
     lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     xp = array_module(goal)
-    each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
-    largest = inflated(xp.where(counts == 0, 0.0, counts * each).sum(-1), 1e-9)
+    largest = inflated(xp.where(counts == 0, 0.0, counts * pairs.max_loss()).sum(-1), 1e-9)
     if kind == "delta":
         return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
     upper = xp.where(largest < upper, largest, upper)
