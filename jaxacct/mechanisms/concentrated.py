@@ -93,8 +93,8 @@ class RenyiDP(Mechanism):
         return True
 
     def _order(self) -> Any:
-        excess = positive(array_module(self.order).asarray(self.order) - 1.0)
-        return 1.0 + excess
+        order = positive(self.order)
+        return array_module(order).where(order > 1.0, order, np.nan)
 
     def _renyi(self, order: Any, relation: str) -> Any:
         # Divergences increase in the order; above the mechanism's own nothing is known.

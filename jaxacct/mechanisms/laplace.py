@@ -10,11 +10,11 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import inflated, quotient_up
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
-from jaxacct.mechanisms.parameters import positive
+from jaxacct.mechanisms.parameters import Rate, positive
 from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_laplace
 
@@ -66,10 +66,11 @@ class Laplace(Mechanism):
         return rho_of_laplace(self._pure())
 
     def _epsilon(self) -> Any:
-        return positive(positive(self.sensitivity) / positive(self.scale))
+        """sensitivity / scale, rounded up."""
+        return positive(quotient_up(positive(self.sensitivity), positive(self.scale)))
 
-    def _replaced(self, rate: Any) -> Any:
-        return AntipodalLaplacePair(self._epsilon(), rate)
+    def _replaced(self, rate: Rate) -> Any:
+        return AntipodalLaplacePair(self._epsilon(), rate.value, rate.rest)
 
 
 @hosted
