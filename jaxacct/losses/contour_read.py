@@ -35,6 +35,7 @@ class Integrand(NamedTuple):
         mean_error: rounding error of ``mean``.
         tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts, B)``, on either side of theta.
         left_out: how much larger delta may be than that of the tapered laws.
+        index: which multiples of ``spacing`` the terms belong to, shape ``(nodes,)``; None for 0, 1, 2, ...
     """
 
     theta: Array
@@ -50,6 +51,7 @@ class Integrand(NamedTuple):
     tilts: Array
     log_moments: Array
     left_out: Array
+    index: Array | None = None
 
 
 def aliases(integrand: Integrand, epsilon: Array) -> Array:
@@ -97,7 +99,8 @@ def summed(integrand: Integrand, epsilon: Array) -> Sums:
     """The sum at ``epsilon``, shape ``(..., B)``."""
     i = integrand
     xp = array_module(i.real)
-    frequencies = np.arange(i.real.shape[-1]) * i.spacing[:, None]
+    index = np.arange(i.real.shape[-1]) if i.index is None else i.index
+    frequencies = index * i.spacing[:, None]
     offset = epsilon - i.mean
     phase = frequencies * offset[..., None]
     cos, sin = xp.cos(phase), xp.sin(phase)

@@ -30,13 +30,14 @@ from jaxacct.losses.spread import Spread
 from jaxacct.losses.sums import enumerable, sum_bounds
 from jaxacct.losses.transform import transform_float32
 from jaxacct.losses.universal import Size as Cells
-from jaxacct.losses.universal import universal_bounds
+from jaxacct.losses.universal import has_lines, universal_bounds
 from jaxacct.mechanisms._gaussian_pair import GaussianPair
 
 __all__ = ["Options", "bounds", "grouped"]
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
-_CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
+_CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
+_LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
 _FEW_AFTER = 2  # sizes were tried, few runs are composed law by law
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
@@ -48,6 +49,8 @@ _TRACED_CELLS = Cells(1024, 4096)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
+_TIGHT_LINES = {"delta": 9e-7, "deep": 9.5e-4, "epsilon": 9e-7}  # where more frequencies always help
+_HOPELESS = 4.0  # times as wide as asked for: not even the most frequencies are tried
 
 
 class Options(NamedTuple):
@@ -135,17 +138,19 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         if options.progress is not None and settled:
             options.progress(done, total)
 
-    def attempt(run: Any, parts: int, each: float, query: Any, members: np.ndarray) -> np.ndarray:
+    def attempt(
+        run: Any, parts: int, each: float, query: Any, members: np.ndarray, limits: dict[str, float] = _TIGHT
+    ) -> np.ndarray:
         """Takes what ``run`` answers; returns the members that are still open."""
         for some, low, high in _in_chunks(run, parts * each, query, members, spread):
             narrow(some, low, high)
-        left = members[~settled(members)]
+        left = members[~settled(members, limits)]
         report(members.size - left.size)
         return left
 
-    def settled(members: np.ndarray) -> np.ndarray:
+    def settled(members: np.ndarray, limits: dict[str, float] = _TIGHT) -> np.ndarray:
         """Which are tight, or no worse than another direction that is."""
-        tight = _tight(kind, lower, upper)
+        tight = _tight(kind, lower, upper, limits)
         worst = np.where(tight, upper, -np.inf).reshape(sides, -1).max(0)
         return tight[members] | (upper[members] <= worst[members % worst.size])
 
@@ -167,6 +172,23 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), members[few]))
         return members[~few]
 
+    def by_lines(members: np.ndarray) -> np.ndarray:
+        """More and more frequencies where transforms are known; returns the members that another engine may help."""
+        nodes = np.zeros(total)
+        for size in _LINES:
+            # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
+            wide = upper[members] / np.maximum(lower[members], 1e-300) - 1.0
+            hope = _TIGHT_LINES[kind] * 2.0 * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
+            hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
+            ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
+            run, each = functools.partial(_universal(options), kind, size), 4.0 * size.cells * size.nodes**0.5
+            open_now = attempt(run, parts, each, (groups, counts, goal), ready, _TIGHT_LINES)
+            nodes[ready] = size.nodes
+            members = members[~np.isin(members, ready) | np.isin(members, open_now)]
+        left = members[~settled(members)]
+        report(members.size - left.size)
+        return left
+
     for i, size in enumerate(_SIZES if contour else ()):
         if i == _FEW_AFTER:
             open_ = law_by_law(open_)
@@ -178,6 +200,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         answered, low, high = sum_bounds(kind, some, runs, target, report)
         narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
+    if open_.size and has_lines(groups):
+        open_ = by_lines(open_)
     for i, size in enumerate(_CELLS):
         if i == _FEW_AFTER and not contour:
             open_ = law_by_law(open_)
@@ -209,11 +233,11 @@ def _compiled(options: Options) -> bool:
     return not options.host and (options.devices is not None or jax.default_backend() != "cpu")
 
 
-def _tight(kind: str, lower: Any, upper: Any) -> Any:
-    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
+def _tight(kind: str, lower: Any, upper: Any, limits: dict[str, float]) -> Any:
+    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - limits[kind]) * upper)
     if kind == "epsilon":
         return tight
-    return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
+    return tight | (upper < _DEEP) & (lower >= (1.0 - limits["deep"]) * upper) | (upper < _NOTHING)
 
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):

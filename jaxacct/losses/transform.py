@@ -41,13 +41,14 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
         losses: shape ``(B, K, S)``.
         weights: totals 1, shape ``(B, K, S)``.
         spacing: distance of frequencies, shape ``(B,)``.
-        nodes: number of frequencies, the square of a power of 2.
+        nodes: number of frequencies, a power of 2.
     """
     xp = array_module(losses)
-    side = round(nodes**0.5)
+    side = 2 ** (nodes.bit_length() // 2)
+    outer = nodes // side
     spacing = spacing[:, None, None]
     ci, si = _powers(losses * spacing, side)
-    co, so = _powers(losses * (side * spacing), side)
+    co, so = _powers(losses * (side * spacing), outer)
     weights = weights[:, :, None, :]
     # One product of tables twice as high and wide.
     table = xp.concatenate([ci * weights, si * weights], -2)
@@ -55,8 +56,8 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
     highest = {} if xp is np else {"precision": "highest"}
     found = xp.matmul(both, table.swapaxes(-1, -2), **highest)
     flat = lambda x: x.reshape(*losses.shape[:-1], nodes)  # noqa: E731
-    real = flat(found[..., :side, :side] - found[..., side:, side:])
-    imag = flat(found[..., :side, side:] + found[..., side:, :side])
+    real = flat(found[..., :outer, :side] - found[..., outer:, side:])
+    imag = flat(found[..., :outer, side:] + found[..., outer:, :side])
     return Transform(real - 1.0, imag, xp.full_like(real, (80.0 + 12.0 * side + 2.0 * losses.shape[-1]) * UNIT))
 
 

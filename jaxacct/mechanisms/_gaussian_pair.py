@@ -10,6 +10,7 @@ from jaxacct._arrays import Array, array_module, column, erfc, logsumexp
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT, inflated
 from jaxacct.losses.gdp_curve import log_delta_bounds
+from jaxacct.mechanisms._gaussian_line import GaussianLine
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
@@ -129,6 +130,10 @@ class GaussianPair:
         """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""
         reach = _REACH * self.noise + 1.5
         return UNIT * (16.0 + 8.0 * reach / self.noise**2)
+
+    def line(self, theta: Array, log_share: Array, points: int) -> GaussianLine:
+        """See :func:`jaxacct.mechanisms._line.line_of`."""
+        return GaussianLine.of(self, theta, log_share, points)
 
 
 def normal_tails(z: Array) -> tuple[Array, Array]:

@@ -9,6 +9,8 @@ import numpy as np
 
 from jaxacct._arrays import Array, array_module, column
 from jaxacct._rounding import UNIT
+from jaxacct.mechanisms._laplace_closed import ClosedLaplaceLine
+from jaxacct.mechanisms._laplace_line import LaplaceLine
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 
@@ -81,3 +83,13 @@ class LaplacePair:
     def anchor(self) -> Array:
         """The atom at eps."""
         return self.max_loss()
+
+    def line(self, theta: Array, log_share: Array, points: int) -> ClosedLaplaceLine:
+        """See :func:`jaxacct.mechanisms._line.line_of`."""
+        return ClosedLaplaceLine(self.epsilon, self.loss_error(), theta)
+
+    def sampled_line(
+        self, rate: Array, reverse: Array, theta: Array, log_share: Array, points: int
+    ) -> LaplaceLine:
+        """The same of a Poisson sample."""
+        return LaplaceLine(self.epsilon, self.loss_error(), rate, reverse, theta, max(points // 64, 1))

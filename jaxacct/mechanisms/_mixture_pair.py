@@ -10,6 +10,7 @@ from jaxacct._arrays import Array, array_module, column, iterated, logsumexp, st
 from jaxacct._log1p import log1p
 from jaxacct._rounding import UNIT
 from jaxacct.mechanisms._gaussian_pair import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms._mixture_line import MixtureLine
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
@@ -127,6 +128,13 @@ class MixturePair:
     def anchor(self) -> Array:
         """No atoms, no preference."""
         return self.infinity()
+
+    def line(self, theta: Array, log_share: Array, points: int) -> MixtureLine:
+        """See :func:`jaxacct.mechanisms._line.line_of`."""
+        xp = array_module(*self.sensitivities, *self.weights)
+        s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
+        shifts, weights = s / column(self.noise), w / w.sum(-1, keepdims=True)
+        return MixtureLine.of(shifts, weights, self.reverse, theta, log_share, points)
 
 
 def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:

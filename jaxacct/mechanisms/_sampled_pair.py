@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxacct._arrays import Array, array_module, column
 from jaxacct._log1p import log1p
-from jaxacct._rounding import UNIT, deflated
+from jaxacct._rounding import UNIT, deflated, inflated
+from jaxacct.mechanisms._outcomes_line import Window
 from jaxacct.mechanisms._pair import Survey, Tails
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._sampled_loss import inner_loss, mixed_loss
@@ -72,8 +73,21 @@ class SampledPair:
         inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what it is itself, as
         the largest one may be huge and the likeliest next to nothing.
         """
+        return self._mixed(self.inner.atoms())
+
+    def window(self, log_share: Array) -> Window:
+        """That of the inner pair; see :class:`jaxacct.mechanisms._outcomes_line.Window`."""
+        inner = self.inner.window(log_share)
+        rate, add = self.rate, self.reverse > 0.5
+        xp = array_module(rate, inner.rest_p)
+        p, q = inner.rest_p, inner.rest_q
+        mixed, backwards = rate * p + (1.0 - rate) * q, (1.0 - rate) * p + rate * q
+        rest = (inflated(xp.where(add, x, y), 8.0 * UNIT) for x, y in ((p, mixed), (backwards, q)))
+        return Window(self._mixed(inner.atoms), *rest)
+
+    def _mixed(self, inner: Atoms) -> Atoms:
+        """The atoms of the sample from those of the inner pair."""
         q, add = column(self.rate), column(self.reverse) > 0.5
-        inner = self.inner.atoms()
         xp = array_module(q, add, inner.losses)
         # A loss far below 0 is lost in log(1 - rate), which is at least -37.
         upwards = xp.where(add, -inner.losses, inner.losses)
