@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._rounding import EPS
-from jaxacct.losses import tradeoff
-from jaxacct.losses.pld import PLD
-from jaxacct.losses.profile import PrivacyProfile
-from jaxacct.losses.tradeoff import TradeOff
-from jaxacct.mechanisms._dominating import directions
-from jaxacct.mechanisms._table_pair import Tabulated
+from jaxacct._numerics.rounding import EPS
+from jaxacct.losses.curves import trade_off as tradeoff
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.pairs.table import Tabulated
 
 __all__ = [
     "MOST_OUTCOMES",

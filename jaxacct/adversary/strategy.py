@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct.adversary.rules import Game
-from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["Interval", "Strategy"]
 

@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.expost._parameters import check_epsilon
-from jaxacct.mechanisms._register import mechanism as _register
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.expost.parameters import check_epsilon
 
 __all__ = [
     "ApproximateExPost",

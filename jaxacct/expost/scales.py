@@ -19,8 +19,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._settled import settled
-from jaxacct.expost._parameters import UP, check_order, check_sizes, usable, usable_order
+from jaxacct._numerics.float64 import settled
+from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
 __all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
 

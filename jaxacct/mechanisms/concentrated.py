@@ -7,11 +7,11 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._curve_pair import ConcentratedPair, RenyiPair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._values import array_module, nonnegative, positive, whole_steps
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
+from jaxacct.mechanisms.parameters import array_module, nonnegative, positive, whole_steps
 
 __all__ = ["RenyiDP", "ZeroConcentratedDP"]
 

@@ -1,0 +1,382 @@
+"""delta and epsilon of any composition, from transforms of its losses along one vertical line.
+
+Every part gives the transform of its loss as points and weights with a certified error
+(`losses.engines.lines`), or is put between two discrete laws (`cells`), whose
+transforms are finite sums. Powers of them are pointwise, so the work does not depend on the number of steps. Where
+densities make the transform decay, the inversion is that of `engines.contour.bounds`; elsewhere the payoff is put
+between two band-limited functions (`one_sided`). The bounds close in with the square of the
+number of frequencies, and with that of the number of cells.
+
+Every array has a leading axis of settings, and parts of a composition are the next one; NumPy's or JAX's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module, iterated, pick
+from jaxacct._numerics.least import first_least
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.losses.engines.contour.quadrature import Quadrature, decay
+from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
+from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, transform
+from jaxacct.losses.engines.discrete_laws.cells import laws
+from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
+from jaxacct.losses.engines.discrete_laws.plan import Plan, edges_of, plan_of
+from jaxacct.losses.engines.lines.base import Closed
+from jaxacct.losses.engines.lines.law import LawLine
+from jaxacct.losses.engines.lines.of_pair import line_of
+from jaxacct.mechanisms.pairs.table import lists_outcomes
+
+__all__ = ["Size", "has_lines", "universal_bounds"]
+
+Array = Any  # NumPy's or JAX's
+_Parts = list[tuple[Any, Array]]  # a group's line, and how often each of its parts runs
+
+_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+_LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
+_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
+_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
+_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
+_ITERATIONS = 16
+_CLOSE = 1e-9
+_NUDGES = np.array([1e-12, 1e-9, 1e-6])  # relative, from a root to where a bound is tried
+_NEGLIGIBLE = 52.0  # e-foldings of a power below 1 from which on its term is dropped
+_CHECKS = 48  # frequencies at which the decay is asked for
+
+
+class Size(NamedTuple):
+    """How many points; static."""
+
+    cells: int
+    """Cells of a step's loss, or points of its transform."""
+    nodes: int
+    """Frequencies; a power of 2."""
+    lines: bool = True
+    """Whether pairs are asked for their transforms; otherwise all are cut into cells."""
+
+
+class _Powers(NamedTuple):
+    """The transform of a composition over its value at 0, at the frequencies that matter; shape ``(B, n)``.
+
+    Attributes:
+        log_total, mean: of the transform at 0, and of the tilted loss, shape ``(B,)``, with bounds on their errors.
+        index: which frequencies, shape ``(n,)``.
+        power, angle: modulus and argument of the transform of the loss less its mean.
+        off: bound on the error of the power.
+        dropped: bound on the modulus at any other frequency, shape ``()``.
+        left: bound on the modulus at and beyond frequencies ``checks``, shape ``(B, checks)``, in logarithms.
+    """
+
+    log_total: Array
+    log_error: Array
+    mean: Array
+    mean_error: Array
+    index: np.ndarray
+    power: Array
+    angle: Array
+    off: Array
+    dropped: float
+    checks: np.ndarray
+    left: Array
+
+
+def has_lines(groups: tuple[Any, ...]) -> bool:
+    """Whether all pairs give their transforms, so that more frequencies make bounds as tight as one likes."""
+    return all(line_of(group) is not None for group in groups)
+
+
+def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Array, goal: Array):
+    """``(lower, upper)`` of delta or epsilon, shape ``(B,)``.
+
+    Args:
+        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
+        size: static sizes.
+        groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
+        counts: whole numbers >= 0, shape ``(B, K)``, in the order of the groups.
+        goal: shape ``(B,)``.
+    """
+    plan = plan_of(kind, groups, counts, goal)
+    below, above = lines(size, plan, groups, counts)
+    tilts, moments, spacing = _period(plan, above)
+    powers = _powers(above, spacing, size.nodes)
+    lower = upper = powers
+    if any(low is not high for (low, _), (high, _) in zip(below, above, strict=True)):
+        lower = _powers(below, spacing, size.nodes)
+    lower = _integrand(lower, plan, spacing, size.nodes, tilts, moments)[0]
+    upper = _integrand(upper, plan, spacing, size.nodes, tilts, moments)[1]
+    failed, lost = _failures(below, above)
+    lower, upper = lower._replace(left_out=failed), upper._replace(left_out=lost)
+    largest = _largest(above)
+    if kind == "delta":
+        return _delta(lower, upper, largest, _all_but(below, goal), goal)
+    return _epsilon(lower, upper, largest, plan.epsilon, goal)
+
+
+def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tuple[_Parts, _Parts]:
+    """The parts from below and from above; a pair that gives its transform is the same on both sides."""
+    xp = array_module(counts)
+    below, above = [], []
+    log_share = plan.log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
+    first = 0
+    for group, survey in zip(groups, plan.surveys, strict=True):
+        own = slice(first, first + survey[0].shape[1])
+        first = own.stop
+        many = counts[:, own]
+        theta, share = (xp.broadcast_to(x[:, None], many.shape) for x in (plan.theta, log_share))
+        made = line_of(group) if size.lines or lists_outcomes(group) else None
+        if made is not None:
+            low = high = made(theta, share, size.cells)
+        else:
+            pair_laws = laws(group, edges_of(group, survey, plan, many, size.cells))
+            low, high = LawLine(pair_laws.lower, theta), LawLine(pair_laws.upper, theta)
+        below.append((low, many))
+        above.append((high, many))
+    return below, above
+
+
+def _times(counts: Array, value: Array) -> Array:
+    """``counts * value``, and 0 for parts that never run; NaN stays NaN."""
+    return array_module(counts).where(counts != 0, counts * value, 0.0)
+
+
+def _period(plan: Plan, above: _Parts) -> tuple[Array, Array, Array]:
+    """Chernoff's tilts around theta and bounds there, and the spacing of frequencies that their aliases ask for."""
+    theta = plan.theta
+    xp = array_module(theta)
+    shift = xp.concatenate([_SHIFTS / xp.maximum(plan.deviation, 1e-300), _STRETCHES * theta])
+    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+    moments = sum(_log_moments(line, count, tilts) for line, count in above)
+    moments = xp.where(tilts > 0, moments, 0.0)
+    n = shift.shape[0]
+    excess = moments - tilts * plan.epsilon - log1p(tilts) - plan.log_delta + _DIGITS
+    gap = xp.abs(tilts - theta)
+    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
+    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
+    return tilts, moments, 2.0 * np.pi / period
+
+
+def _log_moments(line: Any, counts: Array, tilts: Array) -> Array:
+    """Upper bounds of sum_k T_k log E[exp(t L_k)] at tilts of shape ``(N, B)``."""
+    return inflated(_times(counts, line.log_moments(tilts)), 8.0 * UNIT * counts.shape[-1]).sum(-1)
+
+
+def _largest(parts: _Parts) -> Array:
+    """What no sum of finite losses exceeds, shape ``(B,)``; NaN where a law is none."""
+    found = 0.0
+    for line, counts in parts:
+        most = _times(counts, line.largest())
+        found = found + most.sum(-1) + UNIT * (8.0 + 2.0 * most.shape[-1]) * abs(most).sum(-1)
+    return found
+
+
+def _failures(below: _Parts, above: _Parts) -> tuple[Array, Array]:
+    """A lower bound of the probability that some loss is infinite; an upper one, with all that was left out."""
+    xp = array_module(above[0][1])
+    unit = UNIT * (8.0 + sum(counts.shape[1] for _, counts in above))
+    log_low = sum(_times(counts, log1p(-xp.minimum(line.infinite()[0], 1.0))).sum(-1) for line, counts in below)
+    log_high = sum(_times(counts, log1p(-xp.minimum(line.infinite()[1], 1.0))).sum(-1) for line, counts in above)
+    left = sum(_times(counts, line.left_out()).sum(-1) for line, counts in above)
+    failed = -xp.expm1(log_low) * (1.0 - unit * (4.0 - 8.0 * log_low))
+    return failed, inflated(-xp.expm1(log_high), unit * (4.0 - 8.0 * log_high)) + inflated(left, 4.0 * unit)
+
+
+def _powers(parts: _Parts, spacing: Array, nodes: int) -> _Powers:
+    xp = array_module(spacing)
+    number = sum(count.shape[1] for _, count in parts)
+    unit = UNIT * (8.0 + number)
+    quadratures = [line.quadrature(spacing, nodes) for line, _ in parts]
+    found = [_transform(each, spacing, nodes) for each in quadratures]
+    etas = [other.error for other in found]
+    every = [count for _, count in parts]
+    index, dropped = _that_matter(found, etas, every)
+
+    log_total = mean = size = mean_size = wrong = log_modulus = angle = turns = growth = 0.0
+    for each, other, eta, counts in zip(quadratures, found, etas, every, strict=True):
+        real, imag, eta = (x[..., index] for x in (other.real, other.imag, eta))
+        times = lambda x: _times(counts[..., None], x).sum(1)  # noqa: B023, E731
+        terms, means = _times(counts, each.log_total), _times(counts, each.mean)
+        log_total, size = log_total + terms.sum(-1), size + xp.abs(terms).sum(-1)
+        mean, mean_size = mean + means.sum(-1), mean_size + xp.abs(means).sum(-1)
+        error_at_0 = each.error[..., 0]
+        wrong = wrong + _times(counts, xp.where(error_at_0 < 0.5, 1.5 * error_at_0, np.inf)).sum(-1)
+        log_moduli = log_modulus_of(real, imag)
+        turned = _times(counts[..., None], xp.arctan2(imag, 1.0 + real))
+        log_modulus, angle = log_modulus + times(log_moduli), angle + turned.sum(1)
+        turns = turns + xp.abs(turned).sum(1)
+        growth = growth + times(log1p(eta * xp.exp(-log_moduli)))
+    power = xp.exp(log_modulus)
+    rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns)
+    off = xp.exp(xp.minimum(log_modulus + growth, 1.0)) * -xp.expm1(-growth) + power * rounding
+
+    # The decay is known for all larger frequencies, so a few will do.
+    checks = np.unique(np.geomspace(2, nodes - 1, _CHECKS).astype(int))
+    left = 0.0
+    for each, counts in zip(quadratures, every, strict=True):
+        if each.layer_masses.shape[-1] > 1:
+            at = xp.broadcast_to(checks * spacing[:, None, None], (*counts.shape, checks.size))
+            fallen = decay(each.layer_masses, each.layer_lengths, at)
+            left = left + _times(counts[..., None], log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
+    left = left + xp.zeros_like(checks * spacing[:, None])
+    error = wrong + unit * (size + 1.0)
+    return _Powers(log_total, error, mean, unit * mean_size, index, power, angle, off, dropped, checks, left)
+
+
+def _transform(each: Quadrature | Closed, spacing: Array, nodes: int) -> Transform:
+    if isinstance(each, Closed):
+        return Transform(each.real, each.imag, each.error)
+    found = transform(each.losses, each.weights, spacing, nodes)
+    return found._replace(error=found.error + each.error)
+
+
+def _that_matter(found: Any, etas: Any, every: Any) -> tuple[np.ndarray, float]:
+    """Which frequencies have a power that is not negligible, and a bound on all others; all of them in a program."""
+    nodes = found[0].real.shape[-1]
+    if array_module(found[0].real) is not np:
+        return np.arange(nodes), 0.0
+    log_bound = 0.0
+    for other, eta, counts in zip(found, etas, every, strict=True):
+        modulus = np.sqrt((1.0 + other.real) ** 2 + other.imag**2) + eta
+        log_bound = log_bound + _times(counts[..., None], np.log(modulus)).sum(1)
+    matter = ~(log_bound < -_NEGLIGIBLE).all(0)  # NaN matters
+    matter[0] = True
+    return np.flatnonzero(matter), 1.01 * float(np.exp(-_NEGLIGIBLE)) * nodes
+
+
+def _integrand(
+    powers: _Powers, plan: Plan, spacing: Array, nodes: int, tilts: Array, moments: Array
+) -> tuple[Integrand, Integrand]:
+    """The terms of a lower and of an upper bound, every error, and where to cut off."""
+    theta = plan.theta
+    xp = array_module(theta)
+    index, wide = powers.index, spacing[:, None]
+    frequencies = index * wide
+    weight = wide / np.pi * np.where(index > 0, 1.0, 0.5)
+    t = theta[:, None]
+    plain = 1.0 / ((t + 1j * frequencies) * (t + 1.0 + 1j * frequencies))
+    band = one_sided(theta, spacing, nodes, index)
+    sizes = xp.maximum(xp.abs(band.below), xp.abs(band.above))
+    band_error = (weight * (sizes * powers.off + band.error * powers.power)).sum(-1)
+    # How far apart the two sums are where the answer is supposed.
+    phase = powers.angle - frequencies * (plan.epsilon - powers.mean)[:, None]
+    apart = (band.above - band.below) * xp.exp(1j * phase)
+    gap = xp.maximum((weight * powers.power * apart.real).sum(-1), 0.0)
+
+    # The plain transform, cut off where errors of further terms would outweigh what the decay bounds.
+    begun = np.searchsorted(index, powers.checks)
+    none = xp.zeros_like(wide)
+    errors = xp.concatenate([none, xp.cumsum(weight * xp.abs(plain) * powers.off, -1)], -1)[:, begun]
+    beyond = xp.exp(powers.left) / (np.pi * (powers.checks - 1.0) * wide)
+    at = first_least(errors + beyond)
+    plain_error = pick(errors + beyond, at)
+    cut = xp.asarray(powers.checks)[at]
+    is_plain = (plain_error < band_error + gap)[:, None]
+    kept = index < cut[:, None]
+    dropped = powers.dropped * (2.0 / (theta * (theta + 1.0)) + xp.abs(band.below[:, 0]) + xp.abs(band.above[:, 0]))
+    dropped = dropped * spacing / np.pi
+
+    def side(kernel: Array) -> Integrand:
+        kernel = weight * xp.where(is_plain, xp.where(kept, plain, 0.0), kernel)
+        amplitude = xp.abs(kernel) * powers.power
+        error = xp.where(is_plain[:, 0], plain_error, band_error) + dropped
+        rounding = (amplitude * UNIT * 16.0 * (1.0 + xp.abs(powers.angle))).sum(-1)
+        terms = kernel * powers.power * xp.exp(1j * powers.angle)
+        return Integrand(
+            theta,
+            powers.mean,
+            powers.mean_error,
+            powers.log_total,
+            powers.log_error,
+            spacing,
+            terms.real,
+            terms.imag,
+            inflated(error, 1e-9) + rounding,
+            (amplitude * frequencies).sum(-1),
+            tilts,
+            moments,
+            xp.zeros_like(theta),
+            index,
+        )
+
+    return side(band.below), side(band.above)
+
+
+def _all_but(parts: _Parts, epsilon: Array) -> Array:
+    """A lower bound of the hockey stick of finite losses that is good where almost all of them are far above epsilon.
+
+    It is the total mass less the mean of min(1, e^(epsilon - L)) <= e^(s (epsilon - L)), for any s in [0, 1].
+    """
+    xp = array_module(epsilon)
+    log_moments = sum(_log_moments(line, counts, -_BACK * xp.ones_like(epsilon)) for line, counts in parts)
+    log_rest = log_moments + _BACK * epsilon
+    log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(log_moments) + xp.abs(epsilon))
+    log_total = 0.0
+    for line, counts in parts:
+        log_total = log_total + inflated(_times(counts, line.log_mass()), 8.0 * UNIT).sum(-1)
+    log_total = log_total - 8.0 * UNIT * len(parts) * xp.abs(log_total)
+    return xp.exp(log_total) - xp.exp(log_rest.min(0)) - 16.0 * UNIT
+
+
+def _delta(lower: Integrand, upper: Integrand, largest: Array, floor: Array, epsilon: Array) -> tuple[Array, Array]:
+    failed, lost = lower.left_out, upper.left_out
+    xp = array_module(epsilon)
+    high = xp.minimum(summed(upper, epsilon).upper + lost, chernoff(upper, epsilon))
+    high = xp.where(epsilon >= largest, lost, xp.maximum(high, 1e-300))
+    low = _below(lower, epsilon)[0]
+    return possible(xp.where(floor > low, floor, low) + failed, high, epsilon)
+
+
+def _below(lower: Integrand, epsilon: Array) -> tuple[Array, Array]:
+    """A lower bound of the hockey stick of finite losses, and its slope in epsilon."""
+    found = summed(lower, epsilon)
+    value = found.lower - aliases(lower, epsilon)
+    # No hockey stick is negative, whatever was computed.
+    return array_module(epsilon).where(value > 0, value, 0.0), found.slope
+
+
+def _epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Array, delta: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    xp = array_module(delta)
+    failed, lost = lower.left_out, upper.left_out
+
+    def above(epsilon: Array) -> tuple[Array, Array]:
+        found = summed(upper, epsilon)
+        return found.upper + lost, found.slope
+
+    def below(epsilon: Array) -> tuple[Array, Array]:
+        value, slope = _below(lower, epsilon)
+        return value + failed, slope
+
+    def root(curve: Any, offset: Array, start: Array) -> tuple[Array, Array, Array]:
+        """Newton's method for the logarithm, or half the bracket; the root, and the bracket that is left."""
+
+        def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            at, low, high, _ = state
+            value, slope = curve(at)
+            inside = value <= delta
+            low, high = xp.where(inside, low, at), xp.where(inside, at, high)
+            part = value - offset
+            new = at + part / xp.minimum(slope, -1e-300) * xp.log((delta - offset) / part)
+            new = xp.where(new <= 0.0, 0.0, new)
+            new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+            return new, low, high, xp.abs(new - at)
+
+        zero = xp.zeros_like(start)
+        state = (start, zero, xp.maximum(2.0 * start, 1.0), zero + np.inf)
+        return iterated(newton, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[:3]
+
+    nudges = _NUDGES[:, None]
+    at, _, _ = root(above, lost, guess)
+    tried = xp.concatenate([xp.zeros_like(at)[None], at * (1.0 + nudges) + 1e-14])
+    high = xp.where(above(tried)[0] <= delta, tried, np.inf).min(0)
+    high = xp.where((lost <= delta) & (largest < high), xp.maximum(largest, 0.0), high)
+    high = xp.where(lost <= delta, high, np.inf)
+    at, short, _ = root(below, failed, at)
+    tried = xp.maximum(xp.concatenate([at * (1.0 - nudges) - 1e-14, short[None]]), 0.0)
+    low = xp.where(below(tried)[0] > delta, tried, 0.0).max(0)
+    low = xp.where(failed > delta, np.inf, low)
+    return xp.minimum(low, high), high
