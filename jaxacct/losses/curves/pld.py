@@ -1,4 +1,4 @@
-"""A privacy loss distribution on a lattice: masses under P, and a mass at infinity."""
+"""`PLD`: a privacy loss distribution on a grid, with masses under P and a mass at infinity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which engine answers a batch of queries.
+"""Chooses the engine that answers a batch of questions.
 
 One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour
 with its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does
@@ -34,10 +34,18 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 __all__ = ["Options", "bounds", "grouped"]
 
-_SIZES = (Size(256, 256), Size(512, 1024), Size(2048, 1024), Size(2048, 4096))  # of the contour, tried in turn
+_SIZES = (
+    Size(160, 128),
+    Size(256, 256),
+    Size(512, 1024),
+    Size(2048, 1024),
+    Size(2048, 4096),
+)  # of the contour, tried in turn
 _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
 _LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
-_FEW_AFTER = 2  # sizes were tried, few runs are composed law by law
+_FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
+_FEW_AFTER_CONTOUR = 3  # the same of contours
+_SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
@@ -48,8 +56,8 @@ _TRACED_CELLS = Cells(1024, 4096)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
-_TIGHT_LINES = {"delta": 9e-7, "deep": 9.5e-4, "epsilon": 9e-7}  # where more frequencies always help
-_HOPELESS = 4.0  # times as wide as asked for: not even the most frequencies are tried
+_NARROW = 1e-6  # that asks for no larger size of a cheap one
+_HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
 class Options(NamedTuple):
@@ -138,18 +146,20 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
             options.progress(done, total)
 
     def attempt(
-        run: Any, parts: int, each: float, query: Any, members: np.ndarray, limits: dict[str, float] = _TIGHT
+        run: Any, parts: int, each: float, query: Any, members: np.ndarray, width: float | None = None
     ) -> np.ndarray:
-        """Takes what ``run`` answers; returns the members that are still open."""
+        """Takes what ``run`` answers; returns the members that are still open, wider than asked among them."""
         for some, low, high in _in_chunks(run, parts * each, query, members, spread):
             narrow(some, low, high)
-        left = members[~settled(members, limits)]
+        left = members[~settled(members, width)]
         report(members.size - left.size)
         return left
 
-    def settled(members: np.ndarray, limits: dict[str, float] = _TIGHT) -> np.ndarray:
-        """Which are tight, or no worse than another direction that is."""
-        tight = _tight(kind, lower, upper, limits)
+    def settled(members: np.ndarray, width: float | None = None) -> np.ndarray:
+        """Which are tight, and of at most that relative width, or no worse than another direction that is."""
+        tight = _tight(kind, lower, upper)
+        if width is not None:
+            tight &= lower >= (1.0 - width) * upper
         worst = np.where(tight, upper, -np.inf).reshape(sides, -1).max(0)
         return tight[members] | (upper[members] <= worst[members % worst.size])
 
@@ -165,7 +175,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
     def law_by_law(members: np.ndarray) -> np.ndarray:
         """Answers compositions of few runs as well as can be; returns the other members."""
-        few = counts[members].sum(-1) <= MOST_RUNS
+        few = (counts[members].sum(-1) <= MOST_RUNS) & ~settled(members)
         if options.devices is not None or not few.any():
             return members
         left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), members[few]))
@@ -177,23 +187,27 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         for size in _LINES:
             # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
             wide = upper[members] / np.maximum(lower[members], 1e-300) - 1.0
-            hope = _TIGHT_LINES[kind] * 2.0 * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
+            hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
             hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
             ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
             run, each = functools.partial(_universal(options), kind, size), 4.0 * size.cells * size.nodes**0.5
-            open_now = attempt(run, parts, each, (groups, counts, goal), ready, _TIGHT_LINES)
+            open_now = attempt(run, parts, each, (groups, counts, goal), ready, 0.9 * _NARROW)
             nodes[ready] = size.nodes
             members = members[~np.isin(members, ready) | np.isin(members, open_now)]
         left = members[~settled(members)]
         report(members.size - left.size)
         return left
 
+    compiled = _compiled(options) or options.precision == "float32"
     for i, size in enumerate(_SIZES if contour else ()):
-        if i == _FEW_AFTER:
+        if i == 0 and compiled:  # every size is a compilation
+            continue
+        if i == _FEW_AFTER_CONTOUR:
             open_ = law_by_law(open_)
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         run = functools.partial(_contour(options), kind, size)
-        open_ = attempt(run, parts, each, (groups[0], counts, goal), open_)
+        width = _NARROW if i < _SMALL and not compiled else None
+        open_ = attempt(run, parts, each, (groups[0], counts, goal), open_, width)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
         some, runs, target = asked(open_)
         answered, low, high = sum_bounds(kind, some, runs, target, report)
@@ -232,11 +246,11 @@ def _compiled(options: Options) -> bool:
     return not options.host and (options.devices is not None or jax.default_backend() != "cpu")
 
 
-def _tight(kind: str, lower: Any, upper: Any, limits: dict[str, float]) -> Any:
-    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - limits[kind]) * upper)
+def _tight(kind: str, lower: Any, upper: Any) -> Any:
+    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
     if kind == "epsilon":
         return tight
-    return tight | (upper < _DEEP) & (lower >= (1.0 - limits["deep"]) * upper) | (upper < _NOTHING)
+    return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
 
 
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.contour.quadrature import Points, Quadrature, log_moments, placed, quadrature
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 
@@ -46,9 +44,8 @@ class GaussianLine(NamedTuple):
         return log1p(-self.left_out()) - 4.0 * UNIT
 
     def largest(self) -> Array:
-        """-log(1 - rate) for `add`; none for `remove`."""
-        xp = array_module(self.pair.rate)
-        return xp.where(self.pair.reverse > 0.5, inflated(-log1p(-self.pair.rate), 8.0 * UNIT), np.inf)
+        """That of the pair."""
+        return self.pair.max_loss()
 
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""

@@ -81,6 +81,7 @@ class LaplaceLine(NamedTuple):
         rounding = UNIT * (64.0 + 32.0 * size) + 4.0 * (1.0 + theta) * self.off
         phase = UNIT * 16.0 * (eps + xp.abs(mean)) + 2.0 * self.off
         error = 4.0 * rounding[..., None] + w * phase[..., None]
-        density = SampledLaplaceLine(eps, self.off, xp.ones_like(eps), 0.0 * eps, theta, 1)
+        none = 0.0 * eps
+        density = SampledLaplaceLine(eps, self.off, none + 1.0, none, eps, none, theta, 1)
         layers = density.layers(1.0 + theta, log_total + 2.0 * error[..., 0])
         return Closed(log_total, found.real - 1.0, found.imag, mean, error, *layers)

@@ -55,6 +55,7 @@ class MixtureLine(NamedTuple):
     Attributes:
         shifts, weights: k_i and v_i, of total 1.
         reverse: 0 is the direction `remove`, 1 is `add`.
+        most: no loss is above.
         theta: the tilt.
         cut: where the taper falls off; inf for none.
         edges: of cells over all that can matter, shape ``(B, K, cells + 1)``.
@@ -64,6 +65,7 @@ class MixtureLine(NamedTuple):
     shifts: Array
     weights: Array
     reverse: Array
+    most: Array
     theta: Array
     cut: Array
     edges: Array
@@ -86,7 +88,7 @@ class MixtureLine(NamedTuple):
         low = xp.where(add, -ends, 0.0) - _REACH
         high = steepened(xp.where(add, 0.0, ends) + _REACH, cut)
         edges = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, _CELLS + 1)
-        line = cls(shifts, weights, reverse, theta, cut, edges, edges[..., :1], high)
+        line = cls(shifts, weights, reverse, pair.max_loss(), theta, cut, edges, edges[..., :1], high)
         # Points where the integrand is more than a share of its peak.
         bounds, peak = line._cells(line._exponent(theta))
         kept = bounds > peak[..., None] - _DIGITS
@@ -113,10 +115,8 @@ class MixtureLine(NamedTuple):
         return log1p(-self.left_out()) - 4.0 * UNIT
 
     def largest(self) -> Array:
-        """-log of the weight of sensitivity 0 for `add`; none for `remove`."""
-        xp = array_module(self.weights)
-        still = xp.where(self.shifts == 0, self.weights, 0.0).sum(-1)
-        return xp.where(self.reverse > 0.5, -xp.log(still) + 16.0 * UNIT * (1.0 - xp.log(still)), np.inf)
+        """That of the pair."""
+        return self.most
 
     def _exponent(self, tilt: Array) -> Array:
         return array_module(tilt).where(self.reverse > 0.5, -tilt, 1.0 + tilt)

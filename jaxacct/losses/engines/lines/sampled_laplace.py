@@ -40,7 +40,8 @@ class SampledLaplaceLine(NamedTuple):
 
     Attributes:
         epsilon: sensitivity over scale, shape ``(B, K)`` as all; ``off`` bounds its error.
-        rate: sampling rate, 1 for none.
+        rate, rest: sampling rate, 1 for none, and 1 - rate, each good to ``RATE_UNITS``.
+        most: no loss is above.
         reverse: 0 is the direction `remove`, 1 is `add`.
         theta: the tilt.
         panels: of the composite rule, static; more where the frequencies ask for it and NumPy works.
@@ -49,6 +50,8 @@ class SampledLaplaceLine(NamedTuple):
     epsilon: Array
     off: Array
     rate: Array
+    rest: Array
+    most: Array
     reverse: Array
     theta: Array
     panels: int
@@ -57,7 +60,9 @@ class SampledLaplaceLine(NamedTuple):
     def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
         """Of a sampled LaplacePair, on about so many points."""
         inner = pair.inner
-        return cls(inner.epsilon, inner.loss_error(), pair.rate, pair.reverse, theta, max(points // _NODES, 1))
+        most = pair.max_loss() + 2.0 * pair.loss_error()
+        panels = max(points // _NODES, 1)
+        return cls(inner.epsilon, inner.loss_error(), pair.rate, pair.rest, most, pair.reverse, theta, panels)
 
     def infinite(self) -> tuple[Array, Array]:
         """None."""
@@ -73,26 +78,23 @@ class SampledLaplaceLine(NamedTuple):
         return 0.0 * self.epsilon
 
     def largest(self) -> Array:
-        """The loss where the mechanism's own is eps, or -eps for `add`."""
-        xp = array_module(self.epsilon)
-        add = self.reverse > 0.5
-        loss = mixed_loss(xp.where(add, -self.epsilon, self.epsilon), self.rate)
-        return xp.where(add, -loss, loss) + self.off + 8.0 * UNIT * (xp.abs(loss) + self.epsilon - xp.log(self.rate))
+        """That of the pair."""
+        return self.most
 
     def _log_terms(self, exponent: Array, panels: int) -> tuple[Array, Array, Array, Array]:
         """Logs of the terms of E_Q[R^b] for ``exponent`` of shape ``(..., B, K)``, log R there, and two errors.
 
         The errors are the rule's, relative, and that of a term's logarithm.
         """
-        eps, q = self.epsilon[..., None], self.rate[..., None]
+        eps, q, rest = (x[..., None] for x in (self.epsilon, self.rate, self.rest))
         xp = array_module(eps, exponent)
         nodes, log_weights = _composite(panels)
         m = xp.concatenate([-eps, eps * nodes, eps], -1)
         atoms = xp.concatenate([np.log(0.5) + 0.0 * eps, np.log(0.5) - eps], -1)
         inner = xp.log(0.25 * eps) - 0.5 * (eps + m[..., 1:-1]) + log_weights
         base = xp.concatenate([atoms[..., :1], inner, atoms[..., 1:]], -1)
-        psi = mixed_loss(m, q)
-        off = self.off[..., None] + UNIT * (64.0 * xp.abs(psi) + 8.0 * (eps - xp.log(q)))
+        psi = mixed_loss(m, q, rest)
+        off = self.off[..., None] + UNIT * (96.0 * xp.abs(psi) + 16.0 * (1.0 + eps - xp.log(q)))  # and of the rate
         logs = base + exponent[..., None] * psi
         error = UNIT * (64.0 + 8.0 * xp.abs(base) + 4.0 * xp.abs(exponent[..., None] * psi)) + 4.0 * self.off[..., None]
         return logs, psi, off, error + (1.0 + xp.abs(exponent[..., None])) * off
@@ -100,7 +102,7 @@ class SampledLaplaceLine(NamedTuple):
     def _rule_errors(self, exponent: Array, panels: int, frequencies: Array) -> Array:
         """Bounds on the rule's error at ``frequencies`` ``(..., n)``, for ``exponent`` ``(...)``; logarithms."""
         xp = array_module(exponent)
-        eps, q = self.epsilon[..., None], self.rate[..., None]
+        eps, q, rest = (x[..., None] for x in (self.epsilon, self.rate, self.rest))
         across, along = HEIGHTS
         half = eps / panels
         y = half * across
@@ -108,12 +110,12 @@ class SampledLaplaceLine(NamedTuple):
         largest = []
         for end in (-1.0, 1.0):  # axes: panels, ellipses
             x = eps[..., None] * (centres[:, None] + end * along / panels)
-            value = exponent[..., None, None] * mixed_loss(x, q[..., None]) - 0.5 * x
+            value = exponent[..., None, None] * mixed_loss(x, q[..., None], rest[..., None]) - 0.5 * x
             largest.append(value)
         modulus = logsumexp(xp.maximum(*largest).swapaxes(-1, -2))
         shrunk = xp.minimum(exponent, 0.0)[..., None] * xp.log(xp.cos(0.5 * xp.minimum(y, 3.1)))
         far = eps + half * (along - 1.0)
-        steep = xp.exp(xp.log(q) + far - mixed_loss(far, q))
+        steep = xp.exp(xp.log(q) + far - mixed_loss(far, q, rest))
         turn = inflated(xp.where(steep < 0.5, steep, 1.0), 1e-9) * y
         log_error = modulus + shrunk + log_rule_error(_NODES) + xp.log(0.25 * half) - 0.5 * eps + 1e-9
         log_error = xp.where(y < 3.1, log_error, np.inf)
@@ -136,7 +138,9 @@ class SampledLaplaceLine(NamedTuple):
         """Enough panels for all settings, up to ``frequency``, in NumPy; otherwise as many as were asked for."""
         if array_module(self.epsilon, frequency) is not np:
             return self.panels
-        steep = np.exp(np.log(self.rate) + self.epsilon - mixed_loss(self.epsilon, self.rate))  # of log R in m
+        steep = np.exp(
+            np.log(self.rate) + self.epsilon - mixed_loss(self.epsilon, self.rate, self.rest)
+        )  # of log R in m
         wanted = np.maximum(self.epsilon / _WIDTH, frequency * steep * self.epsilon / _PHASE)
         wanted = np.nanmax(np.where(np.isfinite(wanted), wanted, 1.0), initial=1.0)
         return int(np.clip(2.0 ** np.ceil(np.log2(wanted)), 1.0, _MOST))
@@ -173,10 +177,10 @@ class SampledLaplaceLine(NamedTuple):
 
     def layers(self, exponent: Array, log_total: Array) -> tuple[Array, Array]:
         """Uniform pieces under the density of the tilted loss: of m it is e^(-m / 2) R^b, and d L / d m = p rises."""
-        eps, q, b = self.epsilon[..., None], self.rate[..., None], exponent[..., None]
+        eps, q, rest, b = (x[..., None] for x in (self.epsilon, self.rate, self.rest, exponent))
         xp = array_module(eps)
         edges = eps * np.linspace(-1.0, 1.0, _STEPS + 1)
-        psi = mixed_loss(edges, q)
+        psi = mixed_loss(edges, q, rest)
         slope = xp.exp(xp.log(q) + edges - psi)
         power = xp.minimum(b * psi[..., 1:], b * psi[..., :-1])
         least = np.log(0.25) - 0.5 * (eps + edges[..., 1:]) + power - log_total[..., None] - 1e-9
