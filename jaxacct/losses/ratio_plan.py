@@ -19,8 +19,8 @@ _PART = 24.0  # e-foldings of a window
 _LEAST = 4.0  # a window of so few is not made smaller
 _ALIAS = 46.0  # e-foldings of what comes round
 _TIERS = (
-    (14.0, (5e-4, 2e-3), 3 * 2**17),
-    (20.0, (5e-4, 2e-3), 3 * 2**16),
+    (14.0, (1e-4, 1e-3), 3 * 2**17),
+    (20.0, (3e-4, 1e-3), 3 * 2**16),
     (26.0, (5e-3, 2e-2), 3 * 2**16),
     (np.inf, (5e-2, 2e-1), 2**16),
 )
@@ -116,7 +116,7 @@ class _Law:
         self.first = starts[used]  # cell of each point
         self.right = cells.right[np.minimum(starts[used] + _TOGETHER, base.size) - 1]
         self.cells, self.t = cells, t
-        tilts = -np.geomspace(1e-4, 1e4, 60) / t
+        tilts = -np.geomspace(1e-4, 1e7, 80) / t
         self.least = float((-(self._moments(tilts, slice(None)) + _ALIAS) / -tilts).max())
 
     def _moments(self, tilts: np.ndarray, own: Any) -> np.ndarray:
@@ -143,7 +143,7 @@ class _Law:
         # Where large ratios are rare enough, or decide alone, they are not worth a tilted place.
         cut = int(min(np.searchsorted(cells.right, high * (1.0 + 1e-6)), cells.right.size - 1))
         if side > 0:
-            alone = cells.right >= high - max(self.least, 0.0)
+            alone = cells.right >= high - max(self.least, 0.0) * (t - 1.0) / t
             rare = cells.other_over[1] + t * cells.base_over[1] <= 1e-5 * np.exp(-depths[-1])
             cut = int(np.argmax(alone | rare)) if (alone | rare).any() else cut
         own = self.first <= cut

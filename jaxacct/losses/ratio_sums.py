@@ -33,6 +33,7 @@ from jaxacct.losses.ratios import RatioCells
 __all__ = ["Events", "SumBounds", "sum_of_ratios"]
 
 _SURE = 2.0**-33  # a place whose mass is known less well is left out of tests
+_SPARSE = 8  # of so many cells of a single ratio one is asked
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
 
 
@@ -57,15 +58,13 @@ class SumBounds(NamedTuple):
         puts: (points gamma, upper bounds of E[(gamma - R)_+]).
         above: events of large sums.
         below: events of small sums.
-        largest: no ratio is larger; inf where that is not known.
-        smallest: nor smaller.
+        smallest: no ratio is smaller.
     """
 
     calls: tuple[np.ndarray, np.ndarray]
     puts: tuple[np.ndarray, np.ndarray]
     above: list[Events]
     below: list[Events]
-    largest: float
     smallest: float
 
 
@@ -80,16 +79,17 @@ def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
         (above if window.upper else below).append(found.events())
         if k == 1:
             (calls if window.upper else puts).append(found.calls() if window.upper else found.puts())
+    if k == 1:
+        # A mean is no larger, in convex order, than one of its terms; and no sum without A exceeds t c.
+        one = _one_ratio(cells)
+        calls.append((one.calls[0][::_SPARSE], one.calls[1][::_SPARSE]))
+        puts.append((one.puts[0][::_SPARSE], one.puts[1][::_SPARSE]))
+        over = cells.other_over[1][-1] + (t - 1) * cells.base_over[1][-1]
+        calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
     nothing = (np.zeros(0), np.zeros(0))
     join = lambda parts: tuple(np.concatenate(x) for x in zip(*parts, strict=True)) if parts else nothing  # noqa: E731
-    return SumBounds(join(calls), join(puts), above, below, *_ends(cells))
-
-
-def _ends(cells: RatioCells) -> tuple[float, float]:
-    """What no ratio exceeds, and what none is less than."""
-    seen = cells.base[1] + cells.other[1] > 0
-    largest = cells.right[seen][-1] if cells.other_over[1][-1] == 0 else np.inf
-    return float(largest), float(cells.left[seen][0])
+    seen = cells.base[1] > 0
+    return SumBounds(join(calls), join(puts), above, below, float(cells.left[seen][0]))
 
 
 def _one_ratio(cells: RatioCells) -> SumBounds:
@@ -110,7 +110,7 @@ def _one_ratio(cells: RatioCells) -> SumBounds:
         (inner, puts),
         [Events(base_high, other_low, np.zeros(outer.size))],
         [Events(q_low, p_high, np.zeros(outer.size))],
-        *_ends(cells),
+        float(cells.left[cells.base[1] > 0][0]),
     )
 
 
@@ -147,6 +147,8 @@ class _Lattice:
         sign = 1.0 if self.window.upper else -1.0
         up = np.clip(inflated(excess / (right - left), sign * 8.0 * UNIT), 0.0, high)
         values, masses = np.concatenate([left, right]), np.concatenate([high - up, up])
+        # Next to nothing is in the cell from 0 on, but not with a tilt: it counts as its upper end, or apart.
+        masses[0], masses[left.size] = 0.0, (high[0] if self.window.upper else 0.0)
         masses = inflated(masses, 8.0 * UNIT)
         at = values / h
         place = np.floor(at)
@@ -288,8 +290,8 @@ class _Lattice:
         """Points gamma and upper bounds of E[(gamma - R)_+]."""
         values, tails, _ = self._upper_tails()
         w, t = self.window, self.t
-        # Sums below the lattice are as rare as Chernoff says: they count as 0.
-        lost = self._lost_below(w.first * w.step, t)
+        # Sums below the lattice are as rare as Chernoff says: they count as 0, and so do ratios of the first cell.
+        lost = self._lost_below(w.first * w.step, t) + inflated(t * self.cells.base[1][0], 8.0 * UNIT)
         puts = np.append(0.0, np.cumsum(tails)[:-1]) * (w.step / t)
         gamma = values / t
         puts = inflated(puts, 4.0 * UNIT * (tails.size + 8.0)) + inflated(gamma, 4.0 * UNIT) * lost
@@ -303,14 +305,16 @@ class _Lattice:
         if end <= 0:
             return 0.0
         c = self.cells
-        tilts = -np.geomspace(1e-3, 1e3, 96) / end
+        tilts = -np.geomspace(1e-3 / end, max(1e3 / end, 50.0 / self.window.deviation), 128)
         used = c.base[1] > 0
+        used[0] = False  # ratios of the first cell count as below
         logs = logsumexp(np.log(c.base[1][used]) + tilts[:, None] * c.left[used])
         over = np.log(np.maximum(c.base_over[1][-1], 1e-300)) + tilts * float(c.right[-1])
         logs = np.logaddexp(logs, over)
-        error = UNIT * (2.0 * used.sum() + 32.0 + 8.0 * (np.abs(logs) + 1e3 + 700.0))
-        bound = count * (logs + error) - tilts * end + 1e-12 * (np.abs(count * logs) + 1e3)
-        return float(min(np.exp(bound.min()), 1.0))
+        size = np.abs(logs) + np.abs(tilts) * float(c.left[used][0]) + 700.0
+        error = UNIT * (2.0 * used.sum() + 32.0 + 8.0 * size)
+        bound = count * (logs + error) - tilts * end + 1e-12 * (np.abs(count * logs) + np.abs(tilts) * end)
+        return float(min(np.exp(bound.min()) + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0))
 
     def events(self) -> Events:
         """Events {S on the lattice is at least, or at most, a point}, with A among the large ones."""

@@ -19,16 +19,14 @@ import numpy as np
 from jaxacct._rounding import UNIT, deflated, inflated
 from jaxacct.losses.ratio_sums import Events, SumBounds
 
-__all__ = ["SIZE", "Table", "lower_table", "upper_table"]
+__all__ = ["Table", "lower_table", "upper_table"]
 
-SIZE = 4096
-"""Atoms of a table."""
-
+_NOTHING = 1e-21  # a mass under either measure of which no more is to be known
 _LEAST = 1e-290  # no smaller probability is worth an atom
 
 
 class Table(NamedTuple):
-    """Losses, sorted, with masses under P and Q: arrays of ``SIZE`` atoms, some of them empty.
+    """Losses, sorted, with masses under P and Q: arrays of one size; some atoms are empty.
 
     The losses are -inf for what P does not have and inf for what Q does not have. From above or from below they are
     bounds as they stand, but for a few units of each number.
@@ -40,14 +38,14 @@ class Table(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def upper_table(bounds: SumBounds, mirrored: bool) -> Table:
-    """A pair that dominates (alternative, base), or (base, alternative) if ``mirrored``."""
-    x, calls = _falling(*bounds.calls)
-    y, puts = _falling(-bounds.puts[0], bounds.puts[1])
+def upper_table(bounds: SumBounds, mirrored: bool, size: int) -> Table:
+    """``size`` atoms of a pair that dominates (alternative, base), or (base, alternative) if ``mirrored``."""
+    (x, calls), (y, puts) = bounds.calls, bounds.puts
+    x, calls = _falling(x[x >= 1.0], calls[x >= 1.0])
+    y, puts = _falling(-y[y <= 1.0], puts[y <= 1.0])
     y = -y
-    if np.isfinite(bounds.largest):
-        kept = x < bounds.largest
-        x, calls = np.append(x[kept], inflated(bounds.largest, 8.0 * UNIT)), np.append(calls[kept], 0.0)
+    kept, kept_low = _likely(calls), _likely(puts / y)
+    x, calls, y, puts = x[kept], calls[kept], y[kept_low], puts[kept_low]
     if bounds.smallest > 0:
         kept = y > bounds.smallest
         y, puts = np.append(y[kept], deflated(bounds.smallest, 8.0 * UNIT)), np.append(puts[kept], 0.0)
@@ -56,16 +54,16 @@ def upper_table(bounds: SumBounds, mirrored: bool) -> Table:
         calls, puts = (inflated(value / at, 8.0 * UNIT) for at, value in ((x, calls), (y, puts)))
         x, calls, y, puts = 1.0 / y, puts, 1.0 / x, calls
     # Outwards from the middle in both cases: x rises, y falls.
-    x, calls = _hull(x, calls)
-    y, puts = (part[1:] for part in _hull(np.append(0.0, y), np.append(0.0, puts)))
-    return _joined(x, calls, y[::-1], puts[::-1])
+    x, calls = _hull(x, calls, size)
+    y, puts = (part[1:] for part in _hull(np.append(0.0, y), np.append(0.0, puts), size))
+    return _joined(x, calls, y[::-1], puts[::-1], size)
 
 
-def _joined(x: np.ndarray, calls: np.ndarray, y: np.ndarray, puts: np.ndarray) -> Table:
+def _joined(x: np.ndarray, calls: np.ndarray, y: np.ndarray, puts: np.ndarray, size: int) -> Table:
     """The table of convex calls at ``x`` (rising from about 1) and puts at ``y`` (falling from about 1)."""
     while True:
         if x.size < 2 or y.size < 2:
-            return _padded(np.array([np.inf]), np.ones(1), np.zeros(1))
+            return _padded(np.array([np.inf]), np.ones(1), np.zeros(1), size)
         above = inflated((calls[:-1] - calls[1:]) / np.diff(x), 8.0 * UNIT)  # Q of ratios above x_i
         above = np.maximum.accumulate(above[::-1])[::-1]
         below = inflated((puts[:-1] - puts[1:]) / -np.diff(y), 8.0 * UNIT)
@@ -91,18 +89,18 @@ def _joined(x: np.ndarray, calls: np.ndarray, y: np.ndarray, puts: np.ndarray) -
     q = np.concatenate([q_below[::-1], q_above])
     p = inflated(ratio * q, 4.0 * UNIT)
     losses = np.concatenate([[-np.inf], np.log(ratio), [np.inf]])
-    return _padded(losses, np.concatenate([[0.0], p, calls[-1:]]), np.concatenate([[none], q, [0.0]]))
+    return _padded(losses, np.concatenate([[0.0], p, calls[-1:]]), np.concatenate([[none], q, [0.0]]), size)
 
 
 @np.errstate(all="ignore")
-def lower_table(bounds: SumBounds, mirrored: bool) -> Table:
-    """A pair that (alternative, base), or (base, alternative) if ``mirrored``, dominates."""
+def lower_table(bounds: SumBounds, mirrored: bool, size: int) -> Table:
+    """``size`` atoms of a pair that (alternative, base), or (base, alternative) if ``mirrored``, dominates."""
     above, below = (_all(events) for events in (bounds.above, bounds.below))
     if mirrored:
         above, below = Events(below.other, below.base, below.slack), Events(above.other, above.base, above.slack)
-    q, p, slack = _test(above.base, above.other, above.slack)
+    q, p, slack = _test(above.base, above.other, above.slack, size)
     # Small sums: the same with the measures exchanged.
-    p_low, q_low, slack_low = _test(below.other, below.base, below.slack)
+    p_low, q_low, slack_low = _test(below.other, below.base, below.slack, size)
     while True:
         dp, dq = np.diff(p, prepend=0.0), np.diff(q, prepend=0.0)
         dp_low, dq_low = np.diff(p_low, prepend=0.0), np.diff(q_low, prepend=0.0)
@@ -128,10 +126,12 @@ def lower_table(bounds: SumBounds, mirrored: bool) -> Table:
     p, q = deflated(p, 8.0 * UNIT), inflated(q, 8.0 * UNIT)
     losses = np.where(q > 0, np.log(p) - np.log(q), np.inf)
     losses = np.where(p > 0, losses, -np.inf)
-    return _padded(losses, np.maximum(p, 0.0), np.maximum(q, 0.0))
+    return _padded(losses, np.maximum(p, 0.0), np.maximum(q, 0.0), size)
 
 
-def _test(small: np.ndarray, large: np.ndarray, slack: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _test(
+    small: np.ndarray, large: np.ndarray, slack: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Events with the best probabilities ``large`` for their ``small``, from the least likely on, with ratio >= 1."""
     good = (large > _LEAST) & (small >= 0) & (large > small)
     order = np.flatnonzero(good)[np.argsort(small[good], kind="stable")]
@@ -153,7 +153,7 @@ def _test(small: np.ndarray, large: np.ndarray, slack: np.ndarray) -> tuple[np.n
         if rise > 0 and (rise > run):
             kept.append(int(i))
             slopes.append(rise / run if run > 0 else np.inf)
-    kept = np.array(kept, np.int64)[_some(len(kept))]
+    kept = np.array(kept, np.int64)[_some(len(kept), size)]
     return small[kept], large[kept], slack[kept]
 
 
@@ -173,7 +173,14 @@ def _falling(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return x[last], values[last]
 
 
-def _hull(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _likely(values: np.ndarray) -> np.ndarray:
+    """Which of falling values are needed: up to the first that is next to nothing, and the last one if it is 0."""
+    kept = np.append(True, values[:-1] > _NOTHING) if values.size else np.zeros(0, bool)
+    kept[-1:] |= values[-1:] == 0.0
+    return kept
+
+
+def _hull(x: np.ndarray, values: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """The corners of the lower convex hull of points, sorted; not more than a table has room for."""
     order = np.argsort(x, kind="stable")
     kept: list[tuple[float, float]] = []
@@ -184,19 +191,19 @@ def _hull(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                 break
             kept.pop()
         kept.append((at, value))
-    found = np.array(kept).reshape(-1, 2)[_some(len(kept))]
+    found = np.array(kept).reshape(-1, 2)[_some(len(kept), size)]
     return found[:, 0], found[:, 1]
 
 
-def _some(size: int) -> np.ndarray:
-    """Indices of ``size`` points, or of as many of them as half a table has room for."""
-    most = SIZE // 2 - 4
-    return np.arange(size) if size <= most else np.linspace(0, size - 1, most).astype(np.int64)
+def _some(points: int, size: int) -> np.ndarray:
+    """Indices of all points, or of as many of them as half a table of ``size`` atoms has room for."""
+    most = size // 2 - 4
+    return np.arange(points) if points <= most else np.linspace(0, points - 1, most).astype(np.int64)
 
 
-def _padded(losses: np.ndarray, p: np.ndarray, q: np.ndarray) -> Table:
-    """``SIZE`` atoms, sorted by loss."""
+def _padded(losses: np.ndarray, p: np.ndarray, q: np.ndarray, size: int) -> Table:
+    """``size`` atoms, sorted by loss."""
     order = np.argsort(losses, kind="stable")
-    spare = SIZE - losses.size
+    spare = size - losses.size
     filled = zip((-np.inf, 0.0, 0.0), (losses, p, q), strict=True)
     return Table(*(np.append(np.full(spare, nothing), part[order]) for nothing, part in filled))

@@ -18,7 +18,7 @@ from jaxacct.losses.cells import cell_masses, ordered, placed, with_edge
 __all__ = ["RatioCells", "ratio_cells"]
 
 _EVEN, _PLACED = 2048, 4096  # cells of equal width in the loss, and cells where a survey sees mass
-_FARTHEST = 690.0  # exp of any loss up to here is a normal number
+_FARTHEST = 330.0  # the square of exp of any loss up to here is a normal number
 _RARE = 1e-34  # nothing rarer needs a cell
 _NARROWEST = 0.05  # of the mean width
 _LEAST = 1e-300  # what underflow may hide

@@ -10,15 +10,13 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._rounding import UNIT
-from jaxacct.losses.ratio_sums import SumBounds, sum_of_ratios
-from jaxacct.losses.ratio_tables import SIZE, Table, lower_table, upper_table
-from jaxacct.losses.ratios import ratio_cells
 from jaxacct.mechanisms._register import mechanism
 from jaxacct.mechanisms._row import Row, flattened, settings_shapes
 from jaxacct.mechanisms._table_pair import TablePair
 
 __all__ = ["AllocationPair", "allocation_pair"]
 
+_ATOMS = 4096  # of a table
 _MOST = 2**20  # batches
 _KEPT = 256  # settings
 
@@ -47,7 +45,7 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
     shape = np.broadcast_shapes(*settings_shapes(tree))
     if _validate.is_traced(tree):
         poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
-        row = Row(poison + np.full((*shape, SIZE), np.nan))
+        row = Row(poison + np.full((*shape, _ATOMS), np.nan))
         return AllocationPair(row, row, row, np.full((), UNIT), np.full((), UNIT))
     rows = flattened(tree, shape, np)
     size = int(np.prod(shape))
@@ -57,23 +55,28 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
         leaves, structure = jax.tree.flatten(pair)
         bad = any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST
         if bad:
-            tables.append(Table(*np.full((3, SIZE), np.nan)))
+            tables.append(np.full((3, _ATOMS), np.nan))
             continue
         known = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in leaves)
         tables.append(_table(structure, known, int(t), int(k), relation == "add", upper))
-    losses, p, q = (np.stack(part).reshape(*shape, SIZE) for part in zip(*tables, strict=True))
+    losses, p, q = (np.stack(part).reshape(*shape, _ATOMS) for part in zip(*tables, strict=True))
     finite = np.where(np.isfinite(losses), np.abs(losses), 0.0).max(-1)
     return AllocationPair(Row(losses), Row(p), Row(q), np.full((), 16.0 * UNIT), UNIT * (32.0 + 8.0 * finite))
 
 
 @functools.lru_cache(maxsize=4 * _KEPT)
-def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: bool) -> Table:
-    return (upper_table if upper else lower_table)(_bounds(structure, leaves, t, k), mirrored)
+def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: bool) -> Any:
+    from jaxacct.losses.ratio_tables import lower_table, upper_table
+
+    return (upper_table if upper else lower_table)(_bounds(structure, leaves, t, k), mirrored, _ATOMS)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _bounds(structure: Any, leaves: Any, t: int, k: int) -> SumBounds:
+def _bounds(structure: Any, leaves: Any, t: int, k: int) -> Any:
     """Both directions, from above and from below, read these."""
+    from jaxacct.losses.ratio_sums import sum_of_ratios
+    from jaxacct.losses.ratios import ratio_cells
+
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):
         return sum_of_ratios(ratio_cells(pair), t, k)

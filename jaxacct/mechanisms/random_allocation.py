@@ -28,16 +28,16 @@ class RandomAllocation(Mechanism):
     With (P, Q) the pair of ``mechanism`` for `remove`, one participation has the pair of the mixture over i of
     Q x .. x P (at i) x .. x Q and the product Q x .. x Q; for `add` the two are exchanged. Its ratio is the mean of t
     independent ratios of (P, Q). The runs may depend on the results of earlier ones, in the epoch and before, and their
-    noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded. For k
-    participations upper bounds are those of k independent epochs of one participation and a k-th part of the batches
-    each; lower bounds are those of a test on the sum of the ratios of all t batches. Proofs:
+    noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded.
+    For k participations upper bounds are those of k epochs of one participation and a k-th part of the batches each;
+    lower bounds are those of a test on the sum of the ratios of all t batches. Proofs are in
     docs/proofs/random-allocation.md.
 
     Bounds are computed by FFT (:mod:`jaxacct.losses.ratio_sums`) when numbers are known, inside `jit` on a CPU by a
     call of the host. A program that cannot call the host answers delta 1 and epsilon inf.
 
     Attributes:
-        mechanism: what runs on each batch: anything with one pair a run whose losses are at most 690.
+        mechanism: what runs on each batch: anything with one pair a run whose losses hardly exceed 330.
         batches: t, a whole number >= 1 and at most 2^20; any shape.
         participations: k, a whole number between 1 and ``batches``.
 
@@ -105,14 +105,15 @@ def _pair_of_one_run(mechanism: Any, relation: str) -> Any:
     """The pair of ``mechanism`` for `remove`, which is that for `add` with its sides exchanged."""
     if relation not in ("add", "remove"):
         raise ValueError(
-            f"relation {relation!r} has no analysis for RandomAllocation; a replaced record is one removed and one added, "
-            "so group privacy turns (epsilon, delta) for 'add_or_remove' into (2 epsilon, (1 + exp(epsilon)) delta)"
+            f"relation {relation!r} has no analysis for RandomAllocation; a replaced record is one removed and one "
+            "added, so group privacy turns (epsilon, delta) for 'add_or_remove' into "
+            "(2 epsilon, (1 + exp(epsilon)) delta)"
         )
     parts = as_mechanism(mechanism)._dominating("remove")
     if len(parts) != 1 or _validate.is_traced(parts[0][1]) or np.any(np.asarray(parts[0][1]) != 1.0):
         raise ValueError(
-            f"RandomAllocation has no analysis for {type(mechanism).__name__}, of which one run is not one pair; allocate "
-            "each of its parts, or give a mechanism for a single batch"
+            f"RandomAllocation has no analysis for {type(mechanism).__name__}, of which one run is not one pair; give "
+            "a mechanism for a single batch: a composition of Gaussians, say, is one Gaussian"
         )
     return parts[0][0]
 
