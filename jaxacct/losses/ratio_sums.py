@@ -33,7 +33,6 @@ from jaxacct.losses.ratios import RatioCells
 __all__ = ["Events", "SumBounds", "sum_of_ratios"]
 
 _SURE = 2.0**-33  # a place whose mass is known less well is left out of tests
-_SPARSE = 8  # of so many cells of a single ratio one is asked
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
 
 
@@ -82,8 +81,9 @@ def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
     if k == 1:
         # A mean is no larger, in convex order, than one of its terms; and no sum without A exceeds t c.
         one = _one_ratio(cells)
-        calls.append((one.calls[0][::_SPARSE], one.calls[1][::_SPARSE]))
-        puts.append((one.puts[0][::_SPARSE], one.puts[1][::_SPARSE]))
+        for curves, (at, values), side in ((calls, one.calls, 1), (puts, one.puts, -1)):
+            some = _chosen(values[::side], side * at[::side], -np.inf, np.inf)
+            curves.append((at[::side][some], values[::side][some]))
         over = cells.other_over[1][-1] + (t - 1) * cells.base_over[1][-1]
         calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
     nothing = (np.zeros(0), np.zeros(0))

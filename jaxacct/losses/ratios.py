@@ -78,7 +78,9 @@ def ratio_cells(pair: Any) -> RatioCells:
 def _edges(pair: Any) -> np.ndarray:
     """Edges in the loss, increasing."""
     tails = pair.tails(_PROBES)
-    over, under = tails.p_above < _RARE + pair.infinity(), tails.q_below < _RARE
+    # Infinite losses of either sign are not rare, and lie beyond all cells.
+    over = tails.p_above < _RARE + inflated(tails.p_above[-1], 1e-12)
+    under = tails.q_below < _RARE + inflated(tails.q_below[0], 1e-12)
     error = float(pair.loss_error())
     high = _PROBES[np.argmax(over)] if over.any() else _FARTHEST
     low = _PROBES[::-1][np.argmax(under[::-1])] if under.any() else -_FARTHEST
