@@ -54,7 +54,7 @@ def needed(name: str) -> Any:
 
 def table(path: str | None) -> dict[str, np.ndarray]:
     """The 45,222 complete rows as one integer column each, discretised as in Appendix D."""
-    adult = importlib.import_module("jaxacct.training.adult")
+    adult = importlib.import_module("jaxacct.training.demo.adult")
     if path is None:
         rows = list(adult._from_openml())
     else:
@@ -266,7 +266,7 @@ CHECKS = {"plain": "plain Gaussian", "sparse": "sparse vector"}
 
 def draw(result: dict[str, Any], out: str) -> None:
     """Figures 1 and 2 of the paper, beside the file ``out``."""
-    picture = needed("jaxacct.expost.picture")
+    picture = needed("jaxacct.plotting.accuracy_first")
     runs = {title: [run[name] for run in result["runs"]] for name, title in CHECKS.items()}
     mean = result["not_private"] and result["not_private"]["validation_mean"]
     first = picture.accuracy_over_epsilon(runs, BUDGETS, threshold=result["threshold"], without_noise=mean)

@@ -22,9 +22,9 @@ from machine import about
 
 import jaxacct
 from jaxacct import ApproximateDP, Gaussian, PoissonSampled, RandomizedResponse, filters
-from jaxacct.losses.gdp_curve import gdp_delta
 from jaxacct.losses.renyi import renyi, renyi_from_epsilon
-from jaxacct.losses.zcdp_curve import zcdp_from_epsilon
+from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta
 
 EPSILON, DELTA, MOST_ROUNDS = 1.0, 1e-5, 1200
 ORDERS = tuple(float(order) for order in (*range(13, 33), *range(34, 65, 2), *range(68, 129, 4)))

@@ -21,7 +21,7 @@ import optax
 from machine import about
 
 from jaxacct import filters, training
-from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 
 HERE = pathlib.Path(__file__).resolve().parent / "results"
 EPSILON, DELTA = 2.0, 1e-5

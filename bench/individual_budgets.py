@@ -33,7 +33,7 @@ import numpy as np
 from machine import about
 
 from jaxacct import Gaussian, filters, training
-from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 
 DELTA, STEPS, MOMENTUM = 1e-5, 30, 0.9
 EPSILON = {"adult": 0.05, "mnist": 1.0}

@@ -1,6 +1,7 @@
 """Pages that nobody has to write: one for each room's public names, the notebooks, and the navigation itself.
 
-New names in a room's ``__all__``, new notebooks, new pages under ``how-to`` and ``theorems`` appear by themselves.
+New names in a room's ``__all__``, new notebooks, new pages under ``how-to``, ``theorems`` and ``proofs`` appear by
+themselves.
 """
 
 import importlib
@@ -21,8 +22,9 @@ ROOMS = ("mechanisms", "filters", "expost", "adversary", "losses", "training", "
 # Rooms whose names are in their modules, not in the room.
 MODULES = {
     "losses": (
-        "grid", "pld", "profile", "tradeoff", "order", "extremes", "gaussian_order", "attack", "delta_divergence",
-        "moments", "clt", "gdp_curve", "zcdp_curve", "renyi",
+        "grids.grid", "curves.pld", "curves.profile", "curves.trade_off", "compare.order", "compare.suprema",
+        "compare.gaussian_order", "compare.attack", "compare.distance", "approximations.moments",
+        "approximations.central_limit", "renyi", "renyi.zcdp",
     )
 }  # fmt: skip
 OUTSIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
@@ -124,6 +126,8 @@ def on_config(config):
     nav.append({"How to": _folder("how-to")})
     nav.append({"Notebooks": [{_notebook_title(path): f"notebooks/{path.name}"} for path in notebooks()]})
     nav.append({"Theorems": _folder("theorems")})
+    if (DOCS / "proofs").is_dir():
+        nav.append({"Proofs": _folder("proofs")})
     nav.append("command-line.md")
     reference = [address for address in api_pages() if address != "api/index.md"]
     nav.append({"API": ["api/index.md", *({address[4:-3]: address} for address in reference)]})

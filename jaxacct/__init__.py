@@ -9,16 +9,17 @@ from jaxacct._version import __version__
 
 if TYPE_CHECKING:
     from jaxacct import adversary, expost, filters, interop, ledger, losses, mechanisms, plotting, training
-    from jaxacct._traced import without_callbacks
     from jaxacct.accounting import Bounds, delta, epsilon
-    from jaxacct.calibration import Calibration, calibrate
+    from jaxacct.accounting.calibration import Calibration, calibrate
+    from jaxacct.accounting.noise_planning import NoisePlan, plan_noise
+    from jaxacct.accounting.traced import without_callbacks
     from jaxacct.ledger import Ledger
-    from jaxacct.losses.extremes import supremum
-    from jaxacct.losses.grid import LossGrid
-    from jaxacct.losses.order import dominates, is_chain
-    from jaxacct.losses.pld import PLD
-    from jaxacct.losses.profile import PrivacyProfile
-    from jaxacct.losses.tradeoff import TradeOff
+    from jaxacct.losses.compare.order import dominates, is_chain
+    from jaxacct.losses.compare.suprema import supremum
+    from jaxacct.losses.curves.pld import PLD
+    from jaxacct.losses.curves.profile import PrivacyProfile
+    from jaxacct.losses.curves.trade_off import TradeOff
+    from jaxacct.losses.grids.grid import LossGrid
     from jaxacct.mechanisms import (
         GDP,
         ApproximateDP,
@@ -41,13 +42,12 @@ if TYPE_CHECKING:
         Skellam,
         ZeroConcentratedDP,
     )
-    from jaxacct.planning import NoisePlan, plan_noise
 
 # Names load on first use, so that the command line pays only for what a command needs.
 _HOME = {
     "ApproximateDP": "jaxacct.mechanisms.approximate",
     "Bounds": "jaxacct.accounting",
-    "Calibration": "jaxacct.calibration",
+    "Calibration": "jaxacct.accounting.calibration",
     "Composed": "jaxacct.mechanisms.composed",
     "DiscreteGaussian": "jaxacct.mechanisms.discrete_gaussian",
     "DiscreteLaplace": "jaxacct.mechanisms.discrete_laplace",
@@ -58,29 +58,29 @@ _HOME = {
     "Gaussian": "jaxacct.mechanisms.gaussian",
     "Laplace": "jaxacct.mechanisms.laplace",
     "Ledger": "jaxacct.ledger",
-    "LossGrid": "jaxacct.losses.grid",
+    "LossGrid": "jaxacct.losses.grids.grid",
     "MixtureOfGaussians": "jaxacct.mechanisms.mixture",
-    "NoisePlan": "jaxacct.planning",
-    "PLD": "jaxacct.losses.pld",
+    "NoisePlan": "jaxacct.accounting.noise_planning",
+    "PLD": "jaxacct.losses.curves.pld",
     "PermuteAndFlip": "jaxacct.mechanisms.selection",
     "PoissonSampled": "jaxacct.mechanisms.sampling",
-    "PrivacyProfile": "jaxacct.losses.profile",
+    "PrivacyProfile": "jaxacct.losses.curves.profile",
     "PureDP": "jaxacct.mechanisms.approximate",
     "RandomAllocation": "jaxacct.mechanisms.random_allocation",
     "RandomizedResponse": "jaxacct.mechanisms.randomized_response",
     "RenyiDP": "jaxacct.mechanisms.concentrated",
     "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
     "Skellam": "jaxacct.mechanisms.skellam",
-    "TradeOff": "jaxacct.losses.tradeoff",
+    "TradeOff": "jaxacct.losses.curves.trade_off",
     "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
-    "calibrate": "jaxacct.calibration",
+    "calibrate": "jaxacct.accounting.calibration",
     "delta": "jaxacct.accounting",
-    "dominates": "jaxacct.losses.order",
+    "dominates": "jaxacct.losses.compare.order",
     "epsilon": "jaxacct.accounting",
-    "is_chain": "jaxacct.losses.order",
-    "plan_noise": "jaxacct.planning",
-    "supremum": "jaxacct.losses.extremes",
-    "without_callbacks": "jaxacct._traced",
+    "is_chain": "jaxacct.losses.compare.order",
+    "plan_noise": "jaxacct.accounting.noise_planning",
+    "supremum": "jaxacct.losses.compare.suprema",
+    "without_callbacks": "jaxacct.accounting.traced",
 }
 _ROOMS = ("adversary", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting", "training")
 

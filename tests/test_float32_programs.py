@@ -7,7 +7,7 @@ import pytest
 
 import jaxacct
 from jaxacct import FromTables, LossGrid, PrivacyProfile, expost, mechanisms
-from jaxacct.losses import gaussian_order
+from jaxacct.losses.compare import gaussian_order
 
 GRID = LossGrid(0.02, -200, 401)
 P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])

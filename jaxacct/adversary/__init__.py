@@ -1,9 +1,9 @@
-"""Worst cases: rules, the analyst that does most under them, what filters really cost, and counterexamples."""
+"""Worst cases of adaptive analysts, the true cost of natural filters, and counterexamples."""
 
-from jaxacct.adversary.counterexample import Counterexample, Simulation, adaptive_choice, counterexample
-from jaxacct.adversary.freeness import Closure, Freeness, is_free, totally_ordered_closure
 from jaxacct.adversary.generalized_response import GeneralizedResponse, rounded
-from jaxacct.adversary.natural_filter import NaturalFilterCost, natural_filter_cost
+from jaxacct.adversary.naturals.cost import NaturalFilterCost, natural_filter_cost
+from jaxacct.adversary.naturals.counterexample import Counterexample, Simulation, adaptive_choice, counterexample
+from jaxacct.adversary.naturals.freeness import Closure, Freeness, is_free, totally_ordered_closure
 from jaxacct.adversary.residue import residue, residue_condition
 from jaxacct.adversary.rules import Rule, any_order, multisets, units
 from jaxacct.adversary.strategy import Strategy

@@ -1,4 +1,4 @@
-"""Finite experiments: pairs (P, Q) with few outcomes, multiplied and read without a lattice.
+"""Finite experiments: pairs (P, Q) with few outcomes, multiplied and compared exactly, without a grid.
 
 Host-side NumPy: these are the small exact objects on which legality, freeness and counterexamples are decided, and an
 independent check of the lattice tables. Sums are of non-negative terms, so n of them cost n units.
@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._rounding import EPS
-from jaxacct.losses import tradeoff
-from jaxacct.losses.pld import PLD
-from jaxacct.losses.profile import PrivacyProfile
-from jaxacct.losses.tradeoff import TradeOff
-from jaxacct.mechanisms._dominating import directions
-from jaxacct.mechanisms._table_pair import Tabulated
+from jaxacct._numerics.rounding import EPS
+from jaxacct.losses.curves import trade_off as tradeoff
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.pairs.table import Tabulated
 
 __all__ = [
     "MOST_OUTCOMES",

@@ -11,14 +11,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import EPS, deflated, inflated
+from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import experiment
-from jaxacct.losses import families
-from jaxacct.losses.conversions import concrete
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.pld import PLD
-from jaxacct.losses.tradeoff import TradeOff
-from jaxacct.mechanisms._dominating import RELATIONS, directions
+from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.curves.conversions import concrete
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import RELATIONS, directions
 
 __all__ = ["GeneralizedResponse", "rounded"]
 
@@ -125,7 +125,8 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
         units = (p.size + 8) * EPS
         return deflated(np.maximum(tails - near, 0.0), units), np.minimum(inflated(tails + near, units), 1.0)
     sides = directions(query, relation)
-    if len(sides) != 1 or len(sides[0]) != 1 or np.any(np.asarray(sides[0][0][1]) != 1) or not query._symmetric:
+    symmetric = query._symmetric or relation == "replace"
+    if len(sides) != 1 or len(sides[0]) != 1 or np.any(np.asarray(sides[0][0][1]) != 1) or not symmetric:
         raise ValueError(f"query must be one run with a symmetric loss, got {type(query).__name__}")
     pair, _ = sides[0][0]
     with jax.enable_x64(True):

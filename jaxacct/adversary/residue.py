@@ -1,4 +1,4 @@
-"""Residues: what of a budget is left after a query, and the residue condition (Theorems 1 and 7)."""
+"""Residues: what is left of a budget after a query, and the residue condition (Theorems 1 and 7)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct.adversary.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
-from jaxacct.adversary.freeness import Certified
-from jaxacct.adversary.gap import adaptive_excess_of
-from jaxacct.adversary.legality import Budget
-from jaxacct.adversary.natural_filter import TOLERANCE
+from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
+from jaxacct.adversary.naturals.cost import TOLERANCE
+from jaxacct.adversary.naturals.freeness import Certified
+from jaxacct.adversary.naturals.gap import adaptive_excess_of
+from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.adversary.rules import check_rounds
-from jaxacct.losses.extremes import supremum
-from jaxacct.losses.order import NO, UNDECIDED, YES
-from jaxacct.losses.tradeoff import TradeOff
+from jaxacct.losses.compare.order import NO, UNDECIDED, YES
+from jaxacct.losses.compare.suprema import supremum
+from jaxacct.losses.curves.trade_off import TradeOff
 
 __all__ = ["ResidueCondition", "residue", "residue_condition"]
 

@@ -1,4 +1,4 @@
-"""An explicit analyst: what to play after which outcomes, so that one order's worst case is attained."""
+"""An explicit analyst: which query to choose after which outcomes, attaining the worst case of one order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct.adversary.rules import Game
-from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.grids.grid import LossGrid
 
 __all__ = ["Interval", "Strategy"]
 

@@ -1,4 +1,4 @@
-"""The exact worst case of an adaptive analyst under a rule: ``worst_case``."""
+"""`worst_case`: the exact worst case of an adaptive analyst under a rule."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._batch import Bounds
-from jaxacct._rounding import EPS, deflated
+from jaxacct._numerics.rounding import EPS, deflated
+from jaxacct.accounting.batch import Bounds
 from jaxacct.adversary.lattice_laws import lattice_for, laws_of
 from jaxacct.adversary.rules import Game, Rule, unroll
 from jaxacct.adversary.strategy import Strategy
-from jaxacct.adversary.tables import Tables, solve
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.profile import PrivacyProfile
-from jaxacct.mechanisms._dominating import RELATIONS
+from jaxacct.adversary.worst_case_tables import Tables, solve
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import RELATIONS
 
 __all__ = ["WorstCase", "worst_case"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
-from jaxacct.cli._page import Page
+from jaxacct.cli.page import Page
 
 __all__ = ["completion"]
 

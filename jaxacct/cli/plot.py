@@ -10,10 +10,10 @@ import click
 import numpy as np
 
 from jaxacct.cli import LazyGroup, plain_errors
-from jaxacct.cli._output import progress, say_json
-from jaxacct.cli._page import Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli._runs import composed, mechanism_options, runs_of
-from jaxacct.cli._start import cache_compilations
+from jaxacct.cli.output import progress, say_json
+from jaxacct.cli.page import Option, Page, examples, output_file, relation_option, shared
+from jaxacct.cli.runs import composed, mechanism_options, runs_of
+from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.sweep import Sweep, sweep_options, swept
 
 __all__ = ["heat_map", "loss", "plot", "profile", "trade_off"]
@@ -62,7 +62,7 @@ def trade_off(log: bool, **arguments: Any) -> None:
 @click.option("--log", is_flag=True, help="A logarithmic axis of probability.", **_DRAWN)
 @click.option(
     "--relation",
-    type=click.Choice(["remove", "add", "replace"]),
+    type=click.Choice(["remove", "add", "replace", "zero_out", "fill_in"]),
     default="remove",
     show_default=True,
     help="Which direction's loss.",

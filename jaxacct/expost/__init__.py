@@ -1,4 +1,4 @@
-"""Accuracy-first privacy: release with more and more budget until a result is good enough, and know what it cost."""
+"""Accuracy-first privacy: release with a growing budget until the result is accurate, and account for what it cost."""
 
 from jaxacct.expost.checks import AboveThreshold, Check, PlainGaussian, PublicScore, SparseVector
 from jaxacct.expost.conversions import approximate_epsilon, bayes_factor
@@ -12,12 +12,12 @@ from jaxacct.expost.definitions import (
     Result,
     post_process,
 )
+from jaxacct.expost.exact_checks import excess, excess_of_pair, post_processed_table
 from jaxacct.expost.odometer import Odometer, OdometerState
 from jaxacct.expost.reduction import brownian, brownian_step, laplace_reduction, precision_weighted
 from jaxacct.expost.release import Released, compose_until, release_until
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.expost.sources import Brownian, Doubling, LaplaceReduction, PrecisionWeighted, Source
-from jaxacct.expost.tables import excess, excess_of_pair, post_processed_table
 from jaxacct.expost.theorems import compose, convert, ex_ante, from_odometer, stopped_by
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Whether a private score is high enough: accuracy checks with a privacy cost for all their answers together.
+"""Accuracy checks: whether a private score is high enough, at one privacy cost for all answers together.
 
 A check has ``definition``, ``epsilon`` (of all answers it may give), ``start(key)`` and ``ask(key, state, score,
 number)``, which returns (passes, reported score). A score must be a finite number on every data set, and change by at
@@ -19,13 +19,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._settled import settled
-from jaxacct.expost import _noise
-from jaxacct.expost._parameters import UP, check_sizes, usable
+from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
+from jaxacct.expost.parameters import UP, check_sizes, usable
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
-from jaxacct.filters._ledger import caller_dtype
-from jaxacct.mechanisms._register import mechanism as _register
+from jaxacct.filters.amounts import caller_dtype
 
 __all__ = ["AboveThreshold", "Check", "PlainGaussian", "PublicScore", "SparseVector"]
 

@@ -1,4 +1,4 @@
-"""What an ex-post Rényi epsilon says in other words: ex-post (epsilon, delta), and Bayes factors.
+"""Conversions of an ex-post Rényi epsilon to ex-post (epsilon, delta) and to Bayes factors.
 
 Every conversion adds a constant to the epsilon that the mechanism returned, so it may be applied to the result
 after the fact, whatever that epsilon turned out to be. Write l for the privacy loss minus the returned epsilon;
@@ -13,10 +13,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._log1p import log_one_less
-from jaxacct._rounding import EPS, deflated, inflated
-from jaxacct._settled import settled
-from jaxacct.expost._parameters import check_epsilon
+from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.log1p import log_one_less
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.expost.parameters import check_epsilon
 
 __all__ = ["approximate_epsilon", "bayes_factor"]
 

@@ -1,4 +1,4 @@
-"""What an ex-post epsilon means: four definitions, what each supports (Table 1), and results that carry one.
+"""The four definitions of ex-post privacy, what each supports (Table 1), and results that carry one.
 
 An ex-post mechanism returns a pair (output, epsilon): epsilon is part of what is released, and may depend on the
 data. P and Q are the laws of that pair on neighbouring data sets X and X', p and q their densities:
@@ -24,8 +24,8 @@ from typing import Any, ClassVar
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.expost._parameters import check_epsilon
-from jaxacct.mechanisms._register import mechanism as _register
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.expost.parameters import check_epsilon
 
 __all__ = [
     "ApproximateExPost",

@@ -1,4 +1,4 @@
-"""An odometer: what a fully adaptive interaction has cost so far, at one Rényi order, without a limit.
+"""An odometer: the cost so far of a fully adaptive interaction, at one Rényi order.
 
 Composition with fully adaptive bounds (Section 4): every step's epsilon may be chosen from all earlier outputs, and
 the plain sum is the epsilon of an ex-post Rényi result, at whatever step one stops. Odometers made of many filters
@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct._rounding import inflated
-from jaxacct._settled import settled
+from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import RenyiExPost, Result
-from jaxacct.filters._ledger import caller_dtype, outward
-from jaxacct.filters._protocol import is_scalar_query
+from jaxacct.filters.amounts import caller_dtype, outward
+from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
 
 __all__ = ["Odometer", "OdometerState"]

@@ -1,4 +1,4 @@
-"""Noise reduction: releases of one value with less and less noise, of which only the last one costs.
+"""Noise reduction: releases of one value with decreasing noise, of which only the last one costs.
 
 The budgets epsilons_1 <= ... <= epsilons_m are those of ex-post privacy after each release: the releases 1 to i
 together cost epsilons_i. That holds because the noise of release i - 1 is the noise of release i plus something
@@ -21,10 +21,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._settled import settled
-from jaxacct.expost import _noise
-from jaxacct.expost._parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
-from jaxacct.filters._ledger import caller_dtype
+from jaxacct._numerics.float64 import settled
+from jaxacct.expost import noise as _noise
+from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
+from jaxacct.filters.amounts import caller_dtype
 
 __all__ = ["brownian", "brownian_step", "laplace_reduction", "precision_weighted"]
 

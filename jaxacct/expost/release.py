@@ -1,4 +1,4 @@
-"""The loops that a user calls: release with more and more budget until a private score is high enough."""
+"""`release_until` and `compose_until`: release with a growing budget until a private score is high enough."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._settled import settled
-from jaxacct.expost._loop import Released, loop, scalar
+from jaxacct._numerics.float64 import settled
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
+from jaxacct.expost.loop import Released, loop, scalar
 from jaxacct.expost.odometer import Odometer
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by

@@ -1,4 +1,4 @@
-"""How much noise a private accuracy check needs: plain Gaussian answers, or a sparse vector.
+"""Noise scales of private accuracy checks: plain Gaussian answers, or a sparse vector.
 
 *Sparse vector* (Zhu, Wang 2020, Theorem 8 with equation 3). The threshold carries Gaussian noise z that is
 (order, e1)-Rényi at sensitivity D, each query's answer fresh Laplace noise that is e2-DP at sensitivity 2 D, and
@@ -19,8 +19,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._settled import settled
-from jaxacct.expost._parameters import UP, check_order, check_sizes, usable, usable_order
+from jaxacct._numerics.float64 import settled
+from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
 __all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
 

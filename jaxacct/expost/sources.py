@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._rounding import inflated
-from jaxacct._settled import settled
-from jaxacct.expost import _noise
-from jaxacct.expost._parameters import UP, check_row, check_sizes, usable, usable_order
+from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.rounding import inflated
+from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
+from jaxacct.expost.parameters import UP, check_row, check_sizes, usable, usable_order
 from jaxacct.expost.reduction import brownian, laplace_reduction, precision_weighted
-from jaxacct.filters._ledger import caller_dtype
-from jaxacct.mechanisms._register import mechanism as _register
+from jaxacct.filters.amounts import caller_dtype
 
 __all__ = ["Brownian", "Doubling", "LaplaceReduction", "PrecisionWeighted", "Source"]
 

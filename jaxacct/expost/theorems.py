@@ -16,8 +16,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import inflated
-from jaxacct._settled import settled
+from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
     ApproximateExPost,
@@ -27,7 +27,7 @@ from jaxacct.expost.definitions import (
     RenyiExPost,
     Result,
 )
-from jaxacct.filters._ledger import caller_dtype, outward
+from jaxacct.filters.amounts import caller_dtype, outward
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
 
 __all__ = ["compose", "convert", "ex_ante", "from_odometer", "stopped_by"]

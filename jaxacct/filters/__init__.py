@@ -1,4 +1,4 @@
-"""Budgets for adaptive analysts, one filter a file, behind ``init() -> state`` and ``update(query, state)``.
+"""Privacy filters: budgets for adaptive analysts, as ``init() -> state`` and ``update(query, state)``.
 
 ======================== =========================================== ========================= =======================
 filter                   accepts (or the number in brackets)         theorem                   guarantee
@@ -29,41 +29,44 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),
 `individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
 
+`from_epsilon` makes the filter of a name from an (epsilon, delta) target.
+
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` ledger while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
-from jaxacct.filters._guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
-from jaxacct.filters._ledger import LedgerState
-from jaxacct.filters._menus import gaussian_menu
-from jaxacct.filters._prepared import Prepared, prepare
-from jaxacct.filters._profile_guarantee import ProfileGuarantee
-from jaxacct.filters._protocol import Filter, Guarantee
-from jaxacct.filters.additive_profile import AdditiveProfileFilter, additive_profile
-from jaxacct.filters.approximate_gdp import ApproximateGDPFilter, approximate_gdp
-from jaxacct.filters.approximate_zcdp import (
+from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
+from jaxacct.filters.additive.approximate_zcdp import (
     ApproximateZCDPFilter,
     ApproximateZCDPState,
     approximate_dp,
     approximate_zcdp,
 )
-from jaxacct.filters.gdp import GDPFilter, gdp
-from jaxacct.filters.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
+from jaxacct.filters.additive.gdp import GDPFilter, gdp
+from jaxacct.filters.additive.plan_order import ORDERS, plan_epsilon, plan_order
+from jaxacct.filters.additive.pure_dp import PureDPFilter, pure_dp
+from jaxacct.filters.additive.renyi import RenyiFilter, renyi
+from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
+from jaxacct.filters.additive.zcdp import ZCDPFilter, zcdp
+from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.base import Filter, Guarantee
+from jaxacct.filters.from_epsilon import from_epsilon
+from jaxacct.filters.guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
 from jaxacct.filters.halting import Halted, halting_scan
-from jaxacct.filters.individual import IndividualFilter, individual
-from jaxacct.filters.individual_approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
-from jaxacct.filters.individual_priced_menu import IndividualPricedMenuFilter, individual_priced_menu
-from jaxacct.filters.natural import NaturalFilter, UndeclaredNaturalFilter, natural
-from jaxacct.filters.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
+from jaxacct.filters.menus.gaussian_menu import gaussian_menu
+from jaxacct.filters.menus.online_menu import OnlineMenuFilter, online_menu
+from jaxacct.filters.menus.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
+from jaxacct.filters.naturals.additive_profile import AdditiveProfileFilter, additive_profile
+from jaxacct.filters.naturals.natural import NaturalFilter, UndeclaredNaturalFilter, natural
+from jaxacct.filters.naturals.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
 from jaxacct.filters.odometer import Odometer, odometer
-from jaxacct.filters.online_menu import OnlineMenuFilter, online_menu
-from jaxacct.filters.plan import ORDERS, plan_epsilon, plan_order
-from jaxacct.filters.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
-from jaxacct.filters.pure_dp import PureDPFilter, pure_dp
-from jaxacct.filters.renyi import RenyiFilter, renyi
-from jaxacct.filters.renyi_any import AnyOrderFilter, renyi_any
-from jaxacct.filters.residue import ResidueFilter, check_residue, residue
-from jaxacct.filters.zcdp import ZCDPFilter, zcdp
+from jaxacct.filters.per_example.any_filter import IndividualFilter, individual
+from jaxacct.filters.per_example.approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
+from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, individual_priced_menu
+from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
+from jaxacct.filters.residues.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
+from jaxacct.filters.residues.prepare import Prepared, prepare
 
 __all__ = [
     "ORDERS",
@@ -107,6 +110,7 @@ __all__ = [
     "approximate_zcdp",
     "check_residue",
     "constant_schedules",
+    "from_epsilon",
     "gaussian_menu",
     "gdp",
     "gdp_residue",

@@ -1,4 +1,4 @@
-"""Odometers: what has been spent so far, and what that number proves although it depends on the outputs."""
+"""Odometers: what has been spent so far, and what that number proves although it depends on outputs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import deflated, inflated
-from jaxacct.filters import _ledger
-from jaxacct.filters._expost import approximate_reading, probable_reading
-from jaxacct.filters._ledger import LedgerState
-from jaxacct.filters._states import keeps
-from jaxacct.filters.gdp import GDPFilter
-from jaxacct.filters.pure_dp import PureDPFilter
-from jaxacct.filters.renyi import RenyiFilter
-from jaxacct.filters.zcdp import ZCDPFilter
-from jaxacct.mechanisms._register import mechanism as _register
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.filters import amounts
+from jaxacct.filters.additive.gdp import GDPFilter
+from jaxacct.filters.additive.pure_dp import PureDPFilter
+from jaxacct.filters.additive.renyi import RenyiFilter
+from jaxacct.filters.additive.zcdp import ZCDPFilter
+from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.expost_readings import approximate_reading, probable_reading
+from jaxacct.filters.printing import printed_as
+from jaxacct.filters.states import keeps
 
 __all__ = ["Odometer", "odometer"]
 
@@ -60,6 +61,7 @@ _STATEMENTS = {
 }
 
 
+@printed_as("odometer", "filter")
 @keeps(LedgerState)
 @_register
 class Odometer:
@@ -130,7 +132,7 @@ class Odometer:
         _validate.probability(delta=delta)
         if isinstance(self.filter, PureDPFilter):
             return self.filter.spent(state)
-        return _read(self, state, delta, "levels" if self.levels else "approximate", _ledger.caller_dtype())
+        return _read(self, state, delta, "levels" if self.levels else "approximate", amounts.caller_dtype())
 
     def loss_bound(self, state: LedgerState, delta: ArrayLike) -> Array:
         """A bound that the loss exceeds *at any time* with probability at most ``delta`` (Rogers et al. 2016).
@@ -147,13 +149,13 @@ class Odometer:
             raise ValueError(f"levels must be None for loss_bound, got {self.levels}")
         if isinstance(self.filter, PureDPFilter):
             return self.filter.spent(state)
-        return _read(self, state, delta, "probable", _ledger.caller_dtype())
+        return _read(self, state, delta, "probable", amounts.caller_dtype())
 
 
 def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
     """The orders, shape (k,), and the running divergences at them, rounded up, shape (..., k)."""
-    budget = _ledger.join(counter.filter.pieces)
-    share = _ledger.used(state)
+    budget = amounts.join(counter.filter.pieces)
+    share = amounts.used(state)
     if isinstance(counter.filter, RenyiFilter):
         return jnp.asarray([counter.filter.order]), inflated(budget * share, 2.0**-50)[..., None]
     rho = budget * share if isinstance(counter.filter, ZCDPFilter) else budget * budget * share / 2
@@ -174,18 +176,18 @@ def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dty
         value = read(orders, jnp.broadcast_to(sums, (*shape, sums.shape[-1])), jnp.broadcast_to(delta, shape))
         # Nothing spent is nothing released.
         value = jnp.where(jnp.all(state.words == 0, axis=-1), 0.0, value)
-    return _ledger.outward(value, dtype, up=True)
+    return amounts.outward(value, dtype, up=True)
 
 
 def _of_levels(counter: Odometer, state: LedgerState, delta: Array) -> Array:
     """The guarantee at delta / n of the smallest filter whose budget, 2^-i of the largest, is not overdrawn."""
     shares = 2.0 ** -np.arange(counter.levels, dtype=np.float64)
     scales = inflated(np.sqrt(shares), 2.0**-50) if isinstance(counter.filter, GDPFilter) else shares
-    budgets = _ledger.join(counter.filter.pieces)[..., None] * scales
-    family = dataclasses.replace(counter.filter, pieces=_ledger.split(budgets))
+    budgets = amounts.join(counter.filter.pieces)[..., None] * scales
+    family = dataclasses.replace(counter.filter, pieces=amounts.split(budgets))
     each = family.guarantee.epsilon(deflated(delta / counter.levels, 2.0**-51)[..., None])
     # The largest filter stands as long as the ledger does, its slack included.
-    standing = (_ledger.used(state)[..., None] <= shares) | (shares == 1)
+    standing = (amounts.used(state)[..., None] <= shares) | (shares == 1)
     return jnp.min(jnp.where(standing, each, jnp.inf), axis=-1)
 
 

@@ -17,17 +17,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxacct.interop._events import UnreadableEvent, from_dp_event
-    from jaxacct.interop._written import to_dp_event
     from jaxacct.interop.accountant import Accountant
     from jaxacct.interop.jax_privacy import AccountantConfig
+    from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
+    from jaxacct.interop.write_events import to_dp_event
 
 _HOME = {
     "Accountant": "jaxacct.interop.accountant",
     "AccountantConfig": "jaxacct.interop.jax_privacy",
-    "UnreadableEvent": "jaxacct.interop._events",
-    "from_dp_event": "jaxacct.interop._events",
-    "to_dp_event": "jaxacct.interop._written",
+    "UnreadableEvent": "jaxacct.interop.read_events",
+    "from_dp_event": "jaxacct.interop.read_events",
+    "to_dp_event": "jaxacct.interop.write_events",
 }
 
 __all__ = ["Accountant", "AccountantConfig", "UnreadableEvent", "from_dp_event", "to_dp_event"]

@@ -1,4 +1,4 @@
-"""A privacy budget on disk that can be neither lost nor overspent.
+"""A privacy budget on disk that several processes share.
 
     from jaxacct import Ledger, filters, Gaussian
 
@@ -13,8 +13,6 @@ before anything is released, in one transaction; every question and answer is ke
 has a name in :mod:`.errors`. ``jaxacct ledger`` is the same on the command line.
 """
 
-from jaxacct.ledger._ledger import Ledger
-from jaxacct.ledger._verify import Verification
 from jaxacct.ledger.errors import (
     LedgerBusy,
     LedgerClock,
@@ -27,10 +25,14 @@ from jaxacct.ledger.errors import (
     LedgerTooNew,
     LedgerUnavailable,
 )
+from jaxacct.ledger.ledger import Ledger
+from jaxacct.ledger.reading import Amount, Reading
 from jaxacct.ledger.records import Entry
 from jaxacct.ledger.registry import register
+from jaxacct.ledger.verify import Verification
 
 __all__ = [
+    "Amount",
     "Entry",
     "Ledger",
     "LedgerBusy",
@@ -43,6 +45,7 @@ __all__ = [
     "LedgerTampered",
     "LedgerTooNew",
     "LedgerUnavailable",
+    "Reading",
     "Verification",
     "register",
 ]

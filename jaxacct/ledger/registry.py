@@ -17,11 +17,11 @@ _MODULES = {
         "NaturalApproximateDPFilter NaturalFilter Odometer Prepared PricedMenuFilter PureDPFilter RenyiFilter "
         "UndeclaredNaturalFilter ZCDPFilter"
     ),
-    "jaxacct.filters.natural": "_Declared",
-    "jaxacct.losses.grid": "LossGrid",
-    "jaxacct.losses.pld": "PLD",
-    "jaxacct.losses.profile": "PrivacyProfile",
-    "jaxacct.losses.tradeoff": "TradeOff",
+    "jaxacct.filters.naturals.natural": "_Declared",
+    "jaxacct.losses.grids.grid": "LossGrid",
+    "jaxacct.losses.curves.pld": "PLD",
+    "jaxacct.losses.curves.profile": "PrivacyProfile",
+    "jaxacct.losses.curves.trade_off": "TradeOff",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 _REGISTERED: dict[str, type] = {}

@@ -1,4 +1,4 @@
-"""Any mechanism of which an epsilon, or an (epsilon, delta), is all that is known."""
+"""`PureDP` and `ApproximateDP`: mechanisms of which only an epsilon, or an (epsilon, delta), is known."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._response_pair import ResponsePair
-from jaxacct.mechanisms._values import nonnegative
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.response import ResponsePair
+from jaxacct.mechanisms.parameters import nonnegative
 
 __all__ = ["ApproximateDP", "PureDP"]
 

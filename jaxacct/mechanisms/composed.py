@@ -1,4 +1,4 @@
-"""A sequence of mechanisms fixed in advance, as one mechanism."""
+"""`Composed`: a sequence of mechanisms, fixed in advance, as one mechanism."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._curve_pair import merged_curves
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._values import array_module, times
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
+from jaxacct.mechanisms.pairs.curve import merged_curves
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.parameters import array_module, times
 
 __all__ = ["Composed"]
 
@@ -66,6 +66,14 @@ class Composed(Mechanism):
     def _symmetric(self) -> bool:
         return all(as_mechanism(part)._symmetric for part in self.mechanisms)
 
+    def _sides(self, relation: str) -> list[str]:
+        """As many as the part with the most has."""
+        return max((as_mechanism(part)._sides(relation) for part in self.mechanisms), key=len)
+
+    def _as(self, side: str) -> str:
+        """Each part says for itself."""
+        return side
+
     def _gaussian_noise(self) -> Any | None:
         """T_k Gaussians of noise s_k are one of noise (sum T_k / s_k^2)^(-1/2)."""
         total = 0.0
@@ -82,7 +90,8 @@ class Composed(Mechanism):
             return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
         found = []
         for part, steps in self.parts():
-            found += [(pair, times(count, steps)) for pair, count in as_mechanism(part)._dominating(relation)]
+            part = as_mechanism(part)
+            found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:

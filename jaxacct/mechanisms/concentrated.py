@@ -1,4 +1,4 @@
-"""Any mechanism of which only zero-concentrated or Rényi differential privacy is known."""
+"""`ZeroConcentratedDP` and `RenyiDP`: mechanisms of which only that guarantee is known."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._curve_pair import ConcentratedPair, RenyiPair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._values import array_module, nonnegative, positive, whole_steps
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
+from jaxacct.mechanisms.parameters import array_module, nonnegative, positive, whole_steps
 
 __all__ = ["RenyiDP", "ZeroConcentratedDP"]
 

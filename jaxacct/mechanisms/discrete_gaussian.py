@@ -7,10 +7,10 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._discrete_gaussian_pair import DiscreteGaussianPair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import array_module, positive, whole_number
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.discrete_gaussian import DiscreteGaussianPair
+from jaxacct.mechanisms.parameters import array_module, positive, whole_number
 
 __all__ = ["DiscreteGaussian"]
 

@@ -7,10 +7,10 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._discrete_laplace_pair import DiscreteLaplacePair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import positive, whole_number
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.discrete_laplace import DiscreteLaplacePair
+from jaxacct.mechanisms.parameters import positive, whole_number
 
 __all__ = ["DiscreteLaplace"]
 

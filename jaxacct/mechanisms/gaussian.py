@@ -8,10 +8,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import array_module, positive
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.parameters import array_module, positive
 
 __all__ = ["Gaussian", "sampled_gaussian"]
 

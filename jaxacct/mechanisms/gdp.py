@@ -1,4 +1,4 @@
-"""Any mechanism of which mu-Gaussian differential privacy is known."""
+"""`GDP`: a mechanism of which only mu-Gaussian differential privacy is known."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._gaussian_pair import GaussianPair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import positive
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.parameters import positive
 
 __all__ = ["GDP"]
 

@@ -7,10 +7,11 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._laplace_pair import LaplacePair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._values import positive
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
+from jaxacct.mechanisms.pairs.laplace import LaplacePair
+from jaxacct.mechanisms.parameters import positive
 
 __all__ = ["Laplace"]
 
@@ -48,4 +49,10 @@ class Laplace(Mechanism):
         return True
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(LaplacePair(positive(positive(self.sensitivity) / positive(self.scale))), 1.0)]
+        return [(LaplacePair(self._epsilon()), 1.0)]
+
+    def _epsilon(self) -> Any:
+        return positive(positive(self.sensitivity) / positive(self.scale))
+
+    def _replaced(self, rate: Any) -> Any:
+        return AntipodalLaplacePair(self._epsilon(), rate)

@@ -1,4 +1,4 @@
-"""A mechanism given by points of its delta(epsilon) curve."""
+"""`FromProfile`: a mechanism given by points of its delta(epsilon) curve."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import UNIT
-from jaxacct.mechanisms._convex_hull import hull_atoms
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rows import Row
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
+from jaxacct.mechanisms.pairs.table import TablePair
 
 __all__ = ["FromProfile"]
 

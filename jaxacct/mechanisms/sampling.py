@@ -1,4 +1,4 @@
-"""Poisson sampling as a wrapper around a mechanism."""
+"""`PoissonSampled`: a mechanism on a Poisson sample."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import inflated
-from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._row import flattened, settings_shapes
-from jaxacct.mechanisms._values import array_module, whole_steps
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.parameters import array_module, whole_steps
 
 __all__ = ["PoissonSampled"]
 
@@ -27,8 +27,18 @@ class PoissonSampled(Mechanism):
     For neighbours that differ in one record x, the pair of `remove` (the dataset with x is the numerator) is the
     mixture (1 - rate) Q + rate P against Q, where (P, Q) is the inner mechanism's pair for `remove`; that of `add`
     is P against (1 - rate) P + rate Q with its pair for `add` (Zhu, Dong, Wang 2022, on Poisson sampling). These are
-    different curves; `add_or_remove` is the worse of the two for the *whole* composition. `replace` is a third
-    relation: neither of these pairs answers for it. Sampling a sample multiplies the rates.
+    different curves; `add_or_remove` is the worse of the two for the *whole* composition. Sampling a sample multiplies
+    the rates.
+
+    `replace` (a record x becomes x') is a third relation. With P and P' the outputs on a sample that holds x or x', and
+    U on one that holds neither, the pair is (1 - rate) U + rate P against (1 - rate) U + rate P' for P and P' that
+    pull in opposite directions. For a Gaussian of sensitivity D that is (1 - rate) N(0) + rate N(D) against
+    (1 - rate) N(0) + rate N(-D). It dominates (proof: ``docs/proofs/replaced-records.md``), and records at opposite
+    ends attain it, so both bounds are bounds of the worst case. Parameters of ``mechanism`` are those of a record that
+    is in the sample or not, *for every relation*: the clip norm, not twice the clip norm.
+
+    `replace_special` (a record becomes one that counts as nothing, as a zero in a sum does) has the pairs of `add` and
+    `remove`.
 
     The accounting holds for true Poisson sampling only: one independent coin per record and step. Shuffled
     batches of fixed size have no such guarantee.
@@ -49,17 +59,18 @@ class PoissonSampled(Mechanism):
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":
-            raise ValueError(
-                "relation 'replace' has no analysis for PoissonSampled; a replaced record is one removed and one "
-                "added, so group privacy turns (epsilon, delta) for 'add_or_remove' into "
-                "(2 epsilon, (1 + exp(epsilon)) delta)"
-            )
+            return [(self._replaced(np.ones(())), 1.0)]
         return [(as_mechanism(self.mechanism)._sampled(self._rate(), relation), 1.0)]
 
     def _sampled(self, rate: Any, relation: str) -> Any:
         rate = self._rate() * rate
         least = array_module(rate).maximum(rate, _LEAST_RATE)
         return as_mechanism(self.mechanism)._sampled(least, relation)
+
+    def _replaced(self, rate: Any) -> Any:
+        rate = self._rate() * rate
+        least = array_module(rate).maximum(rate, _LEAST_RATE)
+        return as_mechanism(self.mechanism)._replaced(least)
 
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()

@@ -7,11 +7,11 @@ from typing import Any
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._bounded_range_pair import BoundedRangePair
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._response_pair import ResponsePair
-from jaxacct.mechanisms._values import positive
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
+from jaxacct.mechanisms.pairs.response import ResponsePair
+from jaxacct.mechanisms.parameters import positive
 
 __all__ = ["Exponential", "PermuteAndFlip"]
 

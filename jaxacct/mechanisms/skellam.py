@@ -11,12 +11,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import Array, array_module, column, logsumexp, ranks, take
-from jaxacct._rounding import UNIT
-from jaxacct.mechanisms import _values
-from jaxacct.mechanisms._pair import Survey, Tails
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
+from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, take
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms import parameters as _values
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.base import Survey, Tails
 
 __all__ = ["Skellam", "SkellamPair"]
 
@@ -128,7 +128,7 @@ class SkellamPair:
 
     @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms._pair.Pair`."""
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         size = self._size()
         z, gap = 2.0 * column(self.mu), column(self.sensitivity)
         logs, log_error = self._logs(size)
@@ -155,7 +155,7 @@ class SkellamPair:
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms._pair.Pair`: every integer or every few of them, fewer in the far tail.
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`: every integer or every few of them, fewer in the far tail.
 
         There is next to no mass there, but Rényi curves of samples are as good as the largest loss is large.
         """

@@ -1,4 +1,4 @@
-"""A mechanism given by the probabilities of its outputs."""
+"""`FromTables`: a mechanism given by the probabilities of its outputs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._rounding import UNIT
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._row import Row
-from jaxacct.mechanisms._table_pair import TablePair
-from jaxacct.mechanisms._values import array_module
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rows import Row
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.table import TablePair
+from jaxacct.mechanisms.parameters import array_module
 
 __all__ = ["FromTables"]
 

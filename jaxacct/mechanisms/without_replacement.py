@@ -1,4 +1,4 @@
-"""Sampling a fixed number of records as a wrapper around a mechanism."""
+"""`SampledWithoutReplacement`: a mechanism on a sample of fixed size."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._values import array_module, whole_steps
-from jaxacct.mechanisms._without_replacement_pair import WithoutReplacementPair
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
+from jaxacct.mechanisms.parameters import array_module, whole_steps
 
 __all__ = ["SampledWithoutReplacement"]
 

@@ -8,11 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._batch import Bounds
-from jaxacct.losses.pld import PLD
-from jaxacct.losses.profile import PrivacyProfile
-from jaxacct.losses.tradeoff import TradeOff
-from jaxacct.mechanisms._dominating import RELATIONS
+from jaxacct.accounting.batch import Bounds
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach
 from jaxacct.plotting._style import axes_for, band, finish, next_style
 

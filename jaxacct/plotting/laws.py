@@ -1,4 +1,4 @@
-"""The law of a privacy loss, as a histogram of its lattice."""
+"""Histograms of privacy losses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.losses.pld import PLD
+from jaxacct.losses.curves.pld import PLD
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.plotting._style import axes_for, finish, next_style
 

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._batch import Bounds
+from jaxacct.accounting.batch import Bounds
 from jaxacct.plotting._style import axes_for
 
 __all__ = ["sweep"]

@@ -1,4 +1,4 @@
-"""DP-SGD with Flax and optax under a filter: small functions over pytrees that fit a user's own loop.
+"""DP-SGD with Flax and optax under a filter, as functions over pytrees that fit a user's own loop.
 
 A step, from the outside in: :func:`make_step` asks the filter and runs :func:`noisy_gradient`, which is
 :func:`poisson_sample`, :func:`clipped_gradient_sum` and :func:`add_gaussian_noise`. With :func:`shard_examples`
@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jaxacct.filters.residues.levels import LevelsFilter, on_levels
     from jaxacct.training.accuracy_first import Rounds, divided, fit_until_accurate, plan_rounds
-    from jaxacct.training.aggregate import FilteredAggregateState, filtered_aggregate
     from jaxacct.training.budget import FILTERS, Budget, plan_budget, planned_mechanism
     from jaxacct.training.clipping import (
         add_clipped,
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
         global_norm,
         per_example_gradients,
     )
-    from jaxacct.training.data import DATASETS, Dataset, load
-    from jaxacct.training.durable import DurableRun, durable_run
+    from jaxacct.training.demo.data import DATASETS, Dataset, load
+    from jaxacct.training.demo.models import MODELS, Functional, build, functional
+    from jaxacct.training.demo.report import make_report, privacy_rows, realised_mechanism, table, write_report
+    from jaxacct.training.durable_runs.journal import Journal
+    from jaxacct.training.durable_runs.run import DurableRun, durable_run
     from jaxacct.training.fixed_point import FixedPointSum, empty_sum
     from jaxacct.training.individual import (
         IndividualTrainState,
@@ -32,13 +35,10 @@ if TYPE_CHECKING:
         init_individual,
         make_individual_step,
     )
-    from jaxacct.training.journal import Journal
     from jaxacct.training.keys import Keys, attempt_keys, fresh_keys, seeded_keys, step_keys
-    from jaxacct.training.levels import LevelsFilter, on_levels
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
-    from jaxacct.training.models import MODELS, Functional, build, functional
     from jaxacct.training.noise import add_gaussian_noise, gaussian_tree, largest_sigma
-    from jaxacct.training.report import make_report, privacy_rows, realised_mechanism, table, write_report
+    from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
     from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
     from jaxacct.training.schedules import SCHEDULES, Released, Schedule, adaptive, constant, warmup_decay
     from jaxacct.training.sharding import ShardedExamples, replicate, shard_examples
@@ -57,20 +57,19 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "accuracy_first": ("Rounds", "divided", "fit_until_accurate", "plan_rounds"),
-    "aggregate": ("FilteredAggregateState", "filtered_aggregate"),
+    "optax_chain": ("FilteredAggregateState", "filtered_aggregate"),
     "budget": ("FILTERS", "Budget", "plan_budget", "planned_mechanism"),
     "clipping": ("add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
-    "data": ("DATASETS", "Dataset", "load"),
-    "durable": ("DurableRun", "durable_run"),
+    "demo.data": ("DATASETS", "Dataset", "load"),
+    "durable_runs.run": ("DurableRun", "durable_run"),
     "fixed_point": ("FixedPointSum", "empty_sum"),
     "individual": ("IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"),
-    "journal": ("Journal",),
+    "durable_runs.journal": ("Journal",),
     "keys": ("Keys", "attempt_keys", "fresh_keys", "seeded_keys", "step_keys"),
-    "levels": ("LevelsFilter", "on_levels"),
     "loop": ("Outcome", "StepRecord", "accuracy", "fit", "stop_on_interrupt"),
-    "models": ("MODELS", "Functional", "build", "functional"),
+    "demo.models": ("MODELS", "Functional", "build", "functional"),
     "noise": ("add_gaussian_noise", "gaussian_tree", "largest_sigma"),
-    "report": ("make_report", "privacy_rows", "realised_mechanism", "table", "write_report"),
+    "demo.report": ("make_report", "privacy_rows", "realised_mechanism", "table", "write_report"),
     "sampling": ("Sample", "poisson_sample", "sample_pieces", "take_piece"),
     "schedules": ("SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"),
     "sharding": ("ShardedExamples", "replicate", "shard_examples"),
@@ -80,6 +79,7 @@ _MODULES = {
     ),
 }  # fmt: skip
 _HOME = {name: f"jaxacct.training.{module}" for module, names in _MODULES.items() for name in names}
+_HOME |= {name: "jaxacct.filters.residues.levels" for name in ("LevelsFilter", "on_levels")}
 
 __all__ = [
     "DATASETS",

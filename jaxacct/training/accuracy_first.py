@@ -29,18 +29,18 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, expost
-from jaxacct._rounding import deflated
-from jaxacct.expost._parameters import check_sizes
+from jaxacct._numerics.rounding import deflated
+from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
-from jaxacct.training import _check
+from jaxacct.training import checks as _check
 from jaxacct.training.keys import Keys, check_keys, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.step import noisy_gradient
 
 if TYPE_CHECKING:
-    from jaxacct.training.models import Functional
+    from jaxacct.training.demo.models import Functional
 
 __all__ = ["Rounds", "divided", "fit_until_accurate", "plan_rounds"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxacct import _validate, filters
-from jaxacct._rounding import deflated
-from jaxacct.losses.gdp_curve import gdp_epsilon
+from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 from jaxacct.training import schedules
 from jaxacct.training.schedules import Schedule
 

@@ -13,7 +13,8 @@ from jax.sharding import PartitionSpec as P
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.training import _check, fixed_point
+from jaxacct.training import checks as _check
+from jaxacct.training import fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.sampling import sample_pieces, take_piece
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of

@@ -1,4 +1,4 @@
-"""The loop around the jitted step: ask, record what was released, stop when told to."""
+"""The loop around the jitted step: update, record what was released, stop when asked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.training import _check
+from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.step import StepReport, TrainState, with_accuracy
 

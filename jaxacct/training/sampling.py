@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.training import _check
+from jaxacct.training import checks as _check
 
 __all__ = ["Sample", "poisson_sample", "sample_pieces", "take_piece"]
 

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from jaxacct import _validate
-from jaxacct.training import _check
+from jaxacct.training import checks as _check
 
 __all__ = ["AXIS", "ShardedExamples", "number_of", "replicate", "shard_examples"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, filters
-from jaxacct.losses.zcdp_curve import zcdp_delta, zcdp_epsilon
+from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 
 
 @pytest.mark.parametrize("pure", [1e-9, 0.3, 1.0, 8.0, 50.0])

@@ -14,14 +14,14 @@ if len(sys.argv) > 2:
     jax.distributed.initialize(sys.argv[2], num_processes=2, process_id=int(sys.argv[3]))
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxacct import Gaussian, LossGrid, PoissonSampled, filters
-from jaxacct.filters import _ledger
-from jaxacct.filters.priced_menu import PricedMenuFilter
+from jaxacct.filters import amounts
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter
 
 n, count = 1 << 12, int(sys.argv[1])
 assert jax.device_count() == count
 sharding = NamedSharding(Mesh(np.array(jax.devices()), ("examples",)), PartitionSpec("examples"))
 sigma = np.geomspace(1.0, 4.0, 7).astype(np.float32)
-noise, rate = (np.asarray(_ledger.split(np.float64(x))) for x in (sigma, np.full(7, 0.125)))
+noise, rate = (np.asarray(amounts.split(np.float64(x))) for x in (sigma, np.full(7, 0.125)))
 prices = np.rint(160 * sigma**-2.0).astype(np.int32)
 common = PricedMenuFilter(prices, np.int32(1000), noise, rate, np.zeros(3), LossGrid(0.1, -1, 3))
 all_norms = np.random.default_rng(0).lognormal(-1, 1, (12, n)).astype(np.float32)

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from jaxacct.adversary import counterexample
 from jaxacct.filters import natural
-from jaxacct.losses.grid import LossGrid
+from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, RandomizedResponse
 
 MU = 1.11326725

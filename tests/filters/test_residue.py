@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from jaxacct.filters import check_residue, residue
-from jaxacct.losses.grid import LossGrid
-from jaxacct.losses.pld import PLD
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import RandomizedResponse
 from tests.filters.cases import GRID, STEP, honest, response
 

@@ -1,4 +1,4 @@
-"""Damaged files: what was written, or an error with a name. bench/fuzz_files.py does this at length, by coverage."""
+"""Damaged files: what was written, or an error with a name. verification/fuzzing does this at length, by coverage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jaxacct import Ledger, filters, training
-from jaxacct.filters import _table_cache
+from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.ledger import LedgerError, canonical
-from jaxacct.training.checkpoints import Checkpoints
+from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from tests.fuzz.common import at_most
 
 

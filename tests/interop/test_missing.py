@@ -10,7 +10,7 @@ from jaxacct import interop
 
 def test_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    monkeypatch.delitem(sys.modules, "jaxacct.interop._events", raising=False)
+    monkeypatch.delitem(sys.modules, "jaxacct.interop.read_events", raising=False)
     monkeypatch.delitem(vars(interop), "from_dp_event", raising=False)
     with pytest.raises(ImportError, match=r"from_dp_event needs dp_accounting: pip install 'jaxacct\[interop\]'"):
         _ = interop.from_dp_event

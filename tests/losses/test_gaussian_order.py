@@ -9,9 +9,9 @@ from scipy.stats import norm
 
 import jaxacct
 from jaxacct import LossGrid, PrivacyProfile, TradeOff, supremum
-from jaxacct.losses.attack import advantage, bayes_risk, power
-from jaxacct.losses.delta_divergence import delta_divergence, delta_divergence_of_trade_offs
-from jaxacct.losses.gaussian_order import gaussian_trade_off, mu_of
+from jaxacct.losses.compare.attack import advantage, bayes_risk, power
+from jaxacct.losses.compare.distance import delta_divergence, delta_divergence_of_trade_offs
+from jaxacct.losses.compare.gaussian_order import gaussian_trade_off, mu_of
 from tests import finite
 
 GRID = LossGrid(1 / 16, -160, 321)

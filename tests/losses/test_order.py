@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff, dominates, is_chain, supremum
-from jaxacct.losses.extremes import infimum
-from jaxacct.losses.order import NO, UNDECIDED, YES, crossings
+from jaxacct.losses.compare.order import NO, UNDECIDED, YES, crossings
+from jaxacct.losses.compare.suprema import infimum
 from tests import finite
 
 GRID = LossGrid(1 / 32, -320, 641)

@@ -9,10 +9,7 @@ import optax
 import pytest
 
 from jaxacct import filters
-from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import (
-    clip_by_global_norm,
-    clipped_gradient_sum,
     gradient_norms,
     init_individual,
     make_individual_step,
@@ -20,7 +17,6 @@ from jaxacct.training import (
     seeded_keys,
     step_keys,
 )
-from jaxacct.training.fixed_point import released
 
 SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
 
@@ -38,7 +34,6 @@ X[0] = 0.0  # learns nothing, ever
 Y[1] = 50.0  # always at the clip norm
 DATA = (jnp.asarray(X), jnp.asarray(Y))
 OPTIMIZER = optax.sgd(0.05)
-QUERY = PoissonSampled(Gaussian(np.float32(SIGMA)), np.float32(RATE))
 LEDGER = filters.individual_approximate_gdp(0.012, examples=SIZE)  # room for three steps and a half at the clip norm
 STEP = make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, physical_batch=16)
 
@@ -96,18 +91,6 @@ def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
         assert flat(after.params) != flat(again.params)
 
 
-def test_contributions_are_clipped_to_what_was_charged_example_by_example():
-    bounds = np.float32(RNG.uniform(0, 1, SIZE))
-    bounds[:3] = [0.0, np.nan, -1.0]
-    sums = jax.jit(lambda mask: clipped_gradient_sum(loss, PARAMS, DATA, mask, CLIP, clip_scale=bounds))
-    for i in (0, 1, 2, 7, 8, 9):
-        vector = np.asarray(released(sums(jnp.arange(SIZE) == i), 1.0)["w"], np.float64)
-        gradient = {"w": jnp.asarray((X[i] @ np.asarray(PARAMS["w"]) - Y[i]) * X[i] / CLIP)}
-        alone = np.asarray(clip_by_global_norm(gradient, bounds[i])["w"])
-        assert np.linalg.norm(vector) <= max(np.nan_to_num(bounds[i]), 0)
-        np.testing.assert_allclose(vector, alone, atol=2.0**-22)
-
-
 def test_gradient_norms_are_everybodys_and_do_not_depend_on_the_piece():
     for piece in (SIZE, 16):
         seen = np.asarray(jax.jit(lambda p, d: gradient_norms(loss, p, d, physical_batch=piece))(PARAMS, DATA))  # noqa: B023
@@ -122,6 +105,27 @@ def test_a_step_that_is_none_leaves_everything_as_it_was(run):
         assert int(after.step) == int(run[2].step)
     with pytest.raises(ValueError, match="clip_norm must be"):
         make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=0.0)
+
+
+def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
+    """Rows that stand for nobody leave the step as it was: how many records there are does not show."""
+    wide = SIZE + 7
+    padded = tuple(jnp.concatenate([leaf, jnp.zeros((7, *leaf.shape[1:]), leaf.dtype)]) for leaf in DATA)
+    moved = []
+    for data, count in ((DATA, SIZE), (padded, wide)):
+        ledger = filters.individual_approximate_gdp(0.9, examples=count, regime="large")
+        step = make_individual_step(loss, OPTIMIZER, ledger, clip_norm=CLIP, physical_batch=16, size=50)
+        _, norm = step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), data, SIGMA, 1.0)
+        moved.append(float(norm))
+    assert moved[0] == pytest.approx(moved[1], rel=1e-4)
+    half = make_individual_step(loss, OPTIMIZER, ledger, clip_norm=CLIP, physical_batch=16, size=100)
+    _, norm = half(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), padded, SIGMA, 1.0)
+    assert float(norm) == pytest.approx(moved[1] / 2, rel=1e-4)
+    with pytest.raises(ValueError, match=f"data must hold one row for each of the filter's {wide} ledgers"):
+        half(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), DATA, SIGMA, 1.0)
+    for size in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="size must be"):
+            make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, size=size)
 
 
 def test_a_gradient_that_is_no_number_takes_no_part():

@@ -12,9 +12,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._host import floats, hosted, module
-from jaxacct._log1p import log1p
-from jaxacct._rounding import inflated
+from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.selection import Exponential
 

@@ -1,4 +1,4 @@
-"""What a Rényi divergence implies in (epsilon, delta), and back."""
+"""Conversions between a Rényi divergence and (epsilon, delta)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._host import floats, hosted, module, on_device
-from jaxacct._log1p import log_one_less
-from jaxacct._rounding import EPS, inflated
-from jaxacct._settled import in_float64
+from jaxacct._numerics.float64 import in_float64
+from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.log1p import log_one_less
+from jaxacct._numerics.rounding import EPS, inflated
 
 __all__ = [
     "delta_from_renyi",

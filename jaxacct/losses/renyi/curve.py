@@ -1,4 +1,4 @@
-"""The Rényi curve of any mechanism: which formula is whose."""
+"""`renyi`: the Rényi divergence of any mechanism."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, mechanisms
-from jaxacct._host import floats, on_device, on_host
-from jaxacct._rounding import EPS, inflated
-from jaxacct._settled import in_float64
+from jaxacct._numerics.float64 import in_float64
+from jaxacct._numerics.host import floats, on_device, on_host
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.renyi.closed import bounded_range_curve, laplace_curve
 from jaxacct.losses.renyi.discrete import (
     approximate_curve,
@@ -47,8 +47,8 @@ from jaxacct.mechanisms import (
     SampledWithoutReplacement,
     ZeroConcentratedDP,
 )
-from jaxacct.mechanisms._dominating import RELATIONS
-from jaxacct.mechanisms._protocol import Mechanism
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.directions import RELATIONS
 
 __all__ = ["divergence", "renyi"]
 
@@ -58,7 +58,9 @@ __all__ = ["divergence", "renyi"]
 _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     Gaussian: gaussian_curve,
     Laplace: laplace_curve,
-    MixtureOfGaussians: mixture_curve,
+    MixtureOfGaussians: lambda mechanism, order, relation: (pair_curve if relation == "replace" else mixture_curve)(
+        mechanism, order, relation
+    ),
     Exponential: bounded_range_curve,
     PermuteAndFlip: response_curve,
     RandomizedResponse: response_curve,
@@ -128,6 +130,9 @@ def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remo
         raise ValueError(
             f"mechanism must be a {', '.join(mechanisms.__all__)} for a Rényi curve, got {type(mechanism).__name__}"
         )
-    if relation == "replace" and isinstance(mechanism, MixtureOfGaussians | FromTables):
+    if relation == "replace" and isinstance(mechanism, FromTables):
         mechanism._dominating(relation)  # says why not
+    if relation == "replace_special" and mechanism._as("zero_out") == "remove":
+        relation = "add_or_remove"
+    relation = mechanism._as(relation)
     return curve(mechanism, order, relation)

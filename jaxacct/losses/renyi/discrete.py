@@ -12,21 +12,21 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._arrays import logsumexp
-from jaxacct._host import floats, hosted, module
-from jaxacct._log1p import log1p
-from jaxacct._rounding import inflated
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.renyi.closed import pure_divergence
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.tails import log_power_excess
-from jaxacct.mechanisms._row import flattened, settings_shapes
-from jaxacct.mechanisms._values import positive, whole_number
 from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.concentrated import RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.discrete_gaussian import DiscreteGaussian
 from jaxacct.mechanisms.discrete_laplace import DiscreteLaplace
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.profile import FromProfile
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.selection import PermuteAndFlip

@@ -11,10 +11,10 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._arrays import logsumexp
-from jaxacct._host import floats, hosted, module, settings
-from jaxacct._log1p import log1p
-from jaxacct._rounding import EPS, inflated
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.host import floats, hosted, module, settings
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.gaussian import Gaussian
 
 __all__ = ["gaussian_curve", "log_remainder", "mu_of", "sampled_gaussian_curve"]

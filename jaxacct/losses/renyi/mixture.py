@@ -1,4 +1,4 @@
-"""The Rényi curve of Gaussian noise under a random sensitivity, sampled or not."""
+"""The Rényi curve of the Gaussian mechanism with random sensitivity, sampled or not."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._arrays import logsumexp
-from jaxacct._host import floats, hosted, module
-from jaxacct._log1p import log1p
-from jaxacct._rounding import EPS, inflated
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.renyi.gaussian import log_remainder
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 

@@ -12,17 +12,17 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._host import floats, module
-from jaxacct._log1p import log1p
-from jaxacct._rounding import inflated
+from jaxacct._numerics.host import floats, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
 from jaxacct.losses.renyi.tails import log_excess
-from jaxacct.mechanisms._protocol import Mechanism
-from jaxacct.mechanisms._row import flattened, settings_shapes
-from jaxacct.mechanisms._values import nonnegative
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
+from jaxacct.mechanisms.parameters import nonnegative
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
@@ -43,10 +43,11 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         renyi: the curve of any mechanism, for what is inside.
 
     Raises:
-        ValueError: the relation is `replace`.
+        ValueError: the relation has no analysis.
     """
     if relation == "replace":
-        raise ValueError("relation must be add_or_remove, add or remove for a PoissonSampled mechanism, got 'replace'")
+        ((pair, _),) = mechanism._dominating(relation)
+        return _from_pair(pair, order, pair.log_moment)
     inner, rate = mechanism.mechanism, mechanism.rate
     if isinstance(inner, PoissonSampled):
         rate = nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0)
@@ -83,11 +84,8 @@ def pair_curve(mechanism: Mechanism, order: ArrayLike, relation: str) -> Array:
     Raises:
         ValueError: a run is a composition, whose pair is a product and not one pair.
     """
-    names = [relation]
-    if relation == "add_or_remove":
-        names = ["remove"] if mechanism._symmetric else ["remove", "add"]
     found = []
-    for name in names:
+    for name in mechanism._sides(relation):
         parts = mechanism._dominating(name)
         if len(parts) != 1:
             raise ValueError(f"mechanism must have one pair for a Rényi curve, got {type(mechanism).__name__}")

@@ -1,4 +1,4 @@
-"""The Rényi divergence of any pair, from above, from the tails of its loss."""
+"""An upper bound of the Rényi divergence of any pair, from the tails of its loss."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from jax import Array
 
-from jaxacct._arrays import logsumexp
-from jaxacct._host import floats, hosted, module
-from jaxacct._rounding import UNIT, inflated
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.renyi.gaussian import log_remainder
 
 __all__ = ["log_excess", "log_power_excess"]

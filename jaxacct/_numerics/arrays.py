@@ -1,0 +1,192 @@
+"""Array operations that NumPy and JAX spell differently.
+
+Formulas that run compiled over many settings, and in NumPy for one setting in a fresh process, are written once, over
+arrays with leading axes; these functions look at what they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = [
+    "Array",
+    "array_module",
+    "column",
+    "erf",
+    "erfc",
+    "histogram",
+    "iterated",
+    "logsumexp",
+    "pick",
+    "product",
+    "ranks",
+    "repeated",
+    "running_greatest",
+    "running_least",
+    "stopped",
+    "take",
+]
+
+Array = Any
+"""One of NumPy's or JAX's."""
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def array_module(*values: Any) -> Any:
+    """NumPy if all values are its arrays or plain numbers, else jax.numpy."""
+    return np if all(isinstance(value, (np.ndarray, np.generic, float, int)) for value in values) else jnp
+
+
+def column(value: Any) -> Any:
+    """``value`` with one more axis at the end, so that settings broadcast against the losses of each."""
+    return array_module(value).asarray(value)[..., None]
+
+
+def erf(x: Any) -> Any:
+    """The error function in float64: the C library's, good to a unit, or XLA's."""
+    return np.asarray(_erf(x), np.float64) if array_module(x) is np else jax.scipy.special.erf(x)
+
+
+def erfc(x: Any) -> Any:
+    """The complementary error function in float64.
+
+    The C library's is off by 2.8 roundoffs at most (measured). SciPy's is ten times faster, and off by 500 in the tail.
+    """
+    if array_module(x) is not np:
+        return jax.scipy.special.erfc(x)
+    x = np.asarray(x, np.float64)
+    found, some = np.zeros(x.shape), ~(x > 27.3)  # beyond it is less than any number
+    found[some] = _erfc(x[some])
+    return found
+
+
+def logsumexp(x: Any) -> Any:
+    """log of the sum of exp(x) over the last axis; -inf where all are."""
+    if array_module(x) is not np:
+        return jax.nn.logsumexp(x, axis=-1)
+    top = x.max(-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+
+
+def iterated(step: Any, state: Any, done: Any, most: int, given: Any = ()) -> Any:
+    """``step`` applied to a tuple of arrays until ``done`` holds for all settings, at most so often.
+
+    ``given`` are more arguments of ``step``. With them all arrays have one leading axis of settings, and NumPy goes on
+    with those that are not done.
+    """
+    if array_module(state[0]) is not np:
+        going = lambda at: (at[0] < most) & ~done(at[1]).all()  # noqa: E731
+        return jax.lax.while_loop(going, lambda at: (at[0] + 1, step(at[1], *given)), (0, state))[1]
+    found, rows = state, np.arange(len(state[0])) if given else None
+    for _ in range(most):
+        finished = done(state)
+        if finished.all():
+            break
+        if rows is not None and finished.any():
+            found = _with_rows(found, rows, state)
+            rows, state, given = rows[~finished], *(tuple(x[~finished] for x in some) for some in (state, given))
+        state = step(state, *given)
+    return state if rows is None else _with_rows(found, rows, state)
+
+
+def _with_rows(whole: Any, rows: Any, some: Any) -> Any:
+    if len(rows) == len(whole[0]):
+        return some
+    whole = tuple(np.array(x) for x in whole)
+    for one, new in zip(whole, some, strict=True):
+        one[rows] = new
+    return whole
+
+
+def repeated(step: Any, state: Any, times: int) -> Any:
+    """``step`` applied so often to a tuple of arrays; NumPy stops where nothing changes any more."""
+    if array_module(*state) is not np:
+        return jax.lax.fori_loop(0, times, lambda _, at: step(at), state)
+    for _ in range(times):
+        before, state = state, step(state)
+        if all(old.tobytes() == new.tobytes() for old, new in zip(before, state, strict=True)):  # NaN is NaN
+            break
+    return state
+
+
+def running_greatest(x: Any, reverse: bool = False) -> Any:
+    """The greatest entry so far, along the last axis."""
+    if array_module(x) is not np:
+        return jax.lax.cummax(x, axis=x.ndim - 1, reverse=reverse)
+    return np.maximum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.maximum.accumulate(x, -1)
+
+
+def running_least(x: Any, reverse: bool = False) -> Any:
+    """The least entry so far, along the last axis."""
+    if array_module(x) is not np:
+        return jax.lax.cummin(x, axis=x.ndim - 1, reverse=reverse)
+    return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
+
+
+def histogram(places: Any, weights: Any, size: int) -> Any:
+    """Weights added up at whole-numbered places from 0 to ``size - 1``, along the last axis."""
+    if array_module(weights) is not np:
+        shape = jnp.shape(weights)
+        flat = jax.vmap(lambda at, values: jnp.zeros(size).at[at].add(values))
+        return flat(places.reshape(-1, shape[-1]), weights.reshape(-1, shape[-1])).reshape(*shape[:-1], size)
+    rows = weights.reshape(-1, weights.shape[-1])
+    at = places.reshape(rows.shape) + size * np.arange(len(rows))[:, None]
+    return np.bincount(at.ravel(), rows.ravel(), size * len(rows)).reshape(*weights.shape[:-1], size)
+
+
+def pick(values: Any, index: Any) -> Any:
+    """``values[..., index]``, an index for every row."""
+    if array_module(values) is not np:
+        return jnp.take_along_axis(values, index[..., None], -1)[..., 0]
+    rows = values.reshape(-1, values.shape[-1])  # several times faster than NumPy's take_along_axis
+    return rows[np.arange(len(rows)), index.ravel()].reshape(index.shape)
+
+
+def take(values: Any, index: Any) -> Any:
+    """``values[..., index]``, several indices ``(..., n)`` for every row."""
+    if values.ndim == 1:
+        return values[index]
+    shape = np.broadcast_shapes(values.shape[:-1], index.shape[:-1])
+    if array_module(values, index) is not np:
+        rows, at = (jnp.broadcast_to(x, (*shape, x.shape[-1])) for x in (values, index))
+        return jnp.take_along_axis(rows, at, -1)
+    rows = np.broadcast_to(values, (*shape, values.shape[-1])).reshape(-1, values.shape[-1])
+    at = np.broadcast_to(index, (*shape, index.shape[-1])).reshape(len(rows), -1)
+    return rows[np.arange(len(rows))[:, None], at].reshape(*shape, -1)
+
+
+def product(one: Any, other: Any) -> Any:
+    """The product of matrices in full precision, also on accelerators."""
+    return np.matmul(one, other) if array_module(one, other) is np else jnp.matmul(one, other, precision="highest")
+
+
+def ranks(values: Any, limits: Any) -> Any:
+    """How many of ``values``, sorted along the last axis, are at most each of ``limits``, shape ``(..., n)``."""
+    xp = array_module(values, limits)
+    if values.ndim == 1:
+        return xp.searchsorted(values, limits, side="right")
+    size = values.shape[-1]
+    found = xp.zeros(np.broadcast_shapes((*values.shape[:-1], 1), limits.shape), np.int64)
+    for bit in reversed(range(size.bit_length())):
+        ahead = found + (1 << bit)
+        fits = (ahead <= size) & (take(values, xp.minimum(ahead, size) - 1) <= limits)
+        found = xp.where(fits, ahead, found)
+    return found
+
+
+def stopped(tree: Any) -> Any:
+    """``tree`` as a constant to derivatives; one that holds a NumPy array holds nothing else."""
+    last = tree
+    while isinstance(last, tuple):
+        last = last[-1]
+    if array_module(last) is np:  # no walk through the tree where there are no derivatives
+        return tree
+    return jax.tree.map(jax.lax.stop_gradient, tree)

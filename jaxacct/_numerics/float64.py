@@ -1,0 +1,50 @@
+"""Moves traced arguments into buffers of their declared dtype, so that ``enable_x64`` code can use them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+
+__all__ = ["in_float64", "settled"]
+
+
+def settled(*values: Any, buffers: bool = True) -> list[Any]:
+    """``values`` with numbers of types that JAX has, and with traced leaves in buffers of the types they claim to have.
+
+    ``jax.vmap`` over a NumPy float64 array in a float32 program hands out tracers that say float32 over float64
+    buffers; the first operation outside ``enable_x64`` converts them, the first one inside would fail. What says
+    float64 came from inside and stays as it is. Without ``buffers``, traced leaves stay as they are.
+    """
+
+    def settle(leaf: Any) -> Any:
+        if _validate.is_traced(leaf):
+            return leaf * 1 if buffers and leaf.dtype != "float64" else leaf
+        # JAX has no whole numbers beyond 64 bits, and no floats.
+        if isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind == "f" and leaf.dtype.itemsize > 8:
+            with np.errstate(over="ignore"):
+                return leaf.astype(np.float64)
+        return float(leaf) if isinstance(leaf, int) and 2**63 <= abs(leaf) < 2**1023 else leaf
+
+    return [jax.tree.map(settle, value) for value in values]
+
+
+def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` under ``jax.enable_x64``, for public functions that somebody may ``vmap`` from outside."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        try:
+            *given, named = settled(*args, kwargs)
+        except (RecursionError, SystemError):
+            names = function.__code__.co_varnames[: function.__code__.co_argcount]
+            raise ValueError(f"{', '.join(names)} must be numbers or arrays, got a list that holds itself") from None
+        with jax.enable_x64(True):
+            return function(*given, **named)
+
+    return inner

@@ -1,0 +1,120 @@
+"""Runs a formula in NumPy for concrete numbers, and as one compiled program inside a trace.
+
+A first answer in a fresh process must not wait for a compiler, and a query whose parameters are known while a user's
+program is traced becomes a constant of it. So a formula takes its arrays and their module from `floats`, and is
+decorated with `hosted`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+__all__ = [
+    "at_hand",
+    "barrier",
+    "each",
+    "floats",
+    "hosted",
+    "loop",
+    "module",
+    "on_device",
+    "on_host",
+    "settings",
+]
+
+MOST = 2**20
+"""Numbers in an array of intermediate results above which compiling pays for itself."""
+
+
+def at_hand(*trees: Any) -> bool:
+    """Whether all numbers of ``trees`` are known now, to this process."""
+    for leaf in jax.tree.leaves(trees):
+        if isinstance(leaf, jax.Array) and (isinstance(leaf, Tracer) or not leaf.is_fully_addressable):
+            return False
+    return True
+
+
+def module(*trees: Any) -> Any:
+    """jax.numpy if ``trees`` hold any of its arrays, traced or not, else NumPy."""
+    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees)) else np
+
+
+def floats(*values: Any) -> tuple[Any, ...]:
+    """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
+    xp = np if at_hand(values) else jnp
+    return (xp, *(xp.asarray(value, np.float64) for value in values))
+
+
+def on_host(tree: Any) -> Any:
+    """``tree`` with JAX's arrays, if their numbers are known now, as NumPy's."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) and at_hand(leaf) else leaf, tree)
+
+
+def on_device(tree: Any) -> Any:
+    """``tree`` with NumPy's arrays as JAX's. In contrast to ``jnp.asarray`` it compiles nothing."""
+    return jax.tree.map(lambda leaf: jax.device_put(leaf) if isinstance(leaf, np.ndarray | np.generic) else leaf, tree)
+
+
+def hosted(
+    function: Callable[..., Any] | None = None,
+    *,
+    static: tuple[str, ...] = (),
+    work: Callable[..., int] | None = None,
+) -> Callable[..., Any]:
+    """``function``, in NumPy where its arguments are concrete, else compiled.
+
+    Args:
+        function: takes its array module from `floats` or `module`, of the arguments that matter.
+        static: names of arguments that are no arrays.
+        work: of the arguments: how many numbers its largest arrays hold. With more than `MOST` it is compiled.
+    """
+    if function is None:
+        return functools.partial(hosted, static=static, work=work)
+    compiled = jax.jit(function, static_argnames=static)
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        if not at_hand(args, kwargs):
+            return compiled(*args, **kwargs)
+        if work is not None and work(*args, **kwargs) > MOST:
+            return on_host(compiled(*args, **kwargs))
+        with np.errstate(all="ignore"):  # as silent as JAX
+            return function(*on_host(args), **on_host(kwargs))
+
+    return inner
+
+
+def barrier(tree: Any) -> Any:
+    """``tree``, computed once and apart from what uses it: XLA repeats what it fuses."""
+    return tree if module(tree) is np else jax.lax.optimization_barrier(tree)
+
+
+def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
+    """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
+    if module(state) is jnp:
+        return jax.lax.while_loop(going, step, state)
+    while going(state):
+        state = step(state)
+    return state
+
+
+def each(function: Callable[..., Any], *stacked: Any) -> Any:
+    """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
+    if module(stacked) is jnp:
+        return jax.vmap(function)(*stacked)
+    count = len(jax.tree.leaves(stacked)[0])
+    found = [function(*jax.tree.map(lambda leaf: leaf[row], stacked)) for row in range(count)]  # noqa: B023
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *found)
+
+
+def settings(*trees: Any) -> int:
+    """How many settings the leaves of ``trees`` broadcast to."""
+    return math.prod(np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(trees))))

@@ -1,0 +1,33 @@
+"""Argmin and argmax that lower in float64 code inside a float32 program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module
+
+__all__ = ["first_greatest", "first_least"]
+
+
+def first_least(values: Any) -> Any:
+    """Index of the first least entry along the last axis, int32; of the last entry if all are NaN. No derivative.
+
+    ``jnp.argmin`` lowers to a reduction whose initial values have the wrong type where float64 code sits in a
+    float32 program. Comparing with the minimum finds nothing where XLA computes ``values`` twice, not to the same bit,
+    which it does behind a barrier as well.
+    """
+    xp = array_module(values)
+    if xp is np:
+        return np.where(np.isnan(values.min(-1)), values.shape[-1] - 1, values.argmin(-1))
+    values = jax.lax.stop_gradient(values)
+    at = jax.lax.top_k(-values, 1)[1][..., 0]  # the first of equals
+    return jnp.where(jnp.isnan(values).any(-1), np.int32(values.shape[-1] - 1), at)
+
+
+def first_greatest(values: Any) -> Any:
+    """Index of the first greatest entry along the last axis; see :func:`first_least`."""
+    return first_least(-values)

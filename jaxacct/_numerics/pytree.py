@@ -1,0 +1,52 @@
+"""Registers frozen dataclasses as pytrees: only calls by a user are checked, not JAX's rebuilding of trees."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+
+__all__ = ["mechanism", "unchecked"]
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def mechanism(cls: type[T]) -> type[T]:
+    """Makes ``cls`` a frozen dataclass and registers it as a pytree.
+
+    Fields are leaves unless declared with ``dataclasses.field(metadata={"static": True})``. Rebuilding a tree
+    skips ``__init__`` and its checks, because JAX rebuilds trees with tracers, axis numbers and placeholders
+    in the leaves; only a person's own call is checked.
+    """
+    made: Any = dataclasses.dataclass(frozen=True, eq=False)(cls)
+    data, static = [], []
+    for field in dataclasses.fields(made):
+        (static if field.metadata.get("static", False) else data).append(field.name)
+
+    def flatten_with_keys(self: Any):
+        keyed = [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in data]
+        return keyed, tuple(getattr(self, name) for name in static)
+
+    def flatten(self: Any):
+        return [getattr(self, name) for name in data], tuple(getattr(self, name) for name in static)
+
+    def unflatten(meta: tuple[Any, ...], leaves: Any):
+        self = object.__new__(made)
+        for name, value in zip(data, leaves, strict=True):
+            object.__setattr__(self, name, value)
+        for name, value in zip(static, meta, strict=True):
+            object.__setattr__(self, name, value)
+        return self
+
+    jax.tree_util.register_pytree_with_keys(made, flatten_with_keys, unflatten, flatten)
+    return made
+
+
+def unchecked(cls: type[T], **fields: Any) -> T:
+    """A ``cls`` whose values are not checked: what a person's program gave may make no sense, and then fails closed."""
+    made = object.__new__(cls)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    return made

@@ -1,0 +1,56 @@
+"""`Row`: a pytree leaf that holds a vector for every setting instead of one number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+__all__ = ["Row", "flattened", "settings_shapes"]
+
+
+@jax.tree_util.register_pytree_node_class
+class Row:
+    """``values`` of shape ``(..., size)``: the last axis belongs to the pair, those before it are settings.
+
+    The front desk broadcasts and concatenates leaves over settings; a ``Row`` tells it which axis to leave alone. The
+    size is part of the tree's structure, so that tables of different length are not stacked.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+        self.size = values.shape[-1]
+
+    def tree_flatten(self) -> tuple[tuple[Any], int]:
+        """The values; the size is static."""
+        return (self.values,), self.size
+
+    @classmethod
+    def tree_unflatten(cls, size: int, leaves: tuple[Any]) -> Row:
+        """The inverse of :meth:`tree_flatten`, which checks nothing because JAX puts placeholders into leaves."""
+        row = object.__new__(cls)
+        row.values, row.size = leaves[0], size
+        return row
+
+
+def settings_shapes(tree: Any) -> list[tuple[int, ...]]:
+    """The shape of the settings of every leaf of ``tree``: all of it, or all but the last axis of a ``Row``."""
+    leaves = jax.tree.leaves(tree, is_leaf=_is_row)
+    return [np.shape(leaf.values)[:-1] if _is_row(leaf) else np.shape(leaf) for leaf in leaves]
+
+
+def flattened(tree: Any, shape: tuple[int, ...], xp: Any) -> Any:
+    """Leaves in float64, broadcast over settings to ``shape``, which becomes one axis."""
+
+    def flat(leaf: Any) -> Any:
+        own = (leaf.size,) if _is_row(leaf) else ()
+        values = xp.asarray(leaf.values if own else leaf, np.float64)
+        values = xp.broadcast_to(values, (*shape, *own)).reshape(-1, *own)
+        return Row(values) if own else values
+
+    return jax.tree.map(flat, tree, is_leaf=_is_row)
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, Row)

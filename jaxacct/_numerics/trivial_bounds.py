@@ -1,0 +1,20 @@
+"""Clips bounds on delta to the range that holds for every mechanism: [1 - e^eps, 1]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.rounding import deflated, inflated
+
+__all__ = ["possible"]
+
+
+def possible(lower: Any, upper: Any, epsilon: Any) -> tuple[Any, Any]:
+    """Bounds of delta(epsilon), NumPy's or JAX's, cut to 1 - e^epsilon <= delta <= 1; NaN bounds nothing."""
+    xp = array_module(upper)
+    floor = xp.maximum(-xp.expm1(epsilon), 0.0)
+    under, over = deflated(floor, 2.0**-50), inflated(floor, 2.0**-50)
+    upper = xp.where(xp.isnan(upper), 1.0, xp.clip(upper, over, 1.0))
+    lower = xp.where(xp.isnan(lower), under, xp.clip(lower, under, 1.0))
+    return xp.minimum(lower, upper), upper

@@ -1,0 +1,69 @@
+"""Turns a question into one flat batch of dominating pairs, and the answers back into its shape."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.directions import directions
+
+__all__ = ["Batch", "Bounds", "with_rare_sampling"]
+
+
+class Bounds(NamedTuple):
+    """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""
+
+    lower: Any
+    upper: Any
+
+
+class Batch(NamedTuple):
+    """Every leaf of every part, the steps and the target, broadcast and flattened.
+
+    The directions of a relation follow one another, so that they share compiled programs.
+
+    Attributes:
+        query: pairs, counts and goal, with leaves of shape ``(sides * size,)``.
+        sides: number of directions.
+        shape: the broadcast shape, of ``size`` elements.
+        most: the largest number of steps, or None where it is not known while tracing.
+    """
+
+    query: tuple[list[Any], list[Any], Any]
+    sides: int
+    shape: tuple[int, ...]
+    most: float | None
+
+    @classmethod
+    def of(cls, mechanism: Any, target: Any, steps: Any, relation: str, xp: Any) -> Batch:
+        """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
+        sides = directions(mechanism, relation, steps)
+        goal = xp.asarray(target, np.float64)
+        shape = np.broadcast_shapes(*settings_shapes((sides, goal)))
+        parts = jax.tree.map(lambda *x: xp.concatenate(x), *flattened(sides, shape, xp))
+        numbers = [count for parts in sides for _, count in parts]
+        known = not _validate.is_traced(numbers)
+        most = max(float(np.max(np.asarray(count), initial=1.0)) for count in numbers) if known else None
+        pairs, counts = [pair for pair, _ in parts], [count for _, count in parts]
+        return cls((pairs, counts, xp.tile(flattened(goal, shape, xp), len(sides))), len(sides), shape, most)
+
+    def worst(self, lower: Any, upper: Any) -> tuple[Any, Any]:
+        """Bounds of the worse direction, of the broadcast shape."""
+        lower, upper = (x.reshape(self.sides, *self.shape).max(0) for x in (lower, upper))
+        return lower, upper
+
+
+def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: Any):
+    """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
+    some, total = rare
+    target = xp.asarray(target, np.float64)
+    if kind == "epsilon":
+        return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)
+    floor, slack = 0.0 - xp.expm1(xp.minimum(target, 0.0)), 2.0**-50
+    most = xp.minimum(inflated(floor + total, slack), 1.0)
+    return xp.where(some, deflated(floor, slack), lower), xp.minimum(upper, most)

@@ -1,0 +1,257 @@
+"""The parameter that a privacy target asks for: the smallest noise, the largest rate, the most steps."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate, accounting
+from jaxacct._numerics.rounding import inflated
+from jaxacct.accounting.bracketing import Brackets
+from jaxacct.mechanisms.directions import RELATIONS
+
+__all__ = ["Calibration", "calibrate"]
+
+_NOISE = (1e-3, 1e6)
+_STEPS = (1.0, 2.0**53)
+_LEAST_TOLERANCE = 1e-12
+_LOOSE = 1e-2  # relative distance of what meets from what provably fails that is worth a warning
+
+
+class Calibration(NamedTuple):
+    """What :func:`calibrate` returns; float64, of the broadcast shape of targets, bracket and mechanism.
+
+    Attributes:
+        parameter: a number at which ``delta.upper <= delta`` was seen; NaN where nothing met the target.
+        delta: :class:`jaxacct.Bounds` of delta at that parameter and at the target's epsilon.
+        refuted: the nearest parameter tried whose *lower* bound of delta exceeds the target. The best parameter
+            there is lies between it and ``parameter``. NaN where none was found, for one where the bracket's
+            least private end meets the target.
+        evaluations: how many batches of queries it took.
+    """
+
+    parameter: Any
+    delta: accounting.Bounds
+    refuted: Any
+    evaluations: int
+
+
+def calibrate(
+    make: Callable[[Any], Any],
+    epsilon: ArrayLike,
+    delta: ArrayLike,
+    *,
+    steps: ArrayLike | Callable[[Any], Any] = 1,
+    relation: str = "add_or_remove",
+    seek: str = "smallest",
+    whole: bool = False,
+    bracket: tuple[ArrayLike, ArrayLike] | None = None,
+    tolerance: float = 1e-4,
+    unreachable: str = "raise",
+    progress: Callable[[int, int], Any] | None = None,
+) -> Calibration:
+    """The parameter that just meets (epsilon, delta)-DP, certified, for many targets at once.
+
+    The least noise, the largest rate, the most steps::
+
+        calibrate(lambda sigma: PoissonSampled(Gaussian(sigma), 0.01), 1.0, 1e-5, steps=1000)
+        calibrate(lambda rate: PoissonSampled(Gaussian(1.0), rate), 1.0, 1e-5, seek="largest", bracket=(1e-6, 1))
+        step = PoissonSampled(Gaussian(1.0), 0.01)
+        calibrate(lambda n: step, 1.0, 1e-5, steps=lambda n: n, seek="largest", whole=True)
+
+    Certified means: the upper bound of delta was evaluated at the very float that is returned and is at most the
+    target. How near the returned parameter is to the best one rests on privacy being monotone in the parameter;
+    soundness does not. All targets advance together, one query of :func:`jaxacct.delta` an evaluation. The search
+    interpolates on log mu, where mu is the GDP parameter with the same delta at the target's epsilon: for Gaussians
+    without sampling that is a straight line in the logarithm of noise and steps, and close to one for others.
+
+    Args:
+        make: from an array of parameters (> 0) to a mechanism; arrays inside it broadcast with the targets.
+        epsilon: target, >= 0; any shape.
+        delta: target, strictly between 0 and 1; any shape.
+        steps: how often the mechanism runs: whole numbers, any shape, or a function of the parameter.
+        relation: see :func:`jaxacct.delta`.
+        seek: ``"smallest"`` where a larger parameter is more private (noise), ``"largest"`` where it is less so.
+        whole: whether the parameter is a whole number (steps).
+        bracket: ``(low, high)``, > 0, any shapes: the answer is sought in there. Without it, 1e-3 to 1e6 for
+            ``"smallest"`` and 1 to 2**53 for whole numbers; anything else needs one.
+        tolerance: relative, of the parameter: at most so far beyond the answer the upper bound was seen to miss.
+            Whole numbers may have 0.
+        unreachable: ``"raise"`` or ``"nan"``, for targets that the bracket's most private end misses.
+        progress: called as ``progress(settled, total)`` after each evaluation.
+
+    Returns:
+        A :class:`Calibration`. A ``RuntimeWarning`` says so where ``refuted`` is more than 1 % away, because the
+        bounds of delta are wide there.
+
+    Raises:
+        ValueError: a bad value (named), a traced argument, a target that the bracket cannot reach, or shapes
+            that do not broadcast.
+    """
+    if _validate.is_traced((epsilon, delta, bracket, None if callable(steps) else steps)):
+        raise ValueError("calibrate needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
+    _validate.function(make=make)
+    if progress is not None:
+        _validate.function(progress=progress)
+    _validate.numbers(epsilon=epsilon, delta=delta)
+    _validate.nonnegative(epsilon=epsilon)
+    _validate.probability(delta=delta)
+    _validate.one_of(("smallest", "largest"), seek=seek)
+    _validate.one_of(("raise", "nan"), unreachable=unreachable)
+    _validate.one_of(RELATIONS, relation=relation)
+    if not isinstance(whole, bool | np.bool_):
+        raise ValueError(f"whole must be True or False, got {whole!r}")
+    _validate.number(tolerance=tolerance)
+    if not callable(steps):
+        _validate.numbers(steps=steps)
+    _validate.at_least(0.0 if whole else _LEAST_TOLERANCE, tolerance=tolerance)
+    low, high = _ends(bracket, seek, whole)
+    start = 1024.0 if whole else 1.0 if bracket is None else np.sqrt(low) * np.sqrt(high)
+    first = np.clip(start, low, high)
+    if whole:
+        first = np.rint(first)
+    runs: Callable[[Any], Any] = steps if callable(steps) else lambda _: steps
+    parts = [epsilon, delta, first, runs(first), *jax.tree.leaves(make(first))]
+    shape = np.broadcast_shapes(*(np.shape(part) for part in parts))
+    goal_epsilon, goal_delta, low, high = (
+        np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
+    )
+
+    def query(parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        shaped = parameter.reshape(shape)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds on the way; the result says what is left
+            bounds = accounting.delta(make(shaped), goal_epsilon.reshape(shape), steps=runs(shaped), relation=relation)
+        if np.shape(bounds.upper) != shape:
+            raise ValueError(f"make must return mechanisms of shape {shape}, got {np.shape(bounds.upper)}")
+        return np.reshape(bounds.lower, -1), np.reshape(bounds.upper, -1)
+
+    brackets = Brackets(
+        low,
+        high,
+        more_is_private=seek == "smallest",
+        whole=whole,
+        tolerance=tolerance,
+        start=np.broadcast_to(first, shape).reshape(-1),
+        slope=0.5 if whole else 1.0,
+    )
+    goal_mu = _log_mu(goal_epsilon, goal_delta)
+    found_lower, found_upper, refuted = np.full((3, goal_delta.size), np.nan)
+    evaluations = 0
+    while not brackets.settled.all():
+        parameter = brackets.propose()
+        lower, upper = query(parameter)
+        # A bound that is NaN is a miss.
+        moved = brackets.observe(parameter, upper <= goal_delta, _log_mu(goal_epsilon, upper) - goal_mu)
+        found_lower, found_upper = np.where(moved, lower, found_lower), np.where(moved, upper, found_upper)
+        refuted = _nearer(refuted, np.where(lower > goal_delta, parameter, np.nan), seek)
+        evaluations += 1
+        if progress is not None:
+            progress(int(brackets.settled.sum()), goal_delta.size)
+    if brackets.impossible.any() and unreachable == "raise":
+        raise ValueError(_message(brackets, goal_epsilon, goal_delta, refuted))
+    answer = np.where(brackets.impossible, np.nan, brackets.meeting)
+    searched = brackets.missing_seen & ~brackets.impossible
+    # Where the last miss lies inside the width of the bounds of delta, it proves nothing: one further off may.
+    for reach in (4.0 * tolerance, _LOOSE):
+        open_ = searched & ~_near(answer, refuted, reach, whole)
+        if open_.any():
+            parameter = np.where(open_, _less_private(answer, reach, low, high, seek, whole), brackets.meeting)
+            lower, _ = query(parameter)
+            refuted = _nearer(refuted, np.where(open_ & (lower > goal_delta), parameter, np.nan), seek)
+            evaluations += 1
+    _warn_if_loose(answer, refuted, searched & ~_near(answer, refuted, max(_LOOSE, 4.0 * tolerance), whole))
+    shaped = lambda x: x.reshape(shape)[()]  # noqa: E731
+    bounds = accounting.Bounds(shaped(found_lower), shaped(found_upper))
+    return Calibration(shaped(answer), bounds, shaped(refuted), evaluations)
+
+
+def _nearer(known: np.ndarray, new: np.ndarray, seek: str) -> np.ndarray:
+    """The more private of two parameters that were refuted; NaN stands for none."""
+    return (np.fmax if seek == "smallest" else np.fmin)(known, new)
+
+
+def _near(answer: np.ndarray, refuted: np.ndarray, reach: float, whole: bool) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        near = np.abs(np.log(answer / refuted)) <= inflated(reach, 1e-6)
+    return near | (np.abs(answer - refuted) <= 1.0) if whole else near
+
+
+def _less_private(answer: np.ndarray, reach: float, low: np.ndarray, high: np.ndarray, seek: str, whole: bool):
+    moved = answer * math.exp(-reach if seek == "smallest" else reach)
+    if whole:
+        moved = (
+            np.floor(np.minimum(moved, answer - 1.0)) if seek == "smallest" else np.ceil(np.maximum(moved, answer + 1))
+        )
+    return np.clip(moved, low, high)
+
+
+def _ends(bracket: Any, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    if bracket is None:
+        if seek == "largest" and not whole:
+            raise ValueError(
+                "bracket must be given where the largest parameter is sought, (1e-6, 1) for a rate, got None"
+            )
+        bracket = _STEPS if whole else _NOISE
+    try:
+        low, high = bracket
+    except (TypeError, ValueError):
+        raise ValueError(f"bracket must be a pair (low, high), got {bracket!r}") from None
+    for end in (low, high):
+        _validate.numbers(bracket=end)
+    (_validate.count if whole else _validate.positive)(bracket=low)
+    (_validate.count if whole else _validate.positive)(bracket=high)
+    low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
+    if np.any(low > high):
+        at = int(np.argmax(low > high))
+        raise ValueError(f"bracket must be increasing, got ({low.flat[at]:g}, {high.flat[at]:g})")
+    return low, high
+
+
+def _message(brackets: Brackets, epsilon: np.ndarray, delta: np.ndarray, refuted: np.ndarray) -> str:
+    at = int(np.argmax(brackets.impossible))
+    end = brackets.meeting[at]
+    how = "provably fails" if refuted[at] == end else "is not certified"
+    others = f" ({int(brackets.impossible.sum())} targets of {delta.size} like it)" if delta.size > 1 else ""
+    return (
+        f"epsilon and delta must be reachable inside the bracket, got epsilon {epsilon[at]:g} and delta {delta[at]:g}, "
+        f"for which its most private end, {end:g}, {how}{others}: widen the bracket, or see whether seek fits"
+    )
+
+
+def _warn_if_loose(answer: np.ndarray, refuted: np.ndarray, loose: np.ndarray) -> None:
+    if loose.any():
+        at = int(np.argmax(loose))
+        shown = "no other was shown to fail" if np.isnan(refuted[at]) else f"{refuted[at]:.6g} provably fails"
+        warnings.warn(
+            f"{int(loose.sum())} of {loose.size} calibrated parameters may be far from the best ones, because bounds "
+            f"are wide there (the first: {answer[at]:.6g} meets its target, {shown}); they are sound",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _log_mu(epsilon: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """log of the mu with delta = Phi(mu / 2 - epsilon / mu) - exp(epsilon) Phi(-mu / 2 - epsilon / mu).
+
+    It only steers, so nothing is rounded to a side.
+    """
+    from scipy.special import log_ndtr
+
+    with np.errstate(all="ignore"):
+        target = np.log(delta)
+        low, high = np.full_like(target, math.log(1e-12)), np.full_like(target, math.log(1e12))
+        for _ in range(50):
+            middle = 0.5 * (low + high)
+            mu = np.exp(middle)
+            above = log_ndtr(mu / 2 - epsilon / mu)
+            below = np.minimum(epsilon + log_ndtr(-mu / 2 - epsilon / mu), above)
+            enough = above + np.log(-np.expm1(below - above)) >= target
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return np.where((delta > 0) & (delta < 1), 0.5 * (low + high), np.where(delta >= 1, np.inf, -np.inf))

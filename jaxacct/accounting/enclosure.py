@@ -1,0 +1,47 @@
+"""Bounds for concrete numbers, for eager calls and for programs that call the host."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxacct.accounting.batch import Batch, with_rare_sampling
+from jaxacct.losses.engines.choose import Options
+from jaxacct.losses.engines.split_failures import bounds_with_failures
+from jaxacct.mechanisms.directions import rarely_sampled
+
+__all__ = ["Enclosure", "enclosure"]
+
+_NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
+
+
+class Enclosure(NamedTuple):
+    """Bounds of the broadcast shape, and the upper bounds ``highs`` of every direction, flat as in ``batch``."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    highs: np.ndarray
+    batch: Batch
+
+
+def enclosure(kind: str, mechanism: Any, target: Any, steps: Any, relation: str, options: Options) -> Enclosure:
+    """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
+    batch = Batch.of(mechanism, target, steps, relation, np)
+    rare, total = rarely_sampled(mechanism, steps)
+    # What hardly ever samples at all needs no engine.
+    known = rare & (total <= (np.asarray(target) if kind == "epsilon" else _NEXT_TO_NOTHING))
+    # Nor does what makes no sense: no engine would find bounds.
+    leaves = [np.isnan(leaf) for leaf in jax.tree.leaves(batch.query) if np.ndim(leaf) == 1]
+    void = functools.reduce(np.logical_or, leaves).reshape(batch.sides, -1).any(0)
+    open_ = np.flatnonzero(np.tile(~(np.broadcast_to(known, batch.shape).ravel() | void), batch.sides))
+    lower, upper = np.zeros(batch.query[2].shape), np.ones(batch.query[2].shape)
+    upper[np.tile(void, batch.sides)] = np.inf if kind == "epsilon" else 1.0
+    if open_.size:
+        some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
+        pairs, counts, goal = some
+        lower[open_], upper[open_] = bounds_with_failures(kind, pairs, counts, goal, batch.most, options, batch.sides)
+    low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
+    return Enclosure(np.asarray(low), np.asarray(high), upper, batch)

@@ -1,0 +1,163 @@
+"""`epsilon` and `delta`: certified bounds for a mechanism, over arrays of settings.
+
+This room checks arguments, turns a mechanism and a relation into dominating pairs, lays everything out as one flat
+batch, and hands it to :mod:`jaxacct.losses.engines.choose`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.float64 import settled
+from jaxacct.accounting.batch import Bounds
+from jaxacct.accounting.enclosure import enclosure
+from jaxacct.accounting.traced import traced_answer
+from jaxacct.losses.engines.choose import Options
+from jaxacct.losses.engines.devices import check_devices
+from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.directions import witness
+
+__all__ = ["Bounds", "delta", "epsilon"]
+
+
+_WIDE = 1.1  # upper over lower
+_ADVICE = {
+    False: "More noise, a larger rate, fewer steps or a larger delta narrow them.",
+    True: "No epsilon is certified: losses are too large or likely infinite; more noise or a larger delta would help.",
+}
+
+
+def delta(
+    mechanism: Any,
+    epsilon: ArrayLike,
+    *,
+    steps: ArrayLike = 1,
+    relation: str = "add_or_remove",
+    precision: str = "float64",
+    devices: Sequence[Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Bounds:
+    """Smallest delta for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
+
+    Args:
+        mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
+        epsilon: any real number, any shape.
+        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
+            composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
+            record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
+        precision: ``"float32"`` asks no float64 of the accelerator: what needs it runs on the host's CPU. As sound,
+            less tight.
+        devices: over which many settings are spread, for example ``jax.devices()``; None is JAX's default device.
+            With several processes, each makes the same call and gets all results.
+        progress: called as ``progress(settled, total)`` while many settings are worked on. Two directions count
+            as two settings.
+
+    Returns:
+        ``Bounds(lower, upper)`` of the broadcast shape: float64 NumPy arrays or scalars; inside a ``jit``, JAX
+        arrays of the surrounding program's precision, rounded outwards.
+
+    Raises:
+        ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
+            traced values give ``upper`` 1.
+    """
+    _validate.numbers(epsilon=epsilon, steps=steps)
+    _validate.finite(epsilon=epsilon)
+    return _answer("delta", mechanism, epsilon, steps, relation, Options(precision, devices, progress))
+
+
+def epsilon(
+    mechanism: Any,
+    delta: ArrayLike,
+    *,
+    steps: ArrayLike = 1,
+    relation: str = "add_or_remove",
+    precision: str = "float64",
+    devices: Sequence[Any] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Bounds:
+    """Smallest epsilon >= 0 for which ``steps`` runs of ``mechanism`` are (epsilon, delta)-DP, enclosed.
+
+    Args:
+        mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
+        delta: strictly between 0 and 1, any shape.
+        steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
+        relation, precision, devices, progress: see :func:`delta`.
+
+    Returns:
+        ``Bounds(lower, upper)``, see :func:`delta`; ``upper`` is inf where no finite epsilon is certified.
+
+    Raises:
+        ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
+            traced values give ``upper`` inf.
+    """
+    _validate.numbers(delta=delta, steps=steps)
+    _validate.probability(delta=delta)
+    return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
+
+
+def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, options: Options) -> Bounds:
+    _validate.count(steps=steps)
+    _validate.one_of(("float64", "float32"), precision=options.precision)
+    check_devices(options.devices)
+    if options.progress is not None:
+        _validate.function(progress=options.progress)
+    plain = options.precision == "float64" and options.devices is None and options.progress is None
+    if not plain and _validate.is_traced((mechanism, target, steps)):
+        raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
+    mechanism, target, steps = settled(as_mechanism(mechanism), target, steps, buffers=False)
+    if _is_exact(mechanism):
+        return _enclosed(kind, mechanism, target, steps, relation, options)
+    # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
+    upper = _enclosed(kind, mechanism, target, steps, relation, options, warn=False).upper
+    lower = _enclosed(kind, mechanism, target, steps, relation, options, attained=True).lower
+    return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
+
+
+def _is_exact(mechanism: Any) -> bool:
+    """Whether the mechanism's own pair is its worst case, whatever its parameters."""
+    stand_in = jax.tree.map(lambda leaf: np.ones(leaf.shape) if _validate.is_traced(leaf) else leaf, mechanism)
+    with jax.enable_x64(True), _validate.unchecked():
+        return witness(stand_in) is stand_in
+
+
+def _enclosed(
+    kind: str,
+    mechanism: Any,
+    target: ArrayLike,
+    steps: ArrayLike,
+    relation: str,
+    options: Options,
+    warn: bool = True,
+    attained: bool = False,
+) -> Bounds:
+    """Bounds of ``mechanism``, or of its witness where ``attained``."""
+    if _validate.is_traced((mechanism, target, steps)):
+        return traced_answer(kind, mechanism, target, steps, relation, attained)
+    with jax.enable_x64(True):
+        mechanism = witness(mechanism) if attained else mechanism
+        lower, upper, _, _ = enclosure(kind, mechanism, target, steps, relation, options)
+    if warn:
+        _warn_if_wide(kind, lower, upper)
+    return Bounds(lower[()], upper[()])
+
+
+def _warn_if_wide(kind: str, lower: np.ndarray, upper: np.ndarray) -> None:
+    """Says so where a bound is too wide to be of use, unless it is next to nothing anyway."""
+    wide = (upper > _WIDE * lower) & (upper > (1e-6 if kind == "epsilon" else 1e-50))
+    if wide.any():
+        first = int(np.argmax(wide))
+        warnings.warn(
+            f"{int(wide.sum())} of {wide.size} bounds of {kind} are wide (the first: {lower.flat[first]:.3g} to "
+            f"{upper.flat[first]:.3g}); they are sound. {_ADVICE[bool(np.isinf(upper.flat[first]))]}",
+            RuntimeWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,312 @@
+"""A question whose numbers are known later: its answer, and the derivatives of the answer.
+
+Both are computed in NumPy on the host, by the same code as for eager calls, or as a part of a compiled program.
+Bounds are not differentiated: the derivatives of their errors mean nothing. Both carry the derivative of the value
+that they enclose; epsilon(delta) is implicit, d epsilon = (d delta - d_parameters delta) / (d delta / d epsilon).
+A derivative is 0 where the answer is exactly 0, and NaN where none is known or to be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import column
+from jaxacct._numerics.least import first_least
+from jaxacct._numerics.rows import settings_shapes
+from jaxacct.accounting.batch import Batch, with_rare_sampling
+from jaxacct.accounting.enclosure import Enclosure, enclosure
+from jaxacct.losses.engines import choose as engine
+from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_slopes, unknown
+from jaxacct.losses.engines.one_run import single_value
+from jaxacct.mechanisms.directions import directions, rarely_sampled, witness
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.parameters import fractional_steps
+
+__all__ = ["Outline", "Question", "answer", "compiled_answer", "outline"]
+
+_HOST = engine.Options(host=True)
+_STEP = 1e-3  # relative, of differences of the fourth order
+_STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
+_CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}
+_ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}
+_NARROW = 1e-8  # relative width of bounds anywhere between which derivatives are the same
+_AGREEMENT = 1e-5  # of differences of two steps; the better one is some 16 times better
+
+
+class Question(NamedTuple):
+    """Everything but numbers. Hashable.
+
+    Attributes:
+        kind, relation: see the front desk.
+        tree: structure of (mechanism, target, steps).
+        traced: which leaves are open.
+        target: which leaf is the target.
+        known: leaves that are plain numbers, None for the others: one step is seen to be one step.
+        attained: whether it is about the mechanism's witness.
+    """
+
+    kind: str
+    relation: str
+    tree: Any
+    traced: tuple[bool, ...]
+    target: int
+    known: tuple[float | None, ...]
+    attained: bool
+
+    def asked(self, constants: tuple[Any, ...], numbers: Any) -> tuple[Any, Any, Any]:
+        """Mechanism, target and steps with ``numbers`` in the open places and ``constants`` in the others."""
+        constant, number = iter(constants), iter(numbers)
+        leaves = []
+        for is_traced, known in zip(self.traced, self.known, strict=True):
+            value = next(number) if is_traced else next(constant)
+            leaves.append(value if known is None else np.float64(known))
+        mechanism, target, steps = jax.tree.unflatten(self.tree, leaves)
+        return witness(mechanism) if self.attained else mechanism, target, steps
+
+
+class Outline(NamedTuple):
+    """What is known of an answer before the numbers are.
+
+    Attributes:
+        shape: of the answer.
+        smooth: whether it has derivatives.
+    """
+
+    shape: tuple[int, ...]
+    smooth: bool
+
+
+def outline(question: Question, constants: tuple[Any, ...], shapes: Any) -> Outline:
+    """The outline for open numbers of these shapes.
+
+    Raises:
+        ValueError: a relation that the mechanism has no analysis for.
+    """
+    found = []
+
+    def run(*numbers: Any) -> None:
+        mechanism, target, steps = question.asked(constants, numbers)
+        sides = directions(mechanism, question.relation, steps)
+        shape = np.broadcast_shapes(*settings_shapes((sides, target)))
+        gaussian = all(isinstance(pair, GaussianPair) for side in sides for pair, _ in side)
+        once = all(
+            len(side) == 1 and not _validate.is_traced(side[0][1]) and np.all(np.asarray(side[0][1]) == 1.0)
+            for side in sides
+        )
+        found.append(Outline(shape, gaussian or once))
+
+    with jax.enable_x64(True):
+        jax.eval_shape(run, *(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes))
+    return found[0]
+
+
+def answer(question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()) -> list[Any]:
+    """``[lower, upper, *slopes]`` in NumPy, in float64, for concrete numbers that broadcast; calls no program.
+
+    Args:
+        question: what is asked.
+        constants: float64 arrays.
+        numbers: for the open places.
+        wanted: in which of them derivatives are wanted; empty for none.
+    """
+    numbers = [np.asarray(number, np.float64) for number in numbers]
+    with _validate.unchecked(), np.errstate(all="ignore"):
+        mechanism, target, steps = question.asked(constants, numbers)
+        found = enclosure(question.kind, mechanism, target, steps, question.relation, _HOST)
+        slopes = _slopes(question, constants, numbers, wanted, found) if any(wanted) else []
+    return [found.lower, found.upper, *slopes]
+
+
+def _slopes(
+    question: Question, constants: tuple[Any, ...], numbers: list[Any], wanted: tuple[bool, ...], found: Enclosure
+) -> list[np.ndarray]:
+    batch, shape = found.batch, found.batch.shape
+    highs = found.highs.reshape(batch.sides, -1)
+    # The derivative is that of the worse direction, at the epsilon in question; 1.0 stands in where there is none.
+    worst = highs.argmax(0)
+    rows = worst * highs.shape[1] + np.arange(highs.shape[1])
+    at = highs.max(0) if question.kind == "epsilon" else batch.query[2][rows]
+    inside = np.isfinite(at) & ((at > 0) | (question.kind == "delta"))
+    at = np.where(inside, at, 1.0)
+
+    def parts(place: int | None = None, factor: Any = 1.0) -> tuple[list[Any], list[Any]]:
+        """Pairs and counts of the worse direction, with one of the numbers multiplied."""
+        moved = [number * factor if i == place else number for i, number in enumerate(numbers)]
+        with fractional_steps():
+            query = Batch.of(*question.asked(constants, moved), question.relation, np).query
+        return jax.tree.map(lambda x: x[rows], query[:2])
+
+    pairs, counts = parts()
+    if question.kind == "epsilon":
+        at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
+    read = _gaussian if all(isinstance(pair, GaussianPair) for pair in pairs) else _one_run
+    per_epsilon, slope_in = read(parts, pairs, counts, at)
+    per_epsilon = per_epsilon.reshape(shape)
+    slopes = []
+    for place, (leaf, is_wanted) in enumerate(zip(np.flatnonzero(question.traced), wanted, strict=True)):
+        if not is_wanted:
+            continue
+        own = leaf == question.target
+        value = 0.0 if own else slope_in(place).reshape(shape) / np.broadcast_to(numbers[place], shape)
+        value = _implicit(question.kind, value, per_epsilon, own, np)
+        value = np.where(inside.reshape(shape) & np.isfinite(value), value, np.nan)
+        slopes.append(np.where(found.upper == 0.0, 0.0, value))
+    return slopes
+
+
+def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """A better epsilon where bounds of it are wide: a step of Newton's method."""
+    wide = (at - lower > _NARROW * at) & ~_once(counts)
+    if not wide.any() or not all(isinstance(pair, GaussianPair) for pair in pairs):
+        return at
+    slopes = _asked(composition_slopes, pairs, counts, at, wide)
+    root = np.clip(at[wide] - (slopes.value - goal[wide]) / slopes.epsilon, lower[wide], at[wide])
+    at = at.copy()
+    at[wide] = np.where(np.isfinite(root), root, at[wide])
+    return at
+
+
+def _once(counts: list[Any]) -> np.ndarray:
+    """Which settings are one run."""
+    return counts[0] == 1.0 if len(counts) == 1 else np.zeros(counts[0].shape, bool)
+
+
+def _asked(
+    read: Callable[..., Slopes], pairs: list[Any], counts: list[Any], at: np.ndarray, rows: np.ndarray
+) -> Slopes:
+    """The slopes of some settings."""
+    some_pairs, some_counts = jax.tree.map(lambda x: x[rows], (pairs, counts))
+    (group,), many = engine.grouped(some_pairs, some_counts, np)
+    return read(group, many, at[rows])
+
+
+def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
+    """The derivative of the answer from that of delta."""
+    if kind == "delta":
+        return per_epsilon if is_target else slope
+    return (float(is_target) - slope) / xp.where(per_epsilon < 0, per_epsilon, np.nan)
+
+
+def _gaussian(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
+    """The derivative in epsilon, and a function for those in the logarithm of a number, through all parts."""
+    slopes = unknown(at.size, len(pairs))
+    once = _once(counts)
+    for rows, read in ((once, run_slopes), (~once, composition_slopes)):
+        if rows.any():
+            for whole, some in zip(slopes, _asked(read, pairs, counts, at, rows), strict=True):
+                whole[rows] = some
+    each = np.stack(slopes[2:])
+
+    def leaves(place: int, factor: Any) -> np.ndarray:
+        pairs, counts = parts(place, factor)
+        return np.stack([[pair.noise, pair.rate, count] for pair, count in zip(pairs, counts, strict=True)], -1)
+
+    def slope_in(place: int) -> np.ndarray:
+        change = _difference(lambda factor: leaves(place, factor), _STEP)
+        return np.where(change == 0.0, 0.0, each * change).sum((0, 2))
+
+    return slopes.epsilon, slope_in
+
+
+def _one_run(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
+    """The same for one run of any pair, by differences of its curve."""
+    (pair,), (count,) = pairs, counts
+    # The best event {L > epsilon} may be held fixed.
+    per_epsilon = -np.exp(at) * pair.tails(column(at)).q_above[..., 0]
+
+    def slope_in(place: int) -> np.ndarray:
+        value = lambda factor: single_value(parts(place, factor)[0][0], at)  # noqa: E731
+        slope = np.full(at.shape, np.nan)
+        for step in _STEPS:
+            found, rough = (_difference(value, size) for size in (step, 2.0 * step))
+            agree = np.abs(found - rough) <= _AGREEMENT * np.abs(found)
+            slope = np.where(np.isnan(slope) & agree & (count == 1.0), found, slope)
+            if not np.isnan(slope).any():
+                break
+        return slope
+
+    return np.where(count == 1.0, per_epsilon, np.nan), slope_in
+
+
+def _difference(function: Callable[[float], np.ndarray], step: float) -> np.ndarray:
+    """The derivative of ``function`` at 1, from both sides or from where it has values."""
+
+    def combined(weights: dict[float, float], sign: float) -> np.ndarray:
+        return sum(sign * weight * function(1.0 + sign * at * step) for at, weight in weights.items()) / step  # pyright: ignore[reportReturnType]
+
+    found = combined(_CENTRAL, 1.0)
+    for sign in (-1.0, 1.0):
+        if np.isnan(found).any():
+            found = np.where(np.isnan(found), combined(_ONE_SIDED, sign), found)
+    return found
+
+
+def compiled_answer(
+    question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
+) -> list[Any]:
+    """The same as a part of a program: in float64, in one size of each engine."""
+    mechanism, target, steps = question.asked(constants, numbers)
+    batch = Batch.of(mechanism, target, steps, question.relation, jnp)
+    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
+    rare = rarely_sampled(mechanism, steps)
+    lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
+    if question.kind == "epsilon":  # a subnormal delta is read as 0
+        target = jnp.asarray(target)
+        lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
+    if not any(wanted):
+        return [lower, upper]
+    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper)]
+
+
+def _compiled_slopes(
+    question: Question,
+    constants: tuple[Any, ...],
+    numbers: Any,
+    wanted: tuple[bool, ...],
+    batch: Batch,
+    high: Any,
+    upper: Any,
+) -> list[Any]:
+    shape = batch.shape
+    high = high.reshape(batch.sides, -1)
+    at = high.max(0) if question.kind == "epsilon" else batch.query[2].reshape(high.shape)[0]
+    inside = jnp.isfinite(at) & ((at > 0) | (question.kind == "delta"))
+    at = jnp.tile(jnp.where(inside, at, 1.0), batch.sides)
+    worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
+
+    def parts(*numbers: Any) -> tuple[list[Any], list[Any]]:
+        return Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2]
+
+    spread = [jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers]
+    (pairs, counts), pull = jax.vjp(parts, *spread)
+    if batch.most == 1.0 and len(pairs) == 1:
+        (pair,) = pairs
+        per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
+        in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
+    else:
+        (group,), many = engine.grouped(pairs, counts, jnp)
+        found = composition_slopes(group, many, at)
+        places = range(len(pairs))
+        in_parts = (
+            [GaussianPair(found.noise[:, k], found.rate[:, k], jnp.zeros_like(at)) for k in places],
+            [found.counts[:, k] for k in places],
+        )
+        per_epsilon = found.epsilon
+    known = jnp.stack([jnp.isfinite(x) for x in jax.tree.leaves(in_parts)]).all(0) & jnp.isfinite(per_epsilon)
+    taken = lambda x: jnp.where(worst & known, x, 0.0)  # noqa: E731
+    slopes = pull(jax.tree.map(taken, in_parts))
+    total = lambda x: jnp.where(worst, x, 0.0).reshape(batch.sides, -1).sum(0).reshape(shape)  # noqa: E731
+    per_epsilon, known = total(taken(per_epsilon)), (total(~known) == 0) & inside.reshape(shape)
+    found = []
+    for leaf, slope, is_wanted in zip(np.flatnonzero(question.traced), slopes, wanted, strict=True):
+        if is_wanted:
+            value = _implicit(question.kind, slope, per_epsilon, leaf == question.target, jnp)
+            value = jnp.where(known & jnp.isfinite(value), value, jnp.nan)
+            found.append(jnp.where(upper == 0.0, 0.0, value))
+    return found

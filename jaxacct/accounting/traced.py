@@ -1,0 +1,248 @@
+"""`epsilon` and `delta` inside `jit`, `vmap` and `grad`: one JAX primitive with a rule for each transformation.
+
+On a CPU a program calls the host, where the answer is computed as for eager calls: nothing is compiled, and bounds are
+the same. Elsewhere, in exported programs, and under :func:`without_callbacks`, the formulas are compiled. ``vmap``
+makes one batch of it, ``grad`` asks for derivatives at the same time, and what is transformed but not compiled is
+answered at once. Results have the precision of the surrounding program, rounded outwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from jaxacct import _validate
+from jaxacct.accounting import worker as _worker
+from jaxacct.accounting.batch import Bounds
+from jaxacct.accounting.question import Question, answer, compiled_answer, outline
+
+__all__ = ["traced_answer", "without_callbacks"]
+
+_compiled = jax.make_user_context(False)  # a part of the key of every cache of programs
+
+
+@contextlib.contextmanager
+def without_callbacks() -> Iterator[None]:
+    """Compiles ``epsilon`` and ``delta`` into programs that are traced here, instead of calling the host from them.
+
+    Inside ``jit`` on a CPU, ``epsilon`` and ``delta`` call back to Python on the host. Under this context manager a
+    program holds the formulas themselves: it takes seconds to compile and its bounds may be wider. Programs for
+    accelerators and exported ones (``jax.export``) always do.
+    """
+    with _compiled(True):
+        yield
+
+
+class _Constants(tuple):
+    """Arrays that belong to a program; equal to nothing else, because comparing arrays would take time."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+
+
+def traced_answer(kind: str, mechanism: Any, target: Any, steps: Any, relation: str, attained: bool = False) -> Bounds:
+    """See :func:`jaxacct.delta`; at least one number is traced. ``attained`` asks about the mechanism's witness."""
+    leaves, tree = jax.tree.flatten((mechanism, target, steps))
+    traced = tuple(_validate.is_traced(leaf) for leaf in leaves)
+    known = tuple(
+        float(leaf) if not is_traced and np.ndim(leaf) == 0 else None
+        for leaf, is_traced in zip(leaves, traced, strict=True)
+    )
+    question = Question(kind, relation, tree, traced, len(jax.tree.leaves(mechanism)), known, attained)
+    # NumPy keeps float64 where JAX would not.
+    constants = _Constants(np.asarray(leaf, np.float64) for leaf, free in zip(leaves, traced, strict=True) if not free)
+    numbers = [leaf for leaf, free in zip(leaves, traced, strict=True) if free]
+    shape, smooth = outline(question, constants, [np.shape(number) for number in numbers])
+    lower, upper = _answer.bind(
+        *numbers,
+        question=question,
+        constants=constants,
+        shape=shape,
+        smooth=smooth,
+        sizes=(),
+        mapped=((),) * len(numbers),
+        wanted=(),
+        wide=bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
+        compiled=_compiled.value,
+    )
+    return Bounds(lower, upper)
+
+
+# Parameters of the primitive: ``question`` and ``constants``; ``shape`` of an answer; whether it is ``smooth``, which
+# is to say has derivatives; the ``sizes`` of axes that vmap put before it, and which of them every number has
+# (``mapped``); the numbers in which derivatives are ``wanted``; whether the program is ``wide`` (float64), and whether
+# the formulas are to be ``compiled`` on a CPU as well.
+_answer = Primitive("jaxacct")
+_answer.multiple_results = True
+
+
+@_answer.def_abstract_eval
+def _(*_: Any, shape: tuple[int, ...], sizes: tuple[int, ...], wanted: tuple[bool, ...], wide: bool, **__: Any):
+    return [ShapedArray((*sizes, *shape), _dtype(wide)) for _ in range(2 + sum(wanted))]
+
+
+@_answer.def_impl
+def _(*numbers: Any, **asked: Any) -> list[jax.Array]:
+    """Transformed but not compiled."""
+    platforms = {device.platform for x in numbers if isinstance(x, jax.Array) for device in x.devices()}
+    if asked["compiled"] or (platforms or {jax.default_backend()}) != {"cpu"}:
+        return jax.jit(lambda *x: _answer.bind(*x, **asked))(*numbers)
+    found = _on_host(numbers, _spread(numbers, asked), asked)
+    with jax.enable_x64(True):
+        return [jnp.asarray(x) for x in found]
+
+
+def _batched(numbers: Any, dims: Any, *, sizes: tuple[int, ...], mapped: tuple[Any, ...], **asked: Any):
+    (size,) = {number.shape[dim] for number, dim in zip(numbers, dims, strict=True) if dim is not None}
+    numbers = [
+        number if dim in (None, 0) else jnp.moveaxis(number, dim, 0) for number, dim in zip(numbers, dims, strict=True)
+    ]
+    mapped = tuple((dim is not None, *axes) for dim, axes in zip(dims, mapped, strict=True))
+    found = _answer.bind(*numbers, sizes=(size, *sizes), mapped=mapped, **asked)
+    return found, [0] * len(found)
+
+
+def _differentiated(numbers: Any, tangents: Any, *, wanted: tuple[bool, ...], smooth: bool, **asked: Any):
+    if wanted:
+        raise NotImplementedError("second derivatives do not exist; take finite differences of the first ones")
+    if not smooth:
+        raise NotImplementedError(
+            "compositions have derivatives for Gaussian and PoissonSampled(Gaussian) mechanisms only; "
+            "take finite differences of the bounds, or differentiate one run"
+        )
+    wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
+    moving = [
+        tangent.reshape(_aligned(tangent.shape, axes, asked["shape"], 0))
+        for tangent, axes, is_wanted in zip(tangents, asked["mapped"], wanted, strict=True)
+        if is_wanted
+    ]
+    lower, upper, *slopes = _answer.bind(*numbers, wanted=wanted, smooth=smooth, **asked)
+    change = jnp.zeros_like(upper)
+    for slope, tangent in zip(slopes, moving, strict=True):
+        change = change + slope * tangent.astype(change.dtype)
+    return [lower, upper], [change, change]
+
+
+batching.primitive_batchers[_answer] = _batched
+ad.primitive_jvps[_answer] = _differentiated
+
+
+def _aligned(shape: tuple[int, ...], mapped: tuple[bool, ...], answer: tuple[int, ...], own: int) -> tuple[int, ...]:
+    """A number's shape with an axis for every one of vmap and of the answer; its last ``own`` axes are neither."""
+    sizes, rest = iter(shape[: sum(mapped)]), shape[sum(mapped) :]
+    settings = rest[: len(rest) - own]
+    if own == 0 and np.broadcast_shapes(rest, answer) != answer:
+        raise NotImplementedError("derivatives in the entries of a table do not exist; in single parameters they do")
+    axes = [next(sizes) if has else 1 for has in mapped]
+    return (*axes, *[1] * (len(answer) - len(settings)), *rest)
+
+
+def _spread(numbers: Any, asked: dict[str, Any]) -> list[tuple[int, ...]]:
+    """Shapes of the numbers in which they broadcast to the answer's axes."""
+    mapped, shape = asked["mapped"], asked["shape"]
+    own = [np.shape(x)[sum(axes) :] for x, axes in zip(numbers, mapped, strict=True)]
+    found = []
+    for i, (number, axes) in enumerate(zip(numbers, mapped, strict=True)):
+        extra = 0
+        if own[i] and asked["sizes"]:  # with more axes of settings than the answer has, the rest are the number's own
+            probe = [(*[1] * (len(shape) + 1), *part) if i == j else part for j, part in enumerate(own)]
+            extra = len(probe[i]) - len(outline(asked["question"], asked["constants"], probe).shape)
+        found.append(_aligned(np.shape(number), axes, shape, extra) if asked["sizes"] else np.shape(number))
+    return found
+
+
+def _on_host(numbers: Any, shapes: list[tuple[int, ...]], asked: dict[str, Any]) -> list[np.ndarray]:
+    """The answer in NumPy, in the precision of the program; calls nothing of JAX's."""
+    numbers = [np.asarray(x).reshape(shape) for x, shape in zip(numbers, shapes, strict=True)]
+    lower, upper, *slopes = answer(asked["question"], asked["constants"], numbers, asked["wanted"])
+    dtype = _dtype(asked["wide"])
+    with np.errstate(all="ignore"):
+        found = [*_outwards(lower, upper, dtype, np), *(slope.astype(dtype) for slope in slopes)]
+    return [np.broadcast_to(x, (*asked["sizes"], *asked["shape"])) for x in found]
+
+
+def _in_program(*numbers: Any, **asked: Any) -> list[jax.Array]:
+    """The answer as a part of a program."""
+    with jax.enable_x64(True):
+        spread = [jnp.reshape(x, shape) for x, shape in zip(numbers, _spread(numbers, asked), strict=True)]
+        lower, upper, *slopes = compiled_answer(asked["question"], asked["constants"], spread, asked["wanted"])
+        dtype = _dtype(asked["wide"])
+        found = [*_outwards(lower, upper, dtype, jnp), *(slope.astype(dtype) for slope in slopes)]
+        return [jnp.broadcast_to(x, (*asked["sizes"], *asked["shape"])) for x in found]
+
+
+# A call of the host returns bits as uint32: what JAX makes of float64 depends on settings of the thread.
+_called = Primitive("jaxacct_host")
+_called.multiple_results = True
+
+
+@_called.def_abstract_eval
+def _(*_: Any, number: int, shape: tuple[int, ...], **__: Any) -> list[Any]:
+    return [ShapedArray(shape, np.uint32)] * number
+
+
+def _calling(*numbers: Any, **asked: Any) -> list[jax.Array]:
+    """The answer from the host."""
+    _worker.ready()
+    dtype = _dtype(asked["wide"])
+    words = () if dtype.itemsize == 4 else (2,)
+    shapes = _spread(numbers, asked)
+    shape = (*asked["sizes"], *asked["shape"], *words)
+
+    def job(numbers: Any) -> list[np.ndarray]:
+        found = [np.ascontiguousarray(x) for x in _on_host(numbers, shapes, asked)]
+        return [x.view(np.uint32).reshape(shape) for x in found]
+
+    found = _called.bind(*numbers, job=job, number=2 + sum(asked["wanted"]), shape=shape)
+    with jax.enable_x64(True):
+        return [jax.lax.bitcast_convert_type(x, dtype) for x in found]
+
+
+# Older versions of JAX take no such argument.
+_NO_TOKEN = (
+    {"returns_token": False} if "returns_token" in inspect.signature(mlir.emit_python_callback).parameters else {}
+)
+
+
+def _lower_call(ctx: Any, *numbers: Any, job: Any, **_: Any) -> Any:
+    run = lambda *numbers: _worker.call(lambda: job(numbers))  # noqa: E731
+    return mlir.emit_python_callback(
+        ctx, run, None, list(numbers), ctx.avals_in, ctx.avals_out, has_side_effect=False, **_NO_TOKEN
+    )[0]
+
+
+def _lower_on_cpu(ctx: Any, *numbers: Any, **asked: Any) -> Any:
+    around = ctx.module_context
+    alone = asked["compiled"] or around.lowering_parameters.for_export or len(around.platforms) > 1
+    return mlir.lower_fun(_in_program if alone else _calling, multiple_results=True)(ctx, *numbers, **asked)
+
+
+mlir.register_lowering(_called, _lower_call)
+mlir.register_lowering(_answer, mlir.lower_fun(_in_program, multiple_results=True))
+mlir.register_lowering(_answer, _lower_on_cpu, platform="cpu")
+
+
+def _outwards(lower: Any, upper: Any, dtype: np.dtype[Any], xp: Any) -> tuple[Any, Any]:
+    """float64 bounds in the precision of a program, which may read subnormal numbers as 0."""
+    tiny = float(np.finfo(dtype).tiny)
+    low, high = lower.astype(dtype), upper.astype(dtype)
+    if dtype.itemsize == 4:
+        low = xp.where(low.astype(np.float64) > lower, xp.nextafter(low, dtype.type(-np.inf)), low)
+        high = xp.where(high.astype(np.float64) < upper, xp.nextafter(high, dtype.type(np.inf)), high)
+    low = xp.where((lower > 0) & (lower < tiny), dtype.type(0.0), low)
+    return low, xp.where((upper > 0) & (upper < tiny), dtype.type(tiny), high)
+
+
+def _dtype(wide: bool) -> np.dtype[Any]:
+    return np.dtype(np.float64 if wide else np.float32)

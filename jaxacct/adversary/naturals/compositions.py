@@ -1,0 +1,199 @@
+"""Compositions of a family by how often each member ran: exact for finite members, else on a grid."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import Experiment, excess, experiments_of, identity, product
+from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
+from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import RELATIONS, directions
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.response import ResponsePair
+
+__all__ = ["Compositions", "Nodes", "approximate_mu", "composed", "gaussian_mu", "multisets_up_to"]
+
+_MOST_OUTCOMES = 200_000
+
+
+class Nodes(NamedTuple):
+    """Excess of one direction of a composition at lattice points: ``lower <= truth <= upper``."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def multisets_up_to(members: int, most: int) -> Iterator[tuple[int, ...]]:
+    """Counts of all multisets of at most ``most`` members, the smaller ones first, the empty one included."""
+    for total in range(most + 1):
+        for cut in itertools.combinations(range(total + members - 1), members - 1):
+            edges = (-1, *cut, total + members - 1)
+            yield tuple(b - a - 1 for a, b in itertools.pairwise(edges))
+
+
+def gaussian_mu(member: Any, relation: str) -> float | None:
+    """mu of a mechanism that is exactly one Gaussian, else None."""
+    if families.is_curve(member):
+        return None
+    sides = directions(member, relation)
+    if len(sides) != 1 or len(sides[0]) != 1 or not isinstance(sides[0][0][0], GaussianPair):
+        return None
+    pair, count = sides[0][0]
+    if np.ndim(pair.noise) or not (np.all(np.asarray(pair.rate) == 1) and np.all(np.asarray(count) == 1)):
+        return None
+    return 1.0 / float(pair.noise)
+
+
+def approximate_mu(member: Any, relation: str) -> tuple[float, float] | None:
+    """(mu, delta) of a mechanism that is one Gaussian and one (0, delta)-DP query, or the former alone; else None."""
+    mu = gaussian_mu(member, relation)
+    if mu is not None or families.is_curve(member):
+        return None if mu is None else (mu, 0.0)
+    sides = directions(member, relation)
+    if len(sides) != 1 or len(sides[0]) != 2 or any(np.any(np.asarray(count) != 1) for _, count in sides[0]):
+        return None
+    gaussian, delta = None, None
+    for pair, _ in sides[0]:
+        if isinstance(pair, GaussianPair) and np.ndim(pair.noise) == 0 and np.all(np.asarray(pair.rate) == 1):
+            gaussian = 1.0 / float(pair.noise)
+        elif isinstance(pair, ResponsePair) and np.ndim(pair.delta) == 0 and float(pair.epsilon) == 0.0:
+            delta = float(pair.delta)
+    return None if gaussian is None or delta is None else (gaussian, delta)
+
+
+class Compositions:
+    """All products of a family's members, made when asked for and kept.
+
+    Args:
+        family: mechanisms, PLDs or curves.
+        rounds: the most factors of a product.
+        relation: for mechanisms.
+        grid: lattice for what is not finite; without it :func:`lattice_for`.
+
+    Raises:
+        ValueError: an empty family, curves whose lattices do not match, a batch.
+    """
+
+    def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
+        _validate.one_of(RELATIONS, relation=relation)
+        _validate.instance(LossGrid | None, grid=grid)
+        try:
+            members = list(family)
+        except TypeError:
+            raise ValueError(f"family must be a sequence of mechanisms, got {type(family).__name__}") from None
+        self.family = families.members_of(members)
+        self.rounds, self.relation = rounds, relation
+        self._grid = grid
+        found = [experiments_of(m, relation) for m in self.family]
+        self.sides = 1
+        self.experiments: list[list[Experiment]] | None = None
+        if all(x is not None for x in found):
+            self.sides = max(len(x) for x in found if x is not None)
+            self.experiments = [
+                [x[min(side, len(x) - 1)] for x in found if x is not None] for side in range(self.sides)
+            ]
+        self._mus = [gaussian_mu(m, relation) for m in self.family]
+        self._laws: list[list[tuple[Law, Law]]] | None = None
+        self._exact: dict[tuple[int, tuple[int, ...]], Experiment] = {}
+        self._nodes: dict[tuple[int, tuple[int, ...]], Nodes] = {}
+
+    @property
+    def finite(self) -> bool:
+        """Whether all members are finite experiments."""
+        return self.experiments is not None
+
+    @property
+    def grid(self) -> LossGrid:
+        """The lattice."""
+        if self._grid is None:
+            self._grid = lattice_for(self.family, self.rounds, self.relation)
+        return self._grid
+
+    def laws(self) -> list[list[tuple[Law, Law]]]:
+        """(upper, lower) laws of every member, per direction."""
+        if self._laws is None:
+            found = [laws_of(m, self.grid, self.relation) for m in self.family]
+            self.sides = max(len(x) for x in found)
+            self._laws = [[x[min(side, len(x) - 1)] for x in found] for side in range(self.sides)]
+        return self._laws
+
+    def mu(self, counts: tuple[int, ...]) -> float | None:
+        """mu of a product of Gaussians alone, else None."""
+        used = [(m, n) for m, n in zip(self._mus, counts, strict=True) if n]
+        if any(m is None for m, _ in used):
+            return None
+        return float(sum(n * m * m for m, n in used if m is not None)) ** 0.5
+
+    def exact(self, counts: tuple[int, ...], side: int) -> Experiment:
+        """The product as a finite experiment.
+
+        Raises:
+            ValueError: more than 200,000 outcomes.
+        """
+        key = (side, counts)
+        if key not in self._exact:
+            assert self.experiments is not None
+            if not any(counts):
+                self._exact[key] = identity()
+            else:
+                last = max(i for i, n in enumerate(counts) if n)
+                before = self.exact(_less(counts, last), side)
+                one = self.experiments[side][last]
+                if before.p.size * one.p.size > _MOST_OUTCOMES:
+                    raise ValueError(
+                        f"rounds must be few enough for 200000 outcomes of a composition, got {self.rounds}"
+                    )
+                self._exact[key] = product(before, one)
+        return self._exact[key]
+
+    def nodes(self, counts: tuple[int, ...], side: int) -> Nodes:
+        """The product's excess at the lattice's points."""
+        if self.finite:
+            return Nodes(*excess(self.exact(counts, side), self.grid.losses))
+        key = (side, counts)
+        if key not in self._nodes:
+            if not any(counts):
+                zero = np.zeros(self.grid.size)
+                self._nodes[key] = Nodes(zero, zero)
+            else:
+                last = max(i for i, n in enumerate(counts) if n)
+                before = self.nodes(_less(counts, last), side)
+                upper, lower = self.laws()[side][last]
+                self._nodes[key] = Nodes(
+                    composed(lower, before.lower, self.grid, "lower"),
+                    composed(upper, before.upper, self.grid, "upper"),
+                )
+        return self._nodes[key]
+
+
+def _less(counts: tuple[int, ...], index: int) -> tuple[int, ...]:
+    return tuple(n - (i == index) for i, n in enumerate(counts))
+
+
+def composed(law: Law, before: np.ndarray, grid: LossGrid, side: str) -> np.ndarray:
+    """E_1(gamma) + sum over losses of P(l) E_before(gamma e^-l), a sum of positive terms."""
+    least, most = int(law.offsets.min()), int(law.offsets.max())
+    kernel = np.zeros(most - least + 1)
+    kernel[law.offsets - least] = law.masses
+    above, below = max(most, 0), max(-least, 0)
+    if side == "upper":
+        left = before[0] * np.exp(-grid.spacing * np.arange(above, 0, -1))
+        wide = np.concatenate([left, before, np.full(below, before[-1])])
+    else:
+        wide = np.concatenate([np.zeros(above), before, np.zeros(below)])
+    # Entry i of a convolution in "full" mode sums kernel[k] wide[i - k]: point i - least - above of the lattice.
+    sums = np.convolve(wide, kernel)
+    start = above - least
+    found = law.excess + sums[start : start + grid.size]
+    units = (law.masses.size + 16) * EPS
+    limit = np.minimum(np.exp(grid.losses), 1.0)
+    if side == "upper":
+        return np.minimum(inflated(found, units) + 1e-290, inflated(limit, 16 * EPS))
+    return np.maximum(deflated(found, units) - 1e-290, 0.0)

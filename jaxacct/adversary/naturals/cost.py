@@ -1,0 +1,152 @@
+"""`natural_filter_cost`: the privacy that a natural filter really guarantees."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.accounting.batch import Bounds
+from jaxacct.adversary.naturals import off_lattice
+from jaxacct.adversary.naturals.compositions import Compositions
+from jaxacct.adversary.naturals.within_budget import Budget
+from jaxacct.adversary.rules import Game, Rule, check_rounds, multisets, unroll
+from jaxacct.adversary.worst_case import WorstCase
+from jaxacct.adversary.worst_case_tables import solve
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["TOLERANCE", "NaturalFilterCost", "natural_filter_cost", "natural_rule"]
+
+TOLERANCE = 1e-12
+"""By how much a composition may exceed the budget and still count as within it."""
+_CELLS = 20_000_000  # nodes times orders at once
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NaturalFilterCost:
+    """The exact privacy profile of the natural filter's worst analyst (Theorem 6), enclosed.
+
+    Attributes:
+        rule: the filter as a rule; its state is how often each member was played.
+        game: the rule, unrolled.
+        undecided: how many compositions may or may not be within the budget. Upper bounds accept them, lower bounds
+            refuse them.
+        table: the lattice's tables, or None where the members are finite and values come without a lattice.
+    """
+
+    rule: Rule
+    game: Game
+    undecided: int
+    table: WorstCase | None
+    compositions: Compositions
+    trees: list[off_lattice.Tree]
+
+    def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
+        """Bounds of the cost, delta(epsilon) = sup over analysts of H(e^epsilon); shape of ``epsilon``."""
+        _validate.finite(epsilon=epsilon)
+        if self.table is not None:
+            return self.table.hockey_stick(epsilon)
+        at = np.asarray(epsilon, np.float64)
+        sides = [self.excess(at.reshape(-1), side) for side in range(len(self.trees))]
+        lower, upper = (np.maximum.reduce(x).reshape(at.shape) for x in zip(*sides, strict=True))
+        identity = -np.expm1(np.minimum(at, 0.0))
+        slack = np.where(at < 0, 2.0**-50, 0.0)
+        lower, upper = np.clip(lower + identity - slack, 0.0, 1.0), np.clip(upper + identity + slack, 0.0, 1.0)
+        return Bounds(lower[()], upper[()])
+
+    def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at orders (n,); on a lattice at its own.
+
+        Raises:
+            ValueError: an order that is no point of the lattice, where there is one.
+        """
+        if self.table is not None:
+            tables, grid = self.table.directions[min(side, len(self.table.directions) - 1)], self.table.grid
+            index = np.rint(epsilon / grid.spacing).astype(np.int64) - grid.lowest
+            inside = (index >= 0) & (index < grid.size)
+            index = np.clip(index, 0, grid.size - 1)
+            off = ~inside | (np.abs(epsilon - grid.losses[index]) > 1e-9 * grid.spacing)
+            if off.any():
+                raise ValueError(f"epsilon must be lattice points, got {epsilon[off][0]:g}")
+            return tables.lower[index], tables.upper[index]
+        experiments = self.compositions.experiments
+        assert experiments is not None
+        side = min(side, len(self.trees) - 1)
+        tree, queries = self.trees[side], experiments[side]
+        most = max(s.size for s in tree.states)
+        chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS))) if epsilon.size else []
+        sides = []
+        for bound in ("lower", "upper"):
+            parts = [off_lattice.values(self.game, queries, tree, part, bound)[0] for part in chunks]
+            sides.append(np.concatenate([*parts, np.zeros(0)]))
+        return sides[0], sides[1]
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The upper bound as a curve: the guarantee that the filter really gives."""
+        if self.table is not None:
+            return self.table.profile if grid is None else self.table.profile.on(grid)
+        grid = self.compositions.grid if grid is None else grid
+        found = [self.excess(grid.losses, side)[1] for side in range(len(self.trees))]
+        return PrivacyProfile(np.maximum.reduce(found), grid, "upper")
+
+
+def natural_rule(budget: Budget) -> Rule:
+    """The natural filter (Algorithm 2): a query runs if the composition of all that ran stays within the budget."""
+    return multisets(
+        budget.compositions.family,
+        lambda counts: budget.test(counts).possible,
+        lambda counts: budget.test(counts).certain,
+    )
+
+
+def natural_filter_cost(
+    budget: Any,
+    family: Sequence[Any],
+    rounds: int,
+    *,
+    relation: str = "add_or_remove",
+    tolerance: float = TOLERANCE,
+    grid: LossGrid | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> NaturalFilterCost:
+    """The cost of the natural filter: the least curve that dominates every analyst whom it lets through (Theorem 6).
+
+    The filter composes the accepted queries' curves as if they had been fixed in advance and refuses what would exceed
+    the budget. Unless compositions are totally ordered, analysts can get more than the budget out of it.
+
+    Args:
+        budget: a mechanism, PLD or curve; the filter's budget is its curve.
+        family: the queries an analyst may play, likewise; each as often as the budget allows.
+        rounds: the most queries.
+        relation: for mechanisms. Under ``"add_or_remove"`` a query must be within the budget in both directions, and
+            the cost is the worse of both.
+        tolerance: a composition is within the budget if H <= H_budget + tolerance at every order (mu <= mu_budget
+            (1 + tolerance) for a Gaussian budget). Budgets are often met exactly, which floats cannot tell.
+        grid: lattice for members that are not finite, and for budgets that are neither finite nor Gaussian.
+        progress: called as ``progress(rounds done, rounds)`` on a lattice.
+
+    Raises:
+        ValueError: an empty family, a negative tolerance, curves whose lattices do not match, a batch.
+    """
+    rounds = check_rounds(rounds)
+    _validate.scalar(tolerance=tolerance)
+    _validate.nonnegative(tolerance=tolerance)
+    if progress is not None:
+        _validate.function(progress=progress)
+    compositions = Compositions(family, int(rounds), relation, grid)
+    tests = Budget(budget, compositions, float(tolerance))
+    rule = natural_rule(tests)
+    game = unroll(rule, rounds)
+    seen = {state for states in game.states for state in states}
+    undecided = sum(1 for counts in seen if not tests.test(counts).certain)
+    if compositions.experiments is not None:
+        trees = [off_lattice.grow(game, queries) for queries in compositions.experiments]
+        if all(t is not None for t in trees):
+            return NaturalFilterCost(rule, game, undecided, None, compositions, [t for t in trees if t is not None])
+    found = [solve(game, laws, compositions.grid, progress=progress) for laws in compositions.laws()]
+    return NaturalFilterCost(rule, game, undecided, WorstCase(rule, game, compositions.grid, found), compositions, [])

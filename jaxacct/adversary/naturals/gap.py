@@ -1,0 +1,116 @@
+"""The gain from adaptivity: E[max] against max E, over one query's outcomes and two continuations.
+
+After outcome of loss l of the first query an analyst may go on with either of two continuations. Playing the leakier
+one at the order that is left gives L * sup{A, C}, while fixing one in advance gives sup{L * A, L * C}; the difference
+is positive at gamma iff the leakier continuation changes between outcomes (Proposition 13 of the residue paper, and
+Theorem B.1 of the paper on f-DP filters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import Experiment, excess, product
+from jaxacct.adversary.lattice_laws import Law
+from jaxacct.adversary.naturals.compositions import Nodes, composed
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["Gap", "adaptive_excess_of", "finite_gap", "lattice_gap"]
+
+_BLOCK = 2_000_000
+
+
+class Gap(NamedTuple):
+    """The largest certain difference between L * sup{A, C} and sup{L * A, L * C}, at order ``epsilon``.
+
+    Attributes:
+        excess: certainly at least this much; not positive if none is certain.
+        epsilon: where.
+        adaptive: (lower, upper) of L * sup{A, C} there.
+        fixed: (lower, upper) of sup{L * A, L * C} there, both as excess over (1 - gamma)_+.
+    """
+
+    excess: float
+    epsilon: float
+    adaptive: tuple[float, float]
+    fixed: tuple[float, float]
+
+
+def finite_gap(query: Experiment, one: Experiment, other: Experiment) -> Gap:
+    """The gap of finite experiments, searched where it can be largest: all curves are lines between those orders."""
+    points = _candidates(query, one, other)
+    adaptive = adaptive_excess_of(query, [one, other], points)
+    singles = [excess(product(query, x), points) for x in (one, other)]
+    fixed = tuple(np.maximum(a, b) for a, b in zip(*singles, strict=True))
+    return _largest(points, adaptive, fixed)
+
+
+def adaptive_excess_of(
+    query: Experiment, plans: Sequence[Experiment], points: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """``(lower, upper)`` of the excess of L * sup of all ``plans`` at ``points`` (n,)."""
+    lower, upper = excess(query, points)
+    kept = np.isfinite(query.losses)
+    for loss, p in zip(query.losses[kept], query.p[kept], strict=True):
+        shift = query.blur + 4 * EPS * (abs(loss) + np.abs(points))
+        ends = [at_most_off(plan, points - loss, shift) for plan in plans]
+        lower = lower + p * np.maximum.reduce([e[0] for e in ends])
+        upper = upper + p * np.maximum.reduce([e[1] for e in ends])
+    units = query.error + (query.p.size + 8) * EPS
+    return deflated(lower, units), inflated(upper, units)
+
+
+def at_most_off(one: Experiment, orders: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``excess`` at orders that are known within ``shift``: it rises up to order 1 (gamma) and falls after it."""
+    ends = [excess(one, orders + side * shift) for side in (-1.0, 1.0)]
+    high = np.maximum(ends[0][1], ends[1][1])
+    return np.minimum(ends[0][0], ends[1][0]), np.where(np.abs(orders) <= shift, excess(one, np.zeros(1))[1], high)
+
+
+def _candidates(query: Experiment, one: Experiment, other: Experiment) -> np.ndarray:
+    own = np.unique(np.concatenate([one.finite, other.finite, [0.0]]))
+    inner = np.unique(np.concatenate([own, _crossings(own, one, other)]))
+    outer = np.unique((query.finite[:, None] + inner[None]).reshape(-1))
+    # Thinned where outcomes are many: any order is a sound place to look at.
+    outer = outer[:: max(1, outer.size * query.p.size // _BLOCK)]
+    first, second = product(query, one), product(query, other)
+    return np.unique(np.concatenate([outer, _crossings(outer, first, second)]))
+
+
+def _crossings(points: np.ndarray, one: Experiment, other: Experiment) -> np.ndarray:
+    """Where two lines between neighbouring points cross, about."""
+    difference = np.add(*excess(one, points)) - np.add(*excess(other, points))
+    i = np.nonzero(difference[:-1] * difference[1:] < 0)[0]
+    share = difference[i] / (difference[i] - difference[i + 1])
+    return points[i] + np.log1p(share * np.expm1(points[i + 1] - points[i]))
+
+
+def lattice_gap(query: tuple[Law, Law], one: Nodes, other: Nodes, grid: LossGrid) -> Gap:
+    """The gap at lattice points, from bounds on the lattice."""
+    upper, lower = query
+    adaptive = tuple(
+        composed(law, np.maximum(a, b), grid, side)
+        for law, a, b, side in (
+            (lower, one.lower, other.lower, "lower"),
+            (upper, one.upper, other.upper, "upper"),
+        )
+    )
+    fixed = tuple(
+        np.maximum(composed(law, a, grid, side), composed(law, b, grid, side))
+        for law, a, b, side in (
+            (lower, one.lower, other.lower, "lower"),
+            (upper, one.upper, other.upper, "upper"),
+        )
+    )
+    return _largest(grid.losses, adaptive, fixed)
+
+
+def _largest(points: np.ndarray, adaptive: tuple[np.ndarray, ...], fixed: tuple[np.ndarray, ...]) -> Gap:
+    certain = adaptive[0] - fixed[1]
+    best = int(np.argmax(certain))
+    at = lambda pair: (float(pair[0][best]), float(pair[1][best]))  # noqa: E731
+    return Gap(float(certain[best]), float(points[best]), at(adaptive), at(fixed))

@@ -1,0 +1,144 @@
+"""Worst cases of finite queries at given orders, exact up to rounding.
+
+An order left after finitely many outcomes depends on how often each outcome has occurred, not on their sequence. So a
+node of the recursion is a state with a vector of counts, and values follow backwards from the last round as in
+:mod:`jaxacct.adversary.worst_case_tables`. The tree is polynomial in the rounds for a fixed number of outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.adversary.experiment import Experiment, excess
+from jaxacct.adversary.rules import Game
+
+__all__ = ["MOST_NODES", "Tree", "grow", "values"]
+
+MOST_NODES = 400_000
+"""Nodes of one round up to which a tree is grown."""
+
+
+class Tree:
+    """Nodes of every round: rows of ``counts`` (how often each outcome has occurred) and their ``state``.
+
+    Attributes:
+        states: per round, shape ``(nodes,)``.
+        counts: per round, shape ``(nodes, outcomes)``.
+        children: per round, shape ``(nodes, outcomes)``: index in the next round's nodes, -1 where not reached.
+        columns: of each query, its outcomes' columns.
+        offsets: loss of each column.
+    """
+
+    def __init__(self, queries: Sequence[Experiment]) -> None:
+        self.columns: list[np.ndarray] = []
+        losses: list[np.ndarray] = []
+        first = 0
+        for one in queries:
+            finite = one.finite
+            self.columns.append(first + np.arange(finite.size))
+            losses.append(finite)
+            first += finite.size
+        self.offsets = np.concatenate([*losses, np.zeros(0)])
+        self.states = [np.zeros(1, np.int64)]
+        self.counts = [np.zeros((1, first), np.int16)]
+        self.children: list[np.ndarray] = []
+
+    def losses(self, played: int) -> np.ndarray:
+        """The loss observed so far at every node."""
+        return self.counts[played] @ self.offsets
+
+
+def grow(game: Game, queries: Sequence[Experiment]) -> Tree | None:
+    """The tree of every order that can be left, or None if it is larger than ``MOST_NODES`` in some round."""
+    tree = Tree(queries)
+    for after in game.after:
+        state, counts = tree.states[-1], tree.counts[-1]
+        width = counts.shape[1]
+        rows, where = [], []
+        for move in range(after.shape[1]):
+            node = np.nonzero(after[state, move] >= 0)[0]
+            columns = tree.columns[move] if move < game.queries else [-1]
+            for column in columns:
+                grown = np.concatenate([after[state[node], move][:, None], counts[node]], 1).astype(np.int64)
+                if column >= 0:
+                    grown[:, 1 + column] += 1
+                rows.append(grown)
+                where.append((node, int(column)))
+            if sum(len(r) for r in rows) > 8 * MOST_NODES:
+                return None
+        children = np.full((state.size, width + 1), -1, np.int64)
+        if not rows:
+            tree.children.append(children)
+            tree.states.append(np.zeros(0, np.int64))
+            tree.counts.append(np.zeros((0, width), np.int16))
+            continue
+        unique, inverse = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
+        if len(unique) > MOST_NODES:
+            return None
+        inverse = inverse.reshape(-1)
+        begin = 0
+        for grown, (node, column) in zip(rows, where, strict=True):
+            children[node, column] = inverse[begin : begin + len(grown)]
+            begin += len(grown)
+        tree.children.append(children)
+        tree.states.append(unique[:, 0])
+        tree.counts.append(unique[:, 1:].astype(np.int16))
+    return tree
+
+
+def values(
+    game: Game, queries: Sequence[Experiment], tree: Tree, epsilon: np.ndarray, bound: str
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Excess of the worst case at orders ``epsilon`` (n,), rounded to the side of ``bound``, and the choices.
+
+    Returns:
+        ``(values, choices)``: shape ``(n,)``, and per round the best move of every node and order, int8 of shape
+        ``(nodes, n)``, -1 to stop.
+    """
+    epsilon = np.asarray(epsilon, np.float64)
+    upper = bound == "upper"
+    reach = game.rounds * float(np.abs(tree.offsets).max(initial=0.0))
+    blur = game.rounds * max(one.blur for one in queries)
+    # Orders are off by their own rounding; E grows up to order 1 and falls after it.
+    shift = blur + 4 * EPS * (game.rounds + 2) * (reach + np.abs(epsilon))
+    total = np.zeros((tree.states[-1].size, epsilon.size))
+    choices: list[np.ndarray] = []
+    for played in range(game.rounds - 1, -1, -1):
+        after, sure = game.after[played], game.certain[played]
+        state, children = tree.states[played], tree.children[played]
+        orders = epsilon[None] - tree.losses(played)[:, None]
+        best = np.zeros((state.size, epsilon.size))
+        choice = np.full(best.shape, -1, np.int8)
+        for move in range(after.shape[1]):
+            node = np.nonzero((after[state, move] >= 0) & (upper | sure[state, move]))[0]
+            if not node.size:
+                continue
+            if move == game.queries:
+                value = total[children[node, -1]]
+            else:
+                one = queries[move]
+                value = _alone(one, orders[node], shift, upper)
+                for column, p in zip(tree.columns[move], one.p[np.isfinite(one.losses)], strict=True):
+                    value = value + p * total[children[node, column]]
+                units = (one.p.size + 8) * EPS + one.error
+                value = inflated(value, units) if upper else deflated(value, units)
+            gains = value > inflated(best[node], 1e-13)
+            # A bound from above takes every gain.
+            best[node] = np.maximum(best[node], value) if upper else np.where(gains, value, best[node])
+            choice[node] = np.where(gains, np.int8(move), choice[node])
+        total = np.minimum(best, np.minimum(np.exp(orders + shift), 1.0)) if upper else best
+        choices.append(choice)
+    return total[0], choices[::-1]
+
+
+def _alone(one: Experiment, orders: np.ndarray, shift: np.ndarray, upper: bool) -> np.ndarray:
+    """Excess of one query at orders that are known within ``shift``."""
+    ends = [excess(one, orders + side * shift) for side in (-1.0, 1.0)]
+    if not upper:
+        return np.minimum(ends[0][0], ends[1][0])
+    value = np.maximum(ends[0][1], ends[1][1])
+    top = excess(one, np.zeros(1))[1]
+    return np.where(np.abs(orders) <= shift, np.maximum(value, top), value)

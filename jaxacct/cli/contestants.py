@@ -1,0 +1,229 @@
+"""What each filter certifies for one schedule, and what the schedule costs if fixed in advance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import accounting, filters
+from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
+from jaxacct.losses.renyi import epsilon_from_renyi, renyi
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+
+__all__ = ["ACCOUNTANTS", "FILTERS", "THOROUGH", "Answer", "Schedule", "admitted"]
+
+_UP = 1.0 + 2.0**-38  # above the ledgers' slack, 2**-40 of a budget
+_SLACK = 0.1  # of delta, that the residue filter gives up
+_RATIO = 1.002  # from each of the residue filter's budgets that are tried to the next
+_MOST = 20_000  # steps that the residue filter goes through one by one
+
+
+class Schedule(NamedTuple):
+    """Mechanisms, how often each runs, and the delta at which epsilons are asked for."""
+
+    parts: list[tuple[Any, int]]
+    delta: float
+
+    @property
+    def steps(self) -> int:
+        """Of all parts."""
+        return sum(count for _, count in self.parts)
+
+    def whole(self) -> Any:
+        """All of it as one mechanism."""
+        return Composed([part for part, _ in self.parts], [count for _, count in self.parts])
+
+    def first(self, steps: int) -> Schedule:
+        """Its first steps."""
+        parts, left = [], steps
+        for part, count in self.parts:
+            if left > 0:
+                parts.append((part, min(count, left)))
+            left -= count
+        return Schedule(parts, self.delta)
+
+    def total(self, cost: Callable[[Any], Any]) -> Any:
+        """The sum of a cost of one run, rounded up."""
+        return sum(np.asarray(cost(part)) * count for part, count in self.parts) * _UP
+
+
+class Answer(NamedTuple):
+    """What somebody says of a schedule.
+
+    Attributes:
+        epsilon: at the schedule's delta; NaN where only ``steps`` was asked for.
+        kind: "proven", "asymptotic" (no bound), or "as claimed" by another library.
+        lower: the truth is above it, where that is known; else NaN.
+        steps: how many of the schedule's steps are admitted within the target, or None.
+    """
+
+    epsilon: float
+    kind: str = "proven"
+    lower: float = math.nan
+    steps: int | None = None
+
+
+def _in_advance(schedule: Schedule) -> Answer:
+    """No filter: the composition, if nothing reacts to results."""
+    bounds = accounting.epsilon(schedule.whole(), schedule.delta)
+    return Answer(float(bounds.upper), lower=float(bounds.lower))
+
+
+def _certified(budget: Any, schedule: Schedule) -> Answer:
+    return Answer(float(budget.guarantee.epsilon(schedule.delta)))
+
+
+def _pure(schedule: Schedule) -> Answer:
+    return _certified(filters.pure_dp(float(schedule.total(pure_cost))), schedule)
+
+
+def _zcdp(schedule: Schedule) -> Answer:
+    return _certified(filters.zcdp(float(schedule.total(concentrated_cost))), schedule)
+
+
+def _gdp(schedule: Schedule) -> Answer:
+    noise = schedule.whole()._gaussian_noise()
+    if noise is None:
+        raise ValueError("it is for Gaussians without sampling")
+    return _certified(filters.gdp(float(np.asarray(1.0 / noise)) * _UP), schedule)
+
+
+def _renyi(schedule: Schedule) -> Answer:
+    """At the order that suits the schedule best, which is known before the first query."""
+    try:
+        return Answer(filters.plan_epsilon(schedule.whole(), schedule.delta))
+    except ValueError:  # other mechanisms than Gaussians: whole orders are enough
+        orders = np.asarray([order for order in filters.ORDERS if order == int(order)])
+        rho = schedule.total(lambda part: np.asarray([float(renyi(part, order)) for order in orders]))
+        return Answer(float(np.min(np.asarray(epsilon_from_renyi(rho, orders, schedule.delta)))) * _UP)
+
+
+def _approximate_gdp(schedule: Schedule) -> Answer:
+    """The least B, a sum of mean losses, that leaves every step unclipped (Algorithm 2 of the f-DP filter paper)."""
+    total, regimes = 0.0, set()
+    for part, count in schedule.parts:
+        rate = float(np.asarray(part.rate)) if isinstance(part, PoissonSampled) else 1.0
+        inner = part.mechanism if isinstance(part, PoissonSampled) else part
+        if not isinstance(inner, Gaussian):
+            raise ValueError("it is for sampled Gaussians")
+        if 0.2 <= rate <= 0.8:
+            raise ValueError("it is for rates below 0.2 or above 0.8")
+        regimes.add("small" if rate < 0.2 else "large")
+        precision = float(np.asarray(inner.mu)) ** 2
+        total += count * rate**2 * (math.expm1(min(precision, 700.0)) if rate < 0.2 else precision) / 2.0
+    if len(regimes) > 1:
+        raise ValueError("it is for rates all below 0.2 or all above 0.8")
+    budget = filters.approximate_gdp(total, regime=regimes.pop())
+    return Answer(float(budget.guarantee.epsilon(schedule.delta)), "asymptotic")
+
+
+def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
+    """The least budget on a ladder under which the filter admits every step; or the steps within ``epsilon``."""
+    if schedule.whole()._gaussian_noise() is not None:
+        raise ValueError("for Gaussians without sampling it is the gdp filter")
+    if schedule.steps > _MOST:
+        raise ValueError(f"it goes through steps one by one: at most {_MOST}")
+    slack = _SLACK * schedule.delta
+    each = [filters.prepare(part) for part, _ in schedule.parts]
+    queries = jax.tree.map(lambda *leaves: jnp.stack(leaves), *each)
+    which = np.repeat(np.arange(len(each)), [count for _, count in schedule.parts])
+
+    @jax.jit
+    def count(mu: Any) -> Any:
+        budget = filters.gdp_residue(mu, slack, steps=schedule.steps)
+
+        def step(state: Any, i: Any) -> Any:
+            admitted, state = budget.update(jax.tree.map(lambda x: x[i], queries), state)
+            return state, admitted
+
+        return jax.lax.scan(step, budget.init(), which)[1].sum()
+
+    def certified(mu: float) -> float:
+        return float(filters.gdp_residue(mu, slack).guarantee.epsilon(schedule.delta))
+
+    most = 1e3
+    within = _largest(lambda mu: certified(mu) <= epsilon, 1e-9, most) if epsilon is not None else None
+    steps = None if within is None else int(count(within))
+    # No filter admits a composition whose own epsilon is beyond the guarantee.
+    goal = float(accounting.epsilon(schedule.whole(), schedule.delta).lower)
+    floor = _largest(lambda mu: certified(mu) <= goal, 1e-9, most)
+    low, high = 0, math.ceil(math.log(8.0) / math.log(_RATIO))
+    if int(count(floor * _RATIO**high)) < schedule.steps:
+        return Answer(math.inf, steps=steps)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if int(count(floor * _RATIO**middle)) == schedule.steps else (middle, high)
+    return Answer(certified(floor * _RATIO**high), steps=steps)
+
+
+def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """The largest number that fits, by halving in logarithms."""
+    for _ in range(50):
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _priced_menu(schedule: Schedule, epsilon: float | None) -> Answer:
+    """The steps within ``epsilon``, with the schedule's distinct steps as the menu."""
+    if epsilon is None:
+        raise ValueError("its table is for one target: give --epsilon")
+    budget = filters.priced_menu([part for part, _ in schedule.parts], epsilon=epsilon, delta=schedule.delta)
+    left, steps = int(budget.budget), 0
+    for (_, count), price in zip(schedule.parts, np.asarray(budget.prices).tolist(), strict=True):
+        runs = min(count, left // price)
+        left, steps = left - runs * price, steps + runs
+        if runs < count:
+            break
+    return Answer(math.nan, steps=steps)
+
+
+def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
+    def ask(schedule: Schedule) -> Answer:
+        try:
+            import dp_accounting
+        except ImportError:
+            raise ValueError("not installed: pip install 'jaxacct[interop]'") from None
+        from jaxacct.interop import to_dp_event
+
+        made = dp_accounting.pld.PLDAccountant() if kind == "pld" else dp_accounting.rdp.RdpAccountant()
+        try:
+            made.compose(to_dp_event(schedule.whole()))
+        except dp_accounting.UnsupportedEventError as problem:
+            raise ValueError(str(problem)) from None
+        return Answer(float(made.get_epsilon(schedule.delta)), "as claimed")
+
+    return ask
+
+
+def admitted(name: str, schedule: Schedule, epsilon: float) -> int:
+    """How many of the schedule's first steps keep what `FILTERS` [``name``] says within ``epsilon``."""
+    low, high = 0, schedule.steps + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = FILTERS[name](schedule.first(middle)).epsilon <= epsilon
+        low, high = (middle, high) if fits else (low, middle)
+    return low
+
+
+FILTERS: dict[str, Callable[[Schedule], Answer]] = {
+    "fixed in advance": _in_advance,
+    "pure_dp": _pure,
+    "zcdp": _zcdp,
+    "gdp": _gdp,
+    "renyi": _renyi,
+    "approximate_gdp": _approximate_gdp,
+}
+THOROUGH: dict[str, Callable[[Schedule, float | None], Answer]] = {
+    "gdp_residue": _gdp_residue,
+    "priced_menu": _priced_menu,
+}
+ACCOUNTANTS: dict[str, Callable[[Schedule], Answer]] = {
+    "dp_accounting, PLD": _dp_accounting("pld"),
+    "dp_accounting, RDP": _dp_accounting("rdp"),
+}

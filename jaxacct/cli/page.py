@@ -1,0 +1,111 @@
+"""Help pages with headings, and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["WHOLE", "Option", "Page", "examples", "output_file", "printing", "relation_option", "shared", "wanted"]
+
+
+class Option(click.Option):
+    """An option that stands under a heading of the help page."""
+
+    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.heading = heading
+
+
+class Page(click.Command):
+    """A command whose options are listed under their headings, in the order of their first appearance."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the options."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+class _Whole(click.ParamType):
+    """A whole number, also written as 1e6."""
+
+    name = "whole"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, at most 2**53."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        if not abs(number) <= 2.0**53 or number != int(number):
+            self.fail(f"{value!r} is not a whole number of at most 2**53.", param, ctx)
+        return int(number)
+
+
+WHOLE = _Whole()
+
+
+def relation_option(command: Any) -> Any:
+    """``--relation``."""
+    return click.option(
+        "--relation",
+        cls=Option,
+        heading="Question",
+        type=click.Choice(["add_or_remove", "add", "remove", "replace", "replace_special"]),
+        default="add_or_remove",
+        show_default=True,
+        help="What neighbouring data sets differ in; sensitivities are for this relation.",
+    )(command)
+
+
+def shared(command: Any) -> Any:
+    """``--json`` and ``--quiet``, as arguments ``as_json`` and ``quiet``."""
+    return _printing(command)
+
+
+def printing(command: Any) -> Any:
+    """The same, but asked for by `wanted` wherever it matters."""
+
+    def keep(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        ctx.meta[f"jaxacct.{param.name}"] = value
+
+    return _printing(command, expose_value=False, callback=keep)
+
+
+def wanted(name: str) -> bool:
+    """Whether an option of `printing` was given: "as_json" or "quiet"."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(f"jaxacct.{name}"))
+
+
+def _printing(command: Any, **options: Any) -> Any:
+    flag = {"cls": Option, "heading": "Output", "is_flag": True, **options}
+    text = "Print one JSON object, with full precision; what is infinite or unknown is null."
+    command = click.option("-q", "--quiet", help="No progress bar.", **flag)(command)
+    return click.option("--json", "as_json", help=text, **flag)(command)
+
+
+def output_file(help: str, required: bool = False) -> Callable[[Any], Any]:
+    """``--output``."""
+    return click.option(
+        "-o",
+        "--output",
+        cls=Option,
+        heading="Output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        required=required,
+        help=help,
+    )
+
+
+def examples(*lines: str) -> str:
+    """An epilog that keeps its lines."""
+    return "\b\nExample:\n" + "\n".join(f"  jaxacct {line}" for line in lines)

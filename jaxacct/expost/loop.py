@@ -1,0 +1,121 @@
+"""The loop of Algorithm 1 (release, check, stop or go on), in Python or as a ``while_loop``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._printing import rounded_up
+from jaxacct.expost.conversions import approximate_epsilon
+from jaxacct.expost.definitions import Result
+from jaxacct.filters.amounts import caller_dtype
+
+__all__ = ["Attempt", "Released", "loop", "scalar"]
+
+# (number, what is carried) -> (what is carried, whether the check passes, the score that it publishes)
+Attempt = Callable[[Any, Any], tuple[Any, Array, Array]]
+
+
+@_register
+class Released:
+    """What `release_until` and `compose_until` return: the last release, its cost, and what the way there published.
+
+    Attributes:
+        result: a `Result` whose output is the last release made.
+        steps: how many releases were made.
+        passed: whether the last one passed the check. False means that no release was left, and it either failed or
+            was not checked.
+        scores: shape (m,): the scores that the check published, NaN where it published none.
+    """
+
+    result: Result
+    steps: Any
+    passed: Any
+    scores: Any
+
+    def report(self, *, delta: float = 1e-5) -> str:
+        """A few lines for people: what happened, the cost, and the cost in (epsilon, delta), rounded up."""
+        result = self.result
+        if np.ndim(self.steps):
+            raise ValueError(f"report is for one run, got a batch of shape {np.shape(self.steps)}")
+        epsilon, how = float(np.asarray(result.epsilon)), "passed" if bool(self.passed) else "did not pass"
+        lines = [
+            f"{int(self.steps)} of {np.shape(self.scores)[0]} releases; the last one {how} the check",
+            f"ex-post epsilon {rounded_up(epsilon)}: {result.definition}",
+        ]
+        if result.order is not None:
+            markov, tight = (
+                rounded_up(float(approximate_epsilon(epsilon, order=result.order, delta=delta, tight=tight)))
+                for tight in (False, True)
+            )
+            lines.append(f"at delta {delta:g}: epsilon {markov} delta-probabilistic, {tight} delta-approximate ex-post")
+        return "\n".join(lines)
+
+
+def scalar(score: Any) -> Any:
+    """``score`` itself.
+
+    Raises:
+        ValueError: it is no scalar.
+    """
+    try:
+        _validate.number(accurate=score)
+    except ValueError:
+        shape = f"shape {score.shape}" if isinstance(getattr(score, "shape", None), tuple) else f"{score!r:.200}"
+        raise ValueError(f"accurate must return a scalar, got {shape}") from None
+    return score
+
+
+def loop(
+    attempt: Attempt,
+    carried: Any,
+    count: int,
+    private: Any,
+    spent: Callable[[int, Any], Any],
+    progress: Callable[[str], Any] | None,
+) -> tuple[Any, Any, Any, Any]:
+    """``(steps, passed, scores, carried)`` after at most ``count`` attempts; traced if ``private`` holds a tracer.
+
+    ``spent(steps, carried)`` is what the progress line calls epsilon.
+
+    Raises:
+        ValueError: ``progress`` inside a trace.
+    """
+    if not _validate.is_traced((private, carried)):
+        return _python_loop(attempt, carried, count, spent, progress)
+    if progress is not None:
+        raise ValueError("progress must be None inside a trace, got a function")
+
+    def unfinished(state: tuple[Array, Array, Array, Any]) -> Array:
+        return (state[0] < count) & ~state[1]
+
+    def step(state: tuple[Array, Array, Array, Any]) -> tuple[Array, Array, Array, Any]:
+        steps, _, scores, inner = state
+        inner, passed, score = attempt(steps, inner)
+        return steps + 1, passed, scores.at[steps].set(score), inner
+
+    start = jnp.int32(0), jnp.array(False), jnp.full(count, jnp.nan, caller_dtype()), carried
+    return jax.lax.while_loop(unfinished, step, start)
+
+
+def _python_loop(
+    attempt: Attempt, carried: Any, count: int, spent: Callable[[int, Any], Any], progress: Callable[[str], Any] | None
+) -> tuple[int, bool, np.ndarray, Any]:
+    scores, passed, steps = np.full(count, np.nan), False, 0
+    while steps < count and not passed:
+        carried, answer, score = attempt(steps, carried)
+        passed, scores[steps] = bool(answer), float(score)
+        steps += 1
+        if progress is not None:
+            seen = "" if np.isnan(scores[steps - 1]) else f", score {scores[steps - 1]:.4f}"
+            verdict = "passed" if passed else "not passed"
+            cost = rounded_up(float(spent(steps, carried)))
+            progress(f"release {steps} of {count}: epsilon {cost}{seen}, {verdict}")
+    return steps, passed, scores, carried

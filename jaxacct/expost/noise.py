@@ -1,0 +1,71 @@
+"""Noise drawn in float64, also inside float32 programs; the sum of value and noise is rounded once.
+
+A float32 normal of JAX's ends at 5.4 standard deviations; these are made from 53 random bits in float64 and
+reach 8.5. What a release rounds away then is post-processing of (value + noise). They are still approximations
+of real-valued noise, as in every implementation on floating-point hardware; the theorems are for the real one
+(Mironov 2012, "On significance of the least significant bits for differential privacy").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+__all__ = ["added", "laplace", "leaf_keys", "normal", "released_dtype", "uniform"]
+
+
+def uniform(key: Array, shape: tuple[int, ...]) -> Array:
+    """Uniform on the multiples of 2^-53 in (0, 1], float64 (inside ``enable_x64``)."""
+    # 64-bit draws do not lower inside a float32 program; two 32-bit ones do.
+    words = jax.random.bits(key, (2, *shape), jnp.uint32)
+    high, low = (words[0] >> 5).astype(jnp.float64), (words[1] >> 6).astype(jnp.float64)
+    return (high * 2.0**26 + low + 1.0) * 2.0**-53
+
+
+def normal(key: Array, shape: tuple[int, ...]) -> Array:
+    """Independent N(0, 1), float64 (Box and Muller)."""
+    radius, angle = uniform(key, (2, *shape))
+    return jnp.sqrt(-2.0 * jnp.log(radius)) * jnp.cos(2.0 * math.pi * angle)
+
+
+def laplace(key: Array, shape: tuple[int, ...]) -> Array:
+    """Independent Laplace noise of scale 1 (variance 2), float64."""
+    size, side = uniform(key, (2, *shape))
+    return jnp.where(side > 0.5, 1.0, -1.0) * -jnp.log(size)
+
+
+def leaf_keys(key: Array, tree: Any) -> Any:
+    """One key for each leaf of ``tree``, none of them ``key`` itself."""
+    leaves, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, list(jax.random.split(key, max(len(leaves), 1)))[: len(leaves)])
+
+
+def added(key: Array, value: Any, noise: Callable[[Array, Array], Array], dtype: str) -> Any:
+    """``value + noise(key of the leaf, leaf)``, summed in float64 and returned in the leaves' float types.
+
+    ``dtype`` is the caller's float type (`filters.amounts.caller_dtype`): integer leaves come back in it, and no leaf
+    comes back wider than it. Leading axes that the noise has are kept.
+
+    Raises:
+        ValueError: a leaf that does not hold real numbers.
+    """
+
+    def one(leaf_key: Array, leaf: Any) -> Array:
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating):
+            raise ValueError(f"value must hold real numbers, got {jnp.result_type(leaf)}")
+        wide = jnp.asarray(leaf).astype(jnp.float64)
+        return (wide + noise(leaf_key, wide)).astype(released_dtype(leaf, dtype))
+
+    return jax.tree.map(one, leaf_keys(key, value), value)
+
+
+def released_dtype(leaf: Any, dtype: str) -> Any:
+    """The float type of ``leaf``'s release: its own, where that is one no wider than the caller's ``dtype``."""
+    own = jnp.asarray(leaf).dtype
+    narrow = jnp.issubdtype(own, jnp.floating) and own.itemsize <= jnp.dtype(dtype).itemsize
+    return own if narrow else dtype

@@ -1,0 +1,70 @@
+"""The mu^2 of queries that are Gaussian mechanisms or are dominated by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct._numerics.host import floats
+from jaxacct._numerics.rounding import inflated
+from jaxacct.filters.base import is_scalar_query
+from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
+
+__all__ = ["gaussian_cost", "gaussian_parts", "is_gaussian"]
+
+
+def is_gaussian(query: Any) -> bool:
+    """Whether ``query`` is a mechanism of which `gaussian_parts` knows the mu."""
+    if isinstance(query, PoissonSampled):
+        return _always(query.rate) and is_gaussian(query.mechanism)
+    if isinstance(query, Composed):
+        return all(is_gaussian(part) for part, _ in query.parts())
+    return isinstance(query, Gaussian | GDP)
+
+
+def _always(rate: Any) -> bool:
+    return not _validate.is_traced(rate) and bool(np.all(np.asarray(rate) == 1))
+
+
+def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
+    """(sensitivity, sigma, steps) of each part of ``query``; a number mu is a mechanism with sigma 1.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if is_scalar_query(query):
+        return [(query, 1.0, 1.0)]
+    if isinstance(query, Gaussian):
+        return [(query.sensitivity, query.sigma, 1.0)]
+    if isinstance(query, GDP):
+        return [(query.mu, 1.0, 1.0)]
+    if isinstance(query, PoissonSampled):
+        if not _always(query.rate):
+            raise ValueError(
+                "GDP cannot account for a Poisson-sampled Gaussian (rate not concretely 1): use filters.priced_menu "
+                "or filters.renyi"
+            )
+        return gaussian_parts(query.mechanism)
+    if isinstance(query, Composed):
+        return [(p, s, k * steps) for part, steps in query.parts() for p, s, k in gaussian_parts(part)]
+    raise ValueError(
+        f"query must be a Gaussian, a Composed of them, a PLD or a number mu, got {type(query).__name__}: filters.zcdp "
+        "and gdp_residue take Gaussians and other mechanisms"
+    )
+
+
+@np.errstate(all="ignore")
+def gaussian_cost(parts: list[tuple[Any, Any, Any]]) -> Array:
+    """The sum of steps (sensitivity / sigma)^2, rounded up; infinite or NaN where there is none (in ``enable_x64``)."""
+    cost: Any = np.zeros(())
+    for triple in parts:
+        xp, sensitivity, sigma, steps = floats(*triple)
+        mu = sensitivity / sigma
+        good = (sensitivity >= 0) & (sigma > 0) & (sigma < np.inf) & (mu < np.inf) & (steps >= 1)
+        each = xp.where(mu > 0, xp.maximum(steps * mu * mu, 1e-300), 0.0)  # a square may underflow
+        # No under-count: the roundings of the square and of the sum are covered term by term.
+        cost = cost + inflated(xp.where(good, each, np.inf), (4 + len(parts)) * 2.0**-52)
+    return cost

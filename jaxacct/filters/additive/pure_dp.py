@@ -1,0 +1,71 @@
+"""The pure-DP filter: a budget for the sum of epsilons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters import amounts
+from jaxacct.filters.additive.base import AdditiveFilter
+from jaxacct.filters.additive.costs import pure_cost
+from jaxacct.filters.guarantees import PureDPGuarantee
+from jaxacct.filters.printing import printed_as
+
+__all__ = ["PureDPFilter", "pure_dp"]
+
+_STATEMENT = (
+    "The whole interaction is epsilon-DP, if each query is epsilon_i-DP given all earlier outputs and every refusal "
+    "was obeyed: on every path the privacy loss is at most the sum of the admitted epsilon_i (basic composition holds "
+    "with adaptively chosen parameters: Rogers, Roth, Ullman, Vadhan 2016). The epsilon quoted counts "
+    "the filter's rounding slack, a relative 2^-40; sampled queries count for add-or-remove neighbours."
+)
+
+
+@printed_as("pure_dp", "epsilon")
+@_register
+class PureDPFilter(AdditiveFilter):
+    """A budget of epsilon, the unit of `spent` and `remaining`; see `pure_dp`.
+
+    Attributes:
+        pieces: the budget in exact float32 pieces.
+    """
+
+    pieces: Any
+
+    @property
+    @jax.enable_x64(True)
+    def epsilon(self) -> Array:
+        """The budget, as it was given (float64)."""
+        return amounts.join(self.pieces)
+
+    @property
+    @jax.enable_x64(True)
+    def guarantee(self) -> PureDPGuarantee:
+        """(budget, with the slack)-DP for the whole interaction, a proven bound."""
+        return PureDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
+
+    def _cost(self, query: Any) -> ArrayLike:
+        return pure_cost(query)
+
+
+def pure_dp(epsilon: ArrayLike) -> PureDPFilter:
+    """A filter that admits purely private queries while the sum of their epsilons is at most ``epsilon``.
+
+    Tight among statements about epsilon alone. A query is a number epsilon_i, or a `PureDP`, `Laplace`,
+    `DiscreteLaplace`, `RandomizedResponse`, `Exponential` or `PermuteAndFlip` mechanism, any of them on a Poisson
+    sample (log(1 + rate (e^epsilon - 1)) for add-or-remove neighbours), a `Composed` of those, or an upper `PLD`
+    without mass at infinity (its largest loss; :mod:`._law_costs` says how PLDs are read). For many small queries
+    `zcdp` admits more at a given (epsilon, delta).
+
+    Args:
+        epsilon: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry.
+
+    Raises:
+        ValueError: a concrete ``epsilon`` outside that range.
+    """
+    amounts.check_budget(epsilon=epsilon)
+    return PureDPFilter(amounts.split(epsilon))

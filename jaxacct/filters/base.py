@@ -1,0 +1,111 @@
+"""The filter protocol: `init` and `update` over a small state, and a guarantee that names its theorem."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct.filters import amounts
+from jaxacct.filters.amounts import LedgerState
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["Filter", "Guarantee", "LedgerFilter", "is_scalar_query"]
+
+
+@runtime_checkable
+class Guarantee(Protocol):
+    """What holds for the whole interaction, however adaptively the queries were chosen.
+
+    Attributes:
+        statement: a sentence that names the theorem and its assumptions.
+        is_bound: True for a proven bound; False for an approximation, whose `statement` says so in words.
+    """
+
+    statement: str
+    is_bound: bool
+
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The epsilon of the whole interaction at ``delta`` in (0, 1), rounded up; a float64 array."""
+        ...
+
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta of the whole interaction at ``epsilon`` >= 0, rounded up; a float64 array."""
+        ...
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The whole privacy curve of the interaction, from above; a budget with a shape gives a batch of curves."""
+        ...
+
+
+class Filter(Protocol):
+    """A budget for an analyst who chooses each query after seeing all earlier outputs.
+
+    Filters are frozen pytrees whose budgets are leaves: pass them through ``jit``, map over them with
+    ``vmap``; changing a budget does not retrace. All methods are pure.
+    """
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the whole interaction satisfies, provided that every refusal was obeyed."""
+        ...
+
+    def init(self) -> Any:
+        """The state with nothing spent."""
+        ...
+
+    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+        """Whether ``query`` may run, and the state after it; a refused query leaves the state as it was."""
+        ...
+
+    def spent(self, state: Any) -> Array:
+        """What has been spent, in the filter's own parameter, rounded up to the caller's float type."""
+        ...
+
+    def remaining(self, state: Any) -> Array:
+        """What is left, in the filter's own parameter, rounded down to the caller's float type."""
+        ...
+
+    def fraction(self, state: Any) -> Array:
+        """The share of the budget that is spent, for a progress bar."""
+        ...
+
+
+def is_scalar_query(query: Any) -> bool:
+    """Whether ``query`` is a real number (or array, or tracer) that JAX can hold, rather than a mechanism."""
+    if isinstance(query, int):
+        return not isinstance(query, bool) and query.bit_length() < 64
+    if isinstance(query, np.ma.MaskedArray | np.timedelta64):
+        return False
+    if isinstance(query, np.ndarray | np.generic | jax.Array):
+        # Real numbers of at most 64 bits: no random keys, no times.
+        kinds = (jnp.floating, jnp.integer)
+        return any(jnp.issubdtype(query.dtype, kind) for kind in kinds) and query.dtype.itemsize <= 8
+    return isinstance(query, float)
+
+
+@jax.enable_x64(True)
+def _fraction(state: LedgerState, dtype: str) -> Array:
+    return amounts.outward(amounts.used(state), dtype, up=True)
+
+
+class LedgerFilter:
+    """What filters with one additive budget share; subclasses keep it in ``pieces`` (see `amounts.split`)."""
+
+    pieces: Any
+
+    def init(self) -> LedgerState:
+        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        return amounts.empty(self.pieces)
+
+    def fraction(self, state: LedgerState) -> Array:
+        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
+
+        It can pass 1 by the ledger's slack of 2^-40, which the guarantee counts.
+        """
+        return _fraction(state, amounts.caller_dtype())

@@ -1,0 +1,104 @@
+"""`gaussian_menu`: menus of sampled Gaussians, and how a query is matched to an entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.host import floats
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+
+__all__ = ["as_sampled_gaussian", "gaussian_menu", "parts_of", "shrunk"]
+
+_MARGIN = 2.0**-45
+_MOST = 100_000  # noise multipliers, or rates
+
+
+def gaussian_menu(
+    sigma: tuple[float, float], rate: ArrayLike | tuple[float, float], *, sigmas: int = 64, rates: int = 1
+) -> list[PoissonSampled]:
+    """A menu of Poisson-sampled Gaussians whose noise multipliers and rates are evenly spaced in logarithm.
+
+    A query with noise multiplier s and rate q is charged as the cheapest entry with sigma <= s and rate >= q. So the
+    menu covers all noise from ``sigma[0]`` up, and rates up to the largest. The finer, the less is lost to that: the
+    price goes about as sigma^-2 rate^2. Entries are float32 numbers next to the given ones on the safe side, so that
+    a float32 program's query of exactly that noise and rate finds its entry.
+
+    Args:
+        sigma: smallest and largest noise multiplier (noise over sensitivity), > 0.
+        rate: the sampling rate, or the smallest and the largest; in (0, 1].
+        sigmas: how many noise multipliers; 1 takes the smallest.
+        rates: how many rates, where ``rate`` is a range; a single one takes the largest.
+
+    Raises:
+        ValueError: values out of range or of the wrong order.
+    """
+    _validate.numbers(sigma=sigma, rate=rate)
+    _validate.scalar(sigmas=sigmas, rates=rates)
+    if np.shape(sigma) != (2,) or np.shape(rate) not in ((), (2,)):
+        raise ValueError(f"sigma must be two numbers and rate one or two, got {sigma!r:.200} and {rate!r:.200}")
+    _validate.positive(sigma=sigma)
+    _validate.rate(rate=rate)
+    _validate.greater(0.0, rate=rate)
+    _validate.count(sigmas=sigmas, rates=rates)
+    _validate.at_most(_MOST, sigmas=sigmas, rates=rates)
+    low, high = (float(x) for x in np.asarray(sigma, np.float64))
+    least, most = (float(x) for x in np.broadcast_to(np.asarray(rate, np.float64), (2,)))
+    if low > high or least > most:
+        raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
+    noise = np.geomspace(low, high, int(sigmas))  # a single one is the smallest
+    shares = np.geomspace(least, most, int(rates)) if rates > 1 else np.array([most])
+    noise = _narrow(np.clip(noise, low, high), up=False)
+    shares = _narrow(np.clip(shares, least, most), up=True)
+    return [PoissonSampled(Gaussian(float(s)), float(q)) for q in np.unique(shares) for s in np.unique(noise)]
+
+
+def _narrow(value: np.ndarray, *, up: bool) -> np.ndarray:
+    """The nearest float32 numbers above or below, as float64."""
+    narrow = value.astype(np.float32)
+    off = narrow < value if up else narrow > value
+    toward = np.float32(np.inf if up else 0.0)
+    return np.where(off, np.nextafter(narrow, toward), narrow).astype(np.float64)
+
+
+@np.errstate(all="ignore")
+def as_sampled_gaussian(query: Any) -> tuple[Any, Any] | None:
+    """(noise multiplier, rate) of a Gaussian, sampled any number of times or never; None for anything else.
+
+    NaN where a parameter makes no sense. Inside ``enable_x64``.
+    """
+    if isinstance(query, Gaussian):
+        xp, sigma, sensitivity = floats(query.sigma, query.sensitivity)
+        return xp.where((sigma > 0) & (sensitivity > 0), sigma / sensitivity, np.nan), 1.0
+    if isinstance(query, PoissonSampled):
+        inner = as_sampled_gaussian(query.mechanism)
+        xp, rate = floats(query.rate)
+        rate = xp.where((rate >= 0) & (rate <= 1), rate, np.nan)
+        return None if inner is None else (inner[0], inner[1] * rate)
+    return None
+
+
+def shrunk(query: Any) -> Any:
+    """What a menu's entry is accounted as: for sampled Gaussians, a hair less noise and more rate.
+
+    The hair (2^-45) covers the roundings of quotients and products by which a query is compared with the entry.
+    """
+    with jax.enable_x64(True):
+        found = as_sampled_gaussian(query)
+        if found is None:
+            return query
+        noise, rate = (float(x) for x in found)
+    return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
+
+
+def parts_of(query: Any) -> list[tuple[Any, Array | float]]:
+    """Each mechanism of a query and how often it runs."""
+    if isinstance(query, Composed):
+        return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]
+    return [(query, 1.0)]

@@ -1,0 +1,238 @@
+"""`online_menu`: a priced menu that also prices queries which are not on it.
+
+*The table.* `jaxacct.filters.menus.table` computes functions U_b >= 0, linear in b between nodes, with
+
+    U_b >= T_m U_(b - c_m)    for every entry m and every real b in [c_m, B],                                     (1)
+
+where (T E)(k) = E_L(k) + sum over losses l of P_L(l) E(k - l) is the excess of a query L composed with a curve of
+excess E. A ledger with b units left then promises U_b: nothing that can still happen exceeds it.
+
+*A price off the menu.* With b units left, a query L may run for p units, 1 <= p <= b, if
+
+    U_b >= T_L U_(b - p)    at every point of the lattice.                                                        (2)
+
+*Theorem.* Let V_(t,b) be the supremum of the excesses of all plays with t queries to go and b units left, in which
+each query is either charged as an entry that dominates it or for a price with (2), both chosen from earlier outputs.
+Then V_(t,b) <= U_b, so the whole play has the profile of U_B.
+
+*Proof.* By induction on t. V_(0,b) = 0. Given the first query's output, the rest is a play of t - 1 queries. If the
+first is charged as entry m, the whole is below T_m V_(t-1, b - c_m) <= T_m U_(b - c_m) <= U_b, because T_m is
+monotone and by (1). If it is off the menu with price p, it is below T_L V_(t-1, b - p) <= T_L U_(b - p) <= U_b by
+(2). A refusal changes nothing, and a choice by coin is an average of curves below U_b. []
+
+So (2) asks about the state at hand only, and queries off the menu need not be known when the table is made: U was
+chosen as a bound for menu moves, but all that the proof uses of it is one inequality a move. It is a residue condition
+(Theorem 1 of the residue paper) between curves of the table. Its price depends on what is left, since the table's
+curves change shape. U need not rise with b for this: every price that is used was itself checked.
+
+*Slack.* Where curves are as small as rounding, (2) would be a matter of rounding. So the table that is read is
+U_b + a b min(1, gamma), the excess of an atom at infinity of mass a b in both directions, and a hundredth of delta pays
+for it: a B. It has (1) as U has: a law's finite masses sum to at most 1, and so do those times exp(-loss), so the mean
+of min(1, gamma exp(-loss)) is at most min(1, gamma), and T_m makes of what is added at most a (b - c_m) min(1, gamma).
+(The sums are checked up to 1e-9; c_m / b is larger.) It also buys what the slack of `gdp_residue` buys: room for a
+query's far tail.
+
+*Directions.* (2) at all orders gamma > 0 is about both, as in `priced_menu`: beyond the lattice's ends both sides are
+continued as in `_budget_table`, and between its points both are lines in gamma, once L is replaced by a law on the
+lattice that dominates it.
+
+*Rounding.* Sums are plain convolutions of terms that are not negative, so N of them are off by N + 2 units of the last
+place of the result, however small that is; the left side is rounded down by its few, the right side up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.host import on_device
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
+from jaxacct.filters.menus.laws import law_of
+from jaxacct.filters.menus.priced_menu import TOO_DEAR, MenuState, PricedMenuFilter, filter_of, kept_table
+from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.states import keeps
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import as_mechanism
+
+__all__ = ["OnlineMenuFilter", "online_menu"]
+
+_WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
+_STATEMENT = (
+    " Queries off the menu count as well if each was charged a price for which its composition with the certified "
+    "worst case of what was left after it stayed below that of what was left before (jaxacct.filters.online_menu)."
+)
+
+
+@keeps(MenuState)
+@dataclasses.dataclass(frozen=True, eq=False)
+class OnlineMenuFilter:
+    """A priced menu with a price for everything; make it with `online_menu`. It runs outside of compiled code.
+
+    Attributes:
+        common: the `PricedMenuFilter` of the menu: the same prices, budget and guarantee.
+        curves: U / sqrt(gamma) at the table's nodes, shape ``(nodes, grid.size)``.
+        node: units between nodes.
+        slack: what a unit adds to U, over min(1, gamma).
+        reach: points by which a query of the menu moves the loss at most.
+        grid: the lattice.
+    """
+
+    common: PricedMenuFilter
+    curves: np.ndarray
+    node: int
+    slack: float
+    reach: int
+    grid: LossGrid
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """The menu's certified profile, a proven bound."""
+        promised = self.common.guarantee
+        return dataclasses.replace(promised, statement=promised.statement + _STATEMENT)
+
+    def init(self) -> MenuState:
+        """The state with nothing spent."""
+        return self.common.init()
+
+    def price(self, query: Any, state: MenuState) -> int:
+        """The units that ``query`` would be charged in ``state``: what the menu asks, or less where (2) allows it.
+
+        Found by bisection, each step of which composes the query with one curve of the table: milliseconds to some
+        tenths of a second, by the table's points. 2**31 - 1, which no budget holds, where there is no price.
+
+        Args:
+            query: a mechanism with scalar, concrete parameters, a `Composed` of such (all or nothing), or the position
+                of an entry.
+            state: from `init` or `update`.
+
+        Raises:
+            ValueError: a traced or batched query or state, or a mechanism without an analysis for `remove`.
+        """
+        if _validate.is_traced((query, state)):
+            raise ValueError("online prices need a concrete query and state, got a traced one: call it outside jit")
+        if any(np.ndim(leaf) for leaf in jax.tree.leaves((query, state))):
+            raise ValueError("online prices are for one query and one ledger at a time, got an array of them")
+        left = int(self.common.budget) - int(np.asarray(state.spent))
+        position = isinstance(query, (int, np.integer, np.ndarray, jax.Array)) and not isinstance(query, bool)
+        with jax.enable_x64(True):
+            snaps = position or all(as_sampled_gaussian(part) is not None for part, _ in parts_of(as_mechanism(query)))
+        on_menu = int(self.common.price(query)) if snaps else TOO_DEAR
+        if position or left < 1:
+            return on_menu
+        law = self._law(query)
+        high = min(on_menu, left)
+        if high < on_menu and not self.certified(*law, left, high):
+            return on_menu
+        low = 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.certified(*law, left, middle) else (middle, high)
+        return high
+
+    def update(self, query: Any, state: MenuState) -> tuple[bool, MenuState]:
+        """Whether ``query`` may run, and the state after it; see `price`. A refused query leaves the state as it was.
+
+        Raises:
+            ValueError: as `price`.
+        """
+        price = self.price(query, state)
+        fits = int(state.spent) >= 0 and price <= int(self.remaining(state))
+        return fits, MenuState(on_device(np.int32(int(state.spent) + price))) if fits else state
+
+    def spent(self, state: MenuState) -> Any:
+        """The units spent, int32."""
+        return self.common.spent(state)
+
+    def remaining(self, state: MenuState) -> Any:
+        """The units left, int32."""
+        return self.common.remaining(state)
+
+    def fraction(self, state: MenuState) -> Any:
+        """The share of the budget that is spent, rounded up, in the caller's float type."""
+        return self.common.fraction(state)
+
+    def certified(self, masses: np.ndarray, lowest: int, excess: np.ndarray, left: int, price: int) -> bool:
+        """Whether (2) holds, with all rounding against it.
+
+        Args:
+            masses: of an upper law's finite losses times exp(-loss / 2), rounded up.
+            lowest: the first of those losses, in points, at most 0; the last is at least 0.
+            excess: of the law's curve over sqrt(gamma) at the grid's points, rounded up.
+            left: units left.
+            price: units asked, from 1 to ``left``.
+        """
+        if not 1 <= price <= left <= int(self.common.budget):
+            return False
+        below, above = -lowest, masses.size - 1 + lowest
+        after = inflated(self._curve(left - price), 64 * UNIT)
+        # Above the last point U is constant, below the first proportional to gamma: over sqrt(gamma) both fade.
+        fade = _over_root(np.arange(1, max(below, above) + 1) * self.grid.spacing)
+        wide = np.concatenate([after[0] * fade[:above][::-1], after, after[-1] * fade[:below]])
+        whole = excess + np.convolve(wide, masses, mode="valid")
+        # Products may vanish below the smallest normal number; nothing else is lost but units of the last place.
+        whole = inflated(whole, 4 * UNIT * (masses.size + 16)) + (1e-290 if after.any() else 0.0)
+        return bool((whole <= deflated(self._curve(left), 64 * UNIT)).all())
+
+    def _curve(self, units: int) -> np.ndarray:
+        below, rest = divmod(units, self.node)
+        share = rest / self.node
+        curve = self.curves[below] * (1.0 - share) + self.curves[below + 1] * share if rest else self.curves[below]
+        return curve + self.slack * units * np.exp(-0.5 * np.abs(self.grid.losses))
+
+    def _law(self, query: Any) -> tuple[np.ndarray, int, np.ndarray]:
+        """What `certified` takes of a query."""
+        reach = _WIDER * self.reach
+        law, excess = law_of(query, LossGrid(self.grid.spacing, -reach, 2 * reach + 1), self.grid)
+        masses = np.asarray(law.masses) * _over_root(law.grid.losses)
+        return masses, law.grid.lowest, excess * _over_root(self.grid.losses)
+
+
+def _over_root(losses: np.ndarray) -> np.ndarray:
+    """1 / sqrt(gamma) at these logarithms of gamma, rounded up by as much as they and the product may be off."""
+    return inflated(np.exp(-0.5 * losses), 16 * UNIT * (4.0 + np.abs(losses)))
+
+
+def online_menu(
+    menu: Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float,
+    unit: int = 288,
+    points: int | None = None,
+    cache: bool = True,
+    progress: Callable[[int, int], Any] | None = None,
+) -> OnlineMenuFilter:
+    """`priced_menu` with an online price for queries off the menu, which need not be known when it is made.
+
+    What lies between two entries pays between their prices (a menu of a few entries is then enough), what is louder
+    than all of them or of another kind (a `Laplace` in between) has a price too, and the last units before the end,
+    too few for any entry, still buy something. The guarantee is that of `priced_menu`; the proof for queries off the
+    menu stands at the head of this module. Domination is asked at all orders, so a query with a far heavier tail
+    than the menu's entries can be dear, or have no price.
+
+    The table's curves are kept: 8 bytes for each node and point, for instance 11 MB for 700 nodes of 2,048 points,
+    and some hundred MB for thousands of steps. Prices need concrete queries and states; a compiled loop takes
+    `priced_menu`.
+
+    Args:
+        menu: as in `priced_menu`, as are all others.
+        epsilon: as there.
+        delta: as there.
+        unit: as there.
+        points: as there.
+        cache: as there; the file holds the curves.
+        progress: as there.
+
+    Raises:
+        ValueError: as `priced_menu`.
+    """
+    kept = kept_table(menu, epsilon, delta, unit, points, cache, progress, whole=True)
+    common = filter_of(menu, kept, float(epsilon), float(delta))
+    grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["excess"].size)
+    return OnlineMenuFilter(common, kept["curves"], int(kept["node"]), float(kept["slack"]), int(kept["reach"]), grid)

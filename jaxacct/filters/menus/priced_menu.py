@@ -1,0 +1,378 @@
+"""`priced_menu`: a budget for queries from a menu, chosen with full adaptivity, at the menu's worst case."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate, accounting
+from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.accounting.batch import Bounds
+from jaxacct.filters import amounts
+from jaxacct.filters.menus import cache as _table_cache
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, shrunk
+from jaxacct.filters.menus.laws import delta_of, menu_laws
+from jaxacct.filters.menus.table import budget_table
+from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
+from jaxacct.filters.states import keeps
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
+
+__all__ = [
+    "TOO_DEAR",
+    "MenuState",
+    "PricedMenuFilter",
+    "constant_schedules",
+    "filter_of",
+    "kept_table",
+    "priced_menu",
+]
+
+_VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
+_MOST_UNITS = 2**31 - 2
+TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
+_LEAST_NODES = 600
+_SPARED = 0.01  # of delta, where the table is to price what is off the menu
+
+_STATEMENT = (
+    "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
+    "if each query is dominated, given all earlier outputs, by the menu entry it was charged as, and every refusal was "
+    "obeyed. The profile bounds the exact worst case of all adaptive analysts who spend prices on this menu within the "
+    "budget (Lemma 1 of the residue paper on filters: the least curve that dominates every one of them), from above, "
+    "with discretisation, truncation and rounding counted."
+)
+
+
+class MenuState(NamedTuple):
+    """What a scan carries: the units spent so far, int32[...]."""
+
+    spent: Array
+
+
+@keeps(MenuState)
+@_register
+class PricedMenuFilter:
+    """A budget of whole units for queries from a menu; make it with `priced_menu`.
+
+    Attributes:
+        prices: units per query, int32, shape ``(..., entries)``.
+        budget: units, int32, shape ``(...)``.
+        noise: noise multipliers of the entries in float32 pieces, NaN for what is no sampled Gaussian.
+        rate: their sampling rates, likewise.
+        excess: the certified worst case at the grid's points.
+        grid: of the profile, static.
+    """
+
+    prices: Any
+    budget: Any
+    noise: Any
+    rate: Any
+    excess: Any
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """The certified profile of the whole interaction, a proven bound."""
+        return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
+
+    def init(self) -> MenuState:
+        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
+
+    def price(self, query: Any) -> Array:
+        """The units that ``query`` would be charged: those of the cheapest entry that dominates it; int32.
+
+        2**31 - 1, which no budget holds, for a query that no entry dominates and for parameters that make no sense.
+
+        Raises:
+            ValueError: see :meth:`update`.
+        """
+        with jax.enable_x64(True):
+            return on_device(_price(self, _parameters(query)))
+
+    def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
+        """Whether ``query`` may run (a bool array) and the state after it.
+
+        A sampled Gaussian is dominated by another of no more noise and no smaller rate (data processing, and joint
+        convexity: the smaller rate's pair is a mixture of the larger rate's with perfect privacy), at all orders
+        gamma >= 0, so for both directions.
+
+        Args:
+            query: a `Gaussian` or a `PoissonSampled` one, charged as the cheapest entry that dominates it; an integer,
+                the position of an entry of the menu; or a `Composed` of Gaussians (all or nothing).
+            state: from `init` or `update`. Its shape covers the query's.
+
+        Returns:
+            ``(admitted, state)``. What no entry dominates, NaN and positions off the menu are refused; a refused query
+            leaves the state as it was.
+
+        Raises:
+            ValueError: a query of another type, or of a shape that the state does not cover.
+        """
+        shape = np.shape(state.spent)
+        with jax.enable_x64(True):
+            price = _price(self, _parameters(query))
+        if not amounts.covers(shape, price.shape, np.shape(self.budget)):
+            raise ValueError(
+                f"query must match the ledger: its price has shape {price.shape}, the budget "
+                f"{np.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "
+                "(jax.lax.scan) or map over both (jax.vmap)"
+            )
+        return _charge(self.budget, price, state)
+
+    def spent(self, state: MenuState) -> Array:
+        """The units spent, int32."""
+        return state.spent
+
+    def remaining(self, state: MenuState) -> Array:
+        """The units left, int32."""
+        return jnp.asarray(self.budget, jnp.int32) - state.spent
+
+    def fraction(self, state: MenuState) -> Array:
+        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
+        return _fraction(self.budget, state.spent, amounts.caller_dtype())
+
+
+def _parameters(query: Any) -> list[Any]:
+    """Each part's (noise, rate, runs), or its position on the menu."""
+    if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
+        return [np.int32(np.clip(query, -1, TOO_DEAR))]
+    if isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer):
+        return [query]
+    found = []
+    for part, runs in parts_of(query):
+        with jax.enable_x64(True):
+            gaussian = as_sampled_gaussian(part)
+        if gaussian is None:
+            raise ValueError(
+                "query must be a Gaussian, a PoissonSampled one, a Composed of them or the integer position of a menu "
+                f"entry, got {type(part).__name__}"
+            )
+        found.append((*gaussian, runs))
+    return found
+
+
+@jax.jit
+def _charge(budget: Array, price: ArrayLike, state: MenuState) -> tuple[Array, MenuState]:
+    spent, price = jnp.asarray(state.spent), jnp.asarray(price, jnp.int32)
+    fits = (spent >= 0) & (price <= jnp.asarray(budget, jnp.int32) - spent)
+    return fits, MenuState(jnp.where(fits, spent + jnp.where(fits, price, 0), spent))
+
+
+@hosted
+def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
+    xp = module(menu, parameters)
+    prices = xp.asarray(menu.prices, np.int64)
+    total = xp.zeros((), np.float64)
+    for one in parameters:
+        if not isinstance(one, tuple):
+            place = xp.asarray(one, np.int64)
+            on_menu = (place >= 0) & (place < prices.shape[-1])
+            total = xp.where(on_menu, xp.take(prices, xp.where(on_menu, place, 0), axis=-1), TOO_DEAR)
+            continue
+        noise, rate, runs = (xp.asarray(x, np.float64) for x in one)
+        covers = (noise[..., None] >= amounts.join(menu.noise)) & (rate[..., None] <= amounts.join(menu.rate))
+        covers &= ((rate >= 0) & (noise < np.inf) & (runs >= 1) & (runs == xp.floor(runs)))[..., None]
+        total = total + runs * xp.where(covers, prices, TOO_DEAR).min(-1)
+    good = (total >= 0) & (total < TOO_DEAR)
+    return xp.where(good, total, TOO_DEAR).astype(np.int32)
+
+
+@jax.enable_x64(True)
+def _fraction(budget: ArrayLike, spent: Array, dtype: str) -> Array:
+    xp, spent, budget = floats(spent, budget)
+    share = spent / budget
+    return amounts.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
+
+
+def priced_menu(
+    menu: Sequence[Any],
+    *,
+    epsilon: float,
+    delta: float,
+    unit: int = 288,
+    points: int | None = None,
+    cache: bool = True,
+    progress: Callable[[int, int], Any] | None = None,
+) -> PricedMenuFilter:
+    """A filter that keeps a fully adaptive interaction (epsilon, delta)-DP by the exact worst case of a menu.
+
+    Entry m costs c_m units, in inverse proportion to how often it alone may run within the target. The analyst may
+    ask for anything on the menu at any time as long as the units last. The worst case of all such analysts, W_B, is
+    computed with certified upper bounds (`jaxacct.filters.menus.table` derives them), and the budget B is the largest
+    whose certified curve meets the target, in both directions: a table of `remove` is enough, because domination at
+    all orders gamma >= 0 carries over to the reversed pair by H_rev(gamma) = 1 - gamma + gamma H(1 / gamma).
+
+    Lemma 1 of the residue paper: the worst case of an adaptive analyst under a rule, and tight for it. There is no
+    central limit theorem and no Rényi conversion in it. Computed once for a menu and a target, and kept on disk (see
+    :func:`jaxacct.filters.menus.cache.directory`; ``JAXACCT_CACHE_DIR`` moves it). The time goes as the number
+    of runs of the cheapest entry, the entries, and the points.
+
+    Args:
+        menu: mechanisms with scalar, concrete parameters, for instance from `gaussian_menu`; entries that are no
+            (sampled) Gaussians are asked for by their position. A release of validation accuracy is an entry of its
+            own, for instance `Gaussian(50.0)`.
+        epsilon: target, > 0 and at most 100.
+        delta: target, strictly between 0 and 1. Rounding adds some 1e-13 exp(epsilon) a run
+            to the bound (soundly), so a delta below that has no useful table.
+        unit: units of the cheapest entry: the resolution of prices; at least 16.
+        points: the lattice's points, from 256; without it a power of 2, by the number of runs.
+        cache: whether to look for the table on disk, and to leave it there.
+        progress: called as ``progress(done, total)`` while the table grows; the total is an estimate.
+
+    Raises:
+        ValueError: a bad argument (named), an empty menu, an entry that misses the target at once, or entries whose
+            prices are so far apart that the table does not fit into memory.
+    """
+    kept = kept_table(menu, epsilon, delta, unit, points, cache, progress)
+    return filter_of(menu, kept, float(epsilon), float(delta))
+
+
+def kept_table(
+    menu: Sequence[Any],
+    epsilon: float,
+    delta: float,
+    unit: int,
+    points: int | None,
+    cache: bool,
+    progress: Any,
+    whole: bool = False,
+) -> dict[str, np.ndarray]:
+    """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes.
+
+    Raises:
+        ValueError: as `priced_menu`.
+    """
+    if _validate.is_traced((menu, epsilon, delta)):
+        raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
+    _validate.scalar(epsilon=epsilon, delta=delta, unit=unit)
+    _validate.positive(epsilon=epsilon)
+    _validate.at_most(100.0, epsilon=epsilon)
+    _validate.probability(delta=delta)
+    _validate.at_least(16, unit=unit)
+    _validate.count(unit=unit)
+    _validate.at_most(100_000, unit=unit)
+    _validate.instance(bool | np.bool_, cache=cache)
+    if progress is not None:
+        _validate.function(progress=progress)
+    if not isinstance(menu, Sequence) or isinstance(menu, str | bytes):
+        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
+    if not all(isinstance(one, Mechanism) for one in menu):
+        raise ValueError(f"menu must hold mechanisms, got {menu!r:.200}")
+    if not len(menu):
+        raise ValueError("menu must hold at least one query, got none")
+    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(menu))):
+        raise ValueError("menu must hold mechanisms with scalar parameters, got an array of settings")
+    entries = [shrunk(one) for one in menu]
+    if points is not None:
+        _validate.whole(points=points)
+        _validate.at_least(256, points=points)
+        _validate.at_most(2**24, points=points)
+        points = int(points)
+    epsilon, delta, unit = float(epsilon), float(delta), int(unit)
+    kind = f"priced menu {_VERSION}" + ", whole" * whole
+    key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
+    kept = _table_cache.load(key) if cache else None
+    if kept is None:
+        kept = _table(entries, epsilon, delta, unit, points, progress, whole)
+        if cache:
+            _table_cache.store(key, kept)
+    return kept
+
+
+def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
+    """The filter of a table.
+
+    Raises:
+        ArithmeticError: a certified curve that misses the target.
+    """
+    excess = kept["excess"]
+    grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
+    worst: Any = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))
+    profile = decreasing(PrivacyProfile(worst, grid, "upper").symmetrise())
+    reached = float(profile.hockey_stick(epsilon))
+    if not reached <= delta:
+        raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {epsilon:g}")
+    with jax.enable_x64(True):
+        found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
+        noise, rate = (np.asarray(amounts.split(np.array([float(x[i]) for x in found]))) for i in range(2))
+    if max(kept["prices"].max(), kept["budget"]) > _MOST_UNITS:
+        raise ArithmeticError(f"prices must fit int32, got {kept['prices'].tolist()} and budget {kept['budget']}")
+    prices, budget = kept["prices"].astype(np.int32), np.int32(kept["budget"])
+    return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid)
+
+
+def _table(
+    entries: list[Any], epsilon: float, delta: float, unit: int, points: int | None, progress: Any, whole: bool
+) -> dict[str, np.ndarray]:
+    laws, runs = menu_laws(entries, epsilon, delta, points)
+    most = runs.max()
+    # Ledgers are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
+    # the prices that are charged.
+    prices = np.clip(np.rint(unit * most / runs), unit, _MOST_UNITS).astype(np.int64)
+    # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.
+    node = max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
+    total = int(unit * most / node)
+    report = (lambda done: progress(min(done, total), total)) if progress is not None else None
+    spared = _SPARED if whole else 0.0
+    met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
+    table = budget_table(laws, prices, node, met, _MOST_UNITS, report, whole)
+    if table.budget < prices.min():
+        raise ValueError(
+            f"menu must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no entry's "
+            "certified cost does"
+        )
+    kept = {
+        "prices": prices,
+        "budget": np.array(table.budget),
+        "excess": table.excess,
+        "spacing": np.array(laws.grid.spacing),
+        "lowest": np.array(laws.grid.lowest),
+    }
+    if whole:
+        # As jaxacct.filters.online_menu proves: a little more for every unit, the same in both directions.
+        steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
+        if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
+            raise ArithmeticError("an entry's law on the lattice holds more than probability 1")
+        slack = spared * delta / table.budget
+        added = slack * table.budget * np.exp(np.minimum(laws.grid.losses, 0.0))
+        kept |= {"excess": inflated(table.excess + added, 2.0**-45), "slack": np.array(slack)}
+        kept |= {"curves": table.curves, "node": np.array(node), "reach": np.array(max(laws.below, laws.above))}
+    return kept
+
+
+def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Any], delta: ArrayLike) -> Bounds:
+    """Epsilon of each entry run for the whole budget and fixed in advance, enclosed: what adaptivity is measured by.
+
+    Every one of them is an analyst whom the filter admits, so the largest ``lower`` is a lower bound for the filter's
+    guarantee, and the ratio of the two bounds the overhead of adaptivity with all of the table's slack.
+
+    Args:
+        ledger: from `priced_menu`.
+        menu: the menu it was made from.
+        delta: a number strictly between 0 and 1.
+
+    Returns:
+        Bounds of shape ``(entries,)``; 0 for an entry of which not one fits.
+    """
+    _validate.instance(PricedMenuFilter, ledger=ledger)
+    _validate.scalar(delta=delta)
+    _validate.probability(delta=delta)
+    runs = np.asarray(ledger.budget) // np.asarray(ledger.prices)
+    if not isinstance(menu, Sequence) or len(menu) != runs.size:
+        raise ValueError(f"menu must be the {runs.size} entries that ledger was made from, got {menu!r:.200}")
+    found = [
+        accounting.epsilon(one, delta, steps=int(n)) if n else Bounds(0.0, 0.0)
+        for one, n in zip(menu, runs, strict=True)
+    ]
+    return Bounds(*(np.array([getattr(x, side) for x in found]) for side in ("lower", "upper")))

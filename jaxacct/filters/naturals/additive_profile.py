@@ -1,0 +1,150 @@
+"""The additive filter: a budget for every band of the privacy loss (Algorithm 3 of the residue paper)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.adversary.generalized_response import rounded
+from jaxacct.filters import amounts
+from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.naturals.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
+from jaxacct.filters.printing import printed_as
+from jaxacct.filters.states import keeps
+
+__all__ = ["AdditiveProfileFilter", "additive_profile"]
+
+_STATEMENT = (
+    "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
+    "given all earlier outputs, is dominated by the generalised randomised response whose band masses were charged, "
+    "and every refusal was obeyed (residue filters, arXiv 2602.15815, Algorithm 3 and Theorem 15, with constants "
+    "derived for this library; on the lattice: Lemma 7 and Theorem 16)."
+)
+
+
+@printed_as("additive_profile", "parameters")
+@keeps(LedgerState)
+@_register
+class AdditiveProfileFilter:
+    """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
+
+    Attributes:
+        pieces: the budgets in exact float32 pieces, shape ``(k + 1, 3)``; the last one counts rounds.
+        parameters: (epsilon, delta, rounds), static.
+    """
+
+    pieces: Any
+    parameters: tuple[float, float, int] = dataclasses.field(metadata={"static": True})
+
+    @property
+    def epsilons(self) -> np.ndarray:
+        """Upper ends of the bands, the last inf."""
+        return ladder(*self.parameters).epsilons
+
+    @property
+    def guarantee(self) -> LadderGuarantee:
+        """What the whole interaction satisfies, a proven bound; computed on demand (an FFT)."""
+        return guarantee_of(*self.parameters, _STATEMENT, natural=False)
+
+    def init(self) -> LedgerState:
+        """The state with nothing spent: one ledger a band."""
+        return amounts.empty(jnp.asarray(self.pieces))
+
+    def prepare(self, query: Any, *, relation: str = "add_or_remove") -> Array:
+        """Band masses of a query, rounded up into higher bands: what `update` charges.
+
+        Args:
+            query: a mechanism or curve with a symmetric loss.
+            relation: for mechanisms.
+
+        Raises:
+            ValueError: a loss that is not symmetric.
+        """
+        _, up = rounded(query, self.epsilons[:-1], relation=relation)
+        order = np.argsort(up.epsilons)
+        # float32 rounded up, so that a float32 program charges as much; totals may exceed 1 by that.
+        high = up.masses[order].astype(np.float32)
+        return np.where(high < up.masses[order], np.nextafter(high, np.float32(np.inf)), high)  # pyright: ignore
+
+    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
+        """Whether ``query`` may run (a bool) and the state after it.
+
+        Args:
+            query: band masses, shape ``(k,)``, of `prepare` (fast, may be traced), or what `prepare` takes.
+            state: from `init` or `update`.
+
+        Returns:
+            ``(admitted, state)``. Masses that are NaN, negative or sum up to less than 1 (but for rounding) are
+            refused; so is the query after ``rounds`` of them.
+
+        Raises:
+            ValueError: masses of another shape.
+        """
+        masses = query if is_scalar_query(query) else self.prepare(query)
+        bands = np.shape(self.pieces)[0] - 1
+        if np.shape(masses) != (bands,):
+            raise ValueError(f"query must have one mass for each of {bands} bands, got shape {np.shape(masses)}")
+        return _update(self.pieces, masses, state)
+
+    def spent(self, state: LedgerState) -> Array:
+        """Sums of the admitted band masses, shape ``(k,)``, rounded up, in the caller's float type."""
+        return _bands(self.pieces, state, "spent", amounts.caller_dtype())
+
+    def remaining(self, state: LedgerState) -> Array:
+        """What is left of each band's budget, shape ``(k,)``, rounded down, in the caller's float type."""
+        return _bands(self.pieces, state, "remaining", amounts.caller_dtype())
+
+    def fraction(self, state: LedgerState) -> Array:
+        """The largest share of a band's budget that is spent, rounded up, in the caller's float type."""
+        return _bands(self.pieces, state, "fraction", amounts.caller_dtype())
+
+
+@jax.enable_x64(True)
+@jax.jit
+def _update(pieces: Array, masses: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
+    masses = jnp.asarray(masses, jnp.float64)
+    costs = jnp.append(masses, 1.0)
+    fits, charged = amounts.charge(state, costs, amounts.join(pieces), amounts.EXACT)
+    admitted = jnp.all(fits) & (jnp.sum(masses) >= 1.0 - 1e-12)
+    return admitted, LedgerState(jnp.where(admitted, charged.words, state.words))
+
+
+@jax.enable_x64(True)
+def _bands(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
+    budget, state = amounts.join(pieces)[:-1], LedgerState(state.words[:-1])
+    if which == "fraction":
+        return amounts.outward(amounts.used(state).max(), dtype, up=True)
+    if which == "spent":
+        return amounts.outward(inflated(budget * amounts.used(state), 2.0**-51), dtype, up=True)
+    return amounts.outward(deflated(budget * amounts.left(state), 2.0**-51), dtype, up=False)
+
+
+def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditiveProfileFilter:
+    """A filter that sums up, band by band of a dyadic ladder, how likely queries' losses are to be that large.
+
+    It admits every sequence of symmetric losses that the natural (epsilon, delta) filter admits (Theorem 14), and many
+    more; its guarantee is larger than (epsilon, delta) by factors that are polynomial in log T and log(1 / delta).
+
+    Args:
+        epsilon: > 0.
+        delta: in (0, min(1/2, (e^eps - 1) / (e^eps + e^-eps))).
+        rounds: T, the most queries.
+
+    Raises:
+        ValueError: values out of range; they must be concrete, as the ladder's length depends on them.
+    """
+    check_ladder(epsilon, delta, rounds)
+    bands = ladder(float(epsilon), float(delta), int(rounds))
+    with jax.enable_x64(True):
+        # Half a round more, as charges are rounded up.
+        pieces = np.asarray(amounts.split(np.append(bands.budgets, rounds + 0.5)))
+    return AdditiveProfileFilter(pieces, (float(epsilon), float(delta), int(rounds)))

@@ -1,0 +1,327 @@
+"""The natural filter: composes what ran as if it had been fixed in advance, and says what that guarantees."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.adversary import is_free, natural_filter_cost
+from jaxacct.adversary.naturals.compositions import Compositions
+from jaxacct.adversary.naturals.cost import TOLERANCE
+from jaxacct.adversary.naturals.within_budget import Budget
+from jaxacct.filters import amounts
+from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.printing import printed_as
+from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
+from jaxacct.filters.residues.on_grid import ComposedState, after, law_of, nothing, on_grid
+from jaxacct.filters.residues.prepare import joined, pieces_up
+from jaxacct.filters.states import keeps
+from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.curves.conversions import pld_excess
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import RELATIONS, first_side
+
+__all__ = ["NaturalFilter", "NaturalState", "UndeclaredNaturalFilter", "natural"]
+
+_MOST_STATES = 200_000
+_ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and still count as within it
+_FREE = (
+    "The whole interaction is within the budget's curve, plus {slack:g}, if each query is the declared family's member "
+    "it was charged as, given all earlier outputs, and every refusal was obeyed: the natural filter is free for this "
+    "family and budget ({reason}; residue filters, arXiv 2602.15815, Theorems 6 to 8, and f-DP filters, Theorem 3.6)."
+)
+_NOT_FREE = (
+    "The whole interaction has this profile, NOT the budget's: the natural filter is not known to be free for this "
+    "family and budget ({reason}). The curve is the exact cost of the analyst who does most under this filter, rounded "
+    "up (residue filters, arXiv 2602.15815, Theorem 6), if each query is the member it was charged as, given all "
+    "earlier outputs, and every refusal was obeyed."
+)
+
+
+class NaturalState(NamedTuple):
+    """How often each member of the family ran: int32[members]."""
+
+    counts: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Declared:
+    """What the analyst may play: compared by identity, so that it is a static part of the filter."""
+
+    budget: Any
+    family: tuple[Any, ...]
+    rounds: int
+    relation: str
+    grid: LossGrid | None
+
+
+@keeps(NaturalState)
+@_register
+class NaturalFilter:
+    """Exact composition of a declared family's members against a budget; see `natural`.
+
+    Attributes:
+        allowed: bool[rounds + 1, ...], an axis for each member: whether these counts are within the budget.
+        declared: budget, family and rounds, static.
+    """
+
+    allowed: Any
+    declared: Any = dataclasses.field(metadata={"static": True})
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """The budget's curve if the filter is certainly free, else the exact worst case; computed once, on demand."""
+        return _guarantee(self.declared)
+
+    def init(self) -> NaturalState:
+        """The state with nothing played."""
+        return NaturalState(on_device(np.zeros(len(self.declared.family), np.int32)))
+
+    def update(self, query: Any, state: NaturalState) -> tuple[Array, NaturalState]:
+        """Whether ``query`` may run (a bool) and the state after it.
+
+        Args:
+            query: the index of a member of the family (may be traced), or the member: that very object, or one of the
+                same kind with the same numbers.
+            state: from `init` or `update`.
+
+        Returns:
+            ``(admitted, state)``. An index that is no member's is refused; a refused query leaves the state.
+
+        Raises:
+            ValueError: an object that is not in the family.
+        """
+        return _play(self.allowed, self._index(query), state)
+
+    def _index(self, query: Any) -> Any:
+        if is_scalar_query(query):
+            if np.ndim(query):
+                raise ValueError(f"query must be one index, got an array of shape {np.shape(query)}")
+            if _validate.is_traced(query):
+                return query
+            # Compared before it is an int32 or a float32 of a program: 2**32 is not 0, nor is 1 + 1e-12 a member.
+            value, members = np.asarray(query), len(self.declared.family)
+            return int(value) if 0 <= value < members and value == np.floor(value) else -1
+        for index, member in enumerate(self.declared.family):
+            if member is query or _same(member, query):
+                return index
+        raise ValueError(f"query must be a member of the declared family, or its index, got {type(query).__name__}")
+
+    def spent(self, state: NaturalState) -> Array:
+        """How many queries ran, int32."""
+        return jnp.sum(state.counts)
+
+    def remaining(self, state: NaturalState) -> Array:
+        """Which members may still run, bool[members]."""
+        members = jnp.arange(len(self.declared.family))
+        return jax.vmap(lambda i: _play(self.allowed, i, state)[0])(members)
+
+    def fraction(self, state: NaturalState) -> Array:
+        """The share of the rounds that are over."""
+        return jnp.sum(state.counts) / np.float32(self.declared.rounds)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two mechanisms or curves are of one kind and have the same, concrete numbers."""
+    if _validate.is_traced((one, other)) or jax.tree.structure(one) != jax.tree.structure(other):
+        return False
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+
+
+@jax.jit
+def _play(allowed: Array, index: Any, state: NaturalState) -> tuple[Array, NaturalState]:
+    allowed, index = jnp.asarray(allowed), jnp.asarray(index)
+    # An index that is no whole number, NaN among them, matches no member.
+    hit = jnp.arange(state.counts.shape[0]) == index
+    counts = state.counts + hit.astype(jnp.int32)
+    inside = jnp.all((state.counts >= 0) & (counts < allowed.shape[0])) & jnp.any(hit)
+    place = tuple(jnp.minimum(counts, allowed.shape[0] - 1))
+    admitted = inside & allowed[place]
+    return admitted, NaturalState(jnp.where(admitted, counts, state.counts))
+
+
+@functools.lru_cache(maxsize=16)
+def _guarantee(declared: _Declared) -> ProfileGuarantee:
+    how = {"relation": declared.relation, "grid": declared.grid}
+    free = is_free(declared.budget, declared.family, declared.rounds, **how)
+    if free:
+        curve = _budget_curve(declared)
+        return ProfileGuarantee(raised(curve, free.slack), _FREE.format(slack=free.slack, reason=free.reason))
+    cost = natural_filter_cost(declared.budget, declared.family, declared.rounds, **how)
+    return ProfileGuarantee(cost.profile(), _NOT_FREE.format(reason=free.reason))
+
+
+def _budget_curve(declared: _Declared) -> PrivacyProfile:
+    budget, grid = declared.budget, declared.grid
+    if isinstance(budget, PrivacyProfile):
+        return budget
+    if isinstance(budget, PLD):
+        return PrivacyProfile.from_pld(dataclasses.replace(budget, bound="upper"))
+    if isinstance(budget, TradeOff):
+        made = Compositions(declared.family, declared.rounds, declared.relation, grid)
+        return dataclasses.replace(budget, bound="lower").profile(made.grid if grid is None else grid)
+    return PrivacyProfile.from_mechanism(budget, "upper", relation=declared.relation, grid=grid)
+
+
+@printed_as("natural", "rounds", "relation")
+@keeps(ComposedState)
+@_register
+class UndeclaredNaturalFilter:
+    """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
+
+    Attributes:
+        room: float32[size, 2], the budget's excess at the grid's points, from below.
+        grid: static.
+        relation: for mechanisms, static.
+        rounds: the most queries, static; None for any number.
+    """
+
+    room: Any
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    relation: str = dataclasses.field(metadata={"static": True})
+    rounds: int | None = dataclasses.field(metadata={"static": True})
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """There is none.
+
+        Raises:
+            ValueError: always, saying why and what to use instead.
+        """
+        raise ValueError(
+            "family must be declared for a guarantee: composing whatever an adaptive analyst chose as if it had been "
+            "fixed in advance can exceed the budget (residue filters, arXiv 2602.15815, Theorem 8); give "
+            "natural(budget, family=..., rounds=...), or use gdp_residue, renyi or natural_approximate_dp"
+        )
+
+    @jax.enable_x64(True)
+    def init(self) -> ComposedState:
+        """The state with nothing spent."""
+        return nothing(self.grid)
+
+    @jax.enable_x64(True)
+    def prepare(self, query: Any) -> PLD:
+        """The query's law on this filter's grid: do it once for a query that is asked again."""
+        return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
+
+    def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
+        """Whether the composition with ``query`` stays within the budget at every order, and the state after it.
+
+        Args:
+            query: a mechanism or an upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`.
+            state: from `init` or `update`.
+
+        Raises:
+            ValueError: a curve that is a bound from below, or of another spacing.
+        """
+        ready = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
+        law = query if ready else self.prepare(query)
+        with jax.enable_x64(True):
+            return on_device(_within(law, state, self.room, grid=self.grid, rounds=self.rounds))
+
+    def spent(self, state: ComposedState) -> Array:
+        """How many queries ran, int32."""
+        return state.rounds
+
+    def remaining(self, state: ComposedState) -> Array:
+        """The least room to the budget's curve, over all orders; rounded down, in the caller's float type."""
+        return _least_room(self.room, state, self.grid, amounts.caller_dtype())
+
+    def fraction(self, state: ComposedState) -> Array:
+        """The share of the rounds that are over; 0 where any number may run."""
+        return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
+
+
+@jax.enable_x64(True)
+def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -> Array:
+    _, excess = floats(pld_excess(law_of(state, grid), grid))
+    least = (joined(room) - excess).min()
+    return amounts.outward(module(least).maximum(least, 0.0), dtype, up=False)
+
+
+@hosted(static=("grid", "rounds"))
+def _within(
+    law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
+) -> tuple[Array, ComposedState]:
+    xp, masses, infinity = floats(law.masses, law.infinity_mass)
+    total = masses.sum() + infinity
+    sane = (masses >= 0).all() & (infinity >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
+    made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
+    _, excess = floats(pld_excess(law_of(made, grid), grid))
+    admitted = sane & (excess <= joined(room) + _ROUNDING).all()
+    if rounds is not None:
+        admitted &= state.rounds < rounds
+    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
+
+
+def natural(
+    budget: Any,
+    family: Sequence[Any] | None = None,
+    rounds: int | None = None,
+    *,
+    relation: str = "add_or_remove",
+    grid: LossGrid | None = None,
+) -> NaturalFilter | UndeclaredNaturalFilter:
+    """The natural filter (Algorithm 2 of the residue paper, Definition 3.1 of the f-DP filter paper).
+
+    With a declared family of queries and a number of rounds, its ``guarantee`` is the budget's curve if the filter
+    passes the freeness test of `jaxacct.adversary.is_free`, and else the exact worst case, which is more than the
+    budget. Without them it runs, and has no guarantee: asking for one raises.
+
+    Args:
+        budget: a mechanism, PLD or curve; the filter's budget is its curve.
+        family: the queries that may be asked, mechanisms or curves of one setting each.
+        rounds: the most queries.
+        relation: for mechanisms.
+        grid: lattice for what is not finite; without a family needed, of the composed law, with loss 0 inside.
+
+    Raises:
+        ValueError: a family without rounds, too many states, no grid where one is needed, or curves that do not match.
+    """
+    _validate.one_of(RELATIONS, relation=relation)
+    _validate.instance(LossGrid | None, grid=grid)
+    if rounds is not None:
+        _validate.scalar(rounds=rounds)
+    if not isinstance(family, Sequence | None) or isinstance(family, str | bytes):
+        raise ValueError(f"family must be a sequence of queries, got {family!r:.200}")
+    if family is None:
+        if rounds is not None:
+            _validate.count(rounds=rounds)
+        if grid is None or not grid.lowest < 0 < grid.highest:
+            raise ValueError(f"grid must hold losses on either side of 0 where no family is declared, got {grid}")
+        with jax.enable_x64(True):
+            one = first_side(relation)
+            line = np.asarray(families.enclose(budget, grid, one).line)
+            # Pieces are rounded up, by far less than what is taken off.
+            room = on_device(pieces_up(np.maximum(line - 2.0**-44 * line, 0.0)))
+        return UndeclaredNaturalFilter(room, grid, relation, rounds)
+    if rounds is None:
+        raise ValueError("rounds must be given with a family, got None")
+    _validate.count(rounds=rounds)
+    members, most = tuple(family), int(rounds)
+    states = (most + 1) ** len(members)
+    if states > _MOST_STATES:
+        raise ValueError(f"rounds must give at most {_MOST_STATES} counts of {len(members)} members, got {states}")
+    tests = Budget(budget, Compositions(members, most, relation, grid), TOLERANCE)
+    allowed = np.zeros((most + 1,) * len(members), bool)
+    for counts in itertools.product(range(most + 1), repeat=len(members)):
+        # What is not within the budget is not so with one more query either.
+        before = [tuple(n - (i == j) for j, n in enumerate(counts)) for i, n in enumerate(counts) if n]
+        if sum(counts) <= most and all(allowed[c] for c in before):
+            allowed[counts] = tests.test(counts).certain
+    return NaturalFilter(allowed, _Declared(budget, members, most, relation, grid))

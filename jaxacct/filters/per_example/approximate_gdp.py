@@ -1,0 +1,225 @@
+"""The approximate GDP filter for each example (Algorithm 3 of the f-DP filters paper). Asymptotic."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.filters import amounts
+from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, _parameters, approximate_gdp
+from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.per_example.any_filter import for_each_example
+from jaxacct.filters.per_example.examples import (
+    FLAG,
+    INFINITY,
+    ExampleLedgers,
+    ExamplesState,
+    as_bits,
+    check_examples,
+    check_query,
+    flagged,
+    given_norms,
+    settle_norms,
+)
+from jaxacct.filters.printing import printed_as
+from jaxacct.filters.states import keeps
+
+__all__ = ["IndividualApproximateGDPFilter", "individual_approximate_gdp"]
+
+# A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
+# (before the last step, if bit 30 is set: what the last step could spend is then still known).
+_WHOLE = np.int32(2**30)
+_BELOW = np.int32(2**30 - 1)
+_LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
+
+
+@printed_as("individual_approximate_gdp", "common", "examples")
+@keeps(ExamplesState)
+@_register
+class IndividualApproximateGDPFilter(ExampleLedgers):
+    """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.
+
+    Attributes:
+        common: the `ApproximateGDPFilter` whose budget and regime are everybody's.
+        examples: how many ledgers there are, static.
+    """
+
+    common: ApproximateGDPFilter
+    examples: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def guarantee(self) -> GDPGuarantee:
+        """sqrt(2 B)-GDP for every example, in a limit: ``is_bound`` is False, and the statement says why."""
+        found = for_each_example(self.common.guarantee)
+        return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
+
+    def update(
+        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
+    ) -> tuple[Array, ExamplesState]:
+        """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
+
+        An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
+        min(n, sensitivity) / sigma, whether it will be sampled or not. Who cannot pay takes part a last time, with a
+        contribution of the norm that spends exactly what is left, see `bounds`; norm 0 costs nothing.
+
+        Args:
+            query: a `PoissonSampled` `Gaussian` (in the "large" regime also a `Gaussian`); ``sensitivity`` is the clip
+                norm, in the unit of ``norms``. With a sigma outside of [1e-20, 1e20], or a clip norm that is below it
+                or infinite, nobody takes part. The rate may be one for each example, shape ``(examples,)``, the
+                paper's extension; each must depend on that example and earlier outputs only.
+            norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
+                float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
+            state: from `init` or `update`, with whatever sharding; the norms should have the same.
+            donate: whether to write into the buffers of ``state``, which is then gone. (Inside a jitted function of
+                the caller's nothing is donated but by that function.)
+
+        Raises:
+            ValueError: another type of query, a concrete rate outside the regime; norms or a state that are not one
+                number for each example.
+        """
+        check_query(query, self.examples)
+        run = _update_in_place if donate else _update
+        takes_part, words = run(
+            self, _parameters(query, self.common.regime), given_norms(norms, self.examples), self._same(state)
+        )
+        return takes_part, ExamplesState(words)
+
+    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
+        """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
+
+        Args:
+            query: the query of that step.
+            norms: the norms that were charged.
+            state: from the `update` of that step.
+
+        Returns:
+            float32, shape ``(examples,)``: min(norm, sensitivity) while the budget lasts; in an example's last step at
+            most invBudg of Algorithm 3 with this step's rate, rounded down. Clip to it again, whatever else has been
+            done: then nobody contributes more than was charged, however the norms were computed.
+        """
+        check_query(query, self.examples)
+        return _bounds(
+            self, _parameters(query, self.common.regime), given_norms(norms, self.examples), self._same(state)
+        )
+
+    def spent(self, state: ExamplesState) -> Array:
+        """The part of B that each example has spent, rounded up. Private: see `filters.per_example.any_filter`."""
+        return _in_budget(self, self._same(state), "spent", amounts.caller_dtype())
+
+    def remaining(self, state: ExamplesState) -> Array:
+        """The part of B that each example has left, rounded down. Private."""
+        return _in_budget(self, self._same(state), "remaining", amounts.caller_dtype())
+
+    def fraction(self, state: ExamplesState) -> Array:
+        """The share of B that each example has spent, rounded up, in the caller's float type. Private."""
+        return _in_budget(self, self._same(state), "fraction", amounts.caller_dtype())
+
+
+def _units_spent(words: Array) -> Array:
+    return jnp.where(words & _WHOLE != 0, _WHOLE, words & _BELOW)
+
+
+def _is_one(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array, Array]:
+    """Clip norm, sigma and rate in float64, and whether they make a step of this regime."""
+    clip, sigma, rate = (jnp.asarray(v, jnp.float64) for v in parameters)
+    good = (clip >= _LEAST) & (clip < jnp.inf) & (sigma >= _LEAST) & (sigma <= 1 / _LEAST)
+    return clip, sigma, rate, good & ((rate >= 0) & (rate < 0.2) if regime == "small" else (rate > 0.8) & (rate <= 1))
+
+
+def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: IndividualApproximateGDPFilter) -> Array:
+    """What each example would pay, in units, as a float32 that is a whole number or infinite; never too little.
+
+    In float32, because a step should take no longer than memory does. Each rounding is covered, the constants' too:
+    (1 + (4 + mu^2) 2^-20) is 64 units and 16 more for each by which expm1 grows an error in mu^2, some 7 units.
+    """
+    per_norm = (1.0 / sigma).astype(jnp.float32)
+    # Products of subnormal numbers may vanish; a floor under the constant keeps it one.
+    root = inflated(rate * jnp.sqrt(2.0**29 / amounts.join(ledger.common.pieces)), 2.0**-40)
+    constant = jnp.maximum((root * root).astype(jnp.float32), jnp.float32(1e-36))
+    mu = jnp.minimum(norm, clip.astype(jnp.float32)) * per_norm
+    square = mu * mu
+    gain = jnp.expm1(square) if ledger.common.regime == "small" else square
+    return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)
+
+
+def _update_words(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: ArrayLike, words: Array) -> Any:
+    clip, sigma, rate, sane = _is_one(parameters, ledger.common.regime)
+    norm = settle_norms(norms, ledger.examples)
+    good = (as_bits(norm) > 0) & (as_bits(norm) < INFINITY) & sane
+    units = _units(norm, clip, sigma, rate, ledger)
+    spent = _units_spent(words)
+    fits = units < (_WHOLE - spent).astype(jnp.float32) * jnp.float32(1 - 2.0**-22)
+    paid = spent + units.astype(jnp.int32)
+    last = jnp.where((units >= 0) & (spent < _WHOLE), FLAG | _WHOLE | spent, spent)
+    after = jnp.where(good, jnp.where(fits, paid | FLAG, last), spent)
+    return flagged(after), after
+
+
+def _bounds_of(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: ArrayLike, words: Array) -> Array:
+    clip, sigma, rate, sane = _is_one(parameters, ledger.common.regime)
+    norm = settle_norms(norms, ledger.examples)
+    clipped = jnp.minimum(norm, amounts.outward(clip, "float32", up=True))
+    budget = amounts.join(ledger.common.pieces)
+    rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * budget
+    q = jnp.where(rate > 0, rate, 1.0)
+    small = ledger.common.regime == "small"
+    # The margin is more than all of these roundings; the root halves those of what is under it.
+    affordable = deflated(sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q), 2.0**-48)
+    affordable = amounts.outward(affordable, "float32", up=False)
+    allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)
+    return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
+
+
+_update = jax.enable_x64(True)(jax.jit(_update_words))
+_update_in_place = jax.enable_x64(True)(jax.jit(_update_words, donate_argnums=3))
+_bounds = jax.enable_x64(True)(jax.jit(_bounds_of))
+
+
+@jax.enable_x64(True)
+def _in_budget(ledger: IndividualApproximateGDPFilter, words: Array, which: str, dtype: str) -> Array:
+    units = _units_spent(words).astype(jnp.float64)
+    if which == "fraction":
+        return amounts.outward(units * 2.0**-30, dtype, up=True)
+    budget = amounts.join(ledger.common.pieces)
+    if which == "spent":
+        return amounts.outward(inflated(budget * (units * 2.0**-30), 2.0**-51), dtype, up=True)
+    return amounts.outward(deflated(budget * ((2.0**30 - units) * 2.0**-30), 2.0**-51), dtype, up=False)
+
+
+def individual_approximate_gdp(
+    budget: ArrayLike, *, examples: int, regime: str = "small"
+) -> IndividualApproximateGDPFilter:
+    """Algorithm 3 of the f-DP filters paper: `approximate_gdp` for each example by itself. Asymptotic, not a bound.
+
+    Every example has the same budget B (Theorem 4.4 asks for that) and pays the mean privacy loss of its own clipped
+    gradient in every step, sampled or not; its last step is clipped to what is left, and the run goes on without it.
+    In the limit of Theorem 4.3 the run tends to sqrt(2 B)-GDP, for add and remove; at finite parameters nothing is
+    proven: `guarantee.is_bound` is False. Use `individual_priced_menu`, or `individual` of a Rényi filter, where a
+    bound is needed.
+
+    What individual filters ask of the program around, above all that ledgers and who takes part are never published,
+    stands in `filters.per_example.any_filter`. A ledger counts in units of 2^-30 of B, rounded up, and at least one a
+    step: a million steps of tiny gradients waste a thousandth.
+
+    Args:
+        budget: B, one number between 1e-18 and 1e30.
+        examples: how many; a static part of the program.
+        regime: "small" for rates below 0.2, "large" for rates above 0.8.
+
+    Raises:
+        ValueError: a concrete ``budget`` out of range or that is an array, an unknown regime, a bad ``examples``.
+    """
+    _validate.numbers(budget=budget)
+    if np.ndim(budget):
+        raise ValueError(f"budget must be one number for everybody, got an array of shape {np.shape(budget)}")
+    return IndividualApproximateGDPFilter(approximate_gdp(budget, regime), check_examples(examples))

@@ -1,0 +1,143 @@
+"""What individual filters share: checked norms, and one 32-bit counter for each example.
+
+A word holds what an example has spent and, in its sign bit, whether it takes part in the step at hand. So a step reads
+the norms and the words and writes the words, in place, and who takes part is read off them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters import amounts
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+
+__all__ = [
+    "FLAG",
+    "INFINITY",
+    "ExampleLedgers",
+    "ExamplesState",
+    "as_bits",
+    "check_examples",
+    "check_query",
+    "flagged",
+    "for_norms",
+    "given_norms",
+    "looked_up",
+    "sensitivity_of",
+    "settle_norms",
+]
+
+FLAG = np.int32(-(2**31))  # the sign bit
+INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above are NaNs
+
+
+class ExamplesState(NamedTuple):
+    """What a run carries: one int32 word for each example. As private as the data; see `individual`."""
+
+    words: Array
+
+
+def flagged(words: Array) -> Array:
+    """Who takes part, without computing the words a second time: the barrier keeps compilers from doing so."""
+    return jax.lax.optimization_barrier(words) < 0
+
+
+def looked_up(table: Array, row: Array) -> Array:
+    """``table[row]`` for rows within the table, spread as ``row`` is."""
+    sharding = jax.typeof(row).sharding
+    spread = not sharding.mesh.empty and sharding.mesh.are_all_axes_explicit
+    return table.at[row].get(mode="promise_in_bounds", out_sharding=sharding if spread else None)
+
+
+def check_examples(examples: int) -> int:
+    """``examples`` as a number of ledgers."""
+    _validate.whole(examples=examples)
+    return int(examples)
+
+
+def given_norms(norms: ArrayLike, examples: int) -> Array | np.ndarray:
+    """Norms as an array, traced or not, before a compiled program sees them.
+
+    Raises:
+        ValueError: not one floating-point number for each example.
+    """
+    _validate.numbers(norms=norms)
+    found = norms if isinstance(norms, Array) else np.asarray(norms)
+    if found.shape != (examples,) or not jnp.issubdtype(found.dtype, jnp.floating):
+        raise ValueError(f"norms must be {examples} floats, one for each example, got {found.dtype}{found.shape}")
+    return found
+
+
+def settle_norms(norms: ArrayLike, examples: int) -> Array:
+    """Norms as float32, none smaller than given (inside ``enable_x64``).
+
+    Raises:
+        ValueError: as `given_norms`.
+    """
+    found = jnp.asarray(given_norms(norms, examples))
+    return amounts.outward(found, "float32", up=True) if found.dtype == "float64" else found.astype(jnp.float32)
+
+
+def as_bits(value: Array) -> Array:
+    """A float32 as int32: in the order of the numbers where both are at least 0; -0.0 and below are negative.
+
+    Comparing bits is exact where a processor that flushes subnormal numbers to zero would call a norm nothing.
+    """
+    return jax.lax.bitcast_convert_type(value, jnp.int32)
+
+
+def check_query(query: Any, examples: int) -> None:
+    """Raises ValueError unless ``query`` is one Gaussian for all, sampled or not, at one rate or one for each."""
+    if isinstance(query, PoissonSampled):
+        if np.shape(query.rate) not in ((), (examples,)):
+            raise ValueError(f"rate must be one number or {examples}, got an array of shape {np.shape(query.rate)}")
+        return check_query(query.mechanism, examples)
+    if not isinstance(query, Gaussian):
+        raise ValueError(f"query must be a Gaussian or a PoissonSampled one, got {type(query).__name__}")
+    for name, value in (("sigma", query.sigma), ("sensitivity", query.sensitivity)):
+        if np.shape(value):
+            raise ValueError(f"{name} must be one number for everybody, got an array of shape {np.shape(value)}")
+
+
+def sensitivity_of(query: Any) -> Any:
+    """The clip norm of a (sampled) Gaussian."""
+    return query.sensitivity if isinstance(query, Gaussian) else sensitivity_of(query.mechanism)
+
+
+def for_norms(query: Any, norms: Array) -> Any:
+    """What ``query`` is to examples of these norms: the same noise, their own sensitivity."""
+    if isinstance(query, Gaussian):
+        return Gaussian(query.sigma, norms)
+    return dataclasses.replace(query, mechanism=for_norms(query.mechanism, norms))
+
+
+class ExampleLedgers:
+    """What filters with one word for each example share."""
+
+    examples: int
+
+    def init(self, sharding: Any = None) -> ExamplesState:
+        """The state in which nobody has spent anything.
+
+        Args:
+            sharding: a `jax.sharding.Sharding` of an array of shape ``(examples,)``: over which devices, or processes,
+                the ledgers are spread; each device then keeps its own part, and an update sends nothing around. It
+                must divide the examples evenly: add examples of norm 0, which spend nothing.
+        """
+        return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
+
+    def _same(self, state: ExamplesState) -> Array:
+        if state.words.shape != (self.examples,) or state.words.dtype != "int32":
+            raise ValueError(
+                f"state must hold {self.examples} int32 words, got {state.words.dtype}{state.words.shape}: take it "
+                "from init or update"
+            )
+        return state.words

@@ -1,0 +1,224 @@
+"""The residue filter for any budget family and update; every step is certified before it is taken."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct._numerics.host import at_hand, floats, hosted, module, on_device, on_host
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters.printing import printed_as
+from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
+from jaxacct.filters.residues.on_grid import on_grid
+from jaxacct.filters.states import keeps
+from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import RELATIONS, first_side
+
+__all__ = ["ResidueCheck", "ResidueFilter", "ResidueFilterState", "check_residue", "residue"]
+
+_TOLERANCE = 1e-10
+_STATEMENT = (
+    "The whole interaction of at most {rounds} queries is within the budget family's curve at the first parameter, "
+    "plus {slack:g}, in every direction that curve is for, if each query is dominated by the law it was charged as, "
+    "given all earlier outputs, and every refusal was obeyed: each update was certified to be a residue, "
+    "U(B, L) * L <= B, before it was taken (residue filters, arXiv 2602.15815, Algorithm 1 and Theorem 1)."
+)
+
+
+class ResidueCheck(NamedTuple):
+    """Whether after * query <= before at every order, up to the tolerance.
+
+    Attributes:
+        holds: certain; a bool array.
+        excess: an upper bound of how much the left side exceeds the right one anywhere; a float64 array.
+    """
+
+    holds: Array
+    excess: Array
+
+
+class ResidueFilterState(NamedTuple):
+    """The budget's parameter, and how many queries ran."""
+
+    parameter: Any
+    rounds: Array
+
+
+@jax.enable_x64(True)
+def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TOLERANCE) -> ResidueCheck:
+    """The residue condition of Theorem 1, certified: both sides are piecewise linear with nodes on one lattice.
+
+    Budgets are taken at their word (the law that the arrays state), the query as the upper bound it is; the
+    composition's rounding is on the left side. Beyond the lattice's ends both are lines.
+
+    Args:
+        before: B, a `PLD`.
+        after: U(B, L), a `PLD` of the same spacing.
+        query: L, an upper `PLD` of the same spacing.
+        tolerance: by how much the left side may exceed the right one; a filter has to count it.
+
+    Raises:
+        ValueError: spacings that do not agree, or a query that is no upper bound.
+    """
+    _validate.instance(PLD, before=before, after=after, query=query)
+    _validate.scalar(tolerance=tolerance)
+    _validate.finite(tolerance=tolerance)
+    if query.bound != "upper":
+        raise ValueError(f"query must be an upper PLD, got bound {query.bound!r}")
+    left = dataclasses.replace(after, bound="upper").compose(query)
+    return _compare(left, dataclasses.replace(before, bound="upper"), float(tolerance))
+
+
+@hosted
+def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
+    one, other = grid_of_pld(left.grid), grid_of_pld(right.grid)
+    lowest, highest = min(one.lowest, other.lowest), max(one.highest, other.highest)
+    grid = LossGrid(left.grid.spacing, lowest, highest - lowest + 1)
+    xp, high, low = floats(pld_excess(left, grid), pld_excess(right, grid, literal="lower"))
+    # At gamma beyond the grid the left side is at most its value at the end; the right one is its atom at infinity,
+    # which the last node already has. Below the grid both are lines through no excess at gamma = 0.
+    worst = (high - low).max()
+    sane = (xp.asarray(left.masses) >= 0).all() & (xp.asarray(right.masses) >= 0).all()
+    return ResidueCheck(sane & (worst <= tolerance), worst)
+
+
+@printed_as("residue", "parameter", "rounds")
+@keeps(ResidueFilterState)
+@_register
+class ResidueFilter:
+    """A budget family, an update, and a certificate for every step; make it with `residue`.
+
+    Attributes:
+        parameter: of the first budget, any pytree of arrays.
+        curve: from a parameter to the budget's `PLD`, static.
+        change: from (parameter, query's `PLD`) to the next parameter, static.
+        rounds: the most queries, static.
+        grid: of queries, static.
+        relation: for mechanisms, static.
+        tolerance: of one step, static.
+    """
+
+    parameter: Any
+    curve: Callable[[Any], PLD] = dataclasses.field(metadata={"static": True})
+    change: Callable[[Any, PLD], Any] = dataclasses.field(metadata={"static": True})
+    rounds: int = dataclasses.field(metadata={"static": True})
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    relation: str = dataclasses.field(metadata={"static": True})
+    tolerance: float = dataclasses.field(metadata={"static": True})
+
+    @property
+    @jax.enable_x64(True)
+    def guarantee(self) -> ProfileGuarantee:
+        """The first budget's curve, and the tolerance of every step; a proven bound."""
+        slack = self.rounds * self.tolerance
+        profile = PrivacyProfile.from_pld(dataclasses.replace(self.curve(self.init().parameter), bound="upper"))
+        return ProfileGuarantee(raised(profile, slack), _STATEMENT.format(rounds=self.rounds, slack=slack))
+
+    @jax.enable_x64(True)
+    def init(self) -> ResidueFilterState:
+        """The first parameter, in float32 as programs of either precision keep it."""
+        held = jax.tree.map(lambda x: module(x).asarray(x, np.float32), self.parameter)
+        return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
+
+    @jax.enable_x64(True)
+    def prepare(self, query: Any) -> PLD:
+        """The query's upper law on this filter's grid."""
+        one = first_side(self.relation)
+        return on_grid(query, self.grid, one, symmetric=False)
+
+    @jax.enable_x64(True)
+    def update(self, query: Any, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
+        """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
+
+        Args:
+            query: a mechanism or an upper curve; a `PLD` of the grid's spacing is taken as it is.
+            state: from `init` or `update`.
+
+        Raises:
+            ValueError: a curve that is a bound from below, or spacings that do not agree.
+        """
+        ready = isinstance(query, PLD) and query.grid.spacing == self.grid.spacing
+        law = query if ready else self.prepare(query)
+        # What is checked is what is stored: the next parameter after rounding.
+        left = self.change(state.parameter, law)
+        _validate.real_arrays(update=left)
+        state, law, left = on_host((state, law, left))
+        after = jax.tree.map(lambda x: module(x).asarray(x, np.float32), left)
+        if _validate.shapes(after) != _validate.shapes(state.parameter):
+            raise ValueError(f"update must return a parameter like {state.parameter!r:.200}, got {left!r:.200}")
+        check = check_residue(self._budget(state.parameter), self._budget(after), law, tolerance=self.tolerance)
+        _, masses, infinity = floats(law.masses, law.infinity_mass)
+        sane = (masses >= 0).all() & (infinity >= 0) & (masses.sum() + infinity >= 1.0 - 1e-6)
+        admitted = check.holds & sane & (state.rounds < self.rounds)
+        made = ResidueFilterState(after, state.rounds + 1)
+        xp = module(admitted, made, state)
+        return on_device((admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)))
+
+    def _budget(self, parameter: Any) -> PLD:
+        """The curve at ``parameter``; of a known one by one program for all of its operations."""
+        return on_host(jax.jit(self.curve)(parameter)) if at_hand(parameter) else self.curve(parameter)
+
+    def spent(self, state: ResidueFilterState) -> Any:
+        """The first parameter less what is left of it, entry by entry."""
+        return jax.tree.map(lambda a, b: a - b, self.init().parameter, state.parameter)
+
+    def remaining(self, state: ResidueFilterState) -> Any:
+        """The parameter of the budget that is left."""
+        return state.parameter
+
+    def fraction(self, state: ResidueFilterState) -> Array:
+        """The share of the rounds that are over, which says nothing of the budget."""
+        return state.rounds / np.float32(self.rounds)
+
+
+def residue(
+    family: Callable[[Any], PLD],
+    update: Callable[[Any, PLD], Any],
+    parameter: Any,
+    *,
+    rounds: int,
+    grid: LossGrid,
+    relation: str = "add_or_remove",
+    tolerance: float = _TOLERANCE,
+) -> ResidueFilter:
+    """A filter from any budget family and any update (Algorithm 1); unsound updates are refused, not trusted.
+
+    Args:
+        family: from a parameter (a pytree of float32) to the budget's `PLD`, of the grid's spacing and by operations
+            that jit. Budgets are these laws at their word, so one that is meant as G_mu should be an upper law of it.
+        update: from (parameter, query's `PLD`) to the parameter that is to be left. A step that is not certainly a
+            residue is refused, so it should round to its own safe side.
+        parameter: of the first budget.
+        rounds: the most queries; each adds ``tolerance`` to the guarantee.
+        grid: for queries that are mechanisms.
+        relation: for mechanisms.
+        tolerance: see `check_residue`.
+
+    Raises:
+        ValueError: values out of range, or a family that gives no `PLD` of the grid's spacing.
+    """
+    _validate.function(family=family, update=update)
+    _validate.scalar(rounds=rounds, tolerance=tolerance)
+    _validate.count(rounds=rounds)
+    _validate.positive(tolerance=tolerance)
+    _validate.instance(LossGrid, grid=grid)
+    _validate.one_of(RELATIONS, relation=relation)
+    _validate.real_arrays(parameter=parameter)
+    if _validate.is_traced(parameter):
+        raise ValueError("parameter must be concrete, got a traced one")
+    made = ResidueFilter(parameter, family, update, int(rounds), grid, relation, float(tolerance))
+    with jax.enable_x64(True):
+        first = jax.eval_shape(functools.partial(family), made.init().parameter)
+    if not isinstance(first, PLD) or first.grid.spacing != grid.spacing:
+        raise ValueError(f"family must give a PLD of spacing {grid.spacing}, got {type(first).__name__}")
+    return made

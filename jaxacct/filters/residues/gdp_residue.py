@@ -1,0 +1,379 @@
+"""The GDP residue filter: a GDP budget, with optional slack, that any query can be charged to."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, module, on_device
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.filters import amounts
+from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
+from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.guarantees import with_atom
+from jaxacct.filters.printing import number, printed_as
+from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
+from jaxacct.filters.residues.solver import largest, largest_for_response
+from jaxacct.filters.states import keeps
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import GDP
+from jaxacct.mechanisms.directions import RELATIONS
+from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
+
+__all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
+
+_TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
+_TRIES = 24
+_ROUNDING = 2.0**-40  # at most this is an atom at infinity that a lattice makes of a query that has none
+_MOST_IN_TURN = 64  # ledgers that NumPy takes before a compiled program would be done sooner
+_STATEMENT = (
+    "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
+    "directions and at every epsilon at once, if each query is dominated by the loss it was charged as, given all "
+    "earlier outputs, and every refusal was obeyed: after each query the budget is replaced by a residue, a budget "
+    "whose composition with the query's loss is within the budget before it (residue filters, arXiv 2602.15815, "
+    "Theorem 1; GDP budgets: Theorem 5). The mu quoted counts a rounding slack of a relative 2^-41."
+)
+
+
+class ResidueState(NamedTuple):
+    """What is left of the budget, each in three float32 whose exact sum it is.
+
+    Attributes:
+        mu: float32[..., 3].
+        delta: float32[..., 3].
+    """
+
+    mu: Array
+    delta: Array
+
+    def __repr__(self) -> str:
+        if not at_hand(self):
+            return f"ResidueState(mu={self.mu}, delta={self.delta})"
+        with jax.enable_x64(True):
+            mu, delta = amounts.join(self.mu), amounts.join(self.delta)
+        return f"ResidueState(mu={number(mu)} and delta={number(delta)} are left)"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ApproximateGDPGuarantee:
+    """H <= delta + (1 - delta) H of mu-GDP for the whole interaction: mu-GDP next to a (0, delta)-DP step.
+
+    Attributes:
+        mu: float64, the budget's shape.
+        slack: the delta of it, float64, the budget's shape.
+        statement: the theorem and its assumptions.
+        is_bound: always True.
+    """
+
+    mu: Array
+    slack: Array
+    statement: str
+    is_bound: bool = True
+
+    @jax.enable_x64(True)
+    def epsilon(self, delta: ArrayLike) -> Array:
+        """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
+        _validate.numbers(delta=delta)
+        _validate.probability(delta=delta)
+        xp, delta, slack = floats(delta, self.slack)
+        # The difference is exact to a unit of delta, whatever is left of it.
+        less = xp.maximum(delta - slack - 2.0**-52 * xp.where(slack > 0, delta, 0.0), 0.0)
+        left = deflated(less / (1.0 - slack), 2.0**-50)
+        possible = (left > 0) & (slack >= 0)
+        _, found = floats(gdp_epsilon(self.mu, xp.where(possible, left, 0.5)))
+        return on_device(module(found, possible).where(possible, found, np.inf))
+
+    @jax.enable_x64(True)
+    def delta(self, epsilon: ArrayLike) -> Array:
+        """The delta at ``epsilon`` >= 0, rounded up; float64."""
+        xp, value, slack = floats(gdp_delta(self.mu, epsilon), self.slack)
+        value = inflated(slack + (1.0 - slack) * value, 2.0**-50)
+        return on_device(xp.where(slack >= 0, xp.fmin(value, 1.0), 1.0))
+
+    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""
+        return with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.slack)
+
+
+@printed_as("gdp_residue", "mu", "slack")
+@keeps(ResidueState)
+@_register
+class GDPResidueFilter:
+    """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
+
+    Attributes:
+        mu_pieces: mu in exact float32 pieces.
+        delta_pieces: delta likewise, zeros for 0.
+        share: of the slack that one query may take.
+        relation: for mechanisms, static.
+    """
+
+    mu_pieces: Any
+    delta_pieces: Any
+    share: Any
+    relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
+
+    @property
+    @jax.enable_x64(True)
+    def mu(self) -> Array:
+        """The budget's mu, as it was given (float64)."""
+        return amounts.join(self.mu_pieces)
+
+    @property
+    @jax.enable_x64(True)
+    def slack(self) -> Array:
+        """The budget's delta, as it was given (float64)."""
+        return amounts.join(self.delta_pieces)
+
+    @property
+    @jax.enable_x64(True)
+    def guarantee(self) -> ApproximateGDPGuarantee:
+        """What the whole interaction satisfies, a proven bound."""
+        return ApproximateGDPGuarantee(_whole(self.mu_pieces), amounts.join(self.delta_pieces), _STATEMENT)
+
+    @jax.enable_x64(True)
+    def init(self) -> ResidueState:
+        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
+
+    def update(self, query: Any, state: ResidueState) -> tuple[Array, ResidueState]:
+        """Whether ``query`` may run (a bool array) and the state after it.
+
+        Args:
+            query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any
+                other mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
+                result of `prepare`, which is the fast way for a query that is asked again.
+            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+
+        Returns:
+            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain: the query may be
+            leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN, negative
+            and infinite parameters.
+
+        Raises:
+            ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;
+                a mechanism whose parameters are traced (``prepare`` it, or give ``prepare`` a grid).
+        """
+        if is_scalar_query(query) or is_gaussian(query):
+            with jax.enable_x64(True):
+                return _update_gaussian(gaussian_cost(gaussian_parts(query)), state)
+        if not isinstance(query, Prepared | PLD | PrivacyProfile | TradeOff):
+            query = prepared(query, relation=self.relation)
+        with jax.enable_x64(True):
+            return on_device(_update(query, self.delta_pieces, self.share, state))
+
+    def spent(self, state: ResidueState) -> Array:
+        """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
+        return _in_mu(self.mu_pieces, state.mu, "spent", amounts.caller_dtype())
+
+    def remaining(self, state: ResidueState) -> Array:
+        """The mu that is left, rounded down, in the caller's float type: the largest Gaussian that still fits."""
+        return _in_mu(self.mu_pieces, state.mu, "remaining", amounts.caller_dtype())
+
+    def remaining_slack(self, state: ResidueState) -> Array:
+        """The delta that is left, rounded down, in the caller's float type."""
+        return _slack(state.delta, amounts.caller_dtype())
+
+    def fraction(self, state: ResidueState) -> Array:
+        """The share of mu^2 that is spent, rounded up, in the caller's float type; 1 is all of it."""
+        return _in_mu(self.mu_pieces, state.mu, "fraction", amounts.caller_dtype())
+
+
+def _is_no_slack(delta: np.ndarray) -> bool:
+    return bool(np.any((delta >= 1) | ((delta > 0) & (delta < 1e-18))))
+
+
+def _whole(pieces: Any) -> Array:
+    """The budget with its rounding slack: n queries of mu / sqrt(n) fit n times."""
+    return inflated(amounts.join(pieces), 0.5 * amounts.SLACK)
+
+
+def _packed(value: Array) -> Array:
+    """`amounts.split`, with 0 for what is too small for it."""
+    return module(value).where((value < 1e-18)[..., None], np.float32(0.0), amounts.pieces_of(value))
+
+
+def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
+    mine = state.mu.shape[:-1]
+    if not amounts.covers(mine, shape):
+        raise ValueError(
+            f"query must match the ledger: it has shape {shape}, and the state holds ledgers of shape {mine}; run "
+            "queries one by one (jax.lax.scan) or map over both (jax.vmap)"
+        )
+    return mine
+
+
+def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    xp = module(admitted, mu, delta, state)
+    made = ResidueState(_packed(xp.where(admitted, mu, 0.0)), _packed(xp.where(admitted, delta, 0.0)))
+    keep = lambda new, old: xp.where(admitted[..., None], new, old)  # noqa: E731
+    return admitted, ResidueState(keep(made.mu, state.mu), keep(made.delta, state.delta))
+
+
+def _after_gaussian(mu: Array, cost: Array) -> Array:
+    """sqrt(mu^2 - cost) rounded down, or -1: the residue of a Gaussian is exact (Koskela et al. 2023)."""
+    xp, left = module(mu, cost), mu * mu - cost
+    root = deflated(xp.sqrt(xp.maximum(left, 0.0)), 2.0**-50)
+    return xp.where((cost >= 0) & (left >= 0) & (mu > 0), xp.where(cost == 0, mu, root), -1.0)
+
+
+@jax.jit
+def _update_gaussian(cost: ArrayLike, state: ResidueState) -> tuple[Array, ResidueState]:
+    cost = jnp.asarray(cost, jnp.float64)
+    shape = _covered(cost.shape, state)
+    left, delta = amounts.join(state.mu), amounts.join(state.delta)
+    after = jnp.broadcast_to(_after_gaussian(left, cost), shape)
+    return _accepted(after >= 0, after, delta, state)
+
+
+def _work(query: Any, slack: Array, share: Array, state: ResidueState) -> int:
+    return math.prod(state.mu.shape[:-1]) * (MOST // _MOST_IN_TURN)
+
+
+@hosted(work=_work)
+def _update(query: Any, slack: Array, share: Array, state: ResidueState) -> tuple[Array, ResidueState]:
+    query = query if isinstance(query, Prepared) else of_curve(query)
+    shape = _covered(np.shape(query.epsilon)[:-1], state)
+    xp, share = floats(share)
+    mu, delta = amounts.join(state.mu), amounts.join(state.delta)
+    offer = xp.broadcast_to(amounts.join(slack) * share, shape)
+    wide = jax.tree.map(lambda x: xp.broadcast_to(x, (*shape, *x.shape[query.epsilon.ndim - 1 :])), query)
+    one = _residue if xp is np else _each
+    for _ in shape:
+        one = functools.partial(each, one)
+    after, left = one(wide, mu, delta, offer)
+    return _accepted(after >= 0, after, left, state)
+
+
+@jax.custom_batching.custom_vmap
+def _each(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
+    return _residue(query, mu, delta, offer)
+
+
+@_each.def_vmap
+@jax.enable_x64(True)
+def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
+    """Processors take one after the other, each in as few steps as it needs; accelerators all at once."""
+    leaves, tree = jax.tree.flatten(arguments)
+    flags = jax.tree.leaves(mapped)
+    given = [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag]
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        def one(some: list[Any]) -> tuple[Array, Array]:
+            rest = iter(some)
+            whole = [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]
+            return function(*jax.tree.unflatten(tree, whole))
+
+        return one
+
+    in_turn = lambda some: jax.lax.map(of(_each), some)  # noqa: E731
+    return jax.lax.platform_dependent(given, cpu=in_turn, default=jax.vmap(of(_residue))), (True, True)
+
+
+def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
+    """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
+    infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
+    xp, top = module(infinity, mu, delta, offer), infinity.max()
+    # Without any slack but for the query's own atom: whatever is best of two closed forms. A largest loss that is
+    # known is one of the query itself: a tiny atom beside it is a rounding's, and is not paid for.
+    response = largest_for_response(mu, epsilon)
+    plain = xp.maximum(response, _after_gaussian(mu, inflated(dominating**2, 2.0**-50)))
+    rest, payable = _after_atom(delta, top)
+    plain = xp.where(payable, plain, -1.0)
+    unpaid = (top > 0) & (top <= _ROUNDING) & (response >= 0) & (response >= plain)
+    plain, rest = xp.where(unpaid, response, plain), xp.where(unpaid, delta, rest)
+    # With a slack s: rho = 1 / ((1 - s)(1 - top)), and what an atom takes beyond its direction's own is room.
+    s = xp.maximum(xp.minimum(offer, deflated((delta - top) / (1.0 - top), 1e-9)), 0.0)
+    both = top + s - top * s
+    rho = (1.0 + 8.0 * 2.0**-52) / ((1.0 - s) * (1.0 - top))
+    room = deflated(s / (1.0 - s) + (top - infinity) * rho, 8.0 * 2.0**-52)
+    losses, masses = joined(query.losses), joined(query.masses)
+    guess = xp.sum(masses * losses * losses, -1).max()
+    finite = xp.isfinite(losses).all() & (masses >= 0).all() & (infinity >= 0).all() & (top < 1)
+    wanted = xp.where(finite, mu, np.nan)
+    best = largest(wanted, losses, masses, room, rho, guess, _TOLERANCE, _TRIES)
+    less, affordable = _after_atom(delta, inflated(both, 4.0 * 2.0**-52))
+    best = xp.where(affordable & (top < 1), best, -1.0)
+    # Spend slack only if it lowers the charge by more than 1 %.
+    saves = (best > plain) & ((plain < 0) | (s == 0) | (mu * mu - best * best < 0.99 * (mu * mu - plain * plain)))
+    return xp.where(saves, best, plain), xp.where(saves, less, rest)
+
+
+def _after_atom(delta: Array, atom: Array) -> tuple[Array, Array]:
+    """delta' with (1 - delta')(1 - atom) = 1 - delta, rounded down, and whether there is one."""
+    xp, left = module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
+    return xp.where(atom > 0, xp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
+
+
+@jax.enable_x64(True)
+def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
+    mu, left = amounts.join(pieces), amounts.join(left)
+    xp, whole = module(mu, left), _whole(pieces)
+    gone = xp.maximum((whole - left) * (whole + left), 0.0)
+    if which == "spent":
+        return amounts.outward(inflated(xp.sqrt(gone), 2.0**-50), dtype, up=True)
+    if which == "fraction":
+        return amounts.outward(inflated(gone / (mu * mu), 2.0**-50), dtype, up=True)
+    # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
+    free = left * left - amounts.SLACK * mu * mu
+    return amounts.outward(xp.minimum(xp.sqrt(xp.maximum(free, 0.0)), mu), dtype, up=False)
+
+
+@jax.enable_x64(True)
+def _slack(pieces: Array, dtype: str) -> Array:
+    return amounts.outward(amounts.join(pieces), dtype, up=False)
+
+
+def gdp_residue(
+    mu: ArrayLike, delta: ArrayLike = 0.0, *, steps: ArrayLike = 1000, relation: str = "add_or_remove"
+) -> GDPResidueFilter:
+    """A filter that charges any query to a GDP budget: what is left is the largest certified residue.
+
+    After a query with loss L a budget of mu becomes mu' = max{m : G_m * L <= G_mu} (Theorem 5 of the residue paper),
+    always rounded down; that is never worse than charging L as the Gaussian that dominates it, and exact for Gaussians
+    and for randomized response. Queries with heavy tails (sampled Gaussians) need a slack: the budget is then G_mu next
+    to a (0, delta)-DP step, and each query may take a part of delta to pay for its tail,
+
+        (1 - d') H_(G_mu' * L)(gamma) + d'  <=  (1 - d) H_mu(gamma) + d    for all gamma >= 0, in both directions.
+
+    Args:
+        mu: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. Only Gaussians and randomized
+            response can be charged above 20.
+        delta: the slack, in [0, 1); broadcasts with ``mu``.
+        steps: how many queries the slack is spread over evenly. More may be asked: it only steers what each may take.
+        relation: for mechanisms: ``"add_or_remove"`` charges both directions, ``"replace"`` that pair.
+
+    Raises:
+        ValueError: concrete values outside their range.
+    """
+    amounts.check_budget(mu=mu)
+    _validate.numbers(delta=delta, steps=steps)
+    _validate.nonnegative(delta=delta)
+    _validate.rate(delta=delta)
+    _validate.count(steps=steps)
+    if not _validate.is_traced(delta) and _is_no_slack(np.asarray(delta, np.float64)):
+        raise ValueError(f"delta must be 0 or between 1e-18 and 1, got {delta}")
+    _validate.one_of(RELATIONS, relation=relation)
+    with jax.enable_x64(True):
+        xp, mus, deltas = floats(mu, delta)
+        mus, deltas = xp.broadcast_arrays(mus, deltas)
+        pieces = xp.where((deltas == 0)[..., None], np.float32(0.0), amounts.pieces_of(deltas))
+        # A traced delta that is none leaves no budget.
+        mus = xp.where((deltas >= 0) & (deltas < 1), mus, np.nan)
+        share = (1.0 / floats(steps)[1]).astype(np.float32)
+        made, slack, part = on_device((amounts.pieces_of(mus), pieces, share))
+        return GDPResidueFilter(made, slack, part, relation)

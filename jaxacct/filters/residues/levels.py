@@ -1,0 +1,132 @@
+"""`on_levels`: serves traced noise with a filter that needs concrete queries, by rounding to prepared levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct import _validate
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters import amounts, prepare
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, shrunk
+from jaxacct.filters.printing import printed_as
+
+__all__ = ["LevelsFilter", "on_levels"]
+
+
+@printed_as("on_levels", "filter")
+@_register
+class LevelsFilter:
+    """``filter``, asked through a list of sampled Gaussians; make it with `on_levels`.
+
+    Attributes:
+        filter: charges prepared queries.
+        queries: the prepared levels, stacked.
+        noise: their noise multipliers in exact float32 pieces, least noise for a rate last.
+        rate: their sampling rates, likewise.
+    """
+
+    filter: Any
+    queries: Any
+    noise: Any
+    rate: Any
+
+    @property
+    def guarantee(self) -> Any:
+        """The inner filter's: what is charged dominates what is asked for."""
+        return self.filter.guarantee
+
+    def init(self) -> Any:
+        """The inner filter's state with nothing spent."""
+        return self.filter.init()
+
+    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+        """Whether ``query`` may run and the state after it: charged as the cheapest level that dominates it.
+
+        A sampled Gaussian is dominated by another of no more noise and no smaller rate (data processing, and joint
+        convexity of hockey sticks in the pair), so the charge is sound; refused where no level does, and NaN.
+
+        Args:
+            query: a `Gaussian` or a `PoissonSampled` one with scalar parameters, traced or not.
+            state: from `init` or `update`.
+
+        Raises:
+            ValueError: a query of another type.
+        """
+        place, covered = _cheapest(self.noise, self.rate, query)
+        prepared = jax.tree.map(lambda leaf: jnp.asarray(leaf)[place], self.queries)
+        admitted, after = self.filter.update(prepared, state)
+        admitted = admitted & covered
+        return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), after, state)
+
+    def spent(self, state: Any) -> Array:
+        """As the inner filter's."""
+        return self.filter.spent(state)
+
+    def remaining(self, state: Any) -> Array:
+        """As the inner filter's."""
+        return self.filter.remaining(state)
+
+    def fraction(self, state: Any) -> Array:
+        """As the inner filter's."""
+        return self.filter.fraction(state)
+
+
+@jax.enable_x64(True)
+def _cheapest(noise_pieces: Any, rate_pieces: Any, query: Any) -> tuple[Array, Array]:
+    found = as_sampled_gaussian(query)
+    if found is None:
+        raise ValueError(f"query must be a Gaussian or a PoissonSampled one, got {type(query).__name__}")
+    return _place(noise_pieces, rate_pieces, *found)
+
+
+@jax.jit
+def _place(noise_pieces: Any, rate_pieces: Any, noise: Any, rate: Any) -> tuple[Array, Array]:
+    noise, rate = jnp.asarray(noise, jnp.float64), jnp.asarray(rate, jnp.float64)
+    covers = (noise >= amounts.join(noise_pieces)) & (rate <= amounts.join(rate_pieces)) & (rate >= 0)
+    # Levels are in rising order of cost, so the first that covers is the cheapest. (Whole numbers of 64 bits, which
+    # jnp.argmax would take, do not lower inside a float32 program.)
+    return jax.lax.argmax(covers, 0, jnp.int32), jnp.any(covers) & (noise < jnp.inf)
+
+
+def on_levels(filter: Any, menu: Sequence[Any], *, atoms: int = 128) -> LevelsFilter:
+    """``filter`` for a training step whose noise is traced: queries are rounded to ``menu``, prepared once.
+
+    `filters.gdp_residue`, `residue` and the natural filters compute with a query's whole privacy loss, for which its
+    parameters must be concrete; a schedule that reacts to releases proposes traced ones. Here each entry of ``menu`` is
+    prepared once (:func:`jaxacct.filters.prepare`), and a query is charged as the cheapest entry with no more noise
+    and no smaller rate. Include every level that the schedule proposes, and nothing is lost.
+
+    Args:
+        filter: one that takes prepared queries.
+        menu: (sampled) Gaussians with concrete scalar parameters, as from `filters.gaussian_menu`.
+        atoms: as in :func:`jaxacct.filters.prepare`.
+
+    Raises:
+        ValueError: an empty menu, or an entry that is no (sampled) Gaussian with scalar, concrete parameters.
+    """
+    _validate.methods("init", "update", filter=filter)
+    _validate.whole(atoms=atoms)
+    if not isinstance(menu, Sequence):
+        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
+    if not len(menu):
+        raise ValueError("menu must hold at least one query, got none")
+    with jax.enable_x64(True):
+        found = [as_sampled_gaussian(entry) for entry in menu]
+        if any(pair is None or np.ndim(pair[0]) or np.ndim(pair[1]) for pair in found):
+            raise ValueError("menu must hold Gaussians or PoissonSampled ones with scalar parameters")
+        pairs = np.array([(float(pair[0]), float(pair[1])) for pair in found if pair is not None])
+    if not np.all(np.isfinite(pairs)) or np.any(pairs <= 0):
+        raise ValueError(f"menu must hold positive noise and rates, got {pairs.tolist()}")
+    # The small-rate cost of a step puts them in order; the order is a matter of price and not of soundness.
+    order = np.argsort(pairs[:, 1] ** 2 * np.expm1(np.minimum(pairs[:, 0] ** -2, 700.0)), kind="stable")
+    prepared = [prepare(shrunk(menu[i]), atoms=atoms) for i in order]
+    queries = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *prepared)
+    with jax.enable_x64(True):
+        noise, rate = (np.asarray(amounts.split(pairs[order, column])) for column in range(2))
+    return LevelsFilter(filter, queries, noise, rate)

@@ -1,0 +1,92 @@
+"""The composition so far along one path, as an upper PLD on a fixed grid: the state of a filter."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import Array
+
+from jaxacct._numerics.host import floats, on_device
+from jaxacct.filters.residues.prepare import joined, pieces_up
+from jaxacct.losses.curves.conversions import grid_of_pld
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["ComposedState", "after", "law_of", "nothing", "on_grid"]
+
+
+class ComposedState(NamedTuple):
+    """The composed law, each number as two float32 whose sum it is, rounded up.
+
+    Attributes:
+        masses: float32[size, 2].
+        infinity: float32[2].
+        rounds: int32, how many queries ran.
+    """
+
+    masses: Array
+    infinity: Array
+    rounds: Array
+
+
+def nothing(grid: LossGrid) -> ComposedState:
+    """No query yet: loss 0 for certain (inside ``enable_x64``)."""
+    masses, none = np.zeros(grid.size), np.zeros((), np.int32)
+    masses[-grid.lowest] = 1.0
+    return ComposedState(*on_device((pieces_up(masses), pieces_up(np.zeros(())), none)))
+
+
+def law_of(state: ComposedState, grid: LossGrid) -> PLD:
+    """The state as an upper law (inside ``enable_x64``)."""
+    return PLD(joined(state.masses), joined(state.infinity), grid, "upper")
+
+
+def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
+    """The state with one more query: mass above the grid becomes infinite, mass below it moves up to its end."""
+    law = law_of(state, grid).compose(query)
+    xp, masses, infinite = floats(law.masses, law.infinity_mass)
+    # The law's points from `first` on are the grid's; either may reach farther than the other.
+    first, size = grid.lowest - law.grid.lowest, law.grid.size
+    start, stop = (min(max(place, 0), size) for place in (first, first + grid.size))
+    missing = grid.size - (stop - start)
+    ahead = min(max(-first, 0), missing)
+    kept = masses[start:stop]
+    rounding = 1.0 + 2.0**-52 * size
+    below, above = masses[:start].sum(), masses[stop:].sum()
+    kept = xp.concatenate([xp.zeros(ahead), kept, xp.zeros(missing - ahead)])
+    kept = xp.where(np.arange(grid.size) == 0, kept + below * rounding, kept)
+    infinite = (infinite + above) * rounding
+    return ComposedState(pieces_up(kept), pieces_up(xp.minimum(infinite, 1.0)), state.rounds + 1)
+
+
+def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PLD:
+    """The query as an upper law on ``grid``; its supremum with its reversal where the theory is of symmetric losses.
+
+    Raises:
+        ValueError: a curve that is a bound from below, or has another spacing.
+    """
+    side = "lower" if isinstance(query, TradeOff) else "upper"
+    if isinstance(query, (PLD, PrivacyProfile, TradeOff)) and query.bound != side:
+        raise ValueError(f"query must be a guarantee (bound {side!r}), got bound {query.bound!r}")
+    if isinstance(query, PLD):
+        if not symmetric and query.grid == grid:
+            return query
+        query = PrivacyProfile.from_pld(query, grid_of_pld(query.grid))
+    if isinstance(query, TradeOff):
+        profile = query.profile(grid)
+    elif isinstance(query, PrivacyProfile):
+        profile = query.on(grid)
+    else:
+        profile = PrivacyProfile.from_mechanism(query, "upper", relation=relation, grid=grid)
+    if symmetric:
+        profile = profile.symmetrise().on(grid)
+    return profile.to_pld()
+
+
+def grid_for(reach: float, size: int) -> LossGrid:
+    """``size`` points (odd) around 0 that reach to +- ``reach``."""
+    half = (int(size) - 1) // 2
+    return LossGrid(float(np.float64(reach) / half), -half, 2 * half + 1)

@@ -1,0 +1,50 @@
+"""Checks the arguments of `update`: raises if the state or the query has the wrong type."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from jaxacct import _validate
+
+__all__ = ["keeps"]
+
+T = TypeVar("T", bound=type)
+_METHODS = (
+    "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
+    "loss_bound",
+)  # fmt: skip
+
+
+def keeps(kind: type) -> Callable[[T], T]:
+    """Makes the methods of a filter that take a ``state`` raise ValueError where it is no ``kind``."""
+
+    def checked(method: Any) -> Any:
+        names = list(inspect.signature(method).parameters)
+
+        @functools.wraps(method)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            # An argument that is missing is for Python to complain of.
+            given = dict(zip(names, args, strict=False)) | kwargs
+            if not isinstance(given.get("state"), kind) and "state" in given:
+                raise ValueError(
+                    f"state must be what init or update returned, {kind.__name__}, got {given['state']!r:.200}"
+                )
+            if isinstance(given.get("query"), list | dict | set):
+                raise ValueError(f"query must be a mechanism, a number or an array, got {given['query']!r:.200}")
+            if isinstance(given.get("norms"), list | tuple | dict | set | str | None) and "norms" in given:
+                _validate.numbers(norms=given["norms"])
+            return method(*args, **kwargs)
+
+        return inner
+
+    def wrap(cls: T) -> T:
+        for name in _METHODS:
+            method = inspect.getattr_static(cls, name, None)
+            if inspect.isfunction(method) and "state" in inspect.signature(method).parameters:
+                setattr(cls, name, checked(method))
+        return cls
+
+    return wrap

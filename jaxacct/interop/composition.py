@@ -1,0 +1,169 @@
+"""What an event amounts to: parts that compose, a Rényi curve, and a probability of failure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxacct.filters.additive.plan_order import ORDERS
+from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
+from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
+from jaxacct.mechanisms import ApproximateDP, Composed, FromProfile, Gaussian, PureDP, ZeroConcentratedDP
+
+__all__ = ["MOST", "Part", "Reading", "composed"]
+
+MOST = 2**53  # a count that is still exact as a float
+_UP = 1.0 + 2.0**-48
+_LEVELS = np.exp(-np.linspace(1e-3, 70.0, 350))  # the deltas through which a curve is drawn
+_LARGEST = 600.0  # epsilon that `FromProfile` uses
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A mechanism of which there is an analysis, and how often it runs.
+
+    Attributes:
+        mechanism: with scalar parameters.
+        count: a Python integer, at least 1.
+        is_sum: whether it adds noise to a sum over records, so that a record of value zero and an absent one are the
+            same to it.
+    """
+
+    mechanism: Any
+    count: int
+    is_sum: bool = False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reading:
+    """A composition, by kinds of knowledge. All kinds add up over compositions; the defaults are nothing run.
+
+    Attributes:
+        parts: by a name that equal mechanisms share.
+        rho: of all parts that are (xi, rho)-zCDP, added up.
+        xi: of the same; only where rho is above 0.
+        divergences: Rényi divergences at `ORDERS` of parts of which nothing else is known, shape ``(orders,)``.
+        hazard: -log of the probability that nothing failed, where failing reveals everything.
+        private: False if some part releases its data as they are.
+    """
+
+    parts: dict[str, Part] = dataclasses.field(default_factory=dict)
+    rho: float = 0.0
+    xi: float = 0.0
+    divergences: np.ndarray | None = None
+    hazard: float = 0.0
+    private: bool = True
+
+    def __add__(self, other: Reading) -> Reading:
+        parts = dict(self.parts)
+        for name, part in other.parts.items():
+            count = part.count + (parts[name].count if name in parts else 0)
+            parts[name] = dataclasses.replace(part, count=count)
+        curve = other.divergences if self.divergences is None else self.divergences
+        if self.divergences is not None and other.divergences is not None:
+            curve = (self.divergences + other.divergences) * _UP
+        return Reading(
+            parts,
+            _sum(self.rho, other.rho),
+            _sum(self.xi, other.xi),
+            curve,
+            _sum(self.hazard, other.hazard),
+            self.private and other.private,
+        )
+
+    def __mul__(self, count: int) -> Reading:
+        """``count`` such runs, at least one."""
+        if count == 1:
+            return self
+        parts = {name: dataclasses.replace(part, count=part.count * count) for name, part in self.parts.items()}
+        curve = None if self.divergences is None else self.divergences * count * _UP
+        times = count * _UP
+        return Reading(parts, self.rho * times, self.xi * times, curve, self.hazard * times, self.private)
+
+    @property
+    def is_curve(self) -> bool:
+        """Whether some of it is known by a curve of divergences only."""
+        return self.divergences is not None or self.rho > 0 or self.xi > 0
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is revealed."""
+        return self.private and not (self.parts or self.is_curve or self.hazard)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one run of one mechanism, or Gaussians (which together are one)."""
+        if not self.private or self.hazard:
+            return False
+        parts = list(self.parts.values())
+        if self.is_curve or not parts:
+            return self.is_curve and not parts
+        return all(type(one.mechanism) is Gaussian for one in parts) or (len(parts) == 1 and parts[0].count == 1)
+
+    @property
+    def fails(self) -> float:
+        """The probability that something failed, rounded up."""
+        return min(1.0, -math.expm1(-self.hazard * _UP) * _UP)
+
+    def at_orders(self) -> np.ndarray:
+        """The Rényi divergences at `ORDERS` of what is known by a curve, rounded up."""
+        own = (self.xi + self.rho * np.asarray(ORDERS)) * _UP
+        return own if self.divergences is None else (own + self.divergences) * _UP
+
+    def all_parts(self) -> list[tuple[Any, int]]:
+        """(mechanism, count) of the parts, and of what the curve comes to."""
+        found = [(part.mechanism, part.count) for part in self.parts.values()]
+        return [*found, (self._curve(), 1)] if self.is_curve else found
+
+    def mechanism(self) -> Any:
+        """All of it as one mechanism."""
+        if not self.private:
+            return ApproximateDP(0.0, 1.0)
+        with np.errstate(over="ignore"):
+            parts = self.all_parts()
+        if self.hazard:
+            parts = [*parts, (ApproximateDP(0.0, self.fails), 1)]
+        return composed(parts) if parts else PureDP(0.0)
+
+    def _curve(self) -> Any:
+        """The largest privacy curve that the divergences allow.
+
+        (xi, rho)-zCDP is a Rényi divergence of at most xi + rho order at every order (Bun, Steinke 2016, Definition
+        1.1). So its conversion at each order is that of rho-zCDP at an epsilon smaller by xi.
+        Every point of the resulting curve is a claim, and `FromProfile` dominates whatever keeps all of them.
+        """
+        if not (math.isfinite(self.rho) and math.isfinite(self.xi)):
+            return ApproximateDP(0.0, 1.0)
+        if self.divergences is None:
+            if self.xi == 0.0:
+                return ZeroConcentratedDP(self.rho)
+            above = np.asarray(zcdp_epsilon(self.rho, _LEVELS))
+            held = np.isfinite(above)
+            epsilons = np.where(held, (self.xi + above) * _UP, np.inf)
+            deltas = np.asarray(zcdp_delta(self.rho, np.where(held, above, 0.0)))
+        else:
+            curve, orders = self.at_orders()[:, None], np.asarray(ORDERS)[:, None]
+            if not np.isfinite(curve).all():  # orders at which sums overflowed say nothing; so may all of them
+                orders, curve = orders[np.isfinite(curve)][:, None], curve[np.isfinite(curve)][:, None]
+            if not curve.size:
+                return ApproximateDP(0.0, 1.0)
+            epsilons = np.asarray(epsilon_from_renyi(curve, orders, _LEVELS)).min(0)
+            finite = np.where(np.isfinite(epsilons), epsilons, 0.0)
+            deltas = np.asarray(delta_from_renyi(curve, orders, finite)).min(0)
+        known = epsilons <= _LARGEST
+        return FromProfile(epsilons[known], deltas[known]) if known.any() else ApproximateDP(0.0, 1.0)
+
+
+def composed(parts: list[tuple[Any, int]]) -> Any:
+    """One mechanism of at least one part."""
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]
+    return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
+
+
+def _sum(first: float, second: float) -> float:
+    """Rounded up; with 0 it is exact."""
+    return first + second if 0.0 in (first, second) else (first + second) * _UP

@@ -1,0 +1,128 @@
+"""Writes mechanisms as dp_accounting's events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dp_accounting import dp_event
+
+from jaxacct import _validate
+from jaxacct.mechanisms import (
+    GDP,
+    Composed,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    MixtureOfGaussians,
+    PermuteAndFlip,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    SampledWithoutReplacement,
+    ZeroConcentratedDP,
+)
+from jaxacct.mechanisms.base import as_mechanism
+
+__all__ = ["to_dp_event"]
+
+_DOWN = 1.0 - 2.0**-51
+
+
+def to_dp_event(mechanism: Any, steps: int = 1, relation: str = "add_or_remove") -> dp_event.DpEvent:
+    """``steps`` runs of ``mechanism`` as a ``DpEvent`` of dp_accounting.
+
+    An event's noise multiplier is over the bound C on a record's value, a mechanism's sensitivity is what the relation
+    moves: C, or 2 C under ``"replace"`` (C inside a `PoissonSampled`). Noise is rounded down by a unit or two, so that
+    the event is no more private than the mechanism. `from_dp_event` of the event has the same curve. What is known by
+    an epsilon alone (`PureDP`, `PermuteAndFlip`) becomes a ``ZCDpEvent`` with xi = epsilon and rho = 0, which is the
+    same claim.
+
+    Args:
+        mechanism: one with an event: `Gaussian`, `GDP`, `Laplace`, `DiscreteLaplace`, `RandomizedResponse`,
+            `MixtureOfGaussians`, `ZeroConcentratedDP`, `PureDP`, `PermuteAndFlip`; `PoissonSampled`,
+            `SampledWithoutReplacement` and `Composed` of such. Scalar parameters.
+        steps: a whole number, at least 1.
+        relation: ``"add_or_remove"``, ``"replace_special"`` or ``"replace"``: what the mechanism's sensitivity is
+            stated for.
+
+    Raises:
+        ValueError: a mechanism that no event describes, or that is not scalar; bad steps.
+        TypeError: parameters that are traced.
+    """
+    _validate.one_of(("add_or_remove", "replace_special", "replace"), relation=relation)
+    _validate.whole(steps=steps)
+    writer = _WRITERS.get(type(as_mechanism(mechanism)))
+    if writer is None:
+        raise ValueError(f"mechanism must be one that dp_accounting has an event for, got {type(mechanism).__name__}")
+    event = writer(mechanism, relation)
+    return event if int(steps) == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
+
+
+def _scalar(value: Any) -> float:
+    if np.ndim(value):
+        raise ValueError(f"mechanism must have scalar parameters, got one of shape {np.shape(value)}")
+    return float(value)
+
+
+def _halves(relation: str) -> float:
+    """How many bounds on a record's value its sensitivity is."""
+    return 2.0 if relation == "replace" else 1.0
+
+
+def _multiplier(noise: Any, sensitivity: Any, relation: str) -> float:
+    noise, sensitivity = _scalar(noise), _scalar(sensitivity)
+    exact = sensitivity == 1.0 and relation != "replace"
+    return noise if exact else noise / sensitivity * _halves(relation) * _DOWN
+
+
+def _discrete_laplace(mechanism: DiscreteLaplace, relation: str) -> dp_event.DpEvent:
+    sensitivity = int(_scalar(mechanism.sensitivity))
+    if relation == "replace":
+        if sensitivity % 2:
+            raise ValueError(
+                f"sensitivity must be even under 'replace', twice the bound on a record's value, got {sensitivity}"
+            )
+        sensitivity //= 2
+    return dp_event.DiscreteLaplaceDpEvent(1.0 / _scalar(mechanism.scale) / _DOWN, sensitivity)
+
+
+def _response(mechanism: RandomizedResponse, relation: str) -> dp_event.DpEvent:
+    if relation != "replace":
+        raise ValueError("relation must be 'replace': dp_accounting has randomized response for that only")
+    epsilon, k = _scalar(mechanism.epsilon), int(_scalar(mechanism.categories))
+    # k / (exp(epsilon) + k - 1), which no epsilon overflows.
+    return dp_event.RandomizedResponseDpEvent(k / (1.0 + (k - 1) * math.exp(-epsilon)) * math.exp(-epsilon) * _DOWN, k)
+
+
+def _mixture(mechanism: MixtureOfGaussians, relation: str) -> dp_event.DpEvent:
+    sensitivities, weights = ([_scalar(x) for x in each] for each in (mechanism.sensitivities, mechanism.weights))
+    return dp_event.MixtureOfGaussiansDpEvent(_scalar(mechanism.sigma), sensitivities, weights)
+
+
+def _composed(mechanism: Composed, relation: str) -> dp_event.DpEvent:
+    return dp_event.ComposedDpEvent(
+        [to_dp_event(part, int(_scalar(steps)), relation) for part, steps in mechanism.parts()]
+    )
+
+
+_WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
+    Gaussian: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(m.sigma, m.sensitivity, relation)),
+    GDP: lambda m, relation: dp_event.GaussianDpEvent(_halves(relation) / _scalar(m.mu) * _DOWN),
+    Laplace: lambda m, relation: dp_event.LaplaceDpEvent(_multiplier(m.scale, m.sensitivity, relation)),
+    DiscreteLaplace: _discrete_laplace,
+    RandomizedResponse: _response,
+    MixtureOfGaussians: _mixture,
+    ZeroConcentratedDP: lambda m, relation: dp_event.ZCDpEvent(_scalar(m.rho)),
+    PureDP: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
+    PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
+    PoissonSampled: lambda m, relation: dp_event.PoissonSampledDpEvent(
+        _scalar(m.rate), to_dp_event(m.mechanism, 1, "add_or_remove")
+    ),
+    SampledWithoutReplacement: lambda m, relation: dp_event.SampledWithoutReplacementDpEvent(
+        int(_scalar(m.dataset_size)), int(_scalar(m.sample_size)), to_dp_event(m.mechanism, 1, "replace")
+    ),
+    Composed: _composed,
+}

@@ -1,0 +1,52 @@
+"""A ledger in other programs' terms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jaxacct.filters.base import is_scalar_query
+
+__all__ = ["as_events", "as_json"]
+
+
+def as_json(records: Iterable[tuple[dict[str, Any], str]]) -> str:
+    """All records with their hashes, as one JSON object: the same text for the same history."""
+    found = [{**record, "hash": digest} for record, digest in records]
+    return json.dumps({"format": "jaxacct ledger", "records": found}, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+
+def as_events(queries: Sequence[Any], filter: Any) -> Any:
+    """The queries as one ``dp_accounting.ComposedDpEvent``; a number is what the filter takes it for."""
+    try:
+        import dp_accounting
+    except ImportError:
+        raise ImportError("dp_events needs dp_accounting: pip install dp_accounting") from None
+    from jaxacct.interop import to_dp_event  # pyright: ignore[reportMissingImports]
+
+    return dp_accounting.ComposedDpEvent([to_dp_event(_mechanism(query, filter), 1) for query in queries])
+
+
+def _mechanism(query: Any, filter: Any) -> Any:
+    from jaxacct import filters, mechanisms
+
+    if isinstance(query, tuple | list):
+        raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
+    if not is_scalar_query(query):
+        return query
+    if isinstance(filter, filters.Odometer):
+        return _mechanism(query, filter.filter)
+    if query == 0 and isinstance(
+        filter, filters.GDPFilter | filters.GDPResidueFilter | filters.PureDPFilter | filters.ZCDPFilter
+    ):
+        return mechanisms.PureDP(0.0)  # no parameter of the others is 0
+    if isinstance(filter, filters.GDPFilter | filters.GDPResidueFilter):
+        return mechanisms.GDP(query)
+    if isinstance(filter, filters.PureDPFilter):
+        return mechanisms.PureDP(query)
+    if isinstance(filter, filters.ZCDPFilter):
+        return mechanisms.ZeroConcentratedDP(query)
+    if isinstance(filter, filters.RenyiFilter):
+        return mechanisms.RenyiDP(filter.order, query)
+    raise ValueError(f"dp_events must be of mechanisms, got the number {query} under {type(filter).__name__}")

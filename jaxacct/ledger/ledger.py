@@ -1,0 +1,441 @@
+"""The durable ledger: a filter's budget that several processes draw on, and that a crash cannot lose."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import os
+import time
+import weakref
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._version import __version__
+from jaxacct.ledger import canonical
+from jaxacct.ledger import export as _export
+from jaxacct.ledger.errors import (
+    LedgerClock,
+    LedgerCorrupted,
+    LedgerError,
+    LedgerMismatch,
+    LedgerMissing,
+    LedgerTampered,
+    LedgerTooNew,
+)
+from jaxacct.ledger.policy import Policy, State, reproducible
+from jaxacct.ledger.reading import Reading, read
+from jaxacct.ledger.records import NONE, Entry, as_head, body_of, head_of, parsed, when
+from jaxacct.ledger.stores import base as _store
+from jaxacct.ledger.stores.base import Sql, Store
+from jaxacct.ledger.stores.postgres import PostgresStore
+from jaxacct.ledger.stores.sqlite import SqliteStore
+from jaxacct.ledger.verify import Verification, entries, verified, walked
+
+__all__ = ["Ledger"]
+
+
+class _Place(NamedTuple):
+    """Where the chain stands: number, hash and time of the last record, and the filter's state after it."""
+
+    seq: int
+    hash: str
+    at: int
+    state: State
+
+
+class Ledger:
+    """A durable record of what was asked of a budget, admitted, refused and released; see the package's page.
+
+    ``request`` charges before it answers, in one transaction: when it has returned True the charge is on the disk, and
+    no two processes can take the same part of the budget. Release only then. A process that dies between the charge
+    and the release leaves the charge standing (`outstanding` lists those): a budget errs on the side of privacy.
+    An exception means: do not release.
+
+    Everything that was asked is kept, in records that are only ever appended, each with the hash of the one before it.
+    `verify` checks the hashes and replays every decision. To find a history that was cut short or rewritten as a whole,
+    keep a head outside (``print(ledger.verify().head)``) and hand it in again: ``ledger.verify(head)``.
+
+    What is charged is what was written down: a query is put into text, and the filter sees what the text says. So a
+    `natural` filter takes the index of a member, and of numbers and arrays the bits count, not the object.
+
+    Objects may be used from several threads, and after ``os.fork`` in the child. A call inside ``jax.vmap`` or
+    ``jax.grad`` is made once, however many results come out; inside ``jit`` and ``scan`` it raises.
+    """
+
+    def __init__(
+        self,
+        path_or_url: str | os.PathLike[str],
+        filter: Any = None,
+        *,
+        create: bool | None = None,
+        delta: float | None = None,
+        timeout: float = 60.0,
+        clock_tolerance: float = 5.0,
+    ) -> None:
+        """Opens a ledger, or makes it where there is none.
+
+        Args:
+            path_or_url: of an SQLite file, on a disk of this machine; or ``postgresql://user@host/database`` (extra
+                ``ledger``), with ``?options=-csearch_path%3Dname`` for one of several in a database.
+            filter: from `jaxacct.filters`, with one budget; a `register`-ed one of your own. May be left out for a
+                ledger that exists, which knows its filter.
+            create: True: make it, and fail if it is there; False: never make one (a wrong path is an error then, and
+                not a fresh budget); None: make it if it is not there and a filter is given.
+            delta: at which the ledger quotes epsilons (`reading`), written down when it is made; it decides nothing.
+                Without it, 1e-5. May be left out for a ledger that exists.
+            timeout: seconds to wait for other processes' transactions.
+            clock_tolerance: seconds by which this machine's clock may be behind the last record. Within them the last
+                record's time is repeated, so that times never fall; ``math.inf`` accepts any clock.
+
+        Raises:
+            ValueError: a bad argument; a filter that is no filter, or cannot be written down (`residue` holds
+                functions); as `LedgerMismatch`, another filter than the ledger's.
+            LedgerError: its kinds say what is wrong with the file or the server.
+            ImportError: a URL without SQLAlchemy or psycopg.
+        """
+        if not isinstance(create, bool | None):
+            raise ValueError(f"create must be True, False or None, got {create!r}")
+        if delta is not None:
+            _validate.number(delta=delta)
+            _validate.probability(delta=delta)
+            delta = float(delta)
+        self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
+        weakref.finalize(self, _given_back, self._store)
+        self._tolerance = _seconds(clock_tolerance, "clock_tolerance")
+        wanted = None if filter is None else Policy.of(filter)
+        there = self._store.exists()
+        if there and create:
+            raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
+        if not there:
+            if wanted is None or create is False:
+                raise LedgerMissing(
+                    f"{self._store} holds no ledger" + ("" if create is False else ", and no filter was given")
+                )
+            made = self._store.create(*self._first(wanted, delta))
+            if not made and create:
+                raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
+        self._policy: Policy
+        self._last: _Place | None = None
+        self._delta: float | None
+        with self._reading() as sql:
+            self._policy, self._delta = self._policy_of(sql)
+            self._place(sql)
+        if wanted is not None and wanted.digest != self._policy.digest:
+            raise LedgerMismatch(
+                f"filter must be the one that {self._store} was made for, {_brief(self._policy)}, got "
+                f"{_brief(wanted)}; leave it out to go on with the ledger's own"
+            )
+        if delta is not None and delta != self._delta:
+            stated = "none" if self._delta is None else f"{self._delta:g}"
+            raise LedgerMismatch(f"delta must be the one that {self._store} was made with, {stated}, got {delta:g}")
+
+    @property
+    def filter(self) -> Any:
+        """The filter, as the ledger's first record states it."""
+        return self._policy.filter
+
+    @property
+    def guarantee(self) -> Any:
+        """What the whole interaction satisfies: the filter's guarantee."""
+        return self._policy.filter.guarantee
+
+    def request(self, query: Any, label: str = "") -> bool:
+        """Whether ``query`` may run; if so it has been charged, durably. `charge` tells more."""
+        return self.charge(query, label).admitted
+
+    def charge(self, query: Any, label: str = "") -> Entry:
+        """Asks for ``query``, writes down the question and the answer, and charges it if it is admitted.
+
+        Args:
+            query: what the filter's ``update`` takes, in concrete numbers: a mechanism or a number.
+            label: who asks, and what for; at most 10,000 characters.
+
+        Returns:
+            The `Entry`, whose ``admitted`` is the answer; ``print(entry.reading())`` says what it cost and what is
+            left, or why it was refused and what would have fitted.
+
+        Raises:
+            ValueError: a query that the filter does not take, or that cannot be written down; a label that is no text.
+            LedgerError: nothing was charged, but for a server's connection that broke during the commit.
+        """
+        if not isinstance(label, str):
+            raise ValueError(f"label must be text, got {type(label).__name__}")
+        tree, words = canonical.encoded(query, "query"), canonical.encoded(label, "label")
+        ready = canonical.decoded(tree)
+        # Worked out in advance, so that nobody waits for a compilation with the lock held; and once more if somebody
+        # else was faster.
+        guess = self._last
+        if guess is None:
+            with self._reading() as sql:
+                guess = self._place(sql)
+        answer = self._policy.decide(ready, guess.state)
+        with self._store.transaction(write=True) as sql:
+            _store.lock(sql, self._store)
+            self._check_schema(sql)
+            place = self._place(sql)
+            if place.hash != guess.hash:
+                answer = self._policy.decide(ready, place.state)
+            admitted, state = answer
+            after = self._append(sql, place, "request", state, query=tree, label=words, admitted=admitted)
+        self._last = after
+        reading = functools.cache(lambda: read(self._policy, self._delta, after.state, ready, place.state, admitted))
+        return Entry(after.seq, when(after.at), label, ready, admitted, None, after.hash, reading)
+
+    def released(self, id: int) -> None:
+        """Writes down that the output of an admitted request was released; the charge is the same without it.
+
+        Raises:
+            ValueError: an id that is no admitted request's, or one whose release was written down before.
+        """
+        if isinstance(id, bool | np.timedelta64) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
+            raise ValueError(f"id must be the number of an admitted request, got {id!r}")
+        number = int(id)
+        with self._store.transaction(write=True) as sql:
+            _store.lock(sql, self._store)
+            self._check_schema(sql)
+            place = self._place(sql)
+            found = [parsed(*row[:3]) for row in _store.read_records(sql, number - 1, number)]
+            if not found or found[0]["kind"] != "request" or not found[0]["admitted"]:
+                raise ValueError(f"id must be the number of an admitted request, got {number}")
+            if _store.is_released(sql, number):
+                raise ValueError(f"id must be of a request that was not released before, got {number}")
+            after = self._append(sql, place, "release", place.state, of=number)
+        self._last = after
+
+    def reading(self) -> Reading:
+        """What is spent and left, in the filter's parameter and as epsilons at the ledger's delta; ``print`` it.
+
+        What a request cost, or why it was refused and what would have fitted, is in the `Entry` that `charge` returns.
+        """
+        with self._reading() as sql:
+            state = self._place(sql).state
+        return read(self._policy, self._delta, state)
+
+    def spent(self) -> Any:
+        """What has been spent, in the filter's own parameter, rounded up (float64)."""
+        return self._told("spent")
+
+    def remaining(self) -> Any:
+        """What is left, in the filter's own parameter, rounded down (float64)."""
+        return self._told("remaining")
+
+    def fraction(self) -> Any:
+        """The share of the budget that is spent, rounded up (float64)."""
+        return self._told("fraction")
+
+    def history(self) -> list[Entry]:
+        """All that was asked, in order; the hashes are checked on the way, the decisions are not (see `verify`)."""
+        with self._reading() as sql:
+            return entries(walked(sql, self._place(sql).seq))
+
+    def outstanding(self) -> list[Entry]:
+        """What was admitted and not said to have been released: under way, or lost to a crash; charged either way."""
+        return [entry for entry in self.history() if entry.admitted and entry.released is None]
+
+    @property
+    def head(self) -> str:
+        """Number and hash of the last record, ``"17:3f..."``; believe it only as far as `verify` does."""
+        with self._reading() as sql:
+            place = self._place(sql)
+        return head_of(place.seq, place.hash)
+
+    def verify(self, head: str | None = None) -> Verification:
+        """Checks every hash, replays every decision, compares states bit for bit.
+
+        Args:
+            head: what an earlier `verify` found, kept elsewhere: the history up to it must still be there, unchanged.
+
+        Returns:
+            The new head, and counts.
+
+        Raises:
+            ValueError: ``head`` is no head.
+            LedgerTampered: the history was changed, cut short, or does not replay.
+            LedgerCorrupted: the file is damaged.
+        """
+        known = None if head is None else as_head(head)
+        with self._reading() as sql:
+            self._store.check(sql)
+            place = self._place(sql)
+            return verified(walked(sql, place.seq), self._policy, place.state.text, known)
+
+    def export(self, format: str = "json") -> Any:
+        """The whole ledger, for other programs.
+
+        Args:
+            format: ``"json"``: a text, the same for the same history, with all that the hashes are over. Or
+                ``"dp_events"``: a ``ComposedDpEvent`` of dp_accounting with the admitted requests. What dp_accounting
+                makes of it treats them as fixed in advance, which they were not: the guarantee is the filter's.
+
+        Raises:
+            ValueError: another format; a request that has no event.
+            ImportError: no dp_accounting for events.
+        """
+        if format not in ("json", "dp_events"):
+            raise ValueError(f"format must be json or dp_events, got {format!r}")
+        if format == "dp_events":
+            return _export.as_events([entry.query for entry in self.history() if entry.admitted], self.filter)
+        with self._reading() as sql:
+            return _export.as_json(walked(sql, self._place(sql).seq))
+
+    def close(self) -> None:
+        """Gives the connection back; the next call opens another."""
+        self._store.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({str(self._store)!r}, {_brief(self._policy)})"
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Sql]:
+        with self._store.transaction(write=False) as sql:
+            self._check_schema(sql)
+            yield sql
+
+    def _told(self, which: str) -> Any:
+        import jax
+
+        with self._reading() as sql:
+            state = self._place(sql).state
+        with reproducible():
+            found = getattr(self._policy.filter, which)(state.value)
+            return jax.tree.map(lambda leaf: np.asarray(leaf)[()], found)
+
+    def _first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
+        """Record 0: what the budget is."""
+        now = self._now(0)
+        state = policy.start
+        body, digest = body_of(
+            "create", **_shared(0, NONE, now, policy, state), filter=policy.identity, schema=_store.SCHEMA, delta=delta
+        )
+        return body, digest, state.text
+
+    def _append(self, sql: Sql, place: _Place, kind: str, state: State, **fields: Any) -> _Place:
+        now, seq = self._now(place.at), place.seq + 1
+        body, digest = body_of(kind, **_shared(seq, place.hash, now, self._policy, state), **fields)
+        _store.append(sql, place.seq, body, digest, state.text, fields.get("of"))
+        if _store.read_head(sql) != [_store.Head(seq, digest, state.text, seq, body, digest)]:
+            raise LedgerTampered(
+                f"{self._store} did not keep record {seq} as it was written: something in the database (a trigger?) "
+                "changes it; nothing was charged"
+            )
+        return _Place(seq, digest, now, state)
+
+    def _now(self, last: int) -> int:
+        """Microseconds since 1970, never before ``last``."""
+        now = int(time.time() * 1e6)
+        if last - now > self._tolerance * 1e6 or not 0 <= now < 2**55:
+            raise LedgerClock(
+                f"the clock says {when(min(max(now, 0), 2**55)):%Y-%m-%d %H:%M:%S} UTC, and the last record of "
+                f"{self._store} was written at {when(last):%Y-%m-%d %H:%M:%S}: set the clock, or raise clock_tolerance "
+                f"above {math.ceil((last - now) / 1e6)} s"
+            )
+        return max(now, last)
+
+    def _check_schema(self, sql: Sql) -> None:
+        versions = _store.schema_of(sql)
+        if len(versions) != 1 or type(versions[0]) is not int:
+            raise LedgerCorrupted(f"{self._store} holds no ledger: {len(versions)} schema versions")
+        if versions[0] > _store.SCHEMA:
+            raise LedgerTooNew(
+                f"{self._store} has schema {versions[0]}, this is jaxacct {__version__}, which knows schemas up to "
+                f"{_store.SCHEMA}: install a newer one"
+            )
+        if versions[0] < 1:
+            raise LedgerCorrupted(f"{self._store} has schema {versions[0]}, which never was one")
+
+    def _policy_of(self, sql: Sql) -> tuple[Policy, float | None]:
+        for seq, body, digest, _ in _store.read_records(sql, -1, 0):
+            record = parsed(seq, body, digest, NONE)
+            try:
+                policy = Policy(record["filter"])
+            except LedgerError:
+                raise
+            except Exception as problem:  # whatever a filter makes of fields that are none
+                raise LedgerCorrupted(f"{self._store} states no filter: {problem}") from problem
+            stated = (record["filter_digest"], record["state"], record["schema"])
+            if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
+                raise LedgerTampered(f"{self._store} has a first record that does not agree with itself")
+            return policy, record.get("delta")
+        raise LedgerTampered(f"{self._store} has lost its first record")
+
+    def _place(self, sql: Sql) -> _Place:
+        """The head, after checking that the last record is the one it names and that the state is that record's."""
+        known = self._last  # before the head is read: other threads move it on
+        heads = _store.read_head(sql)
+        if len(heads) != 1:
+            raise LedgerTampered(f"{self._store} has {len(heads)} heads")
+        head = heads[0]
+        if (head.seq, head.hash) != (head.last_seq, head.last_hash):
+            raise LedgerTampered(f"{self._store} ends at record {head.last_seq}, its head is {head.seq}: it was cut")
+        if known is not None and known.hash == head.hash and known.state.text == head.state:
+            return known
+        if known is not None and not _store.holds(sql, known.seq, known.hash):
+            raise LedgerTampered(
+                f"{self._store} no longer holds record {known.seq} as it was a moment ago: it was exchanged for an "
+                "older copy, or rewritten"
+            )
+        record = parsed(head.last_seq, head.last_body, head.last_hash)
+        if record["filter_digest"] != self._policy.digest:
+            raise LedgerTampered(f"record {head.seq} of {self._store} was written for another filter")
+        if not isinstance(head.state, str) or canonical.digest(head.state) != record["state"]:
+            raise LedgerTampered(f"the state of {self._store} is not the one after record {head.seq}")
+        place = _Place(head.last_seq or 0, str(head.hash), record["at"], self._policy.state(head.state))
+        self._last = place
+        return place
+
+
+def _shared(seq: int, previous: str, at: int, policy: Policy, state: State) -> dict[str, Any]:
+    return {
+        "at": at,
+        "filter_digest": policy.digest,
+        "previous": previous,
+        "seq": seq,
+        "software": _software(),
+        "state": state.digest,
+    }
+
+
+@functools.cache
+def _software() -> str:
+    return f"jaxacct {__version__}, jax {metadata.version('jax')}"
+
+
+def _given_back(store: Store) -> None:
+    """When a ledger is collected, or the program ends: drivers warn of connections that nobody closed."""
+    with contextlib.suppress(Exception):
+        store.close()
+
+
+def _store_at(place: Any, timeout: float) -> Store:
+    if isinstance(place, str) and "://" in place:
+        return PostgresStore(place, timeout)
+    if not isinstance(place, str | os.PathLike):
+        raise ValueError(f"path_or_url must be a path or a URL postgresql://..., got {type(place).__name__}")
+    path = os.fspath(place)
+    if not isinstance(path, str) or not path or "\x00" in path or path == ":memory:":
+        raise ValueError(f"path_or_url must be the path of a file, got {path!r}")
+    return SqliteStore(path, timeout)
+
+
+def _seconds(value: Any, name: str, *, finite: bool = False) -> float:
+    good = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not good or not value >= 0 or (finite and not value <= 1e6):
+        raise ValueError(
+            f"{name} must be a number of seconds of at least 0{' and at most 1e6' * finite}, got {value!r}"
+        )
+    return float(value)
+
+
+def _brief(policy: Policy) -> str:
+    return f"{type(policy.filter).__name__} {policy.digest[:12]}"

@@ -1,0 +1,1 @@
+"""Where a ledger is kept: SQLite files and PostgreSQL databases behind one protocol."""

@@ -1,0 +1,135 @@
+"""Verifies a ledger: every hash, and every decision replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxacct.ledger import canonical
+from jaxacct.ledger.errors import LedgerTampered
+from jaxacct.ledger.policy import Policy
+from jaxacct.ledger.records import NONE, Entry, head_of, parsed, when
+from jaxacct.ledger.stores import base as _store
+from jaxacct.ledger.stores.base import Sql
+
+__all__ = ["Verification", "entries", "verified", "walked"]
+
+
+@dataclass(frozen=True)
+class Verification:
+    """A history that holds together.
+
+    Attributes:
+        head: number and hash of the last record: keep it elsewhere, and give it to the next `verify`.
+        requests: how many were asked.
+        admitted: how many of them were charged.
+        refused: how many were not.
+        released: how many outputs were said to have been released.
+    """
+
+    head: str
+    requests: int
+    admitted: int
+    refused: int
+    released: int
+
+
+def walked(sql: Sql, last: int) -> Iterator[tuple[dict[str, Any], str]]:
+    """Records 0 to ``last`` with their hashes, each checked to follow on the one before it.
+
+    Raises:
+        LedgerTampered: a record is missing, was changed, or times fall.
+    """
+    seq, previous, at = -1, NONE, 0
+    for row, body, digest, releases in _store.read_records(sql, -1, last):
+        if row != seq + 1:
+            raise LedgerTampered(f"record {seq + 1} is missing")
+        record = parsed(row, body, digest, previous)
+        if record["at"] < at:
+            raise LedgerTampered(f"record {row} is dated before the record before it")
+        if releases != record.get("of"):
+            raise LedgerTampered(f"record {row} is filed as the release of {releases}, not of {record.get('of')}")
+        seq, previous, at = row, digest, record["at"]
+        yield record, digest
+    if seq != last:
+        raise LedgerTampered(f"record {seq + 1} is missing: the ledger was cut")
+    if (count := _store.count_records(sql, last)) != last + 1:
+        raise LedgerTampered(f"there are {count} records up to number {last}: some have numbers that nobody gave")
+
+
+def entries(records: Iterable[tuple[dict[str, Any], str]]) -> list[Entry]:
+    """The requests among ``records``, each with its release."""
+    found: dict[int, Entry] = {}
+    for record, digest in records:
+        seq, at = record["seq"], when(record["at"])
+        if record["kind"] == "request":
+            query = canonical.decoded(record["query"])
+            found[seq] = Entry(seq, at, record["label"], query, record["admitted"], None, digest)
+        elif record["kind"] == "release":
+            entry = found.get(record["of"])
+            if entry is None or not entry.admitted or entry.released is not None:
+                raise LedgerTampered(f"record {seq} releases {record['of']}, which nobody could have released")
+            found[record["of"]] = replace(entry, released=at)
+    return list(found.values())
+
+
+def verified(
+    records: Iterable[tuple[dict[str, Any], str]], policy: Policy, state: str, known: tuple[int, str] | None
+) -> Verification:
+    """Replays ``records`` with ``policy``: the answers and the states must be those that were written down.
+
+    Args:
+        records: from `walked`.
+        policy: of the ledger.
+        state: the head's text.
+        known: number and hash of a record that must be among them.
+
+    Raises:
+        LedgerTampered: they are not, or the known record is another one or missing.
+    """
+    now, number, last = policy.start, -1, NONE
+    admitted: dict[int, bool] = {}  # the requests that were charged, and whether they were released
+    requests = 0
+    met = known is None
+    for record, digest in records:
+        number, last = record["seq"], digest
+        if known is not None and number == known[0]:
+            if digest != known[1]:
+                raise LedgerTampered(f"record {number} is not the one that the head names: the history was rewritten")
+            met = True
+        if record["filter_digest"] != policy.digest:
+            raise LedgerTampered(f"record {number} was written for another filter")
+        if record["kind"] == "request":
+            requests += 1
+            answer, now = _replayed(record, policy, now)
+            if answer:
+                admitted[number] = False
+        elif record["kind"] == "release":
+            if admitted.get(record["of"], True):
+                raise LedgerTampered(f"record {number} releases {record['of']}, which nobody could have released")
+            admitted[record["of"]] = True
+        if now.digest != record["state"]:
+            raise LedgerTampered(f"record {number} does not replay: another state comes out{_written_by(record)}")
+    if not met:
+        raise LedgerTampered(f"the ledger ends at record {number}, and the head names record {known and known[0]}")
+    if now.text != state:
+        raise LedgerTampered(f"the head's state is not the one after record {number}")
+    released = sum(admitted.values())
+    return Verification(head_of(number, last), requests, len(admitted), requests - len(admitted), released)
+
+
+def _replayed(record: dict[str, Any], policy: Policy, now: Any) -> tuple[bool, Any]:
+    query = canonical.decoded(record["query"])
+    try:
+        answer, after = policy.decide(query, now)
+    except ValueError as problem:
+        raise LedgerTampered(f"record {record['seq']} holds a query that the filter does not take: {problem}") from None
+    if answer != record["admitted"]:
+        said, found = ("admitted" if x else "refused" for x in (record["admitted"], answer))
+        raise LedgerTampered(f"record {record['seq']} says {said}, replayed it is {found}{_written_by(record)}")
+    return answer, after
+
+
+def _written_by(record: dict[str, Any]) -> str:
+    return f" (written by {record['software']}: another version may round otherwise; replay it with that one)"

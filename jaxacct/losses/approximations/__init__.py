@@ -1,0 +1,4 @@
+"""Asymptotic answers that are no bounds, and moments of privacy losses.
+
+Imports mechanisms and numerics.
+"""

@@ -1,0 +1,347 @@
+"""The Blackwell order: `dominates`, crossings, chains.
+
+What a "yes" or "no" is about: a *mechanism* stands for its true curve, enclosed from both sides. A *curve* (PLD,
+PrivacyProfile, TradeOff) is taken at its word, as the law that its arrays state. So ``dominates(a, b)`` with an upper
+``b`` says that ``a`` is a guarantee for whatever ``b`` bounds, and with a lower ``a`` the truth behind ``a`` does.
+
+Why the points of a grid are enough: where both curves are piecewise linear with the same nodes, so is their difference.
+A mechanism enters a "yes" by pieces of its supporting lines, or by chords, which have the grid's nodes as well; it
+enters a "no" by bounds at the points themselves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module, running_greatest
+from jaxacct._numerics.curve_arrays import compiled, concrete, mapped, quiet_float64
+from jaxacct._numerics.host import module
+from jaxacct._numerics.least import first_greatest
+from jaxacct._numerics.log1p import log1p
+from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.compare.enclose import Enclosed
+from jaxacct.losses.curves.trade_off import TradeOff, padded
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+
+__all__ = ["NO", "UNDECIDED", "WORDS", "YES", "Chain", "Crossings", "Order", "crossings", "dominates", "is_chain"]
+
+YES, UNDECIDED, NO = 1, 0, -1
+WORDS = {YES: "yes", NO: "no", UNDECIDED: "undecided"}
+TOLERANCE = 1e-12
+"""What mechanisms may differ by at any order in a "yes": where both curves have all but vanished, a grid ends."""
+
+
+class Order(NamedTuple):
+    """Whether a dominates b (H_a >= H_b at every order), shape of the curves' batch.
+
+    Attributes:
+        verdict: 1 yes, 0 undecided, -1 no; certified.
+        gap: H_b - H_a is certainly this large where it is largest; positive for a "no", else possibly negative.
+        epsilon: where that is.
+        slack: H_b <= H_a + slack at every order, certainly.
+    """
+
+    verdict: Any
+    gap: Any
+    epsilon: Any
+    slack: Any
+
+    @property
+    def word(self) -> str:
+        """ "yes", "no" or "undecided", for a single verdict."""
+        return WORDS[int(self.verdict)]
+
+
+class Crossings(NamedTuple):
+    """Orders at which the leakier of two curves changes (calibration points), from the smallest on, NaN after the last.
+
+    Attributes:
+        lower: the sign of H_a - H_b is certain here ...
+        upper: ... and certainly the other one here, with nothing certain in between; shape ``(most,)``.
+        estimate: between them: where two lines cross if they are neighbouring points, else the middle.
+        count: how many sign changes are certain (may exceed ``most``).
+    """
+
+    lower: Any
+    upper: Any
+    estimate: Any
+    count: Any
+
+
+class Chain(NamedTuple):
+    """Whether every two members of a family are ordered.
+
+    Attributes:
+        verdict: 1 yes, 0 undecided, -1 no; certified.
+        pair: indices of two members that are certainly not ordered, or that the verdict hangs on; (-1, -1) for a yes.
+        epsilon: orders at which the first of them certainly exceeds the second, and the other way round (NaN if none).
+    """
+
+    verdict: Any
+    pair: Any
+    epsilon: Any
+
+    @property
+    def word(self) -> str:
+        """ "yes", "no" or "undecided"."""
+        return WORDS[int(self.verdict)]
+
+
+def dominates(
+    a: Any, b: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
+) -> Order:
+    """Whether ``a`` is at least as leaky as ``b`` at every order: H_a >= H_b, equivalently f_a <= f_b (Theorem A.7).
+
+    Args:
+        a: a mechanism, PLD, PrivacyProfile or TradeOff; batches of curves broadcast.
+        b: likewise.
+        relation: for mechanisms, see :meth:`PrivacyProfile.from_mechanism`.
+        grid: where to compare; without it the curves' own, or one chosen for the mechanisms. Two trade-off curves
+            are compared at all of their slopes instead, which is exact.
+        tolerance: a "yes" means H_b <= H_a + tolerance. Without it 0 between curves, and 1e-12 where a mechanism is
+            involved, because from below a curve ends with its grid. Sampled Gaussians of which one has no less
+            noise and no larger rate are ordered outright, at every order and with no tolerance.
+
+    Raises:
+        ValueError: grids that do not match, NaN in a curve, no analysis for the relation.
+    """
+    _refuse_nan([a, b])
+    with quiet_float64():
+        if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
+            points, first, second = _at_slopes(a, b)
+        else:
+            common = families.common_grid([a, b], relation, grid)
+            points = common.losses
+            first, second = (families.enclose(m, common, relation) for m in (a, b))
+        order = _compare(first, second, points, _tolerance(tolerance, [a, b]))
+        if _known(a, b, relation):
+            xp = module(order)
+            order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
+        return concrete(order)
+
+
+def crossings(
+    a: Any, b: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, most: int = 8
+) -> Crossings:
+    """The calibration points of two curves: every certain change of sign of H_a - H_b.
+
+    Args:
+        a: a mechanism, PLD or curve without batch axes.
+        b: likewise.
+        relation: for mechanisms.
+        grid: where to look; see :func:`dominates`.
+        most: how many to return, static.
+
+    Raises:
+        ValueError: see :func:`dominates`.
+    """
+    _refuse_nan([a, b])
+    with quiet_float64():
+        if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
+            points, first, second = _at_slopes(a, b)
+            order = array_module(points).argsort(points)
+            points, first, second = points[order], *(jax.tree.map(lambda x: x[order], m) for m in (first, second))
+        else:
+            common = families.common_grid([a, b], relation, grid)
+            points = common.losses
+            first, second = (families.enclose(m, common, relation) for m in (a, b))
+        return concrete(_crossings(first, second, points, most))
+
+
+def is_chain(
+    family: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
+) -> Chain:
+    """Whether the members of ``family`` are totally ordered (a Blackwell chain, Definition 3.4).
+
+    Sorted by a number that domination cannot lower (the sum of the curve's values), each is compared with the next:
+    that decides a "yes", and for curves at their word a "no" as well. Up to 64 members, all pairs are tried for a "no".
+
+    Args:
+        family: a sequence of mechanisms, PLDs or curves, or one batched curve or mechanism (first axis).
+        relation: for mechanisms.
+        grid: see :func:`dominates`.
+        tolerance: see :func:`dominates`; the members of a chain of n are ordered to n tolerances.
+
+    Raises:
+        ValueError: an empty family, or see :func:`dominates`.
+    """
+    members = families.members_of(family)
+    _refuse_nan(members)
+    with quiet_float64():
+        if all(isinstance(m, TradeOff) for m in members) and grid is None:
+            points, stacked = _all_at_slopes(members)
+        else:
+            common = families.common_grid(members, relation, grid)
+            points = common.losses
+            stacked = _stack([families.enclose(m, common, relation) for m in members])
+        count = stacked.upper.shape[0]
+        order = array_module(stacked.upper).argsort(stacked.upper.sum(-1))
+        known = [False] * (count - 1)
+        if len(members) == count and not _validate.is_traced((members, order)):
+            ranks = np.asarray(order)
+            # Equal keys do not say which is first.
+            known = [
+                _known(members[j], members[i], relation) or _known(members[i], members[j], relation)
+                for i, j in itertools.pairwise(ranks)
+            ]
+        limit = _tolerance(tolerance, members)
+        return concrete(_chain(stacked, points, order, np.asarray(known, bool), limit))
+
+
+def _refuse_nan(members: Sequence[Any]) -> None:
+    for member in members:
+        if families.is_curve(member) and not _validate.is_traced(member):
+            for leaf in jax.tree.leaves(member):
+                if np.isnan(np.asarray(leaf)).any():
+                    raise ValueError(f"{type(member).__name__} must hold numbers, got nan")
+
+
+def _tolerance(tolerance: float | None, members: Sequence[Any]) -> float:
+    if tolerance is None:
+        return 0.0 if all(families.is_curve(m) for m in members) else TOLERANCE
+    _validate.scalar(tolerance=tolerance)
+    _validate.nonnegative(tolerance=tolerance)
+    return float(tolerance)
+
+
+def _known(a: Any, b: Any, relation: str) -> bool:
+    """Whether ``a`` dominates ``b`` in closed form: sampled Gaussians with no more noise and no smaller rate.
+
+    Noise: N(0, s^2) added to both of a pair is a kernel. Rate: H of a mixture with Q is convex in the mixture, and
+    H of (Q, Q) is the least curve.
+    """
+    if families.is_curve(a) or families.is_curve(b) or _validate.is_traced((a, b)):
+        return False
+    first, second = directions(a, relation), directions(b, relation)
+    if len(first) == 1 or len(second) == 1:  # a pair that is its own reverse stands for both directions
+        size = max(len(first), len(second))
+        first, second = (x * size if len(x) == 1 else x for x in (first, second))
+    for one, other in zip(first, second, strict=True):
+        if len(one) != 1 or len(other) != 1:
+            return False
+        (p, m), (q, n) = one[0], other[0]
+        if not (isinstance(p, GaussianPair) and isinstance(q, GaussianPair)):
+            return False
+        at_least = (np.asarray(p.noise) <= q.noise) & (np.asarray(p.rate) >= q.rate) & (np.asarray(m) >= n)
+        if not (np.ndim(at_least) == 0 and bool(at_least)):
+            return False
+    return True
+
+
+@compiled(static_argnames="tolerance")
+def _compare(a: Enclosed, b: Enclosed, points: Any, tolerance: float) -> Order:
+    xp = array_module(*a, *b, points)
+    slack = xp.max(b.upper - a.line, -1)
+    certain = b.point - a.upper
+    gap = xp.max(certain, -1)
+    # By a mask and not by an index: batching a gather inside a float32 program would ask for 64-bit integers.
+    epsilon = xp.max(xp.where(certain == gap[..., None], points, -np.inf), -1)
+    verdict = xp.where(gap > 0, NO, xp.where(slack <= tolerance, YES, UNDECIDED)).astype(np.int8)
+    # A comparison with NaN is false: it says neither.
+    return Order(xp.where(xp.isnan(slack), UNDECIDED, verdict), gap, epsilon, slack)
+
+
+@compiled(static_argnames="most")
+def _crossings(a: Enclosed, b: Enclosed, points: Any, most: int) -> Crossings:
+    xp = array_module(*a, *b, points)
+    sign = xp.where(a.point > b.upper, 1, xp.where(b.point > a.upper, -1, 0))
+    index = np.arange(points.shape[0])
+    last = running_greatest(xp.where(sign != 0, index, -1))
+    previous = xp.concatenate([xp.full(1, -1), last[:-1]])
+    change = (sign != 0) & (previous >= 0) & (sign[previous] == -sign)
+    found = _places(change, most)
+    start = previous[found]
+    none = found < 0
+    left, right = points[start], points[found]
+    middle = 0.5 * (a.point + a.upper) - 0.5 * (b.point + b.upper)
+    d0, d1 = middle[start], middle[found]
+    along = xp.where(d0 != d1, d0 / xp.where(d0 != d1, d0 - d1, 1.0), 0.5)
+    between = xp.logaddexp(left + log1p(-along), right + xp.log(along))
+    estimate = xp.where(found == start + 1, xp.clip(between, left, right), 0.5 * (left + right))
+    blank = lambda x: xp.where(none, np.nan, x)  # noqa: E731
+    return Crossings(blank(left), blank(right), blank(estimate), change.sum())
+
+
+def _places(change: Any, most: int) -> Any:
+    """The first ``most`` places where ``change`` is true; -1 after the last."""
+    if array_module(change) is not np:
+        return jnp.nonzero(change, size=most, fill_value=-1)[0]
+    found = np.flatnonzero(change)[:most]
+    return np.concatenate([found, np.full(most - found.size, -1)])
+
+
+@compiled(static_argnames="tolerance")
+def _chain(family: Enclosed, points: Any, order: Any, known: Any, tolerance: float) -> Chain:
+    count, xp = order.shape[0], array_module(*family, points, order)
+    if count == 1:
+        return Chain(xp.asarray(YES, np.int8), xp.full(2, -1), xp.full(2, np.nan))
+    line, point, upper = (x[order] for x in family)
+    slack = xp.where(known, -np.inf, xp.max(upper[:-1] - line[1:], -1))
+    chained = xp.all(slack <= tolerance)
+
+    def excess(pairs: tuple[Any, Any]) -> Any:
+        """How much the first certainly exceeds the second, and the other way round: the smaller of the two."""
+        i, j = pairs
+        return xp.minimum(xp.max(point[i] - upper[j], -1), xp.max(point[j] - upper[i], -1))
+
+    near = mapped(excess, (xp.arange(count - 1), xp.arange(1, count)), 8)
+    worst = first_greatest(xp.where(xp.any(near > 0), near, slack))
+    first, second, unordered = worst, worst + 1, xp.max(near) > 0
+    if count <= 64:
+        i, j = (xp.asarray(x) for x in np.triu_indices(count, 1))
+        every = mapped(excess, (i, j), 8)
+        best = first_greatest(every)
+        found = every[best] > 0
+        first, second = xp.where(found, i[best], first), xp.where(found, j[best], second)
+        unordered = unordered | found
+    above, below = point[first] - upper[second], point[second] - upper[first]
+    seen = lambda d: xp.where(xp.max(d) > 0, points[first_greatest(d)], np.nan)  # noqa: E731
+    verdict = xp.where(unordered, NO, xp.where(chained, YES, UNDECIDED)).astype(np.int8)
+    pair = xp.where(verdict == YES, -1, xp.stack([order[first], order[second]]))
+    where = xp.where(verdict == YES, np.nan, xp.stack([seen(above), seen(below)]))
+    return Chain(verdict, pair, where)
+
+
+def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Any, Enclosed, Enclosed]:
+    points, both = _all_at_slopes([a, b])
+    return points, *(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2))
+
+
+def _all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
+    """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
+    rows = [padded(m) for m in members]
+    xp = module(rows)
+    logs = []
+    for widths, drops in rows:
+        if widths.ndim > 1 and len(members) > 1:
+            raise ValueError(f"trade-off curves in a sequence must have no batch axes, got shape {widths.shape}")
+        both = (widths > 0) & (drops > 0)
+        loss = xp.log(xp.where(both, widths, 1.0)) - xp.log(xp.where(both, drops, 1.0))
+        logs.append(xp.where(both, loss, 0.0).reshape(-1))
+    points = xp.concatenate([*logs, np.asarray([0.0, np.inf, -np.inf])])
+    found = [families.excess_of_segments(*row, points) for row in rows]
+    batch = len(members) == 1 and rows[0][0].ndim > 1
+    lower, upper = found[0] if batch else tuple(xp.stack(x) for x in zip(*found, strict=True))
+    # Losses carry a rounding of their own, and so does the curve read there: the line is the lower value.
+    return points, Enclosed(lower, lower, upper)
+
+
+def _stack(found: list[Enclosed]) -> Enclosed:
+    if len(found) == 1:
+        if found[0].upper.ndim < 2:
+            return Enclosed(*(x[None] for x in found[0]))
+        return Enclosed(*(x.reshape(-1, x.shape[-1]) for x in found[0]))
+    shapes = {x.upper.shape for x in found}
+    if len(shapes) > 1 or found[0].upper.ndim > 1:
+        raise ValueError(f"members of a sequence must have no batch axes, got shapes {sorted(shapes)}")
+    xp = module(found)
+    return Enclosed(*(xp.stack(x) for x in zip(*found, strict=True)))

@@ -1,0 +1,158 @@
+"""`supremum` and `infimum` of a family of curves in the Blackwell order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module, running_greatest
+from jaxacct._numerics.curve_arrays import added, compiled, concrete, quiet_float64, rows
+from jaxacct._numerics.host import module
+from jaxacct._numerics.rounding import EPS
+from jaxacct.losses.compare import enclose as families
+from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.trade_off import TradeOff, arrays
+from jaxacct.losses.grids.convex_envelope import infimum_excess, lower_hull
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["infimum", "supremum"]
+
+
+def supremum(
+    family: Any, *, bound: str | None = None, relation: str = "add_or_remove", grid: LossGrid | None = None
+) -> Any:
+    """The least curve that dominates every member: the pointwise maximum of hockey sticks (Proposition 11).
+
+    On a grid the maximum's new atoms, at crossings inside a cell, are rounded to the side of ``bound``. A family of
+    trade-off curves is exact up to rounding: the lower convex envelope of all, by its vertices; about 1e-15 a vertex
+    is added at both infinities, so profiles keep deep tails better.
+
+    Args:
+        family: a sequence of mechanisms, PLDs or curves of one bound, or one batched curve or mechanism, whose first
+            axis is the family (the fast way: 1,000 curves of 8,192 points take milliseconds).
+        bound: for a family of mechanisms only, ``"upper"`` without it. Curves bring theirs.
+        relation: for mechanisms.
+        grid: without it the curves' own, or one chosen for the mechanisms.
+
+    Returns:
+        A ``PrivacyProfile``; a ``TradeOff`` where every member is one and no grid is given.
+
+    Raises:
+        ValueError: an empty family, grids or bounds that do not match.
+    """
+    members = families.members_of(family)
+    side = _side(members, bound)
+    with quiet_float64():
+        if grid is None and all(isinstance(m, TradeOff) for m in members):
+            each = [arrays(m) for m in members]
+            xp, size = module(each), max(w.shape[-1] for w, _ in each)
+            pad = lambda x: xp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
+            batch = len(each) == 1 and each[0][0].ndim > 1
+            stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*each, strict=True)]
+            widths, drops = _hull(*stacked, leakier=side == "upper")
+            return concrete(TradeOff(widths, drops, "lower" if side == "upper" else "upper"))
+        only = members[0]
+        alone = side == "upper" and len(members) == 1 and isinstance(only, PrivacyProfile) and np.ndim(only.excess) > 1
+        if alone and grid in (None, only.grid):
+            # A maximum is exact and keeps NaN, so what float64() makes of a bad curve can wait.
+            highest = PrivacyProfile(_largest(only.excess), only.grid, side).float64()
+            return PrivacyProfile(concrete(highest), only.grid, side)
+        stacked, grid = _stacked(members, side, relation, grid)
+        return PrivacyProfile(concrete(conversions.supremum_excess(stacked, side)), grid, side)
+
+
+def _largest(excess: Any) -> Any:
+    """Maximum over the first axis; NumPy's reads host memory at full speed and copies nothing."""
+    if _validate.is_traced(excess) or any(d.platform != "cpu" for d in getattr(excess, "devices", set)()):
+        return excess.max(0)
+    return np.maximum.reduce(np.asarray(excess), axis=0)
+
+
+def infimum(
+    family: Any, *, bound: str | None = None, relation: str = "add_or_remove", grid: LossGrid | None = None
+) -> PrivacyProfile:
+    """The greatest curve that every member dominates: the convex envelope of the pointwise minimum (Proposition 11).
+
+    Args:
+        family: see :func:`supremum`.
+        bound: see :func:`supremum`.
+        relation: for mechanisms.
+        grid: see :func:`supremum`; needed where every member is a ``TradeOff``.
+
+    Raises:
+        ValueError: see :func:`supremum`.
+    """
+    members = families.members_of(family)
+    side = _side(members, bound)
+    with quiet_float64():
+        stacked, grid = _stacked(members, side, relation, grid)
+        return PrivacyProfile(concrete(infimum_excess(stacked, grid.losses, side)), grid, side)
+
+
+def _side(members: list[Any], bound: str | None) -> str:
+    sides = {families.bound_of(m) for m in members} - {None}
+    if len(sides) > 1:
+        raise ValueError("bounds must agree, got upper and lower ones in one family")
+    if bound is None:
+        return str(sides.pop()) if sides else "upper"
+    _validate.one_of(("upper", "lower"), bound=bound)
+    if sides and bound not in sides:
+        raise ValueError(f"bound must be that of the curves, {sides.pop()!r}, got {bound!r}")
+    return bound
+
+
+def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None) -> tuple[Any, LossGrid]:
+    """Excess of every member as a bound from ``side``, shape ``(members, ..., size)``, on one grid."""
+    grid = families.common_grid(members, relation, grid)
+    found = []
+    for member in members:
+        if isinstance(member, PrivacyProfile):
+            excess = member.float64()
+            found.append(excess if member.grid == grid else conversions.moved(excess, member.grid, grid, side))
+        elif isinstance(member, TradeOff):
+            found.append(member.profile(grid).float64())
+        elif families.is_curve(member):
+            found.append(conversions.pld_excess(member, grid))
+        else:
+            found.append(conversions.mechanism_excess(member, grid, side, relation))
+    if len(found) == 1:
+        return (found[0] if np.ndim(found[0]) > 1 else found[0][None]), grid
+    xp, shape = array_module(*found), np.broadcast_shapes(*(x.shape for x in found))
+    return xp.stack([xp.broadcast_to(x, shape) for x in found]), grid
+
+
+@compiled(static_argnames="leakier")
+def _hull(widths: Any, drops: Any, leakier: bool) -> tuple[Any, Any]:
+    """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
+    xp = array_module(widths, drops)
+    n = widths.shape[-1]
+    error = 8.0 * (n + 4) * EPS
+    widths, drops = xp.moveaxis(widths, 0, -2), xp.moveaxis(drops, 0, -2)  # (..., members, n)
+    # Vertices after each segment; after the last, (1, 0) but for rounding: sums of n masses, off by n units.
+    alpha = xp.clip(xp.cumsum(widths, -1), 0.0, 1.0)
+    beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
+    beta = xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)
+    if not leakier:
+        # A vertex that is moved up and to the right lies above its curve, so the hull lies above theirs.
+        alpha, beta = xp.minimum(alpha + error, 1.0), beta + error
+    beta = xp.minimum(beta, 1.0 - alpha)
+
+    def one(alpha: Any, beta: Any) -> tuple[Any, Any]:
+        x = xp.concatenate([xp.zeros(1), alpha, xp.ones(1)])
+        y = xp.concatenate([xp.ones(1), beta, xp.zeros(1)])
+        order = xp.lexsort((y, x))
+        x, y = x[order], y[order]
+        kept = lower_hull(x, y)
+        # A dropped vertex takes the place of the vertex before it: a segment of no size.
+        before = running_greatest(xp.where(kept, np.arange(x.shape[0]), 0))
+        x, y = x[before], y[before]
+        new_w = xp.concatenate([x[:1], xp.diff(x), xp.zeros(1)])
+        new_d = xp.concatenate([1.0 - y[:1], -xp.diff(y), xp.zeros(1)])
+        new_d = xp.maximum(new_d, 0.0)
+        # From below the hull's error is paid at both infinities, which raises H by as much everywhere.
+        return (added(new_w, -1, error), added(new_d, 0, error)) if leakier else (new_w, new_d)
+
+    return rows(one, *(x.reshape(*x.shape[:-2], -1) for x in (alpha, beta)))

@@ -1,0 +1,125 @@
+"""Composition of PLDs on a grid.
+
+A law here is anything with ``masses``, ``infinity_mass``, ``grid`` and ``bound``, as :class:`jaxacct.PLD` has them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.host import module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct.losses.grids.fft_powers import convolved
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["composed"]
+
+_MOST = 2**24  # points of a composed law: an FFT of a few hundred MiB
+_SHORT = 2**14  # points of a composed law that is never cut
+_LONG = 2**20  # points of a law that is cut, if its losses are bounded: up to the largest sum
+_CUT = 2.0**-80  # mass beyond either end of a law that is cut: far below what a transform rounds
+_TILTS = 1.4 ** np.arange(-16.0, 5.0)  # of a Gaussian's best tilt
+
+
+def composed(pld: Any, other: Any, steps: int) -> tuple[Any, Any, LossGrid]:
+    """Masses, infinity mass and grid of ``pld`` run ``steps`` times, and ``other`` once if it is not None.
+
+    By FFT, with its rounding error on every entry that a sum can be.
+
+    Traced laws are put on a grid that holds every sum. Where the masses are known and that would be long, the grid ends
+    where a Chernoff bound says that no more than ``_CUT`` of the mass lies beyond either end. From above what lies
+    beyond counts as infinite, or as the largest sum, wherever the circular convolution has put it; from below every
+    entry gives up what may have come round.
+    """
+    grid = pld.grid
+    upper = pld.bound == "upper"
+    xp = module(pld, other)
+    parts = [(pld, steps)] + ([(other, 1)] if other is not None else [])
+    spread = sum(count * (law.grid.size - 1) for law, count in parts)
+    lowest = sum(count * law.grid.lowest for law, count in parts)
+    size = 1 << spread.bit_length()
+    least, most = _support(parts) if xp is np else (0, spread)
+    low, high, cut = 0, size - 1, 0.0
+    if xp is np and size > _SHORT:
+        first, last = _ends(parts, least, most)
+        points = _fast(max(last - first + 1, *(law.grid.size for law, _ in parts)))
+        if points < size:
+            size, low, high = points, first, last
+            cut = _CUT * ((high < most) + (low > least))
+    if min(size, steps * grid.size) > _MOST:
+        raise ValueError(
+            f"steps must keep the composed law below {_MOST} points, got {steps} steps of {grid.size} points; "
+            "jaxacct.delta and jaxacct.epsilon compose any number of steps"
+        )
+    sums, error = convolved(pld.masses, steps, size, other.masses if other is not None else None)
+    error = error[..., None]
+    # In logarithms: masses of 1e-30 are lost in 1 - (1 - a)(1 - b).
+    finite = steps * log1p(-pld.infinity_mass) + (log1p(-other.infinity_mass) if other is not None else 0.0)
+    infinite = inflated(0.0 - xp.expm1(finite), 1e-12 if upper else -1e-12)
+    places = np.arange(low, high + 1)
+    if (low, high) != (0, size - 1):
+        sums = xp.take(sums, places % size, axis=-1)
+    # An entry that no sum can be stays 0; every other one takes its rounding error.
+    charged = xp.maximum(xp.maximum(sums, 0.0) + (error if upper else -(error + cut)), 0.0)
+    masses: Any = xp.where((places >= least) & (places <= most), charged, 0.0)
+    if upper and cut:
+        # Bounded losses stay bounded.
+        if most - low < _LONG and np.all(infinite == 0.0):
+            masses = np.concatenate([masses, np.zeros((*masses.shape[:-1], most - high))], -1)
+            masses[..., -1] += cut
+        else:
+            infinite = infinite + cut
+    return masses, xp.clip(infinite, 0.0, 1.0), LossGrid(grid.spacing, lowest + low, masses.shape[-1])
+
+
+def _support(parts: list[tuple[Any, int]]) -> tuple[int, int]:
+    """The first and the last point that a sum of the laws' losses can be, from 0 for the sum of their first points."""
+    least = most = 0
+    for law, count in parts:
+        held = np.flatnonzero((law.masses != 0).reshape(-1, law.grid.size).any(0))
+        if held.size:
+            least, most = least + count * int(held[0]), most + count * int(held[-1])
+    return least, most
+
+
+def _ends(parts: list[tuple[Any, int]], least: int, most: int) -> tuple[int, int]:
+    """First and last lattice point of a sum of losses between ``least`` and ``most``, but for ``_CUT`` on either side.
+
+    For every t > 0, mass(S >= c + x) <= exp(-t x) prod_k M_k(t)^m_k with M_k(t) = sum_i p_i exp(t (i - c_k)), whatever
+    the centre c = sum_k m_k c_k. Losses are counted in points. A batch gets one grid for all.
+    """
+    centre, variance, moved = 0, 1e-12, []
+    for law, count in parts:
+        masses, points = law.masses.reshape(-1, law.grid.size), np.arange(law.grid.size)
+        total = np.maximum(masses.sum(-1), 1e-300)
+        mean = masses @ points / total
+        about = int(np.rint(np.nan_to_num(np.clip(np.mean(mean), 0, law.grid.size))))
+        centre += count * about
+        away = (points - about).astype(np.float64)
+        variance += count * max(float(np.max(masses @ away**2 / total - (mean - about) ** 2)), 0.0)
+        moved.append((masses, away, count))
+    best = np.sqrt(-2.0 * np.log(_CUT) / variance)
+
+    def reach(t: float) -> int:
+        logs = 0.0
+        for masses, away, count in moved:
+            exponent = t * away
+            top = exponent.max()
+            moment = np.maximum(masses @ np.exp(exponent - top), 1e-300)
+            rounding = EPS * (2.0 * away.size + 8.0 * np.abs(exponent).max())
+            logs += count * (float(np.max(np.log(moment))) + top + rounding)
+        found = (logs - np.log(_CUT)) / abs(t)
+        return math.ceil(found + 1.0 + 1e-12 * abs(found)) if math.isfinite(found) else most
+
+    first = max(least, centre - min(reach(-best * tilt) for tilt in _TILTS))
+    last = min(most, centre + min(reach(best * tilt) for tilt in _TILTS))
+    return (first, last) if first <= last else (least, least)
+
+
+def _fast(points: int) -> int:
+    """The least even 2^k, 3 2^k or 5 2^k of at least so many points."""
+    return min(factor << max(((points - 1) // factor).bit_length(), 1) for factor in (1, 3, 5))

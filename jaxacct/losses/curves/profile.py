@@ -1,0 +1,242 @@
+"""`PrivacyProfile`: the hockey-stick curve on a fixed grid, a bound from one side."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.curve_arrays import compiled, concrete, float64, quiet_float64
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.losses.curves import checks as validity
+from jaxacct.losses.curves import conversions
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
+
+__all__ = ["PrivacyProfile"]
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["excess"], meta_fields=["grid", "bound"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class PrivacyProfile:
+    """H(gamma) = sup over events A of P(A) - gamma Q(A), piecewise linear in gamma between the points of a grid.
+
+    Stored as the excess E(gamma) = H(gamma) - (1 - gamma)_+ over perfect privacy at gamma_k = exp(loss k of the
+    grid), which keeps the digits of both tails. The curve that is meant is exactly this: H(0) = 1; linear in gamma
+    from 0 to the first point and between neighbouring points; constant after the last one. So it is the curve of a
+    law on the grid with an atom at infinity of mass ``excess[..., -1]``, and every operation that stays on a grid
+    (reflection, supremum, comparison) is one on arrays.
+
+    ``bound`` says on which side of the true curve it lies, everywhere and not only at the points. Operations round
+    to that side: chords of a convex curve lie above it, pieces of supporting lines below it, and the last bits of
+    every evaluation go the same way.
+
+    Attributes:
+        excess: shape ``(..., grid.size)``, float64; a NumPy array outside a trace.
+        grid: losses log(gamma); holds loss 0, and none beyond 650 in absolute value.
+        bound: ``"upper"`` (a privacy guarantee) or ``"lower"``.
+
+    Source: Dong, Roth, Su 2022, section 2.3; Zhu, Dong, Wang 2022 (which functions are such curves).
+    """
+
+    excess: Array
+    grid: LossGrid
+    bound: str = "upper"
+
+    @classmethod
+    def from_mechanism(
+        cls, mechanism: Any, bound: str = "upper", *, relation: str = "add_or_remove", grid: LossGrid | None = None
+    ) -> PrivacyProfile:
+        """The curve of one run of ``mechanism``, from above or from below.
+
+        Args:
+            mechanism: parameters of any shape; a family of mechanisms is a batch of curves. A ``Composed`` must have
+                scalar parameters and is composed on the grid by FFT (absolute accuracy about 1e-14).
+            bound: ``"upper"`` or ``"lower"``.
+            relation: see :func:`jaxacct.delta`; `add_or_remove` and `replace_special` are suprema of two directions.
+                To compose, compose each direction and take the supremum last: that is tighter.
+            grid: without it, 8,192 losses over all but about 1e-16 of the loss, which needs concrete parameters.
+
+        Raises:
+            ValueError: an unknown bound or relation, no analysis for the relation, or a grid that does not fit.
+        """
+        _validate.one_of(("upper", "lower"), bound=bound)
+        with quiet_float64():
+            grid = conversions.grid_for([mechanism], relation) if grid is None else grid
+            validity.check_grid(grid)
+            excess = conversions.mechanism_excess(mechanism, grid, bound, relation)
+            return cls(concrete(excess), grid, bound)
+
+    @classmethod
+    def from_values(cls, values: ArrayLike, grid: LossGrid, bound: str = "upper") -> PrivacyProfile:
+        """A curve from its values H(gamma) at the points of ``grid``, shape ``(..., grid.size)``.
+
+        Values that came from elsewhere say nothing about gamma < 1 beyond their absolute accuracy of 1e-16.
+
+        Raises:
+            ValueError: values that are NaN, or not those of a decreasing convex curve above (1 - gamma)_+ (Theorem
+                A.3 of the paper on f-DP filters; Zhu, Dong, Wang 2022), saying what is wrong and where.
+                Traced values of that kind give the curve of no privacy (upper) or of perfect privacy (lower).
+        """
+        _validate.one_of(("upper", "lower"), bound=bound)
+        validity.check_grid(grid)
+        _validate.numbers(values=values)
+        if not _validate.is_traced(values):
+            validity.check_profile_values(np.asarray(values, np.float64), grid)
+        with quiet_float64():
+            excess = _excess_of_values(float64(values), grid.losses, bound)
+            return cls(concrete(excess), grid, bound)
+
+    @classmethod
+    def from_pld(cls, pld: PLD, grid: LossGrid | None = None) -> PrivacyProfile:
+        """The curve of a PLD, on the PLD's side. Exact but for rounding where the grid holds every loss of the PLD.
+
+        Args:
+            pld: any batch.
+            grid: of the PLD's spacing; without it, the PLD's own grid, made to hold loss 0 and cut at 650.
+
+        Raises:
+            ValueError: a grid of another spacing.
+        """
+        _validate.instance(PLD, pld=pld)
+        grid = conversions.grid_of_pld(pld.grid) if grid is None else grid
+        validity.check_grid(grid)
+        with quiet_float64():
+            return cls(concrete(conversions.pld_excess(pld, grid)), grid, pld.bound)
+
+    def to_pld(self) -> PLD:
+        """The law of this very curve on the same grid: P(L = log g) = g (H'(g+) - H'(g-)) (Proposition 5)."""
+        with quiet_float64():
+            masses, infinite = conversions.masses_of_excess(self.float64(), self.grid, self.bound)
+            return concrete(PLD(masses, infinite, self.grid, self.bound))
+
+    def hockey_stick(self, epsilon: ArrayLike) -> Array:
+        """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
+        _validate.numbers(epsilon=epsilon)
+        _validate.finite(epsilon=epsilon)
+        with quiet_float64():
+            at = float64(epsilon)
+            excess = excess_at(self.float64(), self.grid, self.bound, at)
+            return concrete(_with_identity(excess, at, self.bound))
+
+    def values(self) -> Array:
+        """H at the points of the grid, shape ``(..., grid.size)``, rounded to the side of ``bound``."""
+        with quiet_float64():
+            return concrete(_with_identity(self.float64(), self.grid.losses, self.bound))
+
+    def on(self, grid: LossGrid) -> PrivacyProfile:
+        """The same bound on a grid of the same spacing that begins or ends elsewhere.
+
+        Raises:
+            ValueError: a different spacing.
+        """
+        validity.check_grid(grid)
+        if grid == self.grid:
+            return self
+        with quiet_float64():
+            excess = conversions.moved(self.float64(), self.grid, grid, self.bound)
+            return PrivacyProfile(concrete(excess), grid, self.bound)
+
+    def reflect(self) -> PrivacyProfile:
+        """The curve of the pair exchanged, gamma H(1 / gamma) + 1 - gamma (Lemma 16 of the residue paper).
+
+        In excesses E'(gamma) = gamma E(1 / gamma), so nothing cancels and the result is good to a few units in
+        both tails. The law is the Esscher tilt of Proposition 1 with the losses' signs turned.
+        """
+        with quiet_float64():
+            grid = LossGrid(self.grid.spacing, -self.grid.highest, self.grid.size)
+            excess = conversions.reflected(self.float64(), self.grid, self.bound)
+            return PrivacyProfile(concrete(excess), grid, self.bound)
+
+    def symmetrise(self) -> PrivacyProfile:
+        """sym(H) = max(H, reflection of H) on a grid that holds both: the curve of either direction."""
+        reach = max(-self.grid.lowest, self.grid.highest)
+        both = LossGrid(self.grid.spacing, -reach, 2 * reach + 1)
+        one, other = self.on(both), self.reflect().on(both)
+        with quiet_float64():
+            pair = one.float64(), other.float64()
+            excess = conversions.supremum_excess(array_module(*pair).stack(pair), self.bound)
+            return PrivacyProfile(concrete(excess), both, self.bound)
+
+    def compose(self, other: PrivacyProfile) -> PrivacyProfile:
+        """The tensor product, both pairs run, kept on this curve's grid; see :meth:`PLD.compose` for its accuracy.
+
+        Raises:
+            ValueError: different spacings or bounds.
+        """
+        _validate.instance(PrivacyProfile, other=other)
+        return PrivacyProfile.from_pld(self.to_pld().compose(other.to_pld()), self.grid)
+
+    def float64(self) -> Array:
+        """The excess in float64, widened to the side of ``bound`` where a float32 program has rounded it."""
+        excess = self.excess if _validate.is_traced(self.excess) else np.asarray(self.excess)
+        xp, gamma = array_module(excess), np.exp(self.grid.losses)
+        wide = excess.astype(np.float64)
+        if excess.dtype != np.float64:
+            wide = inflated(wide, 2.0**-23) + 1e-38 if self.bound == "upper" else deflated(wide, 2.0**-23) - 1e-38
+        worst = np.minimum(gamma, 1.0) if self.bound == "upper" else 0.0
+        limited = xp.clip(wide, 0.0, np.minimum(inflated(gamma, 1e-12), 1.0))
+        return xp.where(xp.isnan(wide), worst, limited)
+
+
+def excess_at(excess: Any, grid: LossGrid, bound: str, epsilon: Any) -> Any:
+    """E(exp(epsilon)) of the piecewise linear curve, rounded to the side of ``bound``.
+
+    With x = epsilon - l_k, the position in a cell is expm1(x) / expm1(spacing); x is off by a few units of epsilon.
+    """
+    return _excess_at(excess, np.asarray(grid.spacing), np.asarray(float(grid.lowest)), bound, epsilon)
+
+
+@compiled(static_argnames="bound")
+def _excess_at(excess: Any, h: Any, lowest: Any, bound: str, epsilon: Any) -> Any:
+    xp = array_module(excess, h, lowest, epsilon)
+    sign = 1.0 if bound == "upper" else -1.0
+    size = excess.shape[-1]
+    highest = lowest + (size - 1)
+    cell = xp.clip(xp.floor(epsilon / h) - lowest, 0, size - 2).astype(np.int32)
+    x = xp.clip(epsilon - (cell + lowest) * h, 0.0, h)
+    t = xp.clip(xp.expm1(x) / xp.expm1(h), 0.0, 1.0)
+    # One line goes on to the left of the first point, another one to the right of the last.
+    ends = xp.concatenate([excess[..., :1] * xp.exp(-h), excess, excess[..., -1:]], -1)
+    before, low, high, after = (xp.take(ends, cell + k, axis=-1) for k in range(4))
+    value = low * (1.0 - t) + high * t
+    # Within the rounding of a point epsilon may be in the cell on its other side.
+    off = 4.0 * EPS * (xp.abs(epsilon) + h)
+    change = xp.maximum(xp.abs(high - low), xp.where(x <= off, xp.abs(low - before), 0.0))
+    change = xp.maximum(change, xp.where(h - x <= off, xp.abs(after - high), 0.0))
+    moved = off * xp.exp(h) / xp.expm1(h) + 8.0 * EPS
+    value = value + sign * (change * moved + 8.0 * EPS * xp.maximum(low, high))
+    under = excess[(..., 0) + (None,) * epsilon.ndim] * xp.exp(xp.minimum(epsilon - lowest * h, 0.0))
+    under = inflated(under, sign * 8.0 * EPS * (1.0 + xp.abs(epsilon)))
+    value = xp.where(epsilon < lowest * h, under, value)
+    top = excess[(..., -1) + (None,) * epsilon.ndim]
+    # Within a few units of the last point, which side epsilon is on is not known: the last cell, with its margin.
+    value = xp.where(epsilon - highest * h > 8.0 * EPS * xp.abs(epsilon), top, value)
+    bounded = xp.clip(value, 0.0, xp.minimum(inflated(xp.exp(epsilon), 8.0 * EPS * (1.0 + xp.abs(epsilon))), 1.0))
+    return xp.where(xp.isnan(bounded), xp.fmin(xp.exp(epsilon), 1.0) if sign > 0 else 0.0, bounded)
+
+
+def _with_identity(excess: Any, epsilon: Any, bound: str) -> Any:
+    xp = array_module(excess, epsilon)
+    identity = -xp.expm1(xp.minimum(epsilon, 0.0))
+    units = 4.0 * EPS * (1.0 if bound == "upper" else -1.0)
+    value = excess + inflated(identity, units)
+    return xp.clip(xp.where(epsilon < 0, inflated(value, units), excess), 0.0, 1.0)
+
+
+@compiled(static_argnames="bound")
+def _excess_of_values(values: Any, losses: Any, bound: str) -> Any:
+    xp = array_module(values, losses)
+    gamma, identity = xp.exp(losses), -xp.expm1(xp.minimum(losses, 0.0))
+    limit = xp.minimum(gamma, 1.0)
+    rounding = xp.where(losses < 0, 4.0 * EPS, 0.0)
+    excess = values - identity + (rounding if bound == "upper" else -rounding)
+    good = validity.is_profile(values, losses)[..., None]
+    return xp.where(good, xp.clip(excess, 0.0, limit), limit if bound == "upper" else 0.0)

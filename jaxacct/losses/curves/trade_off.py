@@ -1,0 +1,309 @@
+"""`TradeOff`: the smallest type II error of a test of P against Q at a given type I error."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module, ranks, running_greatest, take
+from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, put, quiet_float64, rows
+from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct.losses.curves import checks as validity
+from jaxacct.losses.curves import from_tails as nodes
+from jaxacct.losses.curves import segments
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.curves.segments import Segments
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.pairs.base import Tails
+
+__all__ = ["TradeOff", "arrays", "padded"]
+
+_MOST = 2**24  # segments that a product is given room for beyond what it takes
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["widths", "drops"], meta_fields=["bound"])
+@dataclasses.dataclass(frozen=True, eq=False)
+class TradeOff:
+    """A piecewise linear trade-off curve, as its segments from alpha = 0 to alpha = 1, steepest first.
+
+    Segment i is an outcome that P has with probability ``widths[i]`` and Q with ``drops[i]``; a vertical first one
+    (width 0) is mass that only Q has, a flat last one (drop 0) mass that only P has. Zeros pad. So the curve is a
+    finite experiment, the tensor product is a product of outcomes (Proposition 12), and the reflection an exchange.
+
+    ``bound = "lower"`` (f is at most the true curve: a guarantee, as an upper profile is) or ``"upper"``. Masses are
+    rounded up on the lower side and down on the upper one, so their sums miss 1 by rounding; what is meant is the
+    curve f(alpha) = sup over gamma of (1 - alpha - H(gamma)) / gamma with the excess of H over (1 - gamma)_+ taken
+    from the segments with drop > width for gamma < 1 and from the others for gamma >= 1. Scaling masses up raises
+    that excess everywhere, so it lowers f.
+
+    Attributes:
+        widths: shape ``(..., segments)``, float64; a NumPy array outside a trace.
+        drops: shape ``(..., segments)``.
+        bound: ``"lower"`` or ``"upper"``, static.
+
+    Source: Dong, Roth, Su 2022, section 2; the residue paper's Definition 9 and Propositions 7 to 12.
+    """
+
+    widths: Array
+    drops: Array
+    bound: str = "lower"
+
+    @classmethod
+    def from_points(cls, alpha: ArrayLike, beta: ArrayLike, bound: str = "lower") -> TradeOff:
+        """The curve through vertices (alpha, beta), from alpha = 0 to (1, 0); shape ``(..., points)``.
+
+        The differences of neighbouring points are exact to a unit of each, and taken at their word.
+
+        Raises:
+            ValueError: points that are NaN, not decreasing, not convex, above 1 - alpha, or that do not span [0, 1]
+                (Theorem 2.3 of the paper on f-DP filters), saying what is wrong and where. Traced points of that
+                kind give no privacy (lower) or perfect privacy (upper).
+        """
+        _validate.one_of(("lower", "upper"), bound=bound)
+        _validate.numbers(alpha=alpha, beta=beta)
+        traced = _validate.is_traced((alpha, beta))
+        if not traced:
+            alpha, beta = np.asarray(alpha, np.float64), np.asarray(beta, np.float64)
+            validity.check_trade_off_points(alpha, beta)
+        with quiet_float64():
+            a, b = float64(alpha), float64(beta)
+            xp = array_module(a, b)
+            widths = xp.concatenate([xp.zeros_like(a[..., :1]), xp.diff(a, axis=-1)], -1)
+            drops = xp.concatenate([1.0 - b[..., :1], -xp.diff(b, axis=-1)], -1)
+            good = xp.all((widths >= 0) & (drops >= -1e-14), -1, keepdims=True)
+            cross = drops[..., 2:] * widths[..., 1:-1] <= drops[..., 1:-1] * widths[..., 2:] + 1e-9
+            good &= xp.all(cross, -1, keepdims=True) & (xp.abs(a[..., -1:] - 1.0) + xp.abs(b[..., -1:]) < 1e-9)
+            # No privacy: P and Q are disjoint. Perfect privacy: one outcome.
+            one = xp.zeros_like(widths)
+            worst = put(one, (..., -1), 1.0), put(one, (..., 0 if bound == "lower" else -1), 1.0)
+            widths, drops = xp.where(good, widths, worst[0]), xp.where(good, xp.maximum(drops, 0.0), worst[1])
+            return concrete(_sorted(cls(widths, drops, bound)))
+
+    @classmethod
+    def from_profile(cls, profile: PrivacyProfile) -> TradeOff:
+        """The trade-off curve of a profile, exactly but for rounding: an atom at loss l is a segment of slope -e^-l.
+
+        An upper profile gives a lower curve and the other way round (Proposition 9 of the residue paper). For one
+        with loss atoms on a grid of n points it has n + 2 segments.
+        """
+        _validate.instance(PrivacyProfile, profile=profile)
+        law = profile.to_pld()
+        with quiet_float64():
+            losses = profile.grid.losses
+            sign = 1.0 if profile.bound == "upper" else -1.0
+            rounding = 1.0 + sign * 8.0 * EPS * (1.0 + np.abs(losses))
+            masses = float64(law.masses)
+            singular = profile.float64()[..., :1] * np.exp(-losses[0]) * rounding[0]
+            xp = array_module(masses, singular)
+            none = xp.zeros_like(singular)
+            widths = xp.concatenate([none, masses * rounding, float64(law.infinity_mass)[..., None]], -1)
+            drops = xp.concatenate([singular, masses * np.exp(-losses) * rounding, none], -1)
+            return concrete(cls(widths, drops, "lower" if profile.bound == "upper" else "upper"))
+
+    def profile(self, grid: LossGrid) -> PrivacyProfile:
+        """The privacy profile on ``grid``: chords of this curve's own profile (lower), or its supporting lines.
+
+        A segment whose loss log(width / drop) is a point of the grid keeps its kink. One between two points loses it,
+        which moves H by up to a quarter of the spacing times the segment's width, and the way back (`from_profile`,
+        which adds nothing) is off by as much. A curve of few segments wants a grid through its losses.
+
+        Raises:
+            ValueError: a grid that is not fit for profiles.
+        """
+        validity.check_grid(grid)
+        bound = "upper" if self.bound == "lower" else "lower"
+        with quiet_float64():
+            excess = _excess(*arrays(self), grid.losses, bound)
+            return PrivacyProfile(concrete(excess), grid, bound)
+
+    def trade_off(self, alpha: ArrayLike) -> Array:
+        """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
+        _validate.numbers(alpha=alpha)
+        _validate.rate(alpha=alpha)
+        with quiet_float64():
+            value, _ = _read(*arrays(self), float64(alpha), self.bound)
+            return concrete(value)
+
+    def power(self, alpha: ArrayLike) -> Array:
+        """1 - f(alpha), the power of the best test at false positive rate ``alpha``, with the digits of a small one.
+
+        Rounded so that it bounds from the other side: up where f is a lower bound.
+        """
+        _validate.numbers(alpha=alpha)
+        _validate.rate(alpha=alpha)
+        with quiet_float64():
+            _, value = _read(*arrays(self), float64(alpha), self.bound)
+            return concrete(value)
+
+    def points(self) -> tuple[Array, Array]:
+        """``(alpha, beta)`` of the vertices from alpha = 0 on, for pictures: sums in float64, not rounded to a side."""
+        with quiet_float64():
+            widths, drops = float64(self.widths), float64(self.drops)
+            xp = array_module(widths, drops)
+            alpha = xp.cumsum(widths, -1)
+            beta = xp.flip(xp.cumsum(xp.flip(drops, -1), -1), -1)
+            return concrete((alpha, xp.concatenate([beta[..., 1:], xp.zeros_like(beta[..., :1])], -1)))
+
+    def reflect(self) -> TradeOff:
+        """The trade-off curve of (Q, P), the mirror image across the diagonal; exact."""
+        with quiet_float64():
+            flip: Any = lambda x: (x if _validate.is_traced(x) else np.asarray(x))[..., ::-1]  # noqa: E731
+            # Padding stands at the end, so after the flip at the beginning; the order of the rest is right.
+            return concrete(TradeOff(flip(self.drops), flip(self.widths), self.bound))
+
+    def compose(self, other: TradeOff, size: int | None = None) -> TradeOff:
+        """The tensor product f x g (Proposition 12), exact but for the last bits, or leakier / less leaky if cut.
+
+        Args:
+            other: of the same bound; batches broadcast.
+            size: segments of the result, static, at least 16. Without it, room for every product. With fewer,
+                neighbouring segments are merged to the safe side of ``bound``.
+
+        Raises:
+            ValueError: different bounds, or a ``size`` below 16 or of more than 2^24 and than all products.
+        """
+        _validate.instance(TradeOff, other=other)
+        if self.bound != other.bound:
+            raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
+        room = self.widths.shape[-1] * other.widths.shape[-1] + (2 if self.bound == "lower" else 0)
+        size = room if size is None else size
+        _validate.whole(size=size)
+        if size < min(16, room):
+            raise ValueError(f"size must be at least 16, got {size}")
+        if size > max(room, _MOST):
+            raise ValueError(f"size must be at most {_MOST} or the {room} that every product takes, got {size}")
+        with quiet_float64():
+            widths, drops = _compose(*arrays(self), *arrays(other), size, self.bound)
+            return concrete(TradeOff(widths, drops, self.bound))
+
+
+def arrays(curve: TradeOff) -> tuple[Any, Any]:
+    """Both arrays in float64; where a float32 program has rounded them, moved to the safe side.
+
+    Rounding two masses of a segment apart changes its slope, so scaling alone would not do: the mass that counts on
+    the segment's side of slope 1 goes up (or down) and the other one the other way. Of two masses that are now equal
+    either may have been the larger: a lower curve gets a segment more, in front, for what the drops may have had more.
+    The masses of an upper curve come closer, and do not pass each other.
+    """
+    widths, drops = (x if _validate.is_traced(x) else np.asarray(x) for x in (curve.widths, curve.drops))
+    xp = array_module(widths, drops)
+    a, b = widths.astype(np.float64), drops.astype(np.float64)
+    if widths.dtype != np.float64 or drops.dtype != np.float64:
+        sign = 1.0 if curve.bound == "lower" else -1.0
+        more, less = 1.0 + sign * 2.0**-23, 1.0 - sign * 2.0**-23
+        flat, even = a >= b, a == b
+        a, b = xp.where(flat, a * more, a * less), xp.where(flat, b * less, b * more)
+        if curve.bound == "lower":
+            lost = xp.where(even, b * 2.0**-22, 0.0).sum(-1, keepdims=True)
+            a, b = xp.concatenate([xp.zeros_like(lost), a], -1), xp.concatenate([lost, b], -1)
+        else:
+            a, b = xp.where(flat, a, xp.minimum(a, b)), xp.where(flat, xp.minimum(a, b), b)
+    broken = xp.isnan(a).any(-1, keepdims=True) | xp.isnan(b).any(-1, keepdims=True)
+    one = xp.zeros_like(a)
+    worst = put(one, (..., -1), 1.0), put(one, (..., 0 if curve.bound == "lower" else -1), 1.0)
+    return xp.where(broken, worst[0], a), xp.where(broken, worst[1], b)
+
+
+def padded(curve: TradeOff) -> tuple[Any, Any]:
+    """The arrays, with zeros up to a power of 2 of at least 32: curves of many sizes share compiled programs."""
+    widths, drops = arrays(curve)
+    n, xp = widths.shape[-1], array_module(widths, drops)
+    more = ((0, 0),) * (widths.ndim - 1) + ((0, max(32, 1 << (n - 1).bit_length()) - n),)
+    return xp.pad(widths, more), xp.pad(drops, more)
+
+
+def _sorted(curve: TradeOff) -> TradeOff:
+    found = rows(lambda w, d: segments.sort(Segments(w, d)), curve.widths, curve.drops)
+    return TradeOff(found.widths, found.drops, curve.bound)
+
+
+@compiled(static_argnames=("size", "bound"))
+def _compose(a_widths: Any, a_drops: Any, b_widths: Any, b_drops: Any, size: int, bound: str) -> Segments:
+    leakier = bound == "lower"
+    n, m = a_widths.shape[-1], b_widths.shape[-1]
+
+    def one(first: Any, second: Any) -> Segments:
+        every = segments.product(Segments(first[:n], first[n:]), Segments(second[:m], second[m:]), leakier)
+        return segments.reduce(every, size, leakier)
+
+    xp = array_module(a_widths, a_drops, b_widths, b_drops)
+    return rows(one, xp.concatenate([a_widths, a_drops], -1), xp.concatenate([b_widths, b_drops], -1))
+
+
+def _lines(along: Any, across: Any) -> tuple[Any, Any, Any, Any]:
+    """Where the lines that carry segments begin (``a``, ``b``), their slopes, and which of them there are.
+
+    After all of them stands the line of slope 1: beyond it the other side of the curve takes over.
+    """
+    xp = array_module(along, across)
+    start = xp.zeros((*along.shape[:-1], 1))
+    a, b = (xp.concatenate([start, xp.cumsum(x, -1)[..., :-1], x.sum(-1, keepdims=True)], -1) for x in (along, across))
+    carrying = along > 0
+    slope = xp.where(carrying, across / xp.where(carrying, along, 1.0), 0.0)
+    slope = xp.concatenate([slope, start + 1.0], -1)
+    return a, b, slope, xp.concatenate([carrying, start == 0.0], -1)
+
+
+@compiled(static_argnames="bound")
+def _read(widths: Any, drops: Any, alpha: Any, bound: str) -> tuple[Any, Any]:
+    """f(alpha) and 1 - f(alpha): the highest of the lines that carry the segments."""
+    xp = array_module(widths, drops, alpha)
+    sign = -1.0 if bound == "lower" else 1.0  # the sign of f's own margin
+    margin = 4.0 * (widths.shape[-1] + 4) * EPS
+    steep = drops > widths
+    left = _lines(xp.where(steep, widths, 0.0), xp.where(steep, drops, 0.0))
+    right = _lines(*(xp.flip(xp.where(steep, 0.0, x), -1) for x in (widths, drops)))
+
+    def values(lines: tuple[Any, Any, Any, Any], where: Any, side: float, none: float) -> Any:
+        a, b, slope, carrying = lines
+        return xp.where(carrying, b + slope * (where - a) + side * (margin * (b + slope * (where + a))), none)
+
+    def at(x: Any) -> tuple[Any, Any]:
+        x = x.reshape(-1, *(1,) * widths.ndim)  # (alphas, *batch, lines)
+        # Left of slope -1, from (0, 1): power = b + r (x - a) for segments of slope -r after (a, 1 - b).
+        power = xp.maximum(xp.min(values(left, x, -sign, np.inf), -1), 0.0)
+        # Right of it, from (1, 0): f = b + r (1 - x - a), the largest line; flat pieces have slope 0.
+        miss = xp.maximum(xp.max(values(right, 1.0 - x, sign, -np.inf), -1), 0.0)
+        x = x[..., 0]
+        f = xp.maximum(miss, 1.0 - power + sign * EPS)
+        return xp.clip(f, 0.0, 1.0 - x), xp.clip(xp.minimum(power, 1.0 - miss - sign * EPS), x, 1.0)
+
+    found = mapped(at, alpha.reshape(-1), 16)
+    shape = (*widths.shape[:-1], *alpha.shape)
+    return jax.tree.map(lambda v: xp.moveaxis(v, 0, -1).reshape(shape), found)
+
+
+@compiled(static_argnames="bound")
+def _excess(widths: Any, drops: Any, losses: Any, bound: str) -> Any:
+    xp = array_module(widths, drops, losses)
+    limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
+    if bound == "upper":
+        found = nodes.nodes_above(losses, _tails(widths, drops, nodes.widened(losses)), np.zeros(()))
+    else:
+        middles = 0.5 * (losses[:-1] + losses[1:])
+        safe = 1.0 - 8.0 * widths.shape[-1] * EPS
+        infinite = xp.where(drops == 0, widths, 0.0).sum(-1) * safe
+        singular = xp.where(widths == 0, drops, 0.0).sum(-1) * safe
+        found = nodes.nodes_below(losses, _tails(widths, drops, middles), infinite, singular)
+    return xp.clip(found, 0.0, limit)
+
+
+def _tails(widths: Any, drops: Any, losses: Any) -> Tails:
+    """Tails of the experiment's loss log(width / drop); the segments are sorted by it, upwards."""
+    xp = array_module(widths, drops, losses)
+    each = xp.where(drops > 0, xp.log(widths) - xp.log(drops), xp.where(widths > 0, np.inf, np.nan))
+    # Padding takes its neighbour's loss so that the order stays.
+    each = running_greatest(xp.where(xp.isnan(each), -np.inf, each))
+    index = ranks(each, losses)
+    zero = xp.zeros((*widths.shape[:-1], 1))
+    below = lambda x: take(xp.concatenate([zero, xp.cumsum(x, -1)], -1), index)  # noqa: E731
+    above = lambda x: take(xp.concatenate([xp.flip(xp.cumsum(xp.flip(x, -1), -1), -1), zero], -1), index)  # noqa: E731
+    error = xp.full(index.shape, 2.0 * widths.shape[-1] * EPS)
+    return Tails(above(widths), below(widths), above(drops), below(drops), error)

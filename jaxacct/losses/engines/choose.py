@@ -1,0 +1,339 @@
+"""Chooses the engine that answers a batch of questions.
+
+One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour
+with its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does
+not. Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left, and
+everything else, is put between discrete laws (`discrete_laws.bounds`), on more and more points until the bounds are
+tight. Where two engines answered, both enclosures hold, so their intersection does.
+
+Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
+the query alone. Inside a program for an accelerator the same formulas are compiled, in one size each.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, finish, prepare
+from jaxacct.losses.engines.contour.transform import transform_float32
+from jaxacct.losses.engines.devices import Spread
+from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
+from jaxacct.losses.engines.discrete_laws.bounds import universal_bounds
+from jaxacct.losses.engines.fallback_bounds import capped
+from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
+from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
+from jaxacct.losses.engines.one_run import single_delta, single_epsilon
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+
+__all__ = ["Options", "bounds", "grouped"]
+
+_SIZES = (
+    Size(128, 64),
+    Size(256, 256),
+    Size(512, 1024),
+    Size(2048, 1024),
+    Size(2048, 4096),
+)  # of the contour, tried in turn
+_CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
+_FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
+_FEW_AFTER_CONTOUR = 3  # the same of contours
+_SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
+_BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
+_CACHED = 128  # larger batches leave a CPU's cache
+_ROWS = 64  # of a table of NumPy's
+_RUNS = 1024  # single runs worked on at once
+_WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
+_TRACED = Size(512, 1024)
+_TRACED_CELLS = Cells(1024, 4096)
+_NOTHING = 1e-280  # a delta that no second engine makes smaller
+_DEEP = 1e-12
+_TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
+_NARROW = 1e-6  # that asks for no larger size of a cheap one
+
+
+class Options(NamedTuple):
+    """How concrete queries are run.
+
+    Attributes:
+        precision: ``"float64"``, or ``"float32"`` for accelerators without float64: the transforms of the contour run
+            there in float32, everything else on the host's CPU.
+        devices: over which a batch is spread; None is JAX's default device.
+        progress: called with (settled, total) numbers of settings.
+        host: whether everything is to run in NumPy on the host, also where there are accelerators: a program is
+            waiting, and may not be called from.
+    """
+
+    precision: str = "float64"
+    devices: Sequence[Any] | None = None
+    progress: Callable[[int, int], Any] | None = None
+    host: bool = False
+
+
+def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
+    """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
+
+    Returns:
+        ``(groups, counts)``: the stacked pairs, leaves of shape ``(batch, parts of the group)``, and how often each
+        runs, shape ``(batch, K)``, in the order in which the groups hold the parts.
+    """
+    groups: dict[Any, list[int]] = {}
+    for i, pair in enumerate(pairs):
+        groups.setdefault(jax.tree.structure(pair), []).append(i)
+    stacked = [jax.tree.map(lambda *x: xp.stack(x, 1), *(pairs[i] for i in members)) for members in groups.values()]
+    order = [i for members in groups.values() for i in members]
+    return tuple(stacked), xp.stack([counts[i] for i in order], -1)
+
+
+def bounds(
+    kind: str,
+    pairs: list[Any],
+    counts: list[Any],
+    goal: Any,
+    most: float | None,
+    xp: Any,
+    options: Options = Options(),  # noqa: B008
+    sides: int = 1,
+) -> tuple[Any, Any]:
+    """``(lower, upper)`` of delta or epsilon for a flat batch.
+
+    Args:
+        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
+        pairs: the K pairs of a composition, leaves of shape ``(batch,)``.
+        counts: how often each runs, K arrays of shape ``(batch,)``.
+        goal: shape ``(batch,)``.
+        most: the largest number of steps, where it is known while tracing.
+        xp: NumPy where everything is concrete, jax.numpy inside a trace.
+        options: only for concrete queries.
+        sides: the batch is that many directions of the same settings, one after the other, of which only the worst
+            counts; of the others concrete queries may have wide bounds.
+    """
+    groups, stacked = grouped(pairs, counts, xp)
+    contour = all(isinstance(pair, GaussianPair) for pair in pairs)
+    if xp is not np:
+        return _traced(kind, most, contour, groups, stacked, goal)
+    if options.precision == "float32":
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            return _concrete(kind, contour, groups, stacked, goal, options, sides)
+    return _concrete(kind, contour, groups, stacked, goal, options, sides)
+
+
+def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options, sides: int):
+    total = goal.size
+    lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
+    open_ = np.arange(total)
+    spread = Spread(options.devices)
+    done = 0
+
+    def asked(members: np.ndarray) -> tuple[Any, Any, Any]:
+        return jax.tree.map(lambda x: x[members], (groups, counts, goal))
+
+    def narrow(members: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        lower[members], upper[members] = np.maximum(lower[members], low), np.minimum(upper[members], high)
+
+    def report(settled: int) -> None:
+        nonlocal done
+        done += settled
+        if options.progress is not None and settled:
+            options.progress(done, total)
+
+    def attempt(
+        run: Any, parts: int, each: float, query: Any, members: np.ndarray, width: float | None = None
+    ) -> np.ndarray:
+        """Takes what ``run`` answers; returns the members that are still open, wider than asked among them."""
+        for some, low, high in _in_chunks(run, parts * each, query, members, spread):
+            narrow(some, low, high)
+        left = members[~settled(members, width)]
+        report(members.size - left.size)
+        return left
+
+    def settled(members: np.ndarray, width: float | None = None) -> np.ndarray:
+        """Which are tight, and of at most that relative width, or no worse than another direction that is."""
+        tight = _tight(kind, lower, upper)
+        if width is not None:
+            tight &= lower >= (1.0 - width) * upper
+        worst = np.where(tight, upper, -np.inf).reshape(sides, -1).max(0)
+        return tight[members] | (upper[members] <= worst[members % worst.size])
+
+    parts = counts.shape[1]
+    if parts == 1:
+        single = counts[:, 0] == 1.0
+        read = _single_batch if options.devices is None else _single_spread
+        rest = attempt(functools.partial(read, kind), 1, 1.0, (groups, goal), open_[single])
+        report(rest.size)
+        open_ = open_[~single]
+
+    left: list[np.ndarray] = []
+
+    def law_by_law(members: np.ndarray) -> np.ndarray:
+        """Answers compositions of few runs as well as can be; returns the other members."""
+        few = (counts[members].sum(-1) <= MOST_RUNS) & ~settled(members)
+        if options.devices is not None or not few.any():
+            return members
+        left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), members[few]))
+        return members[~few]
+
+    compiled = _compiled(options) or options.precision == "float32"
+    for i, size in enumerate(_SIZES if contour else ()):
+        if i == 0 and compiled:  # every size is a compilation
+            continue
+        if i == _FEW_AFTER_CONTOUR:
+            open_ = law_by_law(open_)
+        each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
+        run = functools.partial(_contour(options), kind, size)
+        width = _NARROW if i < _SMALL and not compiled else None
+        open_ = attempt(run, parts, each, (groups[0], counts, goal), open_, width)
+    if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
+        some, runs, target = asked(open_)
+        answered, low, high = sum_bounds(kind, some, runs, target, report)
+        narrow(open_[answered], low[answered], high[answered])
+        open_ = open_[~answered]
+    for i, size in enumerate(_CELLS):
+        if i == _FEW_AFTER and not contour:
+            open_ = law_by_law(open_)
+        run = functools.partial(_universal(options), kind, size)
+        open_ = attempt(run, parts, 4.0 * size.cells * size.nodes**0.5, (groups, counts, goal), open_)
+    open_ = np.concatenate([open_, *left])
+    if open_.size:
+        known = lower[open_], upper[open_]
+        some, runs, target = asked(open_)
+        narrow(open_, *capped(kind, some, runs, target, known))
+        report(open_.size)
+    return lower, upper
+
+
+def _contour(options: Options) -> Callable[..., Any]:
+    """What runs contours: the formulas in NumPy on a CPU, or a program on accelerators."""
+    if options.precision == "float32":
+        return _contour_float32
+    return _contour_batch if _compiled(options) else _contour_numpy
+
+
+def _universal(options: Options) -> Callable[..., Any]:
+    """What runs discrete laws; see :func:`_contour`."""
+    return _universal_batch if _compiled(options) and options.precision == "float64" else _universal_numpy
+
+
+def _compiled(options: Options) -> bool:
+    """Whether a program is to run on accelerators, or on named devices."""
+    return not options.host and (options.devices is not None or jax.default_backend() != "cpu")
+
+
+def _tight(kind: str, lower: Any, upper: Any) -> Any:
+    tight = (upper == lower) | (upper < np.inf) & (lower >= (1.0 - _TIGHT[kind]) * upper)
+    if kind == "epsilon":
+        return tight
+    return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
+
+
+def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
+    """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
+    rows = max(1, min(_ROWS, int(_WORK / each)))
+    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
+    sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
+    sizes = [size * spread.shares for size in sizes]
+    if run.func in (_contour_numpy, _universal_numpy, _few_numpy, _single_batch):
+        taken = _RUNS if run.func is _single_batch else rows
+        chunks = [members[i : i + taken] for i in range(0, members.size, taken)]
+        asked = lambda some: run(*jax.tree.map(lambda x: x[some], query))  # noqa: E731
+        for some, (low, high) in zip(chunks, _in_threads(asked, chunks), strict=True):
+            yield some, low, high
+        return
+    while members.size:
+        # A batch that is filled to three quarters, or else the largest that the members fill.
+        filled = [size for size in sizes if size <= members.size]
+        size = next((size for size in sizes if 0.75 * size <= members.size <= size), max(filled, default=sizes[0]))
+        some, members = members[:size], members[size:]
+        index = spread.padded(some, size)
+        low, high = run(*spread.place(jax.tree.map(lambda x: x[index], query)))  # noqa: B023
+        yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]
+
+
+def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
+    """``run`` of each chunk, in order. NumPy holds no lock while it works, so that threads share the cores."""
+    workers = min(
+        len(chunks), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    if workers <= 1:
+        yield from map(run, chunks)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(run, chunks)
+
+
+def _single_batch(kind: str, groups: tuple[Any, ...], goal: Any):
+    """Bounds of one run each; NumPy's in NumPy."""
+    (group,) = groups
+    return (single_delta if kind == "delta" else single_epsilon)(_only(group), goal)
+
+
+_single_spread = jax.jit(_single_batch, static_argnums=0)
+
+
+def _only(group: Any) -> Any:
+    """The one part of a group."""
+    return jax.tree.map(lambda x: x[:, 0], group)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
+    return contour_bounds(kind, size, pairs, counts, goal)
+
+
+def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
+    with np.errstate(all="ignore"):  # what comes of it fails closed
+        return contour_bounds(kind, size, pairs, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _universal_batch(kind: str, size: Cells, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
+    return universal_bounds(kind, size, groups, counts, goal)
+
+
+def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: Any, goal: Any):
+    with np.errstate(all="ignore"):  # what comes of it fails closed
+        return universal_bounds(kind, size, groups, counts, goal)
+
+
+def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
+    return few_run_bounds(kind, groups, counts, goal)
+
+
+def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
+    """What needs float64 on the CPU, the transforms in float32 on JAX's default device."""
+    prepared = jax.tree.map(np.asarray, _prepare_batch(kind, size, pairs, counts, goal))
+    single = lambda x: np.asarray(x, np.float32)  # noqa: E731
+    tables = (single(prepared.parts.losses), single(prepared.parts.weights), single(prepared.spacing))
+    with jax.default_device(None):
+        found = jax.tree.map(lambda x: np.asarray(x, np.float64), _transform_batch(size.nodes, *tables))
+    return _finish_batch(kind, prepared, counts, goal, found)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _prepare_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
+    return prepare(kind, size, pairs, counts, goal)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _transform_batch(nodes: int, losses: jax.Array, weights: jax.Array, spacing: jax.Array):
+    return transform_float32(losses, weights, spacing, nodes)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _finish_batch(kind: str, prepared: Any, counts: jax.Array, goal: jax.Array, found: Any):
+    return finish(kind, prepared, counts, goal, found)
+
+
+def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any):
+    """Bounds of a batch inside somebody's trace."""
+    if most == 1.0 and counts.shape[-1] == 1:
+        return _single_batch(kind, groups, goal)
+    if contour:
+        return _contour_batch(kind, _TRACED, groups[0], counts, goal)
+    return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)

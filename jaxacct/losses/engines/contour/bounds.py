@@ -1,0 +1,321 @@
+"""delta and epsilon by inverting the Laplace transform of the composed loss, every error bounded.
+
+With M(z) = prod_k E[exp(z L_k)]^T_k, any theta > 0 and D(eps) = delta(eps),
+
+    integral of e^(theta x) D(x) e^(i w x) dx = M(theta + i w) / ((theta + i w) (theta + 1 + i w)).
+
+*Aliasing.* Poisson's summation formula turns the trapezoid sum of the inverse transform, with step h = 2 pi / c, into
+
+    sum over k of e^(theta k c) D(eps + k c),
+
+exactly. Every term is non-negative, so the full sum is an upper bound of D(eps); the terms k > 0 are bounded by
+D(x) <= M(t) e^(-t x) / (1 + t) with a t above theta, the terms k < 0 by the same with t below theta, or by D <= 1.
+
+*Truncation.* The terms with |w| >= W are at most prod_k (1 - decay_k(W))^T_k e^(-theta eps) M(theta) / (pi W).
+
+*Evaluation.* M(z) is known within the quadrature's certified error eta_k(w), and
+|a^T - b^T| <= (|b| + eta)^T - |b|^T for |a - b| <= eta.
+
+*Near 1.* 1 - delta(eps) = E_P[min(1, e^(eps - L))] <= e^(s eps) M(-s) for 0 <= s <= 1: where almost every loss is far
+above eps no contour is needed.
+
+*Left out.* D is the hockey stick of tapered laws (:mod:`jaxacct.losses.engines.contour.taper`); delta exceeds it by at
+most the probability that the taper leaves out, a billionth of delta.
+
+The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing.
+
+Every array has a leading axis of settings, and parts of a composition are the next one. The formulas run in NumPy as
+well as under ``jit``, see :mod:`jaxacct._numerics.arrays`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module, pick, stopped
+from jaxacct._numerics.least import first_least
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.losses.engines.contour.quadrature import (
+    Quadrature,
+    decay,
+    log_moments,
+    placed,
+    quadrature,
+    rough_cumulants,
+    rough_log_moment,
+)
+from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
+from jaxacct.losses.engines.contour.taper import left_out, placed_cut
+from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, transform
+from jaxacct.losses.engines.saddle_point import saddle_log_delta
+
+__all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", "plan", "prepare"]
+
+Array = Any  # NumPy's or JAX's
+
+_COARSE, _FINE = 14, (10, 10, 10)  # tilts tried: over all magnitudes, then between two of the last ones
+_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+_LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
+# How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
+# serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
+_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
+_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
+_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
+
+
+class Size(NamedTuple):
+    """How many points; static."""
+
+    points: int
+    """Points of a step's quadrature."""
+    nodes: int
+    """Frequencies; a square of a power of 2."""
+
+
+class Plan(NamedTuple):
+    """Where to put the contour, shape ``(B,)``; ``cut`` of the parts' tapers, shape ``(B, K)``.
+
+    The wanted one of epsilon and log delta is a guess; ``deviation`` is that of the tilted loss.
+    """
+
+    theta: Array
+    epsilon: Array
+    log_delta: Array
+    deviation: Array
+    cut: Array
+
+
+class Prepared(NamedTuple):
+    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies.
+
+    ``rest`` bounds 1 - D(plan.epsilon).
+    """
+
+    plan: Plan
+    parts: Quadrature
+    tilts: Array
+    log_moments: Array
+    spacing: Array
+    left_out: Array
+    rest: Array
+
+
+def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of delta or epsilon for compositions, shape ``(B,)``.
+
+    Args:
+        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
+        size: static sizes.
+        pairs: GaussianPairs, leaves of shape ``(B, K)``.
+        counts: whole numbers >= 0, shape ``(B, K)``.
+        goal: shape ``(B,)``.
+
+    Returns:
+        Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
+    """
+    prepared = prepare(kind, size, pairs, counts, goal)
+    lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    # No loss exceeds the sum of the largest ones: beyond it delta is 0.
+    xp = array_module(goal)
+    each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
+    largest = inflated(xp.where(counts == 0, 0.0, counts * each).sum(-1), 1e-9)
+    if kind == "delta":
+        return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
+    upper = xp.where(largest < upper, largest, upper)
+    return xp.minimum(lower, upper), upper
+
+
+def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
+    """Bounds from the transform; see :func:`contour_bounds`."""
+    integrand = trimmed(_integrand(prepared, counts, found))
+    if kind == "delta":
+        xp = array_module(goal)
+        lower, upper, _, _ = read_delta(integrand, goal)
+        upper = xp.minimum(upper, chernoff(integrand, goal))
+        return xp.minimum(xp.maximum(lower, 1.0 - prepared.rest - 4.0 * UNIT), upper), upper
+    return read_epsilon(integrand, prepared.plan.epsilon, goal)
+
+
+def _transformed(size: Size, prepared: Prepared) -> Transform:
+    return transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
+
+
+def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand, Transform]:
+    """The terms whose sum is delta, and the transforms that they are powers of."""
+    found = _transformed(size, prepared)
+    return _integrand(prepared, counts, found), found
+
+
+def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
+    """A tilt near the saddle point: an error there costs digits only in proportion to its square.
+
+    For delta, the tilt of the best bound N(t) - t eps + t log t - (1 + t) log(1 + t) on log delta; for epsilon, that
+    of the best conversion from Renyi divergence. Both stay sensible where the saddle-point approximation does
+    not: losses that are rare and large.
+    """
+    xp = array_module(goal)
+    log_goal = xp.log(goal)
+
+    def cumulants(t: Array, cut: Array):
+        """Of the composition at tilts of shape ``(N, B)``."""
+        return [composed(one) for one in rough_cumulants(pairs, t[..., None], cut)]
+
+    def composed(each: Array) -> Array:
+        return xp.where(counts > 0, counts * each, 0.0).sum(-1)
+
+    def judged(t: Array, cut: Array) -> Array:
+        """What a tilt says of log delta, or of epsilon."""
+        bound = composed(rough_log_moment(pairs, t[..., None], cut)) - log1p(t) - t * log1p(1.0 / t)
+        value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
+        return xp.where(xp.isnan(value), np.inf, value)
+
+    def searched(cut: Array, low: Any, high: Any, count: int) -> tuple[Array, Array, Array]:
+        """The logarithm of the best of ``count`` tilts, the distance of neighbours', and what it says.
+
+        The next larger tilt says something of it too: rare and large losses take over all of a sudden, and where they
+        are about to the period would have to be long.
+        """
+        spacing = (high - low) / (count - 1)
+        grid = low + spacing * np.arange(float(count))[:, None]
+        value = judged(xp.exp(grid), cut)
+        value = xp.maximum(value[:-1], value[1:]).T
+        at = first_least(value)
+        return pick(grid[:-1].T, at), spacing, pick(value, at)
+
+    def tapered(log_delta: Array) -> Array:
+        share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
+        return placed_cut(pairs, share[:, None])
+
+    # Tiny losses want larger tilts: as many as a normal law of their variance.
+    variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
+    normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
+    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
+
+    def anywhere(cut: Array) -> tuple[Array, Array]:
+        """Over all magnitudes, where neighbours are too far apart for what they say, then between two."""
+        near, spacing, value = searched(cut, *ends, _COARSE)
+        for count in _FINE:  # the least lies between the one before and the second after
+            near, spacing, value = searched(cut, near - spacing, near + 2.0 * spacing, count)
+        return near, value
+
+    cut = tapered(log_goal) if kind == "epsilon" else xp.full_like(counts, np.inf)
+    near, value = anywhere(cut)
+    if kind == "delta":
+        # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
+        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+        near, value = anywhere(cut)
+        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+    theta = xp.exp(near)
+    k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
+    if kind == "delta":
+        log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
+        return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
+    epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
+    return Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), cut)
+
+
+def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:
+    """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
+    return _prepared(plan(kind, pairs, counts, goal), size, pairs, counts)
+
+
+def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
+    theta, cut = chosen.theta, chosen.cut
+    xp = array_module(theta)
+    digits = xp.broadcast_to((30.0 + xp.log(counts.sum(-1)))[:, None], counts.shape)
+    wide = xp.broadcast_to(theta[:, None], counts.shape)
+    points = placed(pairs, wide, size.points, digits, cut)
+
+    # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
+    shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
+    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+    back = xp.broadcast_to(_BACK, (_BACK.size, theta.size))
+    every = xp.concatenate([tilts, -back])
+    moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
+    moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
+    moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
+    missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
+    rest = moments[tilts.shape[0] :] + back * chosen.epsilon
+    rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
+    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
+    moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
+
+    # The period c: every alias that far away should be e^-DIGITS of delta.
+    n = shift.shape[0]
+    excess = moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
+    gap = xp.abs(tilts - theta)
+    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
+    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
+    spacing = stopped(2.0 * np.pi / period)
+    parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
+    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0)))
+
+
+def _strided(nodes: int) -> np.ndarray:
+    """Every fourth frequency, and from the 128th on each that is 3 % larger than the last."""
+    far = (128 * 1.03 ** np.arange(max(np.log(nodes / 128) / np.log(1.03), 0.0))).astype(int)
+    return np.unique(np.append(np.arange(0, min(nodes, 128), 4), far))
+
+
+def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand:
+    """The powers of the transform, every error, and where to cut off."""
+    chosen, parts, spacing = prepared.plan, prepared.parts, prepared.spacing
+    xp = array_module(spacing)
+    theta, nodes = chosen.theta, found.real.shape[-1]
+    unit = UNIT * (8.0 + counts.shape[-1])  # sums over the parts round once a part
+    used = counts > 0
+    terms = xp.where(used, counts * parts.log_total, 0.0)
+    error_at_0 = parts.error[..., 0]
+    log_error = (counts * 1.5 * xp.minimum(error_at_0, 0.5)).sum(-1) + unit * (xp.abs(terms).sum(-1) + 1.0)
+    log_error = xp.where((xp.where(used, error_at_0, 0.0) < 0.5).all(-1), log_error, np.inf)
+    means = xp.where(used, counts * parts.mean, 0.0)
+    index = np.arange(nodes)
+    frequencies = index * spacing[:, None]
+
+    powered = lambda logs: xp.where(used[..., None], counts[..., None] * logs, 0.0)  # noqa: E731
+    eta = parts.error + found.error
+    log_moduli = log_modulus_of(found.real, found.imag)
+    log_modulus = powered(log_moduli).sum(1)
+    angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
+    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself. As neither |a| nor |b| exceeds 1 by more
+    # than rounding, the difference of powers is also at most 2 and at most T eta: growth may be cut at 1.
+    growth = powered(log1p(eta * xp.exp(-log_moduli))).sum(1)
+    rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + xp.abs(angles).sum(1))
+    power = xp.exp(log_modulus)
+    off = xp.exp(xp.minimum(log_modulus + growth, 1.0)) * -xp.expm1(-growth) + power * rounding
+    t = theta[:, None]
+    size_of = xp.hypot(t, frequencies) * xp.hypot(t + 1.0, frequencies)
+    angle = angles.sum(1) - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
+    weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / size_of
+
+    # Cut off where errors of further terms would outweigh what the decay bounds.
+    # The decay is known for all larger frequencies, so some will do.
+    at = _strided(nodes)
+    some = xp.broadcast_to(frequencies[:, None, at], (*counts.shape, at.size))
+    fallen = decay(parts.layer_masses, parts.layer_lengths, some)
+    left = powered(log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
+    left = left[:, np.searchsorted(at, index, side="right") - 1]
+    beyond = xp.exp(left) / np.pi / xp.maximum(frequencies - spacing[:, None], 1e-300)
+    beyond = xp.where(index >= 2, beyond, np.inf)
+    total = xp.cumsum(weight * off, -1)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept
+    last = first_least(total)
+    kept = index <= last[:, None]
+    amplitude = xp.where(kept, weight * power, 0.0)
+    return Integrand(
+        theta,
+        means.sum(-1),
+        unit * xp.abs(means).sum(-1),
+        terms.sum(-1),
+        log_error,
+        spacing,
+        amplitude * xp.cos(angle),
+        amplitude * xp.sin(angle),
+        inflated(pick(total, last), 1e-9) + (amplitude * UNIT * 16.0 * (1.0 + xp.abs(angle))).sum(-1),
+        (amplitude * frequencies).sum(-1),
+        prepared.tilts,
+        prepared.log_moments,
+        prepared.left_out,
+    )

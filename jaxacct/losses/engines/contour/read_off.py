@@ -1,0 +1,185 @@
+"""delta(epsilon) and epsilon(delta) from the powers of a transform on the contour."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module, iterated, product
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.trivial_bounds import possible
+
+__all__ = ["Integrand", "Sums", "aliases", "chernoff", "read_delta", "read_epsilon", "summed", "trimmed"]
+
+Array = Any  # NumPy's or JAX's
+
+_ITERATIONS = 16
+_CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last
+_NUDGES = np.array([1.5, 50.0])  # how far from the root bounds are tried, in units of their own distance from it,
+_ROUNDINGS = np.array([1e-14, 1e-7])  # and of the root
+
+
+class Integrand(NamedTuple):
+    """The sum ``scale * sum_j Re(terms_j exp(-i w_j (epsilon - mean)))`` and what it may be wrong by.
+
+    Attributes:
+        theta, mean: shape ``(B,)``, as all that is not said to have another one.
+        log_total: log of M(theta); ``log_error`` bounds its error.
+        spacing: of the frequencies.
+        real, imag: the terms, shape ``(B, nodes)``: transform at the frequencies over M(theta), times spacing / pi
+            (half of it at 0); 0 where cut off.
+        error: bound on the sum's error, relative to M(theta) e^(-theta eps), for phases known exactly.
+        phase_error: bound on the sum of |terms_j| w_j, per unit of error in epsilon - mean.
+        mean_error: rounding error of ``mean``.
+        tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts, B)``, on either side of theta.
+        left_out: how much larger delta may be than that of the tapered laws.
+    """
+
+    theta: Array
+    mean: Array
+    mean_error: Array
+    log_total: Array
+    log_error: Array
+    spacing: Array
+    real: Array
+    imag: Array
+    error: Array
+    phase_error: Array
+    tilts: Array
+    log_moments: Array
+    left_out: Array
+
+
+def trimmed(integrand: Integrand) -> Integrand:
+    """Without frequencies at which all settings were cut off, up to seven; NumPy's only."""
+    if array_module(integrand.real) is not np:
+        return integrand
+    used = np.flatnonzero(((integrand.real != 0) | (integrand.imag != 0)).any(0))
+    end = 8 * (int(used.max(initial=0)) // 8 + 1)
+    return integrand._replace(real=integrand.real[:, :end], imag=integrand.imag[:, :end])
+
+
+def aliases(integrand: Integrand, epsilon: Array) -> Array:
+    """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c); epsilon of shape ``(..., B)``."""
+    xp = array_module(epsilon)
+    n = integrand.tilts.shape[0] // 2
+    tilts, log_moments = (
+        x.reshape(2 * n, *(1,) * (epsilon.ndim - 1), -1) for x in (integrand.tilts, integrand.log_moments)
+    )
+    gap = xp.abs(tilts - integrand.theta) * (2.0 * np.pi / integrand.spacing)
+    linear = tilts * epsilon
+    log_first = log_moments - linear - log1p(tilts) - gap
+    log_first = log_first + 4.0 * UNIT * (xp.abs(log_moments) + xp.abs(linear) + gap)
+    # A geometric series; D <= 1 with tilt 0.
+    each = xp.where(gap > 0.1, xp.exp(log_first) / -xp.expm1(-gap), np.inf)
+    each = xp.where(xp.isnan(each), np.inf, each)
+    return inflated(each[:n].min(0) + each[n:].min(0), 1e-9)
+
+
+def chernoff(integrand: Integrand, epsilon: Array) -> Array:
+    """Chernoff's bound M(t) e^(-t eps) of delta, at the tilts for which M is known; far out nothing else is left."""
+    i = integrand
+    xp = array_module(epsilon)
+    linear = i.tilts * epsilon
+    log_bound = i.log_moments - linear + 4.0 * UNIT * (xp.abs(i.log_moments) + xp.abs(linear))
+    log_bound = xp.where(xp.isnan(log_bound), np.inf, log_bound).min(0)
+    # Underflow is no upper bound.
+    bound = inflated(xp.exp(xp.clip(log_bound, -690.0, 700.0)), 1e-12) + i.left_out
+    return xp.where(xp.isnan(bound), np.inf, bound)
+
+
+class Sums(NamedTuple):
+    """The full sum over the frequencies, which is delta and its aliases, shape ``(..., B)``.
+
+    ``lower`` and ``upper`` enclose it; ``value`` and ``slope`` in epsilon are no bounds.
+    """
+
+    lower: Array
+    upper: Array
+    value: Array
+    slope: Array
+
+
+def summed(integrand: Integrand, epsilon: Array) -> Sums:
+    """The sum at ``epsilon``, shape ``(..., B)``."""
+    i = integrand
+    xp = array_module(i.real)
+    total, derivative, error = _turned(i.real, i.imag, i.spacing, epsilon - i.mean)
+    log_scale = i.log_total - i.theta * epsilon
+    scale = xp.exp(log_scale)
+    moved = i.mean_error + 4.0 * UNIT * (xp.abs(epsilon) + xp.abs(i.mean))
+    error = error + i.error + i.phase_error * (moved + 4.0 * UNIT * xp.abs(epsilon - i.mean))
+    log_error = i.log_error + 4.0 * UNIT * (1.0 + xp.abs(i.log_total) + xp.abs(i.theta * epsilon))
+    upper = scale * (total + error) * xp.exp(log_error)
+    lower = scale * (total - error) * xp.exp(-log_error)
+    return Sums(lower, upper, scale * total, scale * (derivative - i.theta * total))
+
+
+def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, Array, Array]:
+    """The real part of sum_j terms_j exp(-i w_j offset), its derivative in offset, and what the first is off by.
+
+    With j = wide a + b the factors are products u_a v_b of two short tables: for each a the sum over b, then that over
+    a. Tables are off by 3 units. A sum of n complex products is off by 2 n units of the sum of moduli in either
+    component, 3 n in all; the outer one has only a real part, of products that are rounded before they are added.
+    """
+    xp = array_module(real)
+    nodes = real.shape[-1]
+    wide = math.gcd(nodes, 1 << (math.isqrt(nodes).bit_length() - 1))
+    tall = nodes // wide
+    terms = (real + 1j * imag).reshape(-1, tall, wide)
+    step = (spacing * offset)[..., None]
+    b, a = np.arange(float(wide)), np.arange(float(tall))
+    inner = xp.exp(-1j * (b * step))
+    outer = xp.exp(-1j * (wide * a * step))
+    both = product(terms, xp.stack([inner, b * inner], -1))
+    sums, moments = both[..., 0], wide * a * both[..., 0] + both[..., 1]
+    error = (xp.abs(real) + xp.abs(imag)).sum(-1) * UNIT * (16.0 + 3.0 * wide + 2.0 * tall)
+    return (outer * sums).sum(-1).real, spacing * (outer * moments).sum(-1).imag, error
+
+
+def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
+    """``(lower, upper, value, slope)`` of delta at epsilon, shape ``(..., B)``; the last two are no bounds."""
+    xp = array_module(epsilon)
+    found = summed(integrand, epsilon)
+    lower, upper = found.lower - aliases(integrand, epsilon), found.upper + integrand.left_out
+    lower, upper = possible(lower, xp.maximum(upper, 1e-300), epsilon)  # underflow is no upper bound
+    return lower, upper, found.value, found.slope
+
+
+def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    xp = array_module(delta)
+
+    def newton(state: tuple[Array, ...], *given: Array) -> tuple[Array, ...]:
+        """A step of Newton's method for log delta, or half the bracket: a bad guess's value may be all error."""
+        at, low, high, _ = state
+        real, imag, spacing, mean, theta, log_total, delta = given
+        total, derivative, _ = _turned(real, imag, spacing, at - mean)
+        scale = xp.exp(log_total - theta * at)
+        value, slope = scale * total, scale * (derivative - theta * total)
+        below = value <= delta  # what errors made negative was small
+        low, high = xp.where(below, low, at), xp.where(below, at, high)
+        new = at + value / xp.minimum(slope, -1e-300) * xp.log(delta / value)
+        new = xp.where(new <= 0.0, 0.0, new)
+        new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        return new, low, high, xp.abs(new - at)
+
+    zero = xp.zeros_like(guess)
+    start = (guess, zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)
+    i = integrand
+    given = (i.real, i.imag, i.spacing, i.mean, i.theta, i.log_total, delta)
+    root = iterated(newton, start, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS, given)[0]
+    lower, upper, value, slope = read_delta(integrand, root)
+    # How far the bounds lie from the value says how far from the root they meet the target.
+    nudge = xp.maximum(upper - value, value - lower) / xp.maximum(-slope, 1e-300)
+    moved = nudge * _NUDGES[:, None] + xp.abs(root) * _ROUNDINGS[:, None]
+    above, below = root + moved, xp.maximum(root - moved, 0.0)
+    lows, highs, _, _ = read_delta(integrand, xp.concatenate([above, below, xp.zeros_like(root)[None]]))
+    n = len(_NUDGES)
+    high = xp.where(highs[:n] <= delta, above, np.inf).min(0)
+    low = xp.where(lows[n:-1] >= delta, below, 0.0).max(0)
+    high = xp.where(highs[-1] <= delta, 0.0, high)
+    return xp.minimum(low, high), high

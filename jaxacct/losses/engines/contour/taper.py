@@ -1,0 +1,94 @@
+"""A smooth weight that removes the far outputs of a sampled Gaussian; the mass removed is charged.
+
+Add to a run's output t a coin that says "keep" with probability g(t), the same under P and Q. That changes no hockey
+stick, since the loss is a function of t. Where every run of a composition says "keep" the loss is that of the
+measures g P and g Q; everything else has a probability of at most the sum of all E_P[1 - g], and contributes between
+0 and that. So with D the hockey stick of the composed measures g P and g Q,
+
+    D(epsilon) <= delta(epsilon) <= D(epsilon) + sum_k T_k E_{P_k}[1 - g_k].
+
+g(t) = Phi((cut - t) / s), the normal distribution function. It is entire, and for real x and y
+
+    |g(x + i y)| <= exp(y^2 / (2 s^2)) g(x),
+
+because erfc(a + i b) is the integral of exp(-(x + i b)^2) over x > a, whose modulus is exp(b^2 - x^2). It falls off
+faster than any power of R can grow. Under N(m, 1), E[1 - g] = P(N(0, 1) > (cut - m) / (1 + s^2)^(1/2)).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module, erfc
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import deflated, inflated
+
+__all__ = ["CURVATURE", "left_out", "log_taper", "log_taper_above", "log_taper_slope", "placed_cut", "steepened"]
+
+# s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
+_SOFT = 0.25
+_SPREAD = (1.0 + _SOFT**2) ** 0.5
+_NEAR = 9.0  # from which on log Phi is 0 up to 1e-18
+_FAR = -20.0  # where the asymptotic series takes over
+_SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1, 3, -15, ...
+
+CURVATURE = 1.0 + 1.0 / _SOFT**2
+"""The log modulus of the normal density times the taper grows by half this, times y^2, off the real line."""
+
+
+def log_taper(t: Any, cut: Any) -> Any:
+    """log g(t), within 4 roundoffs of its square and a few units; ``cut`` broadcasts, inf means no taper."""
+    xp = array_module(t)
+    x = (cut - t) / _SOFT
+    inner = xp.maximum(x, _FAR)
+    half = 0.5 * erfc(xp.where(inner < _NEAR, xp.abs(inner) * 0.5**0.5, np.inf))
+    near = xp.where(inner > 0, log1p(-half), xp.log(half))
+    far = xp.minimum(x, _FAR)
+    # Nine terms: the tenth is below 2e-16 from here on.
+    inverse, series = 1.0 / far**2, xp.zeros_like(far)
+    for factor in reversed(_SERIES):
+        series = (series + factor) * inverse
+    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + log1p(series), near)
+
+
+def log_taper_above(t: Any, cut: Any) -> Any:
+    """An upper bound of log g(t): Phi(x) <= exp(-x^2 / 2) for x < 0."""
+    return -0.5 * array_module(t).minimum((cut - t) / _SOFT, 0.0) ** 2
+
+
+def log_taper_slope(t: Any, cut: Any) -> Any:
+    """The derivative of :func:`log_taper_above`, a concave function."""
+    return array_module(t).minimum((cut - t) / _SOFT, 0.0) / _SOFT
+
+
+def steepened(t: Any, cut: Any) -> Any:
+    """Where -x + d/dx log g(x) is surely as low as -t: at t, or before it where the taper falls off.
+
+    The derivative of log Phi at -y is at least y, so that of log g is at most (cut - x) / s^2, and at most 0.
+    """
+    xp = array_module(t)
+    tapered = cut < np.inf
+    steep = 1.0 / _SOFT**2
+    return xp.minimum(t, xp.where(tapered, (t + xp.where(tapered, cut, 0.0) * steep) / (1.0 + steep), np.inf))
+
+
+def placed_cut(pair: Any, log_share: Any) -> Any:
+    """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
+    xp = array_module(log_share)
+    reach = lambda log_mass: _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))  # noqa: E731
+    cut = xp.maximum(reach(log_share), 1.0 / pair.noise + reach(log_share - xp.log(pair.rate)))
+    return xp.where((pair.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
+
+
+def left_out(pair: Any, cut: Any) -> Any:
+    """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
+    xp = array_module(cut)
+
+    def tail(mean: Any) -> Any:
+        x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
+        return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
+
+    mass = (1.0 - pair.rate) * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
+    return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)

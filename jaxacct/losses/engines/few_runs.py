@@ -1,0 +1,369 @@
+"""delta and epsilon of up to sixteen runs, composed law by law without a transform.
+
+A rare sample of few runs has losses of very different sizes: most next to nothing, few many times larger. No uniform
+line of frequencies serves that. But the laws of `discrete_laws.cells` have few points, wherever they are needed, so two
+of them are composed point by point, and what comes out is put on few points again, on the same side of the truth: from
+below points of a cell are merged (post-processing), from above each is split between the ends of its cell (convexity).
+The last composition is not written down: delta is the mean hockey stick of one half of the runs at epsilon minus the
+loss of the other half. All sums are of non-negative numbers, so deep tails keep their digits.
+
+NumPy only, one setting at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_outcomes, placed, with_edge
+from jaxacct.losses.engines.one_run import single_delta, single_epsilon
+from jaxacct.mechanisms.pairs.table import lists_outcomes
+
+__all__ = ["MOST_RUNS", "few_run_bounds"]
+
+MOST_RUNS = 16
+_SIZES = (96, 384, 384, 384)  # points of a law: to learn what matters, then to answer
+_TIGHT = 0.9995  # lower over upper bound that ends it
+_SKETCH = 48  # points of a law that tell where the points of a composition should go
+_WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
+_LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
+_BISECTIONS = 90
+_UNDERFLOW = 1e-300  # of all sums and products together
+
+
+class _Aim(NamedTuple):
+    """What the laws are to be good at: hockey sticks of about ``delta`` at about ``epsilon``.
+
+    ``spread`` is the size of the sum of all losses: next to it a small epsilon is 0.
+    """
+
+    epsilon: float
+    delta: float
+    runs: float
+    spread: float
+
+    def theta(self) -> float:
+        """By how much e-folds delta falls with epsilon, about."""
+        return -np.log(self.delta) / max(self.epsilon, self.spread)
+
+    def weights(self, losses: np.ndarray, log_masses: np.ndarray) -> np.ndarray:
+        """How much a point matters: its mass, and how likely the rest brings its loss to about epsilon.
+
+        Where everything is above epsilon, only the total P- and Q-mass count, which all points keep.
+        """
+        theta = self.theta()
+        away = np.minimum(losses - self.epsilon, 0.0)
+        beyond = np.maximum(losses - self.epsilon, 0.0) / max(self.epsilon, self.spread)
+        found = log_masses + theta * away - 3.0 * beyond
+        return np.exp(found - found.max())
+
+    def ends(self, losses: np.ndarray, log_masses: np.ndarray) -> tuple[float, float]:
+        """The first edge and the last, for points sorted by loss."""
+        theta = self.theta()
+        masses = np.exp(log_masses)
+        under = np.log(np.cumsum(masses)) + theta * losses
+        over = np.cumsum(masses[::-1])[::-1]
+        low = losses[max(np.argmax(under > -_WHOLE - np.log(self.runs)) - 1, 0)]
+        kept = np.flatnonzero(over > self.delta * np.exp(-_LEFT_OUT) / self.runs)
+        last = kept[-1] if kept.size else losses.size - 1
+        return float(low), float(losses[min(last + 1, losses.size - 1)])
+
+
+def few_run_bounds(
+    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """``(lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(B,)``.
+
+    Args:
+        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
+        groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
+        counts: whole numbers >= 0, shape ``(B, K)``, that add up to at most ``MOST_RUNS``.
+        goal: shape ``(B,)``.
+    """
+    import jax
+
+    found = []
+    for row in range(goal.size):
+        parts = []
+        for group in groups:
+            for part in range(jax.tree.leaves(group)[0].shape[1]):
+                parts.append(jax.tree.map(lambda x: x[row, part], group))  # noqa: B023
+        runs = [(pair, int(count)) for pair, count in zip(parts, counts[row], strict=True) if count > 0]
+        if not np.isfinite(counts[row]).all() or any(np.isnan(x).any() for x in jax.tree.leaves(parts)):
+            found.append((0.0, np.inf if kind == "epsilon" else 1.0))
+            continue
+        with np.errstate(all="ignore"):  # what comes of it fails closed
+            found.append(_answer(kind, runs, float(goal[row])))
+    lower, upper = zip(*found, strict=True)
+    return np.array(lower), np.array(upper)
+
+
+def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float, float]:
+    total = sum(count for _, count in runs)
+    if kind == "delta":
+        alone = max(float(single_delta(_one(pair), np.array([goal]))[1][0]) for pair, _ in runs)
+        epsilon, delta = goal, alone
+    else:
+        share = np.array([goal / total])
+        epsilon, delta = sum(count * _finite(single_epsilon(_one(pair), share)[1][0]) for pair, count in runs), goal
+    bounds = (0.0, np.inf if kind == "epsilon" else 1.0)
+    spread = _finite(sum(count * _square(pair.survey()) for pair, count in runs) ** 0.5)
+    for size in _SIZES:
+        aim = _Aim(max(epsilon, 1e-12), min(max(delta, 1e-300), 0.5), float(total), spread)
+        halves = _halves(runs, aim, size)
+        if halves is None:
+            return bounds
+        found = (_delta if kind == "delta" else _epsilon)(*halves, goal)
+        bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
+        if bounds[0] >= _TIGHT * bounds[1]:
+            break
+        # What was wide was aimed at the wrong place: next time between the bounds.
+        between = math.sqrt(bounds[0]) * math.sqrt(bounds[1]) if bounds[0] > 0 else bounds[1]
+        if kind == "delta":
+            delta = between
+        elif np.isfinite(bounds[1]):
+            epsilon = between
+    return bounds
+
+
+def _finite(value: float) -> float:
+    return float(value) if np.isfinite(value) else 1.0
+
+
+def _square(survey: Any) -> float:
+    """The mean square of a loss, large ones apart."""
+    return float((np.exp(survey.log_masses) * np.clip(survey.losses, -50.0, 50.0) ** 2).sum())
+
+
+def _one(pair: Any) -> Any:
+    """A pair of scalars as a batch of one."""
+    import jax
+
+    return jax.tree.map(lambda x: x[None], pair)
+
+
+def _halves(runs: list[tuple[Any, int]], aim: _Aim, size: int) -> tuple[Laws, Laws] | None:
+    """Two laws whose composition is that of all runs, None where a number is none."""
+    singles = [_single(pair, aim, size) for pair, _ in runs]
+    if any(not (np.isfinite(law.masses).all() and np.isfinite(law.losses).all()) for one in singles for law in one):
+        return None
+    first = second = None
+    for single, (_, count) in zip(singles, runs, strict=True):
+        half = _power(single, count // 2, aim, size)
+        odd = single if count % 2 else None
+        first, second = _joined(first, half, aim, size), _joined(second, half, aim, size)
+        if odd is not None:
+            first, second = second, _joined(first, odd, aim, size)
+    nothing = Law(np.zeros(1), np.ones(1), np.zeros(()))
+    return first or Laws(nothing, nothing), second or Laws(nothing, nothing)
+
+
+def _power(single: Laws, count: int, aim: _Aim, size: int) -> Laws | None:
+    result, square = None, single
+    while count:
+        if count % 2:
+            result = _joined(result, square, aim, size)
+        count //= 2
+        if count:
+            square = _joined(square, square, aim, size)
+    return result
+
+
+def _joined(first: Laws | None, second: Laws | None, aim: _Aim, size: int) -> Laws | None:
+    if first is None or second is None:
+        return first if second is None else second
+    return _composed(first, second, aim, size)
+
+
+def _single(pair: Any, aim: _Aim, size: int) -> Laws:
+    if lists_outcomes(pair):
+        return laws_of_outcomes(pair)
+    survey = pair.survey()
+    massive = survey.log_masses > -np.inf
+    if not massive.any():  # all of it infinite, as far as is known
+        return laws(pair, np.array([-1.0, 1.0]))
+    order = np.argsort(survey.losses[massive])
+    losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
+    most = float(pair.max_loss() + 2.0 * pair.loss_error())
+    low, high = aim.ends(losses, log_masses)
+    # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.
+    high = most if high >= losses[-1] and most < np.inf else min(high + 2.0 * float(pair.loss_error()), most)
+    low = low - 1e-9 * abs(low)
+    high = high if high > low else low + 1e-9 + 1e-9 * abs(low)
+    edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
+    return laws(pair, with_edge(edges, pair.anchor() + 2.0 * pair.loss_error()))
+
+
+def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
+    """Both sides of the sum of two losses, on ``size`` points or less."""
+    sketch = [_sketched(one.upper, _SKETCH) for one in (first, second)]
+    (losses, other_losses), (masses, other_masses) = zip(*sketch, strict=True)
+    products = Law(np.add.outer(losses, other_losses).ravel(), np.multiply.outer(masses, other_masses).ravel(), 0.0)
+    losses, masses = _sketched(products, _SKETCH**2 // 8)
+    ends = [sum(end(one.upper.losses) for one in (first, second)) for end in (np.min, np.max)]
+    losses = np.concatenate([ends[:1], losses, ends[1:]])
+    log_masses = np.log(np.concatenate([[0.0], masses, [0.0]]))
+    low, high = aim.ends(losses, log_masses)
+    largest = ends[-1]
+    high = largest if high >= losses[-1] else min(high, largest)
+    high = high + 8 * EPS * (abs(high) + abs(low)) if high > low else low + 1e-9 + 1e-9 * abs(low)
+    edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
+    return Laws(_merged(first.lower, second.lower, edges), _split(first.upper, second.upper, edges))
+
+
+def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """A law on few points, sorted: for planning."""
+    order = np.argsort(law.losses)
+    begins = np.unique(np.arange(points) * order.size // points)
+    masses, losses = law.masses[order], law.losses[order]
+    total = np.add.reduceat(masses, begins)
+    mean = np.add.reduceat(masses * losses, begins) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, mean, losses[begins]), total
+
+
+def _products(first: Law, second: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Losses and masses of all pairs of points, and what rounding moves a loss by."""
+    losses = np.add.outer(first.losses, second.losses).ravel()
+    masses = np.multiply.outer(first.masses, second.masses).ravel()
+    return losses, masses, 2 * EPS * np.abs(losses)
+
+
+def _either(first: Law, second: Law) -> np.ndarray:
+    return first.infinite + second.infinite - first.infinite * second.infinite
+
+
+def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
+    """From below: what falls into a cell is one point, with all its P- and Q-mass."""
+    losses, masses, off = _products(first, second)
+    place = np.searchsorted(edges, losses)
+    count = edges.size + 1
+    # Q-masses relative to those at the cell's lower edge.
+    reference = np.concatenate([edges[:1], edges])
+    away = reference[place] - losses + off
+    # So far below the first edge that e^away overflows: left out.
+    masses = np.where(away < 600.0, masses, 0.0)
+    p = np.bincount(place, masses, count)
+    q = np.bincount(place, masses * np.exp(np.minimum(away, 600.0)) * (1.0 + EPS * np.abs(away)), count)
+    rounding = (losses.size + 16) * EPS
+    p, q = deflated(p, rounding) - losses.size * 1e-323, inflated(q, rounding) + losses.size * 1e-323
+    good = p > 0
+    ratio = np.log(np.where(good, p, 1.0)) - np.log(np.where(good, q, 1.0))
+    at = reference + ratio - 8 * EPS * (1.0 + np.abs(ratio) + np.abs(reference))
+    return Law(np.where(good, at, 0.0), np.where(good, p, 0.0), deflated(_either(first, second), 8 * EPS))
+
+
+def _split(first: Law, second: Law, edges: np.ndarray) -> Law:
+    """From above: what falls into a cell goes to its ends, with the same P- and Q-mass."""
+    losses, masses, off = _products(first, second)
+    losses = losses + off
+    place = np.searchsorted(edges, losses)  # edges[place - 1] < loss <= edges[place]
+    inside = (place > 0) & (place < edges.size)
+    infinite = inflated(masses[place == edges.size].sum(), (losses.size + 8) * EPS)
+    left, right = edges[np.clip(place - 1, 0, edges.size - 2)], edges[np.clip(place, 1, edges.size - 1)]
+    up = np.expm1(left - losses) / np.expm1(left - right)
+    up = np.where(inside, np.clip(inflated(up, 16 * EPS), 0.0, 1.0), 1.0)
+    # Differences of losses are exact to a unit of the losses, which may be many of the differences.
+    slack = 4 * EPS * (np.abs(losses) + np.abs(left)) / np.maximum(right - left, 1e-300)
+    up = np.where(inside, np.minimum(up + slack, 1.0), 1.0)
+    here = np.minimum(place, edges.size - 1)
+    kept = np.where(place < edges.size, masses, 0.0)
+    count = edges.size
+    found = np.bincount(here, kept * up, count) + np.bincount(
+        np.maximum(here - 1, 0), kept * (1.0 - up) + kept * EPS, count
+    )
+    found = inflated(found, (losses.size + 16) * EPS)
+    infinite = inflated(_either(first, second) + infinite, 16 * EPS)
+    return Law(edges, found, infinite)
+
+
+class _Half:
+    """A law whose hockey stick is asked for at many losses."""
+
+    def __init__(self, law: Law) -> None:
+        order = np.argsort(law.losses)
+        self.losses, self.masses = law.losses[order], law.masses[order]
+        # P- and Q-masses of all points from one on, the latter relative to e^-loss there: no exponent is positive, so
+        # none overflows, and what underflows is nothing next to the P-mass. Each round doubles the windows.
+        above, against, length, rounds = self.masses, self.masses, 1, 0
+        while length < above.size:
+            fall = np.exp(self.losses[:-length] - self.losses[length:])
+            above = np.append(above[:-length] + above[length:], above[-length:])
+            against = np.append(against[:-length] + fall * against[length:], against[-length:])
+            length, rounds = 2 * length, rounds + 1
+        self.above, self.against = np.append(above, 0.0), np.append(against, 0.0)
+        self.starts = np.append(self.losses, self.losses[-1])
+        # Of the sums. Differences of losses are off by a unit of themselves, d, and d e^-d is at most 1 / e.
+        self.units = 4.0 * rounds + 24.0
+
+    def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E[(1 - e^(at - L))_+], and a bound on its error."""
+        place = np.searchsorted(self.losses, at, side="right")
+        away = np.minimum(at - self.starts[place], 0.0)
+        p, q = self.above[place], self.against[place] * np.exp(away)
+        return np.maximum(p - q, 0.0), EPS * (self.units + 2.0 * np.abs(at)) * (p + q)
+
+
+def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
+    """Certified curves from below and from above, functions of epsilon."""
+
+    def curve(one: Law, two: Law, sign: float) -> Any:
+        half = _Half(two)
+        infinite = float(_either(one, two))
+        top = float(inflated(np.abs(one.losses.max()) + np.abs(two.losses.max()), 4 * EPS))
+
+        def at(epsilon: float) -> float:
+            value, error = half.stick(epsilon - one.losses)
+            terms = one.masses * np.maximum(value + sign * error, 0.0)
+            total = float(terms.sum()) * (1.0 + sign * (terms.size + 16) * EPS)
+            # What underflows is hidden; beyond the largest loss there is nothing to hide.
+            hidden = _UNDERFLOW if epsilon <= top else 0.0
+            return float(np.maximum(total + sign * hidden, 0.0)) + infinite * (1.0 + sign * 16 * EPS)
+
+        return at
+
+    return curve(first.lower, second.lower, -1.0), curve(first.upper, second.upper, 1.0)
+
+
+def _delta(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
+    below, above = _sides(first, second)
+    lower, upper = possible(np.asarray(below(epsilon)), np.asarray(above(epsilon)), np.asarray(epsilon))
+    return float(lower), float(upper)
+
+
+def _epsilon(first: Laws, second: Laws, delta: float) -> tuple[float, float]:
+    below, above = _sides(first, second)
+
+    def crossing(curve: Any, limit: float) -> tuple[float, float]:
+        """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
+        low, high = 0.0, limit
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high) if low > 0.1 * high else max((low * high) ** 0.5, 1e-3 * high)
+            value = curve(middle)
+            if value <= delta:
+                high = middle
+            elif value > delta:
+                low = middle
+            else:
+                break
+            if high - low <= 1e-12 * high:
+                break
+        return low, high
+
+    most = float(first.upper.losses.max() + second.upper.losses.max())
+    if np.isnan(above(0.0)) or np.isnan(below(0.0)):
+        return 0.0, np.inf
+    upper = np.inf
+    if above(0.0) <= delta:
+        upper = 0.0
+    elif float(_either(first.upper, second.upper)) < delta and above(most * (1.0 + 1e-12)) <= delta:
+        upper = crossing(above, most * (1.0 + 1e-12))[1]
+    lower = 0.0
+    if float(_either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
+        lower = np.inf
+    elif below(0.0) > delta:
+        lower = crossing(below, most)[0]
+    return min(lower, upper), upper

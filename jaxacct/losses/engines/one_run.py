@@ -1,0 +1,129 @@
+"""delta and epsilon of one run of a mechanism, from the tails of its loss.
+
+H(eps) = P(L > eps) - e^eps Q(L > eps). For any event E, P(E) - e^eps Q(E) <= H(eps), so tails evaluated at a loss
+that is off by eta give at most H, and at least H - (e^eta - 1) P(L > eps - eta).
+
+A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon, upper)``, a bound of log H for
+epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and epsilon has no
+ceiling.
+
+Arrays have the shape of the settings, that of the pair's leaves; in NumPy nothing is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.roots import crossing
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.mechanisms.pairs.gaussian_curve import log_inverse
+
+__all__ = ["single_delta", "single_epsilon", "single_value"]
+
+_TINY = 1e-290  # what underflow may hide
+_LARGEST = 2.0**60  # losses asked for
+_ENDS = np.array([1e-3, 0.03, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 650.0, 1e4, 1e6, 1e9])  # where to begin
+_UNDERFLOW = -700.0
+
+
+@np.errstate(all="ignore")
+def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of delta(epsilon) for one run of ``pair``."""
+    lower, upper = (x[..., 0] for x in _from_tails(pair, column(epsilon)))
+    xp = array_module(epsilon, upper)
+    if hasattr(pair, "log_hockey_stick"):
+        log_lower, log_upper = (pair.log_hockey_stick(xp.maximum(epsilon, 0.0), side) for side in (False, True))
+        rounding = 1e-13  # of exp, up to a logarithm of 700
+        closed_lower = xp.where(log_lower > _UNDERFLOW, deflated(xp.exp(log_lower), rounding), 0.0)
+        # NaN stays NaN, which fails closed below.
+        closed_upper = inflated(xp.exp(xp.maximum(log_upper, _UNDERFLOW)), rounding)
+        closed_upper = xp.where(log_upper == -np.inf, 0.0, closed_upper)
+        lower = xp.where(epsilon >= 0, closed_lower, lower)
+        upper = xp.where(epsilon >= 0, closed_upper, upper)
+    return possible(lower, xp.where(epsilon >= pair.max_loss(), 0.0, upper), epsilon)
+
+
+def _from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
+    """Bounds at several epsilons of each setting, shape ``(..., n)``."""
+    cut = array_module(epsilon).clip(epsilon, -_LARGEST, _LARGEST)
+    p, _, q, _, error = pair.tails(cut)
+    xp = array_module(cut, p)
+    # e^eps Q(L > eps) <= P(L > eps) <= 1, so the exponential cannot overflow but by rounding. A Q-tail that may
+    # have underflowed counts as nothing above and as _TINY below.
+    log_q = xp.log(xp.maximum(q, _TINY))
+    log_scaled = cut + log_q
+    scaled = xp.exp(xp.minimum(log_scaled, 0.0))
+    eta = pair.loss_error()[..., None] + 2.0**-50 * xp.abs(cut)
+    slack = 2.0 * (error + 2.0**-50 * (1.0 + xp.abs(cut) + xp.abs(log_q))) * (p + scaled)
+    upper = p - xp.where(q > _TINY, scaled, 0.0) + slack + 2.0 * xp.expm1(eta) * (p + slack) + _TINY
+    return p - xp.exp(log_scaled) - slack, upper
+
+
+def _possible_from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
+    """The same, cut to what a delta can be."""
+    lower, upper = _from_tails(pair, epsilon)
+    xp = array_module(epsilon, upper)
+    return possible(lower, xp.where(epsilon >= pair.max_loss()[..., None], 0.0, upper), epsilon)
+
+
+def single_value(pair: Any, epsilon: Array) -> Array:
+    """delta(epsilon) for one run without bounds, to be differentiated.
+
+    The event {L > eps} maximises P - e^eps Q, so moving its edge changes nothing to first order.
+    """
+    p, _, q, _, _ = (x[..., 0] for x in pair.tails(column(epsilon)))
+    return p - array_module(epsilon, q).exp(epsilon) * q
+
+
+@np.errstate(all="ignore")
+def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta, by certified bisection."""
+    largest, infinite = pair.max_loss(), pair.infinity()
+    xp = array_module(largest, infinite, delta)
+    zero = xp.zeros(np.broadcast_shapes(np.shape(largest), np.shape(delta)))
+    target = xp.log(delta)
+    if hasattr(pair, "log_hockey_stick"):
+        goal, curve = target, pair.log_hockey_stick
+        steering = lambda bound: bound - target  # noqa: E731
+        # Where the dominating Gaussian is small enough, so is the pair itself.
+        end = log_inverse(pair.gaussian_mu(), target)
+        small = xp.isfinite(end)
+        low = bottom = zero
+        high = xp.where(small, end, _LARGEST)
+    else:
+        goal = delta
+        steering = lambda bound: xp.log(0.5 + 0.5 * bound / delta)  # noqa: E731
+        curve = lambda epsilon, upper: _possible_from_tails(pair, epsilon[..., None])[upper][..., 0]  # noqa: E731
+        # Neighbours among some ends, between which the bounds come down to delta.
+        at_lower, at_upper = _possible_from_tails(pair, _ENDS + zero[..., None])
+        above, found = at_lower > column(delta), at_upper <= column(delta)
+        low = xp.where(above, _ENDS, 0.0).max(-1)
+        high = xp.where(above | (low[..., None] >= _ENDS), _LARGEST, _ENDS).min(-1)
+        end, small = xp.where(found, _ENDS, _ENDS[-1]).min(-1), found.any(-1)
+        # Beyond `end`, rounding alone may have hidden that the target is met.
+        bottom = xp.where(found | (end[..., None] < _ENDS), 0.0, _ENDS).max(-1)
+        # At the largest loss the curve is 0.
+        end, high = (xp.where(largest < x, xp.maximum(largest, 0.0), x) for x in (end, high))
+
+    # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
+    def surely_above(epsilon: Array) -> tuple[Array, Array]:
+        bound = curve(epsilon, False)
+        return bound > goal, steering(bound)
+
+    def not_surely_below(epsilon: Array) -> tuple[Array, Array]:
+        bound = curve(epsilon, True)
+        return ~(bound <= goal), steering(bound)
+
+    # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
+    lower, _ = crossing(surely_above, low, xp.where(infinite > delta, low, high) + zero)
+    _, high = crossing(not_surely_below, xp.minimum(bottom, end) + zero, end + zero)
+    upper = xp.where(curve(zero, True) <= goal, 0.0, xp.where(small, high, np.inf))
+    upper = xp.where(xp.isnan(largest), upper, xp.minimum(upper, xp.maximum(largest, 0.0)))
+    upper = xp.where(xp.isnan(upper), np.inf, upper)
+    # An infinite loss that is likelier than delta leaves no epsilon.
+    lower = xp.where(infinite > delta, np.inf, lower)
+    return xp.minimum(lower, upper), upper

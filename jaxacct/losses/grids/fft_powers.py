@@ -1,0 +1,120 @@
+"""Powers of a measure by FFT, with a bound on every entry's rounding error.
+
+For a transform of n points computed with butterflies of relative error eta each, every output differs from the
+exact one by at most eta' ||x||_1, eta' = ((1 + eta)^(log2 n + 1) - 1), because the moduli of the butterfly
+matrices multiply to the all-ones matrix (the entrywise form of Higham 2002, Theorem 24.2). ``ETA`` = 8 units a
+butterfly covers twiddles of 1 unit, radix-2 to radix-8 codelets and the real-input pass, with a factor to spare:
+the errors measured in the tests are a hundred times smaller. A factor 3 or 5 of n counts as log2 3 or log2 5
+butterflies, 12 and 18 units; its codelet adds up three or five terms with constants of 1 unit (8 and 11 units at most).
+
+A product R * D^m in the Fourier domain then carries, at each frequency,
+
+    |error| <= |product| (m eta' ||D||_1 / A_D + eta' ||R||_1 / A_R + 6 u (m + 3)),
+
+with A = |computed transform| + eta' ||.||_1 in the product, and the inverse transform averages these errors over
+the frequencies. All of it is computed from the transforms at hand: no a-priori constant, no assumption on the
+distribution.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.rounding import UNIT, inflated
+
+__all__ = ["ETA", "convolved", "eta_of", "spectrum"]
+
+ETA = 8.0 * UNIT
+_TINY = 1e-300  # no modulus is smaller, unless there is no mass
+
+
+def _along_last(transform: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """``transform`` of the last axis, in float64 wherever it is mapped over.
+
+    JAX's own rule for batches of transforms converts their input anew, by the flag of the program that maps: in a
+    float32 program it would round to float32, which no bound here knows of.
+    """
+    wrapped = jax.custom_batching.custom_vmap(transform)
+
+    @wrapped.def_vmap
+    def _(size: int, mapped: list[bool], x: Array) -> tuple[Array, bool]:
+        del size, mapped
+        with jax.enable_x64(True):
+            return wrapped(x), True
+
+    return wrapped
+
+
+_rfft = _along_last(lambda x: jnp.fft.rfft(x))
+
+
+@functools.cache
+def _irfft(n: int) -> Callable[[Array], Array]:
+    return _along_last(lambda spectrum: jnp.fft.irfft(spectrum, n))
+
+
+def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, Any]:
+    """``other * measure^count``, a circular convolution on ``n`` points, of non-negative measures.
+
+    Args:
+        measure: shape ``(..., size)``, at most ``n`` points; zeros follow.
+        count: how often it is taken, static, >= 1.
+        n: even; 2^k, 3 2^k or 5 2^k; static.
+        other: likewise, its batch broadcasts with the measure's; without it a point mass at 0.
+
+    Returns:
+        ``(product, error)``: shapes ``(..., n)`` and ``(...)``. No entry is off by more than the error.
+    """
+    power, bound, errors = spectrum(measure, count, n, other)
+    xp = array_module(power)
+    # The half spectrum stands for n frequencies: all but the first and the last count twice.
+    ends = np.full(n // 2 + 1, 2.0 / n)
+    ends[0] = ends[-1] = 1.0 / n
+    product = np.fft.irfft(power, n) if xp is np else _irfft(n)(power)
+    return product, inflated(((errors + eta_of(n) * (bound + errors)) * ends).sum(-1), 1e-9)
+
+
+def eta_of(n: int) -> float:
+    """What a transform of ``n`` points of total 1 may be off by, in each entry."""
+    return math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
+
+
+def spectrum(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, Any, Any]:
+    """The transform of ``other * measure^count``, a bound on its moduli, and one on its error, each ``(..., n/2 + 1)``.
+
+    See :func:`convolved`, which inverts it.
+    """
+    xp = array_module(measure, 0.0 if other is None else other)
+    eta = eta_of(n)
+
+    def transformed(x: Any) -> tuple[Any, Any, Any]:
+        """The spectrum, a bound on its error, and on the moduli of what it stands for."""
+        if xp is np:
+            spectrum = np.fft.rfft(x, n)
+        else:
+            spectrum = _rfft(jnp.concatenate([x, jnp.zeros((*x.shape[:-1], n - x.shape[-1]))], -1))
+        error = inflated(eta * x.sum(-1, keepdims=True), 1e-9)
+        return spectrum, error, inflated(xp.abs(spectrum), 8 * UNIT) + error
+
+    base, off, modulus = transformed(measure)
+    relative = count * off / xp.maximum(modulus, _TINY) + 6.0 * UNIT * (count + 1.0)
+    power, bound = base, modulus
+    for bit in bin(count)[3:]:  # square and multiply; the moduli go through the same motions
+        power, bound = power * power, bound * bound
+        if bit == "1":
+            power, bound = power * base, bound * modulus
+    bound = inflated(bound, 4.0 * UNIT * (count + 4.0))
+    if other is not None:
+        spectrum, off, modulus = transformed(other)
+        power, bound = power * spectrum, bound * modulus
+        relative = relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT
+    return power, bound, bound * relative

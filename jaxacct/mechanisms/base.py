@@ -1,0 +1,136 @@
+"""`Mechanism`: the base class; a mechanism gives the dominating pairs of itself and of its samples.
+
+The front desk and the engine know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`
+(and, if its curve is symmetric, ``_symmetric``); sampling and composition work for it from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct.mechanisms.parameters import times
+
+__all__ = ["Mechanism", "as_mechanism"]
+
+_AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
+
+
+class Mechanism:
+    """Base of every mechanism; subclasses are frozen dataclasses whose leaves are the parameters.
+
+    The methods are private because analysts never call them: they are the contract between a mechanism and
+    :mod:`jaxacct.mechanisms.directions`. Numbers in pairs are float64 scalars per setting (arrays that broadcast),
+    NumPy's where every parameter is concrete and jax.numpy's inside a trace; parameters that make no sense
+    become NaN there, which the engine turns into delta 1 and epsilon inf.
+    """
+
+    @property
+    def _symmetric(self) -> bool:
+        """Whether `add` and `remove` have the same hockey-stick curve (so that one of them is enough)."""
+        return False
+
+    def _sides(self, relation: str) -> list[str]:
+        """The directions of a relation, by the names that :meth:`_runs` takes.
+
+        `replace_special` has `zero_out` (the numerator has the record, the denominator the special one) and `fill_in`.
+        `replace` goes both ways by itself and has one, unless a :meth:`_witness` needs `replace_out` and `replace_in`.
+        """
+        pairs = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
+        names = pairs.get(relation, [relation])
+        return names[:1] if self._symmetric else names
+
+    def _as(self, side: str) -> str:
+        """The direction with the pairs of ``side``; a special record is as good as none unless said otherwise."""
+        return _AS.get(side, side)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        """The dominating pairs of one run, as ``[(pair, how often it occurs), ...]``.
+
+        Args:
+            relation: ``"add"``, ``"remove"``, ``"replace"``, or what :meth:`_as` returns. The trees of `add` and
+                `remove` have one structure, so that both directions run in one batch (a leaf says which is which, as in
+                ``GaussianPair``).
+
+        Raises:
+            ValueError: the relation has no analysis; the sentence says what would work.
+        """
+        raise NotImplementedError
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
+        return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
+
+    def _witness(self) -> Mechanism:
+        """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
+
+        A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then
+        this is one that has the guarantee, so that the class's worst case lies between the two.
+        """
+        return self
+
+    def _gaussian_noise(self) -> Any | None:
+        """The noise multiplier of the one Gaussian mechanism that this is exactly equivalent to, or None."""
+        return None
+
+    def _sampled(self, rate: Any, relation: str) -> Any:
+        """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
+
+        With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
+        (P, (1 - rate) P + rate Q) (Zhu, Dong, Wang 2022, on Poisson sampling). This needs one pair a run.
+
+        Raises:
+            ValueError: a run is a composition, whose pair is a product and not one pair.
+        """
+        from jaxacct.mechanisms.pairs.sampled import SampledPair
+
+        parts = self._dominating(relation)
+        if len(parts) != 1:
+            raise ValueError(
+                f"PoissonSampled has no analysis for {type(self).__name__} with {len(parts)} parts; compose sampled "
+                "mechanisms instead, each with a sample of its own, or account for the composition without "
+                "sampling, which is a sound upper bound"
+            )
+        return SampledPair(parts[0][0], rate, np.full((), float(relation == "add")))
+
+    def _replaced(self, rate: Any) -> Any:
+        """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
+
+        It needs the pair for `remove` only (``docs/proofs/replaced-records.md``), which this reads off lists of
+        outcomes.
+
+        Raises:
+            ValueError: a pair that lists no outcomes.
+        """
+        from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+        from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
+        from jaxacct.mechanisms.pairs.table import Tabulated
+
+        noise = self._gaussian_noise()
+        if noise is not None:
+            return AntipodalGaussianPair(noise, rate)
+        parts = self._dominating("remove")
+        if len(parts) == 1 and isinstance(parts[0][0], Tabulated):
+            return AntipodalTablePair(parts[0][0], rate)
+        raise ValueError(
+            f"relation 'replace' has no analysis for PoissonSampled of {type(self).__name__}; it has one for Gaussian, "
+            "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
+            "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
+            "(2 epsilon, (1 + exp(epsilon)) delta)"
+        )
+
+    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+        """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""
+        return np.zeros((), bool), np.inf
+
+
+def as_mechanism(value: Any) -> Mechanism:
+    """``value``, if it is a mechanism.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not isinstance(value, Mechanism):
+        raise ValueError(f"mechanism must be one of those in jaxacct.mechanisms, got {type(value).__name__}")
+    return value

@@ -1,0 +1,61 @@
+"""The dominating pairs of a mechanism under a neighbouring relation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.parameters import array_module, whole_steps
+
+__all__ = ["ONE_SIDED", "RELATIONS", "directions", "first_side", "rarely_sampled", "side_names", "witness"]
+
+ONE_SIDED = ("remove", "add", "replace", "zero_out", "fill_in")
+RELATIONS = ("add_or_remove", "add", "remove", "replace", "replace_special", "zero_out", "fill_in")
+"""`add_or_remove` is the worse of `remove` and `add`, `replace_special` that of `zero_out` and `fill_in`."""
+
+
+def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tuple[Any, Any]]]:
+    """The directions whose worst is the answer for ``relation``; each a list of (pair, steps of it).
+
+    Leaves of a pair are float64 arrays that broadcast against each other. Invalid traced parameters become NaN,
+    which the engine turns into delta 1 and epsilon inf. Gaussians that make up a whole direction are merged
+    into one run of one Gaussian, exactly. Steps that are known while tracing stay NumPy numbers.
+
+    Raises:
+        ValueError: an unknown relation, or one for which the mechanism has no analysis.
+    """
+    _validate.one_of(RELATIONS, relation=relation)
+    mechanism = as_mechanism(mechanism)
+    noise = mechanism._gaussian_noise()
+    if noise is not None:
+        runs = whole_steps(steps)
+        return [[(GaussianPair(noise / array_module(runs).sqrt(runs), np.ones(()), np.zeros(())), 1.0)]]
+    return [mechanism._runs(name, steps) for name in mechanism._sides(relation)]
+
+
+def side_names(mechanism: Any, relation: str) -> list[str]:
+    """The directions of ``relation`` that differ for ``mechanism``, each a relation itself."""
+    return as_mechanism(mechanism)._sides(relation)
+
+
+def first_side(relation: str) -> str:
+    """The first direction of a relation; the other one, if there is one, is its reversal."""
+    return {"add_or_remove": "remove", "replace_special": "zero_out"}.get(relation, relation)
+
+
+def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
+    """``(any, total)``: whether some rate is too small for any grid, and what the mechanism costs if all are.
+
+    A smaller rate than 1e-14 is replaced by that, so that lower bounds do not hold. Where there is nothing else,
+    each step is (0, rate)-DP and the whole (0, ``total``)-DP; otherwise ``total`` is inf.
+    """
+    return as_mechanism(mechanism)._rarely_sampled(steps)
+
+
+def witness(mechanism: Any) -> Any:
+    """``mechanism`` itself, or the one whose exact curve is a lower bound for its class; see ``Mechanism``."""
+    return as_mechanism(mechanism)._witness()

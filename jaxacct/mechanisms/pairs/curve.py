@@ -1,0 +1,240 @@
+"""Dominating pairs of guarantees that are only curves: zero-concentrated and Rényi differential privacy.
+
+A bound B(gamma) on the hockey sticks of both directions of every pair of neighbours bounds them by the largest
+convex curve U <= B that equals its own reflection 1 - gamma + gamma U(1 / gamma). U is the hockey stick of a pair (Zhu,
+Dong, Wang 2022: which curves have pairs), which dominates the mechanism and may be composed with others (shown
+there), and sampled, like any pair.
+
+For both guarantees B has closed tails for losses l >= 0: with P(L > l) = e^-y, Q(L > l) is e^-g(y) and B = e^-y -
+e^(l - g). Near gamma = 1 the curve B and its reflection need not meet in a convex way, and the total variation tau of
+the guarantee may be less than B there. So U has B's tails for y >= y0 only, no mass at losses between 0 and that of y0,
+and an atom at 0 with the rest; y0 is the smallest y whose tangent is at most tau at gamma = 1 and leaves a
+non-negative rest:  e^-y - e^-g(y) <= tau,  e^-y + e^-g(y) <= 1,  l >= 0.  Losses below 0 mirror those above.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import Array, array_module, column, repeated
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+
+__all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]
+
+_FAR = 690.0  # -log of the smallest probability of interest
+_HALVINGS = 80
+_POINTS = 192  # survey atoms a side
+_NEWTON = 24
+
+
+class CurvePair:
+    """A symmetric pair of the module's docstring; subclasses know their tails for losses >= 0."""
+
+    def _at(self, y: Array) -> tuple[Array, Array]:
+        """The loss at which P's tail is e^-y, and -log of Q's tail there; y has the shape ``(..., edges)``."""
+        raise NotImplementedError
+
+    def _locate(self, losses: Array, start: Array) -> Array:
+        """The y at ``losses`` >= 0, where it is at least ``start``; anything below ``start`` elsewhere."""
+        raise NotImplementedError
+
+    def _divergence(self) -> Array:
+        """A bound on the Kullback-Leibler divergence."""
+        raise NotImplementedError
+
+    def _parameters(self) -> Array:
+        """Any function of all parameters that is NaN if one of them is."""
+        raise NotImplementedError
+
+    def _start(self) -> Array:
+        """y0, to a few units; shape ``(..., 1)``."""
+        divergence = column(self._divergence())
+        xp = array_module(divergence)
+        # Pinsker; Bretagnolle and Huber 1979.
+        variation = xp.minimum(xp.sqrt(0.5 * divergence), xp.sqrt(-xp.expm1(-divergence)))
+
+        def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            y = xp.sqrt(low) * xp.sqrt(high)
+            loss, g = self._at(y)
+            level = xp.exp(-y) * -xp.expm1(y - g)
+            good = (level <= variation) & (xp.exp(-g) <= -xp.expm1(-y)) & (loss >= 0)
+            return xp.where(good, low, y), xp.where(good, y, high)
+
+        ends = (xp.full_like(divergence, 1e-300), xp.full_like(divergence, _FAR))
+        return repeated(halve, ends, _HALVINGS)[1]
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        start = self._start()
+        xp = array_module(losses, start)
+        y = xp.maximum(self._locate(xp.abs(losses), start), start)
+        _, g = self._at(y)
+        p, q, not_p, not_q = xp.exp(-y), xp.exp(-g), -xp.expm1(-y), -xp.expm1(-g)
+        # Below 0, P(L <= l) = Q(L >= -l).
+        mirrored = losses < 0
+        poison = 0.0 * column(self._parameters())
+        choose = lambda left, right: xp.where(mirrored, left, right) + poison  # noqa: E731
+        error = UNIT * (256.0 + 16.0 * xp.minimum(g, 750.0)) + self._exponent_error(xp.abs(losses))
+        return Tails(choose(not_q, p), choose(q, not_p), choose(not_p, q), choose(p, not_q), error)
+
+    def _exponent_error(self, losses: Array) -> Array:
+        """Relative error of the tails beyond what is proportional to their logarithm."""
+        return 0.0 * losses
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        start = self._start()
+        xp = array_module(start)
+        y = start + _FAR * (np.arange(_POINTS + 1) / _POINTS) ** 3
+        _, g = self._at(y)
+        loss, _ = self._at(0.5 * (y[..., 1:] + y[..., :-1]))
+        cell = lambda x: xp.log(-xp.expm1(x[..., :-1] - x[..., 1:])) - x[..., :-1]  # noqa: E731
+        rest = xp.log(xp.maximum(-xp.expm1(-start) - xp.exp(-g[..., :1]), 0.0))
+        losses = xp.concatenate([-loss, xp.zeros_like(start), loss], -1)
+        return Survey(losses, xp.concatenate([cell(g), rest, cell(y)], -1))
+
+    def max_loss(self) -> Array:
+        """None."""
+        return array_module(self._parameters()).full_like(self._parameters(), np.inf)
+
+    def infinity(self) -> Array:
+        """None: the curve falls to 0."""
+        return array_module(self._parameters()).zeros_like(self._parameters())
+
+    def anchor(self) -> Array:
+        """The atom at 0."""
+        return self.infinity()
+
+
+@mechanism
+class ConcentratedPair(CurvePair):
+    """The pair of rho-zCDP: B is the infimum over orders of the conversion from Rényi divergence.
+
+    At order a, D_a <= a rho implies delta <= exp((a - 1) (a rho - eps + log(1 - 1/a))) / a (Canonne, Kamath, Steinke
+    2020, Proposition 12). The infimum over a is at eps = rho (2 a - 1) + log(1 - 1/a), where delta = exp(-rho (a -
+    1)^2) / a; its slope in gamma makes Q(L > eps) = exp(-rho a^2) and P(L > eps) = exp(-rho (a - 1)^2), which fall
+    in a: this infimum is convex already. (N(0, 1)'s tails in place of the exponentials would be the Gaussian's.)
+
+    Attributes:
+        rho: > 0; float64.
+    """
+
+    rho: Any
+
+    def _at(self, y: Array) -> tuple[Array, Array]:
+        """With a - 1 = b = sqrt(y / rho)."""
+        rho = column(self.rho)
+        b = array_module(y, rho).sqrt(y / rho)
+        return rho * (1.0 + 2.0 * b) - log1p(1.0 / b), rho * (1.0 + b) ** 2
+
+    def _locate(self, losses: Array, start: Array) -> Array:
+        """Newton's method from the left on rho (1 + 2 b) - log(1 + 1 / b), which is increasing and concave in b."""
+        rho = column(self.rho)
+        xp = array_module(losses, start, rho)
+        floor = xp.sqrt(start / rho)
+
+        def residual(b: Array) -> Array:
+            return rho * (1.0 + 2.0 * b) - log1p(1.0 / b) - losses
+
+        def newton(state: tuple[Array]) -> tuple[Array]:
+            (b,) = state
+            slope = 2.0 * rho + 1.0 / (b * (1.0 + b))
+            return (xp.maximum(b - residual(b) / slope, floor),)
+
+        # Left of the root, and within a factor of 2 of it where losses < rho: b e^(2 rho b) > e^(losses - rho), and
+        # Lambert's W(x) >= log1p(x) / 2.
+        near = log1p(2.0 * rho * xp.exp(xp.minimum(losses - rho, 0.0))) / (4.0 * rho)
+        first = xp.maximum(xp.maximum((losses - rho) / (2.0 * rho), near), floor)
+        (b,) = repeated(newton, (first,), _NEWTON)
+        size = rho * (1.0 + 2.0 * b) + log1p(1.0 / b)
+        solved = (xp.abs(residual(b)) <= 32.0 * UNIT * (size + losses)) | (b <= floor)
+        return xp.where(solved, rho * b**2, np.nan)
+
+    def _divergence(self) -> Array:
+        return self.rho
+
+    def _parameters(self) -> Array:
+        return self.rho
+
+    @np.errstate(all="ignore")
+    def loss_error(self) -> Array:
+        """The residual that Newton's method may leave, at losses whose tails are float64 numbers."""
+        reach = self.rho + 2.0 * array_module(self.rho).sqrt(_FAR * self.rho)
+        return UNIT * 64.0 * (2.0 * reach + 1.0)
+
+
+@mechanism
+class RenyiPair(CurvePair):
+    """The pair of a Rényi divergence of at most ``divergence`` at ``order``.
+
+    delta <= exp((a - 1) (divergence - eps + log(1 - 1/a))) / a (Canonne, Kamath, Steinke 2020, Proposition 12) is a
+    power of gamma, convex, with P(L > eps) = a delta and Q(L > eps) = (a - 1) delta e^-eps.
+
+    Attributes:
+        order: a > 1; float64.
+        divergence: >= 0, in nats; float64.
+    """
+
+    order: Any
+    divergence: Any
+
+    def _at(self, y: Array) -> tuple[Array, Array]:
+        a, divergence = column(self.order), column(self.divergence)
+        shift = log1p(-1.0 / a)
+        loss = divergence + shift + y / (a - 1.0)
+        return loss, y + loss - shift
+
+    def _locate(self, losses: Array, start: Array) -> Array:
+        a, divergence = column(self.order), column(self.divergence)
+        return (a - 1.0) * (losses - divergence - log1p(-1.0 / a))
+
+    def _divergence(self) -> Array:
+        return self.divergence + 0.0 * self._parameters()
+
+    def _parameters(self) -> Array:
+        return self.order + self.divergence
+
+    def _exponent_error(self, losses: Array) -> Array:
+        a, divergence = column(self.order), column(self.divergence)
+        return 8.0 * UNIT * a * (losses + divergence - log1p(-1.0 / a))
+
+    def loss_error(self) -> Array:
+        """None: the tails are evaluated at the loss itself."""
+        return 0.0 * self._parameters()
+
+
+def merged_curves(parts: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The (pair, count) list with all zCDP parts as one, and all Rényi parts of one order as one.
+
+    Such parts stand for all of their runs (count 1). What happens between the runs of a part does not matter: the part
+    is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
+    concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
+    """
+    found: list[tuple[Any, Any]] = []
+    for pair, count in parts:
+        for i, (other, _) in enumerate(found):
+            if isinstance(pair, ConcentratedPair) and isinstance(other, ConcentratedPair):
+                found[i] = (ConcentratedPair(other.rho + pair.rho), count)
+                break
+            if isinstance(pair, RenyiPair) and isinstance(other, RenyiPair) and _same(pair.order, other.order):
+                found[i] = (RenyiPair(pair.order, other.divergence + pair.divergence), count)
+                break
+        else:
+            found.append((pair, count))
+    return found
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Whether two orders are known to be equal."""
+    if first is second:
+        return True
+    return not _validate.is_traced((first, second)) and np.array_equal(first, second)

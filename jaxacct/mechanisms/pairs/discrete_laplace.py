@@ -1,0 +1,120 @@
+"""The pair of the discrete Laplace (two-sided geometric) mechanism."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.table import Atoms
+
+__all__ = ["DiscreteLaplacePair"]
+
+_GRID = np.linspace(0.0, 1.0, 257)  # of survey atoms
+_LISTED = 32  # the largest sensitivity whose outcomes are listed
+
+
+@mechanism
+class DiscreteLaplacePair:
+    """P = D + X against Q = X on the integers, Pr[X = x] = (1 - t) / (1 + t) t^|x| with t = e^(-1/scale).
+
+    The loss (|x| - |x - D|) / scale is -D / scale for x <= 0, D / scale for x >= D, and rises by 2 / scale a step in
+    between: D + 1 atoms. Pr[X > n] = t^(n + 1) / (1 + t) for n >= 0, and Pr[X <= n] = t^-n / (1 + t) for n < 0.
+
+    Attributes:
+        scale: > 0; float64.
+        sensitivity: D, a whole number >= 1; float64.
+    """
+
+    scale: Any
+    sensitivity: Any
+
+    def _sides(self, n: Array) -> tuple[Array, Array]:
+        """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller of the two to a few units."""
+        scale = column(self.scale)
+        xp = array_module(scale, n)
+        small = xp.exp(-xp.where(n >= 0, n + 1.0, -n) / scale) / (1.0 + xp.exp(-1.0 / scale))
+        # t -> 1 makes both tails 1/2, and 1 - small loses nothing there.
+        large = 1.0 - small
+        return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
+
+    def lists_outcomes(self) -> bool:
+        """Whether :meth:`atoms` may be asked: parameters are concrete, and outcomes few."""
+        concrete = array_module(self.scale, self.sensitivity) is np
+        return concrete and bool(np.nanmax(self.sensitivity, initial=1.0) <= _LISTED)
+
+    @np.errstate(all="ignore")
+    def atoms(self) -> Atoms:
+        """The D + 1 losses and their masses, NumPy's; those of smaller sensitivities than the largest end in zeros."""
+        scale, gap = column(self.scale), column(self.sensitivity)
+        k = np.arange(np.nanmax(gap, initial=1.0) + 1.0)
+        inner = -np.expm1(-1.0 / scale)
+
+        def masses(away: np.ndarray) -> np.ndarray:
+            """Of outcomes that lie ``away`` >= 0 from the noise's centre; the two ends hold what lies beyond them."""
+            here = np.exp(-away / scale) / (1.0 + np.exp(-1.0 / scale))
+            ends = (k == 0) | (k == gap)
+            return np.where(k > gap, 0.0 * here, here * np.where(ends, 1.0, inner))
+
+        losses = (2.0 * np.minimum(k, gap) - gap) / scale
+        size = np.minimum(gap / scale, 750.0)
+        error = UNIT * (32.0 + 4.0 * size)
+        return Atoms(losses, masses(np.abs(gap - k)), masses(k), error, 4.0 * UNIT * np.abs(losses))
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        scale, gap = column(self.scale), column(self.sensitivity)
+        xp = array_module(scale, gap, losses)
+        last = xp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
+        under, over = losses < -gap / scale, losses >= gap / scale
+        last = xp.clip(last, 0.0, gap - 1.0)
+        p_above, p_below = self._sides(last - gap)
+        q_above, q_below = self._sides(last)
+        poison = 0.0 * (scale + gap)
+        settle = lambda x, low, high: xp.where(under, low, xp.where(over, high, x)) + poison  # noqa: E731
+        # The exponents are rounded: n / scale is off by 2u of itself.
+        size = xp.minimum((xp.abs(last) + gap + 1.0) / scale, 750.0)
+        return Tails(
+            settle(p_above, 1.0, 0.0),
+            settle(p_below, 0.0, 1.0),
+            settle(q_above, 1.0, 0.0),
+            settle(q_below, 0.0, 1.0),
+            UNIT * (24.0 + 4.0 * size),
+        )
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`: up to 257 atoms, that hold what lies between them."""
+        scale, gap = column(self.scale), column(self.sensitivity)
+        xp = array_module(scale, gap)
+        x = xp.round(_GRID * gap)
+        above, below = self._sides(x - gap)
+        # P(x[i-1] < X <= x[i]) where that is small on the side of the lower tail: x <= gap always.
+        masses = xp.maximum(below[..., 1:] - below[..., :-1], 0.0)
+        last = masses[..., -1:] + above[..., -1:]
+        masses = xp.concatenate([below[..., :1], masses[..., :-1], last], -1)
+        return Survey((2.0 * x - gap) / scale, xp.log(masses))
+
+    @np.errstate(all="ignore")
+    def max_loss(self) -> Array:
+        """sensitivity / scale."""
+        return inflated(self.sensitivity / self.scale, 4.0 * UNIT)
+
+    @np.errstate(all="ignore")
+    def loss_error(self) -> Array:
+        """The outcome is off by 3u of itself, and a loss by 2 / scale for each unit of that."""
+        return 16.0 * UNIT * self.sensitivity / self.scale
+
+    def infinity(self) -> Array:
+        """None: all integers are support."""
+        return 0.0 * self.scale
+
+    @np.errstate(all="ignore")
+    def anchor(self) -> Array:
+        """The atom at sensitivity / scale."""
+        return self.sensitivity / self.scale

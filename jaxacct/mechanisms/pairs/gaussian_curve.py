@@ -1,0 +1,132 @@
+"""The privacy curve of mu-GDP, N(mu, 1) against N(0, 1), rounded upwards."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.arrays import Array, array_module, erfc
+from jaxacct._numerics.float64 import in_float64
+from jaxacct._numerics.roots import crossing
+from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct.mechanisms.pairs import one_parameter as _parametric
+
+__all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+# Double-exponential nodes for integrals over (0, inf): t = exp(x - exp(-x)), dt = t (1 + exp(-x)) dx.
+_X = np.linspace(-3.9, 4.3, 161)
+_NODES = np.exp(_X - np.exp(-_X))
+_WEIGHTS = _NODES * (1 + np.exp(-_X)) * (_X[1] - _X[0])
+_ROWS = 256
+
+
+def _mills(a: Array, mu: Array) -> Array:
+    """The integral of exp(-a t - t^2 / 2) (1 - exp(-mu t)) over t > 0, for a >= -1; nothing in it cancels."""
+    xp = array_module(a, mu)
+    if xp is np and a.size > _ROWS:  # tables that stay in the cache
+        rows = [x.ravel() for x in np.broadcast_arrays(a, mu)]
+        parts = [_mills(*(x[at : at + _ROWS] for x in rows)) for at in range(0, rows[0].size, _ROWS)]
+        return np.concatenate(parts).reshape(np.broadcast_shapes(a.shape, mu.shape))
+    a, mu = xp.asarray(a)[..., None], xp.asarray(mu)[..., None]
+    scale = 1 / xp.maximum(a, 1.0)
+    t = _NODES * scale
+    terms = xp.exp(-a * t - t * t / 2) * -xp.expm1(-mu * t)
+    return xp.sum(_WEIGHTS * scale * terms, axis=-1)
+
+
+@np.errstate(all="ignore")
+def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
+    """``(lower, upper)`` of log delta(epsilon) of mu-GDP, for mu > 0 and epsilon >= 0, both finite; float64."""
+    xp = array_module(mu, epsilon)
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    # delta = E[(1 - exp(epsilon - L))_+] = phi(a) * mills. For a < -1 the mass is not in a tail and the
+    # textbook difference Q(a) - phi(a) Q(b) / phi(b) loses nothing, because mu > 2 there.
+    far = xp.maximum(a, -1.0)
+    value = -far * far / 2 - _LOG_SQRT_2PI + xp.log(_mills(far, mu))
+    if xp is not np or np.any(a < -1.0):
+        near = xp.minimum(a, -1.0)
+        phi = xp.exp(-near * near / 2 - _LOG_SQRT_2PI)
+        mass = 1.0 - 0.5 * erfc(-near * 0.5**0.5)
+        bulk = xp.log(mass - phi * _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf)))
+        value = xp.where(a >= -1, value, bulk)
+    # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
+    rounding = 1e-12 + 8 * EPS * (xp.abs(a) + 1) * b
+    return value - rounding, xp.minimum(value + rounding, 0.0)
+
+
+def _log_delta(mu: Array, epsilon: Array) -> Array:
+    """The upper bound alone."""
+    return log_delta_bounds(mu, epsilon)[1]
+
+
+@np.errstate(all="ignore")
+def log_inverse(mu: Array, log_delta: Array) -> Array:
+    """An epsilon >= 0 with log delta(epsilon) <= ``log_delta`` for mu > 0: the smallest, rounded up; float64."""
+    xp = array_module(mu, log_delta)
+
+    def above(epsilon: Array) -> tuple[Array, Array]:
+        excess = _log_delta(mu, epsilon) - log_delta
+        return ~(excess <= 0.0), excess
+
+    # delta(epsilon) <= Q(z) <= exp(-z^2 / 2) / 2 at epsilon = mu^2 / 2 + mu z, so `high` starts on the safe
+    # side and only ever moves to points whose rounded-up delta is small enough.
+    high = inflated(mu * mu / 2 + mu * xp.sqrt(-2 * log_delta), 1e-12)
+    zero = xp.zeros_like(high)
+    _, high = crossing(above, zero, high)
+    return xp.where(_log_delta(mu, zero) <= log_delta, 0.0, high)
+
+
+def _delta(mu: Array, epsilon: Array) -> Array:
+    return _parametric.delta_of(mu, epsilon, _log_delta)
+
+
+def _epsilon(mu: Array, delta: Array) -> Array:
+    return _parametric.epsilon_of(mu, delta, log_inverse)
+
+
+@in_float64
+def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
+    """The delta at which mu-GDP implies (epsilon, delta)-DP, rounded up (relative excess about 1e-12).
+
+    delta = Phi(-epsilon / mu + mu / 2) - exp(epsilon) Phi(-epsilon / mu - mu / 2) (Dong, Roth, Su 2022,
+    Corollary 2.13), evaluated as an integral of a positive function so that small mu and deep tails keep
+    their digits.
+
+    Args:
+        mu: the GDP parameter, >= 0; any shape.
+        epsilon: >= 0; broadcasts with ``mu``.
+
+    Returns:
+        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+
+    Raises:
+        ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
+    """
+    _validate.numbers(mu=mu, epsilon=epsilon)
+    _validate.nonnegative(mu=mu, epsilon=epsilon)
+    return _parametric.answered(_delta, mu, epsilon)
+
+
+@in_float64
+def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
+    """The smallest epsilon at which mu-GDP implies (epsilon, delta)-DP, rounded up (so gdp_delta <= delta).
+
+    Args:
+        mu: the GDP parameter, >= 0; any shape.
+        delta: strictly between 0 and 1; broadcasts with ``mu``.
+
+    Returns:
+        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+
+    Raises:
+        ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
+    """
+    _validate.numbers(mu=mu, delta=delta)
+    _validate.nonnegative(mu=mu)
+    _validate.probability(delta=delta)
+    return _parametric.answered(_epsilon, mu, delta)

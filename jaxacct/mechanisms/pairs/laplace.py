@@ -1,0 +1,83 @@
+"""The pair of the Laplace mechanism: losses in [-eps, eps] with an atom at either end."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+
+__all__ = ["LaplacePair"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
+_REACH = 80.0  # the density of the loss falls by exp(-1/2) per nat below eps: what is deeper weighs nothing
+
+
+@mechanism
+class LaplacePair:
+    """P = Lap(0, 1/eps) against Q = Lap(1, 1/eps), with x the output: L = eps (abs(x - 1) - abs(x)).
+
+    Half of P lies below 0, where L = eps, and exp(-eps) / 2 above 1, where L = -eps; in between
+    P(L <= l) = exp(-(eps - l) / 2) / 2. Exchanging P and Q reflects the line at 1/2: the pair is symmetric.
+
+    Attributes:
+        epsilon: sensitivity / scale; float64.
+    """
+
+    epsilon: Any
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the formulas of the docstring, cancelled by hand nowhere."""
+        eps = column(self.epsilon)
+        xp = array_module(losses, eps)
+        inside = xp.clip(losses, -eps, eps)
+        p_below = 0.5 * xp.exp(-0.5 * (eps - inside))
+        q_above = 0.5 * xp.exp(-0.5 * (eps + inside))
+        under, over = losses < -eps, losses >= eps
+        settle = lambda x, low, high: xp.where(under, low, xp.where(over, high, x))  # noqa: E731
+        return Tails(
+            settle(1.0 - p_below, 1.0, 0.0),
+            settle(p_below, 0.0, 1.0),
+            settle(q_above, 1.0, 0.0),
+            settle(1.0 - q_above, 0.0, 1.0),
+            # The exponent, at most eps, is off by a few roundoffs of its size; its sum is exact to one.
+            UNIT * (16.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses,
+        )
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
+        eps = column(self.epsilon)
+        xp = array_module(eps)
+        split = xp.maximum(-eps, eps - _REACH)
+        losses, logs = [], []
+        for low, high in ((-eps, split), (split, eps)):
+            half = 0.5 * (high - low)
+            node = low + half * (1.0 + _NODES)
+            losses.append(node)
+            weight = xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
+            logs.append(math.log(0.25) - 0.5 * (eps - node) + weight)
+        atoms, half = [-eps, eps], -math.log(2.0)
+        return Survey(xp.concatenate([*losses, *atoms], -1), xp.concatenate([*logs, half - eps, half + 0.0 * eps], -1))
+
+    def max_loss(self) -> Array:
+        """eps."""
+        return array_module(self.epsilon).asarray(self.epsilon)
+
+    def loss_error(self) -> Array:
+        """eps itself is a rounded quotient, and the exponent's rounding counts as one of the loss."""
+        return 8.0 * UNIT * self.max_loss()
+
+    def infinity(self) -> Array:
+        """None."""
+        return array_module(self.epsilon).zeros_like(self.epsilon)
+
+    def anchor(self) -> Array:
+        """The atom at eps."""
+        return self.max_loss()

@@ -1,0 +1,165 @@
+"""The pair of a Gaussian whose sensitivity is random."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, mixed_loss
+
+__all__ = ["MixturePair"]
+
+_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
+_ITERATIONS = 64
+_ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
+
+
+@mechanism
+class MixturePair:
+    """P = sum_i w_i N(s_i, s^2) against Q = N(0, s^2), or the reverse; all s_i >= 0.
+
+    The components of sensitivity 0 are a mixture of P with Q, that is sampling (:mod:`._sampled_loss`). What is left
+    has the loss M(x) = log sum_i v_i exp(y_i), y_i = (s_i x - s_i^2 / 2) / s^2, v_i = w_i / rate: convex and strictly
+    increasing. Its inverse is found by Newton's method from the right, which never overshoots; the residual is
+    checked, and an outcome that is not accurate becomes NaN (so that bounds fail closed).
+
+    Attributes:
+        noise: s; float64.
+        sensitivities: tuple of k values s_i >= 0, not all 0.
+        weights: tuple of k values w_i >= 0 whose sum is 1.
+        reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`; a leaf, see ``GaussianPair``.
+    """
+
+    noise: Any
+    sensitivities: tuple[Any, ...]
+    weights: tuple[Any, ...]
+    reverse: Any
+
+    def _components(self) -> tuple[Array, Array, Array]:
+        """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight."""
+        xp = array_module(*self.sensitivities, *self.weights)
+        s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
+        moving = xp.where(s > 0, w, 0.0)
+        total = moving.sum(-1)
+        return s, moving / total[..., None], xp.minimum(total / w.sum(-1), 1.0)
+
+    def _outcome(self, losses: Array, s: Array, v: Array, rate: Array) -> Array:
+        """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
+        noise = column(self.noise)
+        m = inner_loss(losses, rate[..., None])
+        xp = array_module(m, noise, s, v)
+        goal = xp.where(xp.isfinite(m), m, 0.0)
+        # The solution is a constant to derivatives: those of one more Newton step are the right ones.
+        x = _solved(*(stopped(value) for value in (goal, s, v, noise)))
+        value, slope = _moving_loss(x, s, v, noise)
+        better = x - (value - goal) / slope
+        off = xp.abs(_moving_loss(better, s, v, noise)[0] - goal)
+        better = xp.where(off <= _accepted(better, goal, s, noise), better, np.nan)
+        return xp.where(m == -np.inf, -np.inf, better)
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        noise, add = column(self.noise), column(self.reverse) > 0.5
+        s, v, rate = self._components()
+        xp = array_module(losses, noise, add, s, v)
+        x = self._outcome(xp.where(add, -losses, losses), s, v, rate)
+        z0 = x / noise
+        base_above, base_below = normal_tails(z0)
+        moved = normal_tails((x[..., None] - s[..., None, :]) / noise[..., None])
+        rate, largest = rate[..., None], s.max(-1)[..., None]
+        mix_above, mix_below = (
+            (1.0 - rate) * base + rate * (v[..., None, :] * side).sum(-1)
+            for base, side in zip((base_above, base_below), moved, strict=True)
+        )
+        # As in GaussianPair; the sum of k terms adds a roundoff a term.
+        larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), _REACH + 2.0)
+        error = UNIT * (24.0 + 4.0 * s.shape[-1] + 8.0 * larger**2)
+        choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
+        return Tails(  # reversed, L > l means x < x(l)
+            choose(base_below, mix_above),
+            choose(base_above, mix_below),
+            choose(mix_below, base_above),
+            choose(mix_above, base_below),
+            error,
+        )
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        noise, add = column(self.noise), column(self.reverse) > 0.5
+        s, v, rate = self._components()
+        xp = array_module(noise, add, s, v)
+        # The base is a component that does not move; points of one component follow one another.
+        shifts = xp.concatenate([xp.zeros_like(s[..., :1]), s], -1)
+        outcomes = shifts[..., None] + noise[..., None] * Z
+        weights = xp.concatenate([log1p(-rate[..., None]), xp.log(rate[..., None] * v)], -1)
+        mixture, base = weights[..., None] + LOG_WEIGHT, np.full(s.shape[-1] + 1, -np.inf)
+        base[0] = 0.0
+        base = xp.where(add[..., None], base[:, None] + LOG_WEIGHT, mixture)
+        flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
+        loss = mixed_loss(_moving_loss(flat(outcomes), s, v, noise)[0], rate[..., None])
+        return Survey(xp.where(add, -loss, loss), flat(base))
+
+    def max_loss(self) -> Array:
+        """-log of the weight of sensitivity 0 in the direction `add`, where P is the base; none in the other."""
+        rate = self._components()[2]
+        return array_module(rate, self.reverse).where(self.reverse > 0.5, -log1p(-rate), np.inf)
+
+    @np.errstate(all="ignore")
+    def loss_error(self) -> Array:
+        """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
+        largest = self._components()[0].max(-1)
+        size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
+        return UNIT * (128.0 + 3.0 * _ACCEPTED * (1.0 + size))
+
+    def infinity(self) -> Array:
+        """None: all of the line is support."""
+        return 0.0 * self.noise
+
+    def anchor(self) -> Array:
+        """No atoms, no preference."""
+        return self.infinity()
+
+
+def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:
+    """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
+    s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]
+    xp = array_module(x, s, v, noise)
+    y = xp.where(v > 0, (s * x[..., None] - 0.5 * s**2) / noise**2, 0.0)
+    logs = xp.where(v > 0, y + xp.log(xp.where(v > 0, v, 1.0)), -np.inf)
+    far = logsumexp(logs)
+    near = log1p((v * xp.expm1(xp.clip(y, -0.6, 0.6))).sum(-1))
+    slope = (xp.exp(logs - far[..., None]) * s).sum(-1) / noise[..., 0] ** 2
+    return xp.where(xp.abs(y).max(-1) < 0.5, near, far), slope
+
+
+def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
+    """What M(x) may be off by: a relative error of x moves the loss by that of its steepest line."""
+    xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
+    size = largest * (xp.abs(x) + largest) / noise**2
+    return _ACCEPTED * UNIT * (1.0 + xp.abs(goal) + size)
+
+
+def _solved(goal: Array, s: Array, v: Array, noise: Array) -> Array:
+    """The root of M(x) = goal, or whatever Newton's method has after 64 steps."""
+    # Jensen: M is above the weighted mean of its lines, so the root lies left of that line's.
+    start = (goal * noise**2 + 0.5 * (v * s**2).sum(-1)[..., None]) / (v * s).sum(-1)[..., None]
+
+    def newton(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        x, value, slope = state
+        x = x - (value - goal) / slope
+        return x, *_moving_loss(x, s, v, noise)
+
+    def finished(state: tuple[Array, Array, Array]) -> Array:
+        x, value, _ = state
+        return ~(array_module(value).abs(value - goal) > _accepted(x, goal, s, noise))  # NaN is finished
+
+    return iterated(newton, (start, *_moving_loss(start, s, v, noise)), finished, _ITERATIONS)[0]

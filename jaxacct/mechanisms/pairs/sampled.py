@@ -1,0 +1,130 @@
+"""The pair of a Poisson-sampled mechanism, from the tails of the mechanism's own pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT, deflated
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, mixed_loss
+from jaxacct.mechanisms.pairs.table import LEAST, Atoms, lists_outcomes
+
+__all__ = ["SampledPair"]
+
+_FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only
+
+
+@mechanism
+class SampledPair:
+    """((1 - rate) Q + rate P, Q), or (P, (1 - rate) P + rate Q) if ``reverse``, for the pair (P, Q) ``inner``.
+
+    Both losses are increasing functions of L = log dP/dQ: log(1 - rate + rate e^L), and
+    -log(1 - rate + rate e^-L). So an event {loss > l} is an event {L > m} of the inner pair, strict inequality for
+    strict inequality, atoms included.
+
+    Attributes:
+        inner: the pair of the mechanism for the same direction (Zhu, Dong, Wang 2022, on Poisson sampling).
+        rate: sampling rate in (0, 1]; float64.
+        reverse: 0 is the direction `remove`, 1 is `add`; a leaf, see ``GaussianPair``.
+    """
+
+    inner: Any
+    rate: Any
+    reverse: Any
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        q, add = column(self.rate), column(self.reverse) > 0.5
+        xp = array_module(losses, q, add)
+        m = inner_loss(xp.where(add, -losses, losses), q)
+        m = xp.where(add, -m, m)
+        p_above, p_below, q_above, q_below, error = self.inner.tails(xp.clip(m, -_FARTHEST, _FARTHEST))
+        # Out of range: below every loss (remove), where even L = -inf counts as above, or above every loss (add).
+        xp = array_module(m, p_above)
+        p_above, q_above = (xp.where(m == -np.inf, 1.0, xp.where(m == np.inf, 0.0, x)) for x in (p_above, q_above))
+        p_below, q_below = (xp.where(m == -np.inf, 0.0, xp.where(m == np.inf, 1.0, x)) for x in (p_below, q_below))
+        error = xp.where(xp.isinf(m), 0.0, error)  # 0 and 1 are exact
+        mixed_above, mixed_below = q * p_above + (1.0 - q) * q_above, q * p_below + (1.0 - q) * q_below
+        backwards_above, backwards_below = (1.0 - q) * p_above + q * q_above, (1.0 - q) * p_below + q * q_below
+        return Tails(
+            xp.where(add, p_above, mixed_above),
+            xp.where(add, p_below, mixed_below),
+            xp.where(add, backwards_above, q_above),
+            xp.where(add, backwards_below, q_below),
+            error + 8.0 * UNIT,
+        )
+
+    @np.errstate(all="ignore")
+    def lists_outcomes(self) -> bool:
+        """Whether the inner pair does."""
+        return lists_outcomes(self.inner)
+
+    def atoms(self) -> Atoms:
+        """Those of a tabulated ``inner``, unsorted where it has infinite losses.
+
+        Sums of two masses of one sign are off by three units more than they. An outer loss is off by no more than the
+        inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what it is itself, as
+        the largest one may be huge and the likeliest next to nothing.
+        """
+        q, add = column(self.rate), column(self.reverse) > 0.5
+        inner = self.inner.atoms()
+        xp = array_module(q, add, inner.losses)
+        # A loss far below 0 is lost in log(1 - rate), which is at least -37.
+        upwards = xp.where(add, -inner.losses, inner.losses)
+        size = xp.where(xp.isfinite(upwards), xp.maximum(upwards, xp.minimum(-upwards, 64.0)), 0.0) - xp.log(q)
+        # What underflows stays something, too small to be taken at its word.
+        least = xp.where(inner.p + inner.q > 0, LEAST, 0.0)
+        mixed, backwards = q * inner.p + (1.0 - q) * inner.q, (1.0 - q) * inner.p + q * inner.q
+        mixed, backwards = xp.maximum(mixed, least), xp.maximum(backwards, least)
+        return Atoms(
+            self._outer(inner.losses, q, add),
+            xp.where(add, inner.p, mixed),
+            xp.where(add, backwards, inner.q),
+            inner.error + 8.0 * UNIT,
+            column(self.loss_error()) + 8.0 * UNIT * size,
+        )
+
+    def _outer(self, loss: Array, rate: Any, add: Any) -> Array:
+        """The loss on a sample where the inner one is ``loss``."""
+        straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate)
+        return array_module(straight, add).where(add, -straight, straight)
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        q, add = column(self.rate), column(self.reverse) > 0.5
+        inner = self.inner.survey()
+        xp = array_module(q, add, inner.losses)
+        losses = self._outer(inner.losses, q, add)
+        # Q has exp(-L) times the mass of P; what the survey of P does not see of Q lies at the lowest loss.
+        log_q = inner.log_masses - inner.losses
+        unseen = xp.maximum(1.0 - xp.exp(xp.minimum(log_q, 0.0)).sum(-1, keepdims=True), 0.0)
+        log_rest = log1p(-q)
+        mixture = inner.log_masses + xp.log(q) + log1p((1 - q) / q * xp.exp(xp.minimum(-inner.losses, 600.0)))
+        masses = xp.where(add, inner.log_masses, mixture)
+        lowest = xp.where(add | (q == 1.0), losses.min(-1, keepdims=True), log_rest)
+        rest = xp.where(add, -np.inf, xp.log(unseen) + log_rest)
+        return Survey(xp.concatenate([losses, lowest], -1), xp.concatenate([masses, rest], -1))
+
+    def max_loss(self) -> Array:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; at most log(1 / (1 - rate)) in the direction `add`."""
+        return self._outer(self.inner.max_loss(), self.rate, self.reverse > 0.5)
+
+    def loss_error(self) -> Array:
+        """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
+        return self.inner.loss_error() + 128.0 * UNIT
+
+    def infinity(self) -> Array:
+        """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
+        straight = deflated(self.rate * self.inner.infinity(), 2.0 * UNIT)
+        return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rate < 1.0), 0.0, straight)
+
+    def anchor(self) -> Array:
+        """The image of the inner one."""
+        return self._outer(self.inner.anchor(), self.rate, self.reverse > 0.5)

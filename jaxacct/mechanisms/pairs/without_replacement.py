@@ -1,0 +1,62 @@
+"""The pair of a mechanism on a sample of fixed size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.pytree import mechanism
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+
+__all__ = ["WithoutReplacementPair"]
+
+
+@mechanism
+class WithoutReplacementPair:
+    """The pair whose hockey stick is that of ``above`` at losses >= 0 and that of ``below`` at losses < 0.
+
+    ``above`` is ((1 - q) Q + q P, Q) and ``below`` is (P, (1 - q) P + q Q) for a symmetric pair (P, Q). Their curves
+    meet at loss 0 with a kink: an atom of (1 - q) (P(L > 0) - Q(L > 0)).
+
+    Attributes:
+        above, below: the Poisson-sampled pairs of the directions `remove` and `add`.
+    """
+
+    above: Any
+    below: Any
+
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        above, below = self.above.tails(losses), self.below.tails(losses)
+        xp = array_module(losses, above.p_above)
+        return Tails(*(xp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; what the two leave out lies at 0."""
+        above, below = self.above.survey(), self.below.survey()
+        xp = array_module(above.losses, below.losses)
+        losses = xp.concatenate([above.losses, below.losses], -1)
+        kept = xp.concatenate([above.losses > 0.0, below.losses < 0.0], -1)
+        log_masses = xp.where(kept, xp.concatenate([above.log_masses, below.log_masses], -1), -np.inf)
+        rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
+        return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1))
+
+    def max_loss(self) -> Array:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        return self.above.max_loss()
+
+    def loss_error(self) -> Array:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        above, below = self.above.loss_error(), self.below.loss_error()
+        return array_module(above, below).maximum(above, below)
+
+    def infinity(self) -> Array:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        return self.above.infinity()
+
+    def anchor(self) -> Array:
+        """The atom at 0."""
+        return 0.0 * self.above.infinity()

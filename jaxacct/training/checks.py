@@ -1,0 +1,96 @@
+"""Checks of arguments that are trees or functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import _validate
+
+__all__ = ["floats", "labels", "losses", "mask", "optimizer", "rows", "same_shapes"]
+
+
+def mask(value: Any) -> jax.Array:
+    """``mask``, one entry an example, as truth values: one that counted twice would be twice in the sum."""
+    _validate.numbers(mask=value)
+    if np.ndim(value) != 1 or not np.shape(value)[0]:
+        raise ValueError(f"mask must have shape (size,), got {np.shape(value)}")
+    return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0) != 0
+
+
+def optimizer(**named: Any) -> None:
+    """Every value is an optax transformation, or looks like one."""
+    _validate.methods("init", "update", **named)
+
+
+def floats(**named: Any) -> None:
+    """Every value is a tree of floating-point arrays, at least one."""
+    for name, value in named.items():
+        _validate.real_arrays(**{name: value})
+        if not jax.tree.leaves(value):
+            raise ValueError(f"{name} must hold at least one floating-point array, got {value!r:.200}")
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+            if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+                at = jax.tree_util.keystr(path)
+                raise ValueError(f"{name} must be floating point, got {jnp.result_type(leaf)} at {at or 'its root'}")
+
+
+def rows(**named: Any) -> int:
+    """The one length of the leading axes of a tree of arrays, above 0.
+
+    Were the leaves of different lengths, indices of the longer ones would be clipped to the shorter ones' last row,
+    which would then count more than once.
+    """
+    ((name, value),) = named.items()
+    _validate.real_arrays(**named)
+    lengths = {np.shape(leaf)[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(value)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            f"{name} must hold arrays of one length, that of their common leading axis, and must not be empty, got "
+            f"lengths {sorted(lengths)}"
+        )
+    return lengths.pop()
+
+
+def same_shapes(like: Any, *, batch: int | None = None, **named: Any) -> None:
+    """Every value is a tree of the shapes of ``like``, with a leading axis of ``batch`` if that is given.
+
+    Anything else would be broadcast, and a vector that is spread over more coordinates is longer than it was clipped.
+    """
+    for name, value in named.items():
+        _validate.real_arrays(**{name: value})
+        lead = () if batch is None else (batch,)
+        wanted, found = (
+            (jax.tree.structure(tree), [(*first, *np.shape(leaf)) for leaf in jax.tree.leaves(tree)])
+            for tree, first in ((like, lead), (value, ()))
+        )
+        if wanted != found:
+            raise ValueError(f"{name} must be a tree of shapes {wanted[1]}, got {found[1]} in {found[0]!r:.200}")
+
+
+def losses(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], jax.Array]:
+    """``loss``, with its results checked to be one real number each."""
+    _validate.function(loss=loss)
+
+    def checked(params: Any, example: Any) -> jax.Array:
+        value = loss(params, example)
+        _validate.real_arrays(loss=value)
+        leaves = jax.tree.leaves(value)
+        if len(leaves) != 1 or leaves[0] is not value or np.ndim(value):
+            raise ValueError(f"loss must return one real number for one example, got {value!r:.200}")
+        return jnp.asarray(value, jnp.promote_types(jnp.result_type(value), jnp.float32))
+
+    return checked
+
+
+def labels(scores: Any, y: Any) -> None:
+    """``scores`` have a row of classes for every label; other shapes would broadcast to more answers than examples."""
+    _validate.real_arrays(logits=scores)
+    if np.ndim(y) != 1 or np.ndim(scores) != 2 or np.shape(scores)[0] != np.shape(y)[0]:
+        raise ValueError(
+            f"logits must have shape (examples, classes) and y (examples,), got {np.shape(scores)} and {np.shape(y)}"
+        )

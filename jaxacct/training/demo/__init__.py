@@ -1,0 +1,1 @@
+"""Data sets, networks and reports for `jaxacct train` and the notebooks."""

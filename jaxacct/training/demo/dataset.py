@@ -1,0 +1,51 @@
+"""`Dataset`, and downloads of data sets that are not bundled."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["Dataset", "from_openml"]
+
+
+class Dataset(NamedTuple):
+    """A classification problem.
+
+    Attributes:
+        name: what it is called in reports.
+        train_x: (train, *features) float32, private.
+        train_y: (train,) int32, private.
+        test_x: (test, *features) float32, treated as public.
+        test_y: (test,) int32, treated as public.
+        classes: number of labels.
+        source: where the rows came from.
+    """
+
+    name: str
+    train_x: np.ndarray
+    train_y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
+    classes: int
+    source: str
+
+
+def from_openml(name: str, version: int, files: str) -> Any:
+    """scikit-learn's download of a data set; ``files`` says what a folder would have to hold instead.
+
+    Raises:
+        ConnectionError: there is no way to OpenML.
+    """
+    from sklearn.datasets import fetch_openml
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it tries once more
+            return fetch_openml(name, version=version, as_frame=False, parser="liac-arff", n_retries=1, delay=0.5)
+    except OSError as problem:
+        raise ConnectionError(
+            f"data {name} could not be downloaded from OpenML ({problem}): give the folder that holds {files} as path "
+            "(--path), or use digits, which needs no download"
+        ) from None

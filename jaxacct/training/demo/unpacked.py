@@ -1,0 +1,31 @@
+"""Reads gzipped data files up to a size limit."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from jaxacct._files import refuse_special
+
+__all__ = ["unpacked"]
+
+MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
+
+
+def unpacked(file: Path, kind: str) -> bytes:
+    """What ``file``, one of ``kind`` files, holds.
+
+    Raises:
+        ValueError: damaged, no gzip, no regular file, or more than 2^28 bytes.
+        OSError: it is missing, or cannot be read.
+    """
+    refuse_special(file, "path")
+    try:
+        with gzip.open(file, "rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
+        raise ValueError(f"path must hold gzipped {kind} files, got {file}: {problem}") from None
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"path must hold files of at most {MOST_BYTES} bytes, got {file}, which has more")
+    return raw

@@ -1,0 +1,1 @@
+"""Training runs whose budget survives being killed: run, journal, checkpoints."""

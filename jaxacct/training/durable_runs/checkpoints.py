@@ -1,0 +1,118 @@
+"""Checkpoints of a pytree with Orbax, atomic and with a digest."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct._files import refuse_special_in
+
+__all__ = ["Checkpoints"]
+
+_KEPT = 2
+
+
+class Checkpoints:
+    """The last few checkpoints in a folder, numbered by step.
+
+    Args:
+        folder: made if missing.
+
+    Raises:
+        ValueError: Orbax is not installed; something in the folder is neither a file nor a folder.
+    """
+
+    def __init__(self, folder: Path):
+        if importlib.util.find_spec("orbax") is None:
+            raise ValueError("checkpoints need orbax-checkpoint: pip install 'jaxacct[train]'")
+        refuse_special_in(folder, "checkpoints")
+        import orbax.checkpoint as ocp
+
+        self._ocp = ocp
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=_KEPT, enable_async_checkpointing=False, cleanup_tmp_directories=True
+        )
+        self._manager = ocp.CheckpointManager(folder.resolve(), options=options)
+        self.folder = folder
+
+    @property
+    def latest(self) -> int | None:
+        """The step of the newest checkpoint, or None."""
+        return self._manager.latest_step()
+
+    def save(self, step: int, tree: Any, notes: dict[str, Any]) -> None:
+        """Writes ``tree`` (arrays) and ``notes`` (JSON) as checkpoint ``step``: it counts when all of it is written."""
+        leaves = _named(tree)
+        notes = notes | {"digest": _digest(leaves), "shapes": _shapes(leaves)}
+        args = self._ocp.args
+        self._manager.save(
+            step, args=args.Composite(tree=args.StandardSave(leaves), notes=args.JsonSave(notes)), force=True
+        )
+        self._manager.wait_until_finished()
+
+    def restore(self, step: int, like: Any) -> tuple[Any, dict[str, Any]]:
+        """The tree of checkpoint ``step``, shaped and placed like ``like``, and its notes.
+
+        Raises:
+            ValueError: it cannot be read, is not what was written, or holds a tree of another shape.
+        """
+        leaves = _named(like)
+        args = self._ocp.args
+        where = f"checkpoint {step} in {self.folder}"
+        help = (
+            "nothing was changed; move its folder away to go on from the one before (the journal keeps what was spent)"
+        )
+        try:
+            notes = self._manager.restore(step, args=args.Composite(notes=args.JsonRestore()))["notes"]
+            found, digest = dict(notes["shapes"]), notes["digest"]
+        except Exception as problem:  # whatever damage makes Orbax and its storage raise
+            raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
+        wanted = _shapes(leaves)
+        if found != wanted:
+            name = next(name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name))
+            raise ValueError(
+                f"{where} is of another network, optimizer or schedule: {name} is {found.get(name, 'missing')} there "
+                f"and {wanted.get(name, 'missing')} here"
+            )
+        try:
+            template = jax.tree.map(self._ocp.utils.to_shape_dtype_struct, leaves)
+            restored = self._manager.restore(step, args=args.Composite(tree=args.StandardRestore(template)))["tree"]
+        except Exception as problem:  # as above
+            raise ValueError(f"{where} cannot be read ({type(problem).__name__}): {help}") from problem
+        if _digest(restored) != digest:
+            raise ValueError(f"{where} is damaged, its digest does not agree: {help}")
+        placed = [_as_placed(restored[name], leaf) for name, leaf in leaves.items()]
+        return jax.tree.unflatten(jax.tree.structure(like), placed), notes
+
+    def close(self) -> None:
+        """Ends Orbax's threads."""
+        self._manager.close()
+
+
+def _as_placed(array: Any, like: Any) -> Any:
+    """Orbax commits arrays to their device; one that was free to move stays free, so that no program compiles anew."""
+    return array if getattr(like, "committed", False) else jnp.asarray(np.asarray(array))
+
+
+def _named(tree: Any) -> dict[str, Any]:
+    """Leaves by their number and path: any pytree is then a plain dictionary, in order."""
+    found = jax.tree_util.tree_leaves_with_path(tree)
+    return {f"{i:05d}{jax.tree_util.keystr(path)}".replace("/", "|"): leaf for i, (path, leaf) in enumerate(found)}
+
+
+def _shapes(leaves: dict[str, Any]) -> dict[str, str]:
+    return {name: f"{np.dtype(leaf.dtype).name}{list(np.shape(leaf))}" for name, leaf in leaves.items()}
+
+
+def _digest(leaves: dict[str, Any]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(leaves):
+        array = np.asarray(leaves[name])
+        found.update(f"|{name}|{array.dtype.str}{array.shape}|".encode() + array.tobytes())
+    return found.hexdigest()

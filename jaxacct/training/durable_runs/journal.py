@@ -1,0 +1,191 @@
+"""A write-ahead journal: every charge is on disk before its release."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from jaxacct._files import as_path, refuse_special
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """An append-only file of JSON records, one a line, each sealed together with all lines before it.
+
+    :meth:`sync` returns when what was appended has reached the disk (``fsync``), so a program that appends a charge
+    and syncs before it releases what was charged is never ahead of its journal, whenever it is killed. A line that a
+    kill or a power cut left half written was never acknowledged: it is cut off when the journal is opened next
+    (``torn`` says how many bytes). Anything else that is not as it was written is damage: opening raises and leaves
+    the file alone.
+
+    The seal is SHA-256 over the line and the seal before it. It finds accidents (flipped bits, lost, doubled or
+    reordered lines), and not somebody who writes a whole new journal; lines lost from the very end are found by whoever
+    keeps the :attr:`seal` of a later time, as checkpoints do.
+
+    One process at a time: the file is locked as long as the journal is open, and the lock ends with the process.
+
+    Args:
+        path: of the file; made if missing, in a folder that exists.
+
+    Attributes:
+        seal: of the last record: who keeps it can tell later whether any record up to it is missing.
+        records: what the file held when it was opened.
+        torn: bytes of a half-written last line that were cut off.
+
+    Raises:
+        ValueError: a damaged journal, no regular file, one that another process holds, or a system without POSIX locks.
+        OSError: the file cannot be read or written.
+    """
+
+    def __init__(self, path: str | Path):
+        path = as_path(path=path)
+        refuse_special(path, "journal")
+        self.path = path.absolute()
+        self._process = os.getpid()
+        self._broken = False
+        self._seals: set[str] = set()
+        self.seal = ""
+        fresh = not path.exists()
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            _lock(self._file, path)
+            raw = path.read_bytes()
+            self.records, kept = self._read(raw)
+            self.torn = len(raw) - kept
+            if self.torn:
+                os.ftruncate(self._file, kept)
+            elif kept and not raw.endswith(b"\n"):
+                os.write(self._file, b"\n")  # a whole record that lost its line's end: it counts
+            _to_disk(self._file)
+            if fresh:
+                _sync_folder(path.parent)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def held(self, seal: str | None) -> bool:
+        """Whether the file, as it was opened or at an earlier time, ended in ``seal``."""
+        return seal in self._seals
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Writes ``record``. It counts for nothing before :meth:`sync` has returned.
+
+        Raises:
+            ValueError: a record that JSON cannot hold (NaN is none).
+            OSError: the disk refused. The journal takes nothing more after that: what is on the disk is unknown until
+                it is opened again. Or the process is a fork of the one that opened it.
+        """
+        self._usable()
+        body = _body(record)
+        seal = _seal(self.seal, body)
+        line = f'{{"seal":"{seal}","record":{body}}}\n'.encode()
+        self._broken = True
+        while line:
+            line = line[os.write(self._file, line) :]
+        self._broken = False
+        self.seal = seal
+
+    def sync(self) -> None:
+        """Returns when everything appended is on the disk, under the journal's name.
+
+        Raises:
+            OSError: as :meth:`append`; or the file was moved, removed or exchanged, so that a later run would not find
+                what it holds.
+        """
+        self._usable()
+        self._broken = True
+        _to_disk(self._file)
+        if not os.path.samestat(os.fstat(self._file), self.path.stat()):
+            raise OSError(f"journal {self.path} was exchanged for another file while it was in use")
+        self._broken = False
+
+    def close(self) -> None:
+        """Gives the file and its lock back."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file, self._broken = -1, True
+
+    def _usable(self) -> None:
+        if os.getpid() != self._process:  # a fork shares the lock, and each would spend what is left
+            raise OSError(f"journal {self.path} belongs to the process that opened it, and this is a fork of it")
+        if self._broken:
+            raise OSError(
+                f"journal {self.path} is closed, or failed before: what is on the disk is unknown; open it anew"
+            )
+
+    def _read(self, raw: bytes) -> tuple[list[dict[str, Any]], int]:
+        records: list[dict[str, Any]] = []
+        kept = 0
+        *lines, tail = raw.split(b"\n")
+        for number, line in enumerate(lines, 1):
+            record = _record(line, self.seal)
+            if record is None:
+                raise ValueError(
+                    f"journal {self.path} is damaged at line {number} of {len(lines)} and was left as it is: what was "
+                    "spent cannot be told without that line; put back a whole copy of the file, or count the budget as "
+                    "spent"
+                )
+            records.append(self._kept(record))
+            kept += len(line) + 1
+        last = _record(tail, self.seal)
+        if last is not None:
+            records.append(self._kept(last))
+            kept += len(tail)
+        return records, kept
+
+    def _kept(self, record: dict[str, Any]) -> dict[str, Any]:
+        self.seal = _seal(self.seal, _body(record))
+        self._seals.add(self.seal)
+        return record
+
+
+def _body(record: dict[str, Any]) -> str:
+    return json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))
+
+
+def _seal(before: str, body: str) -> str:
+    return hashlib.sha256(f"{before}\n{body}".encode()).hexdigest()[:32]
+
+
+def _record(line: bytes, before: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(line)
+        record = found["record"]
+        whole = line == f'{{"seal":"{_seal(before, _body(record))}","record":{_body(record)}}}'.encode()
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return record if whole else None
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:
+        raise ValueError("a journal needs POSIX file locks, which this system lacks") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(
+            f"journal {path} is in use by another process: a budget can be spent by one at a time"
+        ) from None
+
+
+def _to_disk(file: int) -> None:
+    import fcntl
+
+    os.fsync(file)
+    if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the drive's own cache (macOS)
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file's name is on the disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,74 @@
+"""The records of a run's journal: its settings, and the steps that were charged."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxacct.training.durable_runs.journal import Journal
+from jaxacct.training.loop import StepRecord, charged_sigma
+
+__all__ = ["agree", "checked", "history"]
+
+_FIELDS: dict[str, dict[str, Any]] = {
+    "run": {"filter": str, "settings": dict},
+    "attempt": {"attempt": int, "from_step": int},
+    "charge": {
+        "step": int, "sigma": float, "rate": float, "clip_scale": float, "budget_left": float, "filter_state": list
+    },
+    "done": {"step": int, "gradient_norm": float | None},
+    "accuracy": {"step": int, "value": float | None},
+}  # fmt: skip
+
+
+def checked(journal: Journal) -> list[dict[str, Any]]:
+    """A journal's records, each with the fields of its kind.
+
+    Raises:
+        ValueError: a whole journal, but of no run.
+    """
+    charged: set[int] = set()
+    for number, record in enumerate(journal.records, 1):
+        fields = _FIELDS.get(str(record.get("kind"))) if isinstance(record, dict) else None
+        good = fields is not None and all(
+            name in record and isinstance(record[name], kind) for name, kind in fields.items()
+        )
+        good = good and (record["kind"] == "run") == (number == 1)
+        if good and record["kind"] == "charge":
+            charged.add(record["step"])
+            good = 0 < record["sigma"] < math.inf and 0 < record["clip_scale"] <= 1
+        if not good or (record["kind"] == "done" and record["step"] not in charged):
+            raise ValueError(f"journal {journal.path} line {number}: not a valid run record: {record!r:.200}")
+    return journal.records
+
+
+def agree(journal: Journal, header: dict[str, Any]) -> None:
+    """Raises ValueError where a run is resumed with another filter or other settings than it began with."""
+    found = journal.records[0]
+    if found["filter"] != header["filter"]:
+        raise ValueError(f"filter must be the one that journal {journal.path} began with: its budget cannot change")
+    for name, value in header["settings"].items():
+        if found["settings"].get(name) != value:
+            raise ValueError(f"{name} must stay {found['settings'].get(name)} when a run is resumed, got {value}")
+
+
+def history(records: list[dict[str, Any]]) -> tuple[list[StepRecord], list[tuple[int, float]]]:
+    """The steps charged and the evaluations in a journal; what an attempt did not start from is lost."""
+    steps: list[StepRecord] = []
+    evaluations: list[tuple[int, float]] = []
+    for record in records:
+        kind = record["kind"]
+        if kind == "attempt":
+            start = record["from_step"]
+            steps = [one._replace(lost=one.lost or one.step > start) for one in steps]
+            evaluations = [one for one in evaluations if one[0] <= start]
+        elif kind == "charge":
+            sigma = charged_sigma(record["sigma"], record["clip_scale"])
+            charge = record["rate"], record["clip_scale"], math.nan, record["budget_left"]
+            steps.append(StepRecord(record["step"], sigma, *charge))
+        elif kind == "done" and record["gradient_norm"] is not None:
+            place = next(i for i in reversed(range(len(steps))) if steps[i].step == record["step"])
+            steps[place] = steps[place]._replace(gradient_norm=record["gradient_norm"])
+        elif kind == "accuracy":
+            evaluations.append((record["step"], math.nan if record["value"] is None else record["value"]))
+    return steps, evaluations

@@ -1,0 +1,282 @@
+"""`durable_run`: training that may be killed at any moment; a step's cost is on disk before its release.
+
+Two records with two duties. The *journal* holds the budget: a sealed line for every charge, fsynced between a
+step's two halves, after the filter has admitted it and before any private data is touched. *Checkpoints* hold the
+parameters, and may be as old as they like.
+
+A resumed run takes its parameters from the last checkpoint and its budget from the journal. Steps after the checkpoint
+may have been released (printed, evaluated, watched), so they stay charged, and are lost. They are not replayed.
+Replaying a step with its old keys on the very parameters and data that it had would release the same output once more
+and cost nothing; but parameters that differ in a single bit (another compiler, device, physical batch or data order)
+would get the old noise on another sum, and the difference of the two releases has no noise at all. Nor would the keys
+have to lie on the disk otherwise, where whoever reads them could take the noise off everything released. So every
+attempt draws new keys, and a kill costs the steps since the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._files import as_path
+from jaxacct.training.durable_runs.checkpoints import Checkpoints
+from jaxacct.training.durable_runs.journal import Journal
+from jaxacct.training.durable_runs.records import agree, checked, history
+from jaxacct.training.keys import Keys, fresh_keys
+from jaxacct.training.sharding import number_of
+from jaxacct.training.step import Filter, Proposal, SplitStep, StepReport, TrainState
+
+__all__ = ["DurableRun", "durable_run"]
+
+
+class DurableRun:
+    """An open run in a folder, made by :func:`durable_run`; its :meth:`step` is a step like that of `make_step`.
+
+    Attributes:
+        state: the state to start from: the last checkpoint's parameters, the journal's budget and new keys.
+        attempt: how often the run was started before, 0 the first time.
+        records: every step that was ever charged, as far as known when the run was opened; those that are not in
+            ``state`` are marked ``lost``.
+        evaluations: (step, accuracy) pairs behind ``state``.
+    """
+
+    def __init__(self, split: SplitStep, journal: Journal, checkpoints: Checkpoints, every: int, ahead: int):
+        self._split, self._journal, self._checkpoints = split, journal, checkpoints
+        self._every, self._ahead = every, ahead
+        self._paid: deque[Proposal] = deque()
+
+    def step(self, state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+        """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
+
+        Must be given the state that it returned last (or `state`, the first time): an older one would use a step's
+        keys a second time.
+
+        Raises:
+            ValueError: a state of another step.
+            OSError: the disk refused the charge; nothing was released.
+        """
+        number = int(state.step)
+        if number != self._next:
+            raise ValueError(f"state must be the one of step {self._next}, got step {number}: keys serve one step once")
+        self._note(state)
+        if number - self._saved >= self._every:
+            self.save(state)
+        if not self._paid:
+            self._paid.extend(self._charge(state, number_of(data)))
+        state, report = self._split.take(state, self._paid.popleft(), data)
+        if bool(report.admitted):
+            self._next = number + 1
+            norm = float(report.gradient_norm)
+            self._journal.append(
+                {"kind": "done", "step": number + 1, "gradient_norm": norm if math.isfinite(norm) else None}
+            )
+        return state, report
+
+    def save(self, state: TrainState) -> None:
+        """Makes a checkpoint of ``state`` (without its keys), unless its step has one."""
+        number = int(state.step)
+        if number == self._saved:
+            return
+        self._note(state)
+        self._journal.sync()  # a checkpoint must not know of more than the journal on the disk
+        self._checkpoints.save(number, _kept(state), {"seal": self._journal.seal})
+        self._saved = number
+
+    def _charge(self, state: TrainState, size: int) -> list[Proposal]:
+        """Asks for the next steps, ``ahead`` of them, writes what they cost and waits for the disk."""
+        number = int(state.step)
+        # The budget is the journal's, whatever the state says.
+        ahead = state._replace(filter_state=self._filter_state)
+        paid = []
+        for offset in range(self._ahead):
+            proposal = self._split.ask(ahead, size)
+            paid.append(proposal)
+            if not bool(proposal.admitted):
+                break
+            words = [np.asarray(leaf) for leaf in jax.tree.leaves(proposal.filter_state)]
+            self._journal.append(
+                {
+                    "kind": "charge",
+                    "attempt": self.attempt,
+                    "step": number + offset + 1,
+                    "sigma": float(proposal.sigma),
+                    "rate": float(proposal.rate),
+                    "clip_scale": float(proposal.clip_scale),
+                    "budget_left": float(proposal.budget_left),
+                    "filter_state": [word.tobytes().hex() for word in words],
+                }
+            )
+            self._filter_state = proposal.filter_state
+            ahead = ahead._replace(
+                step=ahead.step + 1,
+                filter_state=proposal.filter_state,
+                schedule_state=proposal.schedule_state,
+                halted=proposal.clip_scale < 1,
+            )
+        self._journal.sync()
+        return paid
+
+    def _note(self, state: TrainState) -> None:
+        seen = int(state.released.evaluations)
+        if seen > self._evaluations:
+            self._evaluations = seen
+            value = float(state.released.accuracy)
+            self._journal.append(
+                {"kind": "accuracy", "step": int(state.step), "value": value if math.isfinite(value) else None}
+            )
+
+    def _start(self, state: TrainState, keys: Callable[[int], Keys]) -> None:
+        records = self._journal.records
+        self.attempt = sum(record["kind"] == "attempt" for record in records)
+        latest = self._checkpoints.latest
+        if latest is not None:
+            tree, notes = self._checkpoints.restore(latest, _kept(state))
+            if not self._journal.held(notes.get("seal")):
+                raise ValueError(
+                    f"journal {self._journal.path} is behind checkpoint {latest}, or belongs to another run: charges "
+                    "are missing, so what was spent cannot be told; put back the journal that was beside it"
+                )
+            state = state._replace(**tree)
+        charges = [record for record in records if record["kind"] == "charge"]
+        self._filter_state = state.filter_state
+        if charges:
+            self._filter_state = _unpacked(charges[-1]["filter_state"], state.filter_state)
+            if any(charge["clip_scale"] < 1 for charge in charges):
+                state = state._replace(halted=jnp.bool_(True))
+        self._next = self._saved = int(state.step)
+        if latest is None:
+            self._saved = 0
+        self._evaluations = int(state.released.evaluations)
+        attempt = {
+            "kind": "attempt", "attempt": self.attempt, "from_step": self._next, "time": time.strftime("%FT%T%z")
+        }  # fmt: skip
+        self._journal.append(attempt)
+        self._journal.sync()
+        self.records, self.evaluations = history([*records, attempt])
+        # New roots: no state on the disk holds any, and none that served before serves again.
+        self.state = state._replace(filter_state=self._filter_state, keys=keys(self.attempt))
+
+
+@contextlib.contextmanager
+def durable_run(
+    folder: str | Path,
+    split: SplitStep,
+    state: TrainState,
+    filter: Filter,
+    *,
+    resume: bool = False,
+    every: int = 50,
+    ahead: int = 1,
+    keys: Callable[[int], Keys] = lambda attempt: fresh_keys(),
+    settings: dict[str, Any] | None = None,
+) -> Iterator[DurableRun]:
+    """Opens a run whose spent budget survives being killed at any moment, in ``folder``::
+
+        split = training.make_split_step(loss, optimizer, budget, schedule, clip_norm=1.0)
+        state = training.init_state(params, optimizer, budget, schedule, training.fresh_keys())
+        with training.durable_run("run", split, state, budget, resume=True) as run:
+            outcome = training.fit(run.step, run.state, data, steps=1000, evaluate=accuracy, before=run)
+            run.save(outcome.state)
+
+    At every moment the filter state in ``folder/journal`` covers everything that was released: the record on the disk
+    is never behind. The filter's guarantee is for the whole run, all attempts and lost steps included, as long as
+    there is one folder: a copy of it that is resumed as well spends the same budget twice. See the module's text for
+    why lost steps are neither replayed nor refunded.
+
+    Args:
+        folder: ``journal`` and ``checkpoints`` lie in it.
+        split: from :func:`jaxacct.training.make_split_step`.
+        state: from :func:`jaxacct.training.init_state`: the shapes, and the parameters of a new run, which must be
+            public (not fitted to the private data) on every start.
+        filter: the one in ``split``; its budget may not change between attempts.
+        resume: go on with the run in ``folder``, or start one if there is none.
+        every: steps between checkpoints: the most that a kill loses, with ``ahead``.
+        ahead: steps that are charged with one wait for the disk. Above 1 only for schedules that are fixed in advance:
+            the charge of a step is then written before the release that precedes it.
+        keys: the roots of attempt 0, 1, ...; different for different attempts. Without it, from the operating system.
+        settings: what a resumed run must agree in, as JSON; for whoever reads the journal.
+
+    Raises:
+        ValueError: a run in ``folder`` without ``resume``; a damaged journal or checkpoint; another filter, network or
+            settings than before; several processes (``jax.distributed``); no Orbax.
+        OSError: the folder cannot be read or written.
+    """
+    _validate.whole(every=every, ahead=ahead)
+    _validate.instance(SplitStep, split=split)
+    _validate.instance(TrainState, state=state)
+    _validate.instance(dict | None, settings=settings)
+    _validate.function(keys=keys)
+    _validate.truth(resume=resume)
+    if ahead > 1 and split.adaptive:
+        raise ValueError(f"ahead must be 1 for a schedule that looks at releases, got {ahead}")
+    if jax.process_count() > 1:
+        raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
+    folder = as_path(folder=folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as closing:
+        journal = Journal(folder / "journal")
+        closing.callback(journal.close)
+        if journal.records and not resume:
+            raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
+        checkpoints = Checkpoints(folder / "checkpoints")
+        closing.callback(checkpoints.close)
+        header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}
+        if not journal.records:
+            if checkpoints.latest is not None:
+                raise ValueError(f"folder {folder} holds checkpoints and no journal: what was spent cannot be told")
+            journal.append(header)
+        else:
+            checked(journal)
+            agree(journal, header)
+        run = DurableRun(split, journal, checkpoints, every, ahead)
+        run._start(state, keys)
+        yield run
+
+
+def _kept(state: TrainState) -> dict[str, Any]:
+    """What a checkpoint holds of a state: everything but the keys, which must never be on a disk."""
+    return {name: value for name, value in state._asdict().items() if name != "keys"}
+
+
+def _unpacked(words: list[str], like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    found = []
+    try:
+        for word, leaf in zip(words, leaves, strict=True):
+            array = np.frombuffer(bytes.fromhex(word), np.dtype(leaf.dtype)).reshape(np.shape(leaf))
+            found.append(jnp.asarray(array))
+    except (ValueError, TypeError) as problem:
+        raise ValueError(f"journal holds a filter_state that is none of this filter's: {problem}") from None
+    return jax.tree.unflatten(structure, found)
+
+
+def _fingerprint(filter: Any) -> str:
+    """A digest of the filter's type, its static fields and every number in it."""
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(filter)]
+    if not leaves or any(leaf.dtype.hasobject for leaf in leaves):
+        raise ValueError(f"filter must be a pytree of arrays, as those of jaxacct.filters are, got {filter!r}")
+    found = hashlib.sha256(repr(_static(filter)).encode())
+    for leaf in leaves:
+        found.update(f"|{leaf.dtype.str}{leaf.shape}|".encode() + leaf.tobytes())
+    return found.hexdigest()
+
+
+def _static(part: Any) -> Any:
+    if not dataclasses.is_dataclass(part):
+        return type(part).__name__
+    fields = dataclasses.fields(part)
+    static = [(f.name, getattr(part, f.name)) for f in fields if f.metadata.get("static")]
+    inner = [(f.name, _static(getattr(part, f.name))) for f in fields if not f.metadata.get("static")]
+    return type(part).__name__, static, inner

@@ -1,0 +1,145 @@
+"""Accumulated cost: never lost, never under-counted, the same in float32 and float64."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jaxacct import Gaussian, filters
+from jaxacct.filters import amounts
+
+
+def units(state) -> int:
+    return sum(int(w) << (32 * (2 - i)) for i, w in enumerate(np.asarray(state.words)))
+
+
+def share(state) -> Fraction:
+    return Fraction(units(state), 1 << 88)
+
+
+@pytest.fixture(scope="module")
+def ledger():
+    """Divergences against a budget of exactly rho (a Rényi filter built around it)."""
+
+    def make(rho):
+        return filters.RenyiFilter(amounts.split(rho), 8.0)
+
+    return make
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    budget=st.floats(1e-12, 1e12),
+    shares=st.lists(st.floats(1e-30, 0.3) | st.floats(1e-3, 0.3), min_size=1, max_size=12),
+)
+def test_the_ledger_never_under_counts_and_hardly_over_counts(budget, shares):
+    ledger = filters.RenyiFilter(amounts.split(budget), 8.0)
+    state, truth = ledger.init(), Fraction(0)
+    limit = Fraction(budget) * (1 + Fraction(1, 1 << 40))
+    for s in shares:
+        cost = budget * s
+        with jax.enable_x64(True):
+            admitted, after = ledger.update(jnp.float64(cost), state)
+        if admitted:
+            truth += Fraction(cost)
+            assert truth <= limit
+            assert share(after) * Fraction(budget) >= truth
+            over = share(after) * Fraction(budget) - truth
+            assert over <= truth * Fraction(1, 1 << 47) + len(shares) * Fraction(budget) / (1 << 87)
+            state = after
+        else:
+            assert truth + Fraction(cost) > Fraction(budget) * (1 - Fraction(1, 1 << 45))
+            assert units(after) == units(state)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda ledger: ledger(1.0), lambda _: filters.pure_dp(1.0), lambda _: filters.zcdp(1.0)]
+)
+def test_a_billion_additions_of_a_billionth_arrive(ledger, make):
+    ledger = make(ledger)
+    with jax.enable_x64(True):
+        cost = jnp.float64(1e-9)
+    _, once = ledger.update(cost, ledger.init())
+    # A million steps are really taken; a ledger is a counter, so what a thousand million do follows exactly.
+    end, admitted = jax.jit(
+        lambda f: jax.lax.scan(lambda s, _: f.update(cost, s)[::-1], f.init(), None, length=1_000_000)
+    )(ledger)
+    assert admitted.all()
+    assert units(end) == 1_000_000 * units(once)
+    nearly = units(once) * (10**9 - 1)
+    state = filters.LedgerState(jnp.array([nearly >> 64, nearly >> 32 & 0xFFFFFFFF, nearly & 0xFFFFFFFF], jnp.uint32))
+    admitted, state = ledger.update(cost, state)
+    assert admitted
+    assert not ledger.update(cost, state)[0]
+
+
+def test_a_cost_that_float32_would_absorb_is_counted():
+    ledger = filters.gdp(1.0)
+    _, state = ledger.update(np.float32(0.9), ledger.init())
+    tiny = np.float32(1e-9)  # mu^2 = 1e-18 beside 0.81
+    before = share(state)
+    for _ in range(10):
+        admitted, state = ledger.update(tiny, state)
+        assert admitted
+    assert share(state) - before >= 10 * Fraction(float(tiny)) ** 2
+
+
+@pytest.mark.parametrize("mu", [1e-30, 1e-160, 1e-310, 0.0])
+def test_no_query_is_free(mu):
+    ledger = filters.gdp(1.0)
+    admitted, state = ledger.update(mu, ledger.init())
+    assert admitted
+    assert units(state) >= 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 49, 1000, 12_345, 100_000])
+@pytest.mark.parametrize("mu", [1.0, 0.1, 3.7])
+def test_n_equal_parts_of_the_budget_fit_exactly_n_times(n, mu):
+    ledger = filters.gdp(mu)
+    with jax.enable_x64(True):
+        part = jnp.float64(mu / np.sqrt(n))
+    _, admitted = jax.jit(
+        lambda f, q: jax.lax.scan(lambda s, _: f.update(q, s)[::-1], f.init(), None, length=n + 3),
+    )(ledger, part)
+    assert int(admitted.sum()) == n
+
+
+def test_a_gaussian_with_noise_sqrt_n_fits_n_times():
+    ledger, state = filters.gdp(1.0), filters.gdp(1.0).init()
+    for k in range(12):
+        admitted, state = ledger.update(Gaussian(float(np.sqrt(10.0))), state)
+        assert bool(admitted) == (k < 10)
+
+
+def test_what_remains_can_be_spent_and_nothing_after_it():
+    for ledger in (filters.gdp(1.3), filters.renyi(3.0, 1e-5, order=9)):
+        _, state = ledger.update(0.3, ledger.init())
+        with jax.enable_x64(True):
+            rest = ledger.remaining(state)
+        admitted, state = ledger.update(rest, state)
+        assert admitted
+        assert float(ledger.remaining(state)) < 1e-5
+        assert not ledger.update(1e-4, state)[0]
+
+
+def test_budgets_cross_a_float32_program_without_losing_a_bit():
+    values = np.array([0.1, np.pi, 1e-18, 1e30, 1 / 3, np.nextafter(1.0, 2.0), 7e-7])
+    pieces = jax.jit(lambda p: p)(amounts.split(values))
+    assert pieces.dtype == jnp.float32
+    with jax.enable_x64(True):
+        assert np.asarray(amounts.join(pieces)).tolist() == values.tolist()
+
+
+def test_rounding_to_the_callers_type_is_outward():
+    with jax.enable_x64(True):
+        values = jnp.array([0.1, 1 / 3, 2.0, 1e-9, 0.0])
+        up, down = amounts.outward(values, "float32", up=True), amounts.outward(values, "float32", up=False)
+        assert bool(jnp.all(up.astype(jnp.float64) >= values))
+        assert bool(jnp.all(down.astype(jnp.float64) <= values))
+        assert bool(jnp.all(up - down <= 2.0**-23 * values))

@@ -1,0 +1,195 @@
+"""The parts of ``prepare``: pairs of float32 rounded up, laws read as pairs, atoms pooled so that they dominate."""
+
+from __future__ import annotations
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+
+from jaxacct import PLD, Gaussian, LossGrid, PoissonSampled, RandomizedResponse, TradeOff
+from jaxacct.filters.residues import prepare as _prepared
+
+RNG = np.random.default_rng(11)
+GRID = LossGrid(0.25, -5, 12)
+LOSSES = GRID.losses
+MINOR = 2.0**-126  # below it float32 may be flushed to 0
+
+
+@jax.enable_x64(True)
+def test_two_pieces_are_rounded_up_by_little_and_none_is_denormal():
+    values = np.concatenate([RNG.uniform(-1, 1, 100) * 10.0 ** RNG.uniform(-44, 37, 100), [0.0, 1.0, -1.0, 0.1, 1e-30]])
+    values = np.concatenate(
+        [values, [3.9e-38, 4.1e-38, -3.9e-38, 1e-60, 1.0 + 1e-37, 1.0 + 2.0**-52, 2.0**-20 + 2e-38]]
+    )
+    split = jax.jit(_prepared.pieces_up)
+    pieces = np.asarray(split(values))
+    assert pieces.dtype == np.float32
+    assert np.all((pieces == 0) | (np.abs(pieces) >= MINOR))
+    joined = np.asarray(_prepared.joined(pieces))
+    assert np.all(joined >= values)
+    assert np.all(joined <= values + np.abs(values) * 2.0**-46 + 4.1e-38)
+    exact = values.astype(np.float32) == values
+    big = np.abs(values) > 1e-37
+    assert np.array_equal(joined[exact & big], values[exact & big])
+    assert joined[values == 0].tolist() == [0.0]
+    ends = np.asarray(split(np.resize([np.inf, -np.inf, np.nan], values.size)))
+    assert ends[:2].tolist() == [[np.inf, 0.0], [-np.inf, 0.0]]
+    assert np.isnan(ends[2, 0])
+
+
+def masses_of(total=1.0, atom=0.0):
+    p = RNG.uniform(0.1, 1.0, GRID.size) * np.exp(0.5 * LOSSES) * (RNG.uniform(size=GRID.size) < 0.7)
+    p[2] = 0.05
+    return (
+        p / (p * np.maximum(1.0, np.exp(-LOSSES))).sum() * (total - atom)
+        if total == 1.0
+        else p / p.sum() * (total - atom)
+    )
+
+
+@jax.enable_x64(True)
+def test_a_law_read_as_a_pair_has_the_masses_of_both_sides_and_what_only_one_has():
+    units = 2.0**-52 * (8 + 2 * GRID.size)
+    read = jax.jit(_prepared._of_pld)
+    for total, atom in ((1.0, 0.0), (1.0, 1e-3), (1.0 + 1e-4, 0.0), (1.0 + 1e-5, 1e-6)):
+        p = masses_of(total, atom)
+        for dtype, more in ((np.float64, 0.0), (np.float32, 2.0**-21)):
+            law = jax.tree.unflatten(
+                jax.tree.structure(PLD(p, atom, GRID)), [np.asarray(p, dtype), np.asarray(atom, dtype)]
+            )
+            wide = law.float64()
+            mine, lump = np.asarray(wide.masses), float(wide.infinity_mass)
+            pair = read(law)
+            widths, drops = np.asarray(pair.widths), np.asarray(pair.drops)
+            with mpmath.workdps(40):
+                q = [mpmath.mpf(x) * mpmath.exp(-s) for x, s in zip(mine.tolist(), LOSSES.tolist(), strict=True)]
+                for found, truth in ((widths[1:-1], mine), (drops[1:-1], q)):
+                    assert all(t <= v <= t * (1 + 2.0**-46) for v, t in zip(found, truth, strict=True))
+                tau = max(sum(map(mpmath.mpf, mine.tolist())) + lump - 1, 0)
+                first = LOSSES[np.flatnonzero(mine)[0]]
+                lost = max(1 - sum(q), 0) + tau * mpmath.exp(-first)
+                allowed = (units + more) * (sum(q) + mpmath.exp(-first))
+                assert min(lost + 0.8 * allowed, 1) <= drops[0] <= lost + 1.2 * allowed
+            assert (widths[0], drops[-1]) == (0.0, 0.0)
+            assert widths[-1] == lump >= atom * (1 - 2.0**-24)
+            assert pair.bound == "lower"
+
+
+def stick(losses, masses, at):
+    return (masses * np.maximum(-np.expm1(at[:, None] - losses), 0.0)).sum(-1)
+
+
+@pytest.mark.parametrize("spread", [0.3, 4.0])
+@jax.enable_x64(True)
+def test_pooled_atoms_dominate_in_both_directions_and_are_some_of_those_there_were(spread):
+    n, atoms = 60, 16
+    losses = np.sort(RNG.normal(0.0, spread, n))
+    losses[20:23] = losses[20]
+    p = RNG.uniform(0.2, 1.0, n) * np.exp(-0.5 * losses**2 / spread**2 + 0.5 * np.minimum(losses, 6.0))
+    p /= p.sum()
+    q = p * np.exp(-losses)
+    kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(losses, p, q, atoms))
+    assert kept.shape == a.shape == b.shape == (atoms,)
+    assert np.all(np.diff(kept) >= 0)
+    assert np.isin(kept, losses).all()
+    assert (kept[0], kept[-1]) == (losses[0], losses[-1])
+    at = np.concatenate([np.linspace(losses[0] - 1, losses[-1] + 1, 500), losses])
+    for mine, pooled, sign in ((p, a, 1.0), (q, b, -1.0)):
+        assert pooled.min() >= 0
+        # As much more as sums of so many may have lost.
+        assert mine.sum() * (1 + 2 * n * 2.0**-52) <= pooled.sum() <= mine.sum() * (1 + 5 * n * 2.0**-52)
+        before, after = stick(sign * losses, mine, at), stick(sign * kept, pooled, at)
+        assert np.all(after >= before * (1 - 1e-15) - 1e-300)
+        assert np.max(after - before) < 0.1 * mine.sum()
+    same = _prepared._pooled(losses, p, q, n)
+    assert all(x is y for x, y in zip(same, (losses, p, q), strict=True))
+
+
+@jax.enable_x64(True)
+def test_losses_found_from_masses_are_rounded_up_in_both_directions(monkeypatch):
+    monkeypatch.setattr(_prepared, "pieces_up", lambda value: value)
+    monkeypatch.setattr(_prepared, "_dominating", lambda *_: 0.0)
+    wanted = np.sort(RNG.uniform(-40.0, 40.0, 200))
+    p, q = (RNG.uniform(0.5, 1.0, 200) * np.minimum(1.0, np.exp(s * wanted)) for s in (1, -1))
+    order = np.argsort(p / q)
+    p, q = p[order] / p.sum(), q[order] / q.sum()
+    made = jax.jit(lambda p, q: _prepared._one(p, q, None, 200))(p, q)
+    losses, masses = np.asarray(made.losses), np.asarray(made.masses)
+    with mpmath.workdps(40):
+        truth = np.array(
+            [mpmath.log(mpmath.mpf(a) / mpmath.mpf(b)) for a, b in zip(p.tolist(), q.tolist(), strict=True)]
+        )
+        for found, exact in ((losses[0], truth), (losses[1], -truth[::-1])):
+            assert all(0 <= a - b <= 2.0**-46 * 45 for a, b in zip(found.tolist(), exact, strict=True))
+        assert max(abs(truth)) <= float(made.epsilon) <= float(max(abs(truth))) + 2.0**-46 * 45
+    for found, exact in ((masses[0], p), (masses[1], q[::-1])):
+        assert np.all((found >= exact) & (found <= exact * (1 + 1e-11)))
+    assert np.asarray(made.infinity).tolist() == [0.0, 0.0]
+
+
+def test_without_a_grid_a_mechanisms_lattice_is_finer_and_as_long_and_with_one_it_is_that(monkeypatch):
+    asked = []
+
+    def from_mechanism(query, bound, *, relation, grid):
+        asked.append((bound, relation, grid))
+        return grid
+
+    monkeypatch.setattr(_prepared.PrivacyProfile, "from_mechanism", from_mechanism)
+    monkeypatch.setattr(_prepared.TradeOff, "from_profile", lambda profile: profile)
+    monkeypatch.setattr(_prepared.conversions, "grid_for", lambda queries, relation: LossGrid(0.5, -4095, 8192))
+    query, given = PoissonSampled(Gaussian(1.0), 0.1), LossGrid(0.25, -8, 20)
+    made = _prepared._trade_off(query, "add_or_remove", None)
+    assert (made.size, made.lowest, made.spacing) == (2**15, -4 * 4095, 0.125)
+    assert _prepared._trade_off(query, "replace", given) is given
+    assert asked == [("upper", "remove", made), ("upper", "replace", given)]
+    assert _prepared._trade_off(RandomizedResponse(0.5), "remove", given) is given
+    assert isinstance(_prepared._trade_off(RandomizedResponse(0.5), "remove", None), TradeOff)
+    assert _prepared._experiments(RandomizedResponse(np.array([0.5, 0.6])), "remove") is None
+
+
+@jax.enable_x64(True)
+def test_masses_are_scaled_until_either_sum_over_segments_is_that_of_the_curve(monkeypatch):
+    monkeypatch.setattr(_prepared, "pieces_up", lambda value: value)
+    monkeypatch.setattr(_prepared, "_dominating", lambda *_: 0.0)
+    run = jax.jit(lambda p, q: _prepared._one(p, q, None, 8))
+    # Of order 1 the excess is 1/2 on one side of the curve, and on the other 1/2 and the gap of the totals.
+    for gap in (1e-9, 1e-3, 0.1):
+        p, q = np.array([0.5, 0.5]), np.array([1.0 + gap, 0.0])
+        for one, other, side in ((p, q, 0), (q[::-1], p[::-1], 1)):
+            made = run(one, other)
+            masses, infinity = np.asarray(made.masses)[side], np.asarray(made.infinity)
+            for found in (infinity[side], masses.max()):
+                assert 0.5 + gap <= found <= (0.5 + gap) * (1 + 3e-9) + 1e-13
+            assert infinity[1 - side] == 0
+            opposite = np.asarray(made.masses)[1 - side].max()
+            assert 1.0 + gap <= opposite <= (1.0 + gap) * (1 + 1e-13)
+
+
+@jax.enable_x64(True)
+def test_losses_that_are_kept_follow_what_is_there_up_to_either_end():
+    losses = np.linspace(-1.5, 1.5, 301)
+    p = 1 / (1 + np.exp(-losses))  # and with it p + q is 1 everywhere
+    kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(losses, p, 1 - p, 20))
+    assert (kept[0], kept[-1]) == (-1.5, 1.5)
+    assert np.abs(kept + kept[::-1]).max() <= 0.021
+    gaps = np.diff(kept)
+    assert gaps.max() < 0.2  # of 19 that would be 0.16 each
+    assert gaps.min() > 0.13
+    assert gaps[8:11].max() < gaps[[0, -1]].min()  # nearest to 0 they are closest, for ratios' sake
+    assert np.all(a[1:-1] > 0)
+    assert np.all(b[1:-1] > 0)
+
+
+@jax.enable_x64(True)
+def test_where_all_losses_but_one_are_the_same_they_stay_where_they_are():
+    losses = np.array([-0.5] * 20 + [1.0])
+    p = np.append(np.full(20, 0.04), 0.2)
+    for sign in (1.0, -1.0):
+        line = np.sort(sign * losses)
+        mine = p if sign > 0 else p[::-1]
+        kept, a, b = map(np.asarray, jax.jit(_prepared._pooled, static_argnums=3)(line, mine, mine, 8))
+        assert set(kept.tolist()) == set(line.tolist())
+        for found in (a, b):
+            assert found[kept == sign].sum() == pytest.approx(0.2, rel=1e-12)
+            assert found[kept == -0.5 * sign].sum() == pytest.approx(0.8, rel=1e-12)

@@ -1,0 +1,74 @@
+"""Powers by FFT: the error bound holds against exact arithmetic, and is not absurdly large."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxacct.losses.grids import fft_powers as fourier
+from jaxacct.losses.grids.fft_powers import convolved
+
+
+def _exact(measure, exponent, rest):
+    """Circular convolution in long double, term by term."""
+    result = rest.astype(np.longdouble)
+    shifted = np.stack([np.roll(measure.astype(np.longdouble), k) for k in range(rest.size)])
+    for _ in range(exponent):
+        result = (result[:, None] * shifted).sum(0)
+    return result
+
+
+@pytest.mark.parametrize("n", [64, 96, 160])
+def test_a_convolution_power_is_within_its_error_in_numpy_and_in_jax(n):
+    rng, index = np.random.default_rng(n), np.arange(40)
+    measures = np.exp(-0.5 * ((index - 20) / np.array([[3.0], [0.7]])) ** 2) * rng.uniform(0.5, 1.5, (2, 40))
+    measures /= measures.sum(-1, keepdims=True)
+    other = rng.random(n) / n
+    exact = [_exact(np.pad(m, (0, n - 40)), 5, other) for m in measures]
+    with jax.enable_x64(True):
+        program = jax.jit(lambda *given: convolved(given[0], 5, n, given[1]))
+        traced = [np.asarray(x) for x in program(measures, other)]
+    for product, error in (convolved(measures, 5, n, other), traced):
+        assert product.shape == (2, n)
+        assert error.shape == (2,)
+        assert np.all(np.abs(product - exact) <= error[:, None])
+        assert np.all(error < 1e-12)
+    alone, error = convolved(measures, 5, n)
+    point = np.eye(n)[0]
+    exact = [_exact(np.pad(m, (0, n - 40)), 5, point) for m in measures]
+    assert np.all(np.abs(alone - exact) <= error[:, None])
+
+
+@pytest.mark.parametrize("n", [2**16, 3 * 2**15, 5 * 2**14])
+def test_a_transform_is_off_by_much_less_than_is_charged(n):
+    """There and back: the sum of both transforms' errors, in every entry."""
+    x = np.random.default_rng(n).random(n)
+    x /= x.sum()
+    off = np.abs(np.fft.irfft(np.fft.rfft(x), n) - x).max()
+    assert off <= fourier.ETA * np.log2(n) * x.sum() / n * 100
+    spectrum = np.fft.rfft(x)
+    few = np.random.default_rng(1).integers(0, n // 2, 20)
+    exact = [np.exp(-2j * np.pi * ((k * np.arange(n)) % n) / n) @ x for k in few]
+    assert np.abs(spectrum[few] - exact).max() <= 0.1 * fourier.ETA * np.log2(n)
+
+
+def test_errors_are_those_of_the_docstring(monkeypatch):
+    unit, butterfly, n = 1e-5, 1e-4, 16
+    monkeypatch.setattr(fourier, "UNIT", unit)
+    monkeypatch.setattr(fourier, "ETA", butterfly)
+    rng = np.random.default_rng(1)
+    measure, other = rng.random(n) ** 3, rng.random(n)
+    measure /= 3.0
+    eta = (1 + butterfly) ** 5 - 1
+    off = [eta * m.sum() * (1 + 1e-9) for m in (measure, other)]
+    sizes = [np.abs(np.fft.fft(m)) * (1 + 8 * unit) + e for m, e in zip((measure, other), off, strict=True)]
+    for count in (1, 6):
+        size = sizes[0] ** count * (1 + 4 * unit * (count + 4))
+        relative = count * off[0] / sizes[0] + 6 * unit * (count + 1)
+        for rest in (None, other):
+            if rest is not None:
+                size, relative = size * sizes[1], relative + off[1] / sizes[1] + 12 * unit
+            product, error = convolved(measure, count, n, rest)
+            expected = np.mean(size * relative + eta * (size + size * relative)) * (1 + 1e-9)
+            np.testing.assert_allclose(error, expected, rtol=1e-12)
+            exact = np.fft.fft(measure) ** count * (1 if rest is None else np.fft.fft(rest))
+            np.testing.assert_allclose(product, np.fft.ifft(exact).real, rtol=1e-11)
