@@ -8,10 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms._allocation_pair import allocation_pair
-from jaxacct.mechanisms._protocol import Mechanism, as_mechanism
-from jaxacct.mechanisms._register import mechanism, unchecked
-from jaxacct.mechanisms._values import array_module, whole_number, whole_steps
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.allocation import allocation_pair
+from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
+from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
 
 __all__ = ["RandomAllocation"]
 
@@ -30,10 +31,11 @@ class RandomAllocation(Mechanism):
     independent ratios of (P, Q). The runs may depend on the results of earlier ones, in the epoch and before, and their
     noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded.
     For k participations upper bounds are those of k epochs of one participation and a k-th part of the batches each;
-    lower bounds are those of a test on the sum of the ratios of all t batches. Proofs are in
-    docs/proofs/random-allocation.md.
+    lower bounds are those of a test on the sum of the ratios of all t batches. `replace` is bounded from above by
+    the antipodal pair of an epoch's pair, and from below by records that become one that adds nothing; the two may be
+    far apart. Proofs are in docs/proofs/random-allocation.md.
 
-    Bounds are computed by FFT (:mod:`jaxacct.losses.ratio_sums`) when numbers are known, inside `jit` on a CPU by a
+    Bounds are computed by FFT (``jaxacct.losses.allocation``) when numbers are known, inside `jit` on a CPU by a
     call of the host. A program that cannot call the host answers delta 1 and epsilon inf.
 
     Attributes:
@@ -61,22 +63,32 @@ class RandomAllocation(Mechanism):
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        pair = _pair_of_one_run(self.mechanism, relation)
+        pair = _pair_of_one_run(self.mechanism)
+        side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
         xp = array_module(t, k)
         one = np.ones(())
-        if not _validate.is_traced(k) and np.all(k == 1.0):
-            return [(allocation_pair(pair, t, one, relation, True), 1.0)]
-        # A random set of k batches is one of each of k random blocks; what is told of the blocks only helps.
-        small = xp.floor(t / k)
-        larger = t - k * small
-        parts = [(small, k - larger), (small + 1.0, larger)]
-        if not _validate.is_traced(larger):
-            parts = [part for part in parts if np.any(part[1] != 0)]
-        return [(allocation_pair(pair, size, one, relation, True), count) for size, count in parts]
+        parts = [(t, one)]
+        if _validate.is_traced(k) or np.any(k != 1.0):
+            # A random set of k batches is one of each of k random blocks; what is told of the blocks only helps.
+            small = xp.floor(t / k)
+            larger = t - k * small
+            parts = [(small, k - larger), (small + 1.0, larger)]
+            if not _validate.is_traced(larger):
+                parts = [part for part in parts if np.any(part[1] != 0)]
+        found = [(allocation_pair(pair, size, one, side, True), count) for size, count in parts]
+        if relation == "replace":
+            return [(AntipodalTablePair(pair, one), count) for pair, count in found]
+        return found
+
+    def _replaced(self, rate: Any) -> Any:
+        raise ValueError(
+            "relation 'replace' has no analysis for PoissonSampled of RandomAllocation; 'add_or_remove' has one, and "
+            "group privacy turns its (epsilon, delta) into (2 epsilon, (1 + exp(epsilon)) delta)"
+        )
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
-        return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(relation)]
+        return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()
@@ -88,10 +100,16 @@ class RandomAllocation(Mechanism):
 
 @mechanism
 class _Attacked(RandomAllocation):
-    """What a test makes of an epoch: a pair that the epoch's dominates."""
+    """What a test makes of an epoch: a pair that the epoch's dominates. A replaced record adds nothing."""
+
+    def _sides(self, relation: str) -> list[str]:
+        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
+
+    def _as(self, side: str) -> str:
+        return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        pair = _pair_of_one_run(self.mechanism, relation)
+        pair = _pair_of_one_run(self.mechanism)
         t, k = self._numbers()
         if not _validate.is_traced((t, k)) and np.all(k == t):
             return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
@@ -101,14 +119,8 @@ class _Attacked(RandomAllocation):
         return self
 
 
-def _pair_of_one_run(mechanism: Any, relation: str) -> Any:
+def _pair_of_one_run(mechanism: Any) -> Any:
     """The pair of ``mechanism`` for `remove`, which is that for `add` with its sides exchanged."""
-    if relation not in ("add", "remove"):
-        raise ValueError(
-            f"relation {relation!r} has no analysis for RandomAllocation; a replaced record is one removed and one "
-            "added, so group privacy turns (epsilon, delta) for 'add_or_remove' into "
-            "(2 epsilon, (1 + exp(epsilon)) delta)"
-        )
     parts = as_mechanism(mechanism)._dominating("remove")
     if len(parts) != 1 or _validate.is_traced(parts[0][1]) or np.any(np.asarray(parts[0][1]) != 1.0):
         raise ValueError(

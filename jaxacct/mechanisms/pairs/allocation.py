@@ -9,10 +9,10 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._rounding import UNIT
-from jaxacct.mechanisms._register import mechanism
-from jaxacct.mechanisms._row import Row, flattened, settings_shapes
-from jaxacct.mechanisms._table_pair import TablePair
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rows import Row, flattened, settings_shapes
+from jaxacct.mechanisms.pairs.table import TablePair
 
 __all__ = ["AllocationPair", "allocation_pair"]
 
@@ -66,7 +66,7 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
 
 @functools.lru_cache(maxsize=4 * _KEPT)
 def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: bool) -> Any:
-    from jaxacct.losses.ratio_tables import lower_table, upper_table
+    from jaxacct.losses.allocation.tables import lower_table, upper_table
 
     return (upper_table if upper else lower_table)(_bounds(structure, leaves, t, k), mirrored, _ATOMS)
 
@@ -74,8 +74,8 @@ def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: b
 @functools.lru_cache(maxsize=_KEPT)
 def _bounds(structure: Any, leaves: Any, t: int, k: int) -> Any:
     """Both directions, from above and from below, read these."""
-    from jaxacct.losses.ratio_sums import sum_of_ratios
-    from jaxacct.losses.ratios import ratio_cells
+    from jaxacct.losses.allocation.ratios import ratio_cells
+    from jaxacct.losses.allocation.sums import sum_of_ratios
 
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._rounding import UNIT, deflated, inflated
-from jaxacct.losses.ratio_sums import Events, SumBounds
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.losses.allocation.sums import Events, SumBounds
 
 __all__ = ["Table", "lower_table", "upper_table"]
 

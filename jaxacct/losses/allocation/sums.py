@@ -11,7 +11,7 @@ rounded ratios is in a set} under Q, and under the alternative in which k of the
 of a test: a line P(E) - gamma Q(E) below the hockey stick.
 
 The law of S on the lattice is an FFT power of the ratio's law, tilted by exp(theta r) so that a window's values have
-about the same weight, with the rounding of each FFT bounded entry by entry (:mod:`jaxacct.losses.fourier`), what comes
+about the same weight, with the rounding of each FFT bounded entry by entry (`losses.grids.fft_powers`), what comes
 round bounded by Chernoff's inequality, and ratios above a cut c apart: with A = {some ratio exceeds c}, the mass of A
 under both measures is known in closed form, and a call at s <= c is E[S - s; A] there.
 
@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._arrays import logsumexp
-from jaxacct._rounding import UNIT, deflated, inflated
-from jaxacct.losses.fourier import eta_of, spectrum
-from jaxacct.losses.ratio_plan import Window, chernoff_gaps, planned
-from jaxacct.losses.ratios import RatioCells
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.losses.allocation.plan import Window, chernoff_gaps, planned
+from jaxacct.losses.allocation.ratios import RatioCells
+from jaxacct.losses.grids.fft_powers import eta_of, spectrum
 
 __all__ = ["Events", "SumBounds", "sum_of_ratios"]
 

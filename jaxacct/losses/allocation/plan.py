@@ -1,4 +1,4 @@
-"""Which windows :mod:`jaxacct.losses.ratio_sums` looks through: a rough law of the sum, and steps and tilts for it.
+"""Which windows ``sums`` looks through: a rough law of the sum of ratios, and steps and tilts for it.
 
 Nothing here is certified, and nothing that is certified depends on it: a bad plan makes wide bounds.
 """
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._arrays import logsumexp
-from jaxacct.losses.ratios import RatioCells
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct.losses.allocation.ratios import RatioCells
 
 __all__ = ["Window", "chernoff_gaps", "planned"]
 
@@ -37,7 +37,7 @@ _ROUNDING = 1.6e-14  # of an entry of an FFT
 
 
 class Window(NamedTuple):
-    """See :mod:`jaxacct.losses.ratio_sums`.
+    """See :mod:`jaxacct.losses.allocation.sums`.
 
     Attributes:
         upper: whether it is for calls and large sums, or for puts and small ones.

@@ -1,7 +1,7 @@
 """The likelihood ratio of one dominating pair, cut into cells.
 
-For a pair (P, Q) the ratio is r = dP/dQ = exp(L). What :mod:`jaxacct.losses.ratio_sums` adds up are independent ratios
-under the base Q; the alternative P has r times the mass.
+For a pair (P, Q) the ratio is r = dP/dQ = exp(L). What ``sums`` adds up are independent ratios under the base Q; the
+alternative P has r times the mass.
 
 NumPy only, one setting at a time.
 """
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._rounding import UNIT, deflated, inflated
-from jaxacct.losses.cells import cell_masses, ordered, placed, with_edge
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.losses.engines.discrete_laws.cells import cell_masses, ordered, placed, with_edge
 
 __all__ = ["RatioCells", "ratio_cells"]
 
