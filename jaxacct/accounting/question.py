@@ -294,7 +294,7 @@ def _compiled_slopes(
         found = composition_slopes(group, many, at)
         places = range(len(pairs))
         in_parts = (
-            [GaussianPair(found.noise[:, k], found.rate[:, k], jnp.zeros_like(at)) for k in places],
+            [GaussianPair(found.noise[:, k], found.rate[:, k], *2 * [jnp.zeros_like(at)]) for k in places],
             [found.counts[:, k] for k in places],
         )
         per_epsilon = found.epsilon

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct.mechanisms.parameters import times
+from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
 __all__ = ["Mechanism", "as_mechanism"]
 
@@ -70,11 +70,16 @@ class Mechanism:
         """
         return self
 
-    def _gaussian_noise(self) -> Any | None:
-        """The noise multiplier of the one Gaussian mechanism that this is exactly equivalent to, or None."""
+    def _gaussian_runs(self) -> list[tuple[Any, Any]] | None:
+        """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _gaussian_noise(self) -> Any | None:
+        """The noise multiplier of the one Gaussian mechanism that this is equivalent to, or None."""
+        runs = self._gaussian_runs()
+        return None if runs is None else composed_noise(runs)
+
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
 
         With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
@@ -92,9 +97,9 @@ class Mechanism:
                 "mechanisms instead, each with a sample of its own, or account for the composition without "
                 "sampling, which is a sound upper bound"
             )
-        return SampledPair(parts[0][0], rate, np.full((), float(relation == "add")))
+        return SampledPair(parts[0][0], rate.value, np.full((), float(relation == "add")), rate.rest)
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Any:
         """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
 
         It needs the pair for `remove` only (``docs/proofs/replaced-records.md``), which this reads off lists of
@@ -109,10 +114,10 @@ class Mechanism:
 
         noise = self._gaussian_noise()
         if noise is not None:
-            return AntipodalGaussianPair(noise, rate)
+            return AntipodalGaussianPair(noise, rate.value, rate.rest)
         parts = self._dominating("remove")
         if len(parts) == 1 and isinstance(parts[0][0], Tabulated):
-            return AntipodalTablePair(parts[0][0], rate)
+            return AntipodalTablePair(parts[0][0], rate.value, rate.rest)
         raise ValueError(
             f"relation 'replace' has no analysis for PoissonSampled of {type(self).__name__}; it has one for Gaussian, "
             "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -84,8 +85,8 @@ class RenyiDP(Mechanism):
         return True
 
     def _order(self) -> Any:
-        excess = positive(array_module(self.order).asarray(self.order) - 1.0)
-        return 1.0 + excess
+        order = positive(self.order)
+        return array_module(order).where(order > 1.0, order, np.nan)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon)), 1.0)]

@@ -11,7 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import array_module, positive
+from jaxacct.mechanisms.parameters import Rate, positive
 
 __all__ = ["Gaussian", "sampled_gaussian"]
 
@@ -48,17 +48,17 @@ class Gaussian(Mechanism):
     def _symmetric(self) -> bool:
         return True
 
-    def _gaussian_noise(self) -> Any:
-        """sigma / sensitivity in float64, NaN where either makes no sense."""
-        return positive(self.sigma) / positive(self.sensitivity)
+    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
+        """One of sigma / sensitivity, NaN where either makes no sense."""
+        return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         return sampled_gaussian(self._gaussian_noise(), rate, relation)
 
 
-def sampled_gaussian(noise: Any, rate: Any, relation: str) -> GaussianPair:
+def sampled_gaussian(noise: Any, rate: Rate, relation: str) -> GaussianPair:
     """The pair of a Gaussian of noise multiplier ``noise`` on a Poisson sample; it has the rate built in."""
-    return GaussianPair(noise, array_module(rate).asarray(rate, np.float64), np.full((), float(relation == "add")))
+    return GaussianPair(noise, rate.value, np.full((), float(relation == "add")), rate.rest)

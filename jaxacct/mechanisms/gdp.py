@@ -12,7 +12,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import positive
+from jaxacct.mechanisms.parameters import Rate, positive
 
 __all__ = ["GDP"]
 
@@ -40,12 +40,12 @@ class GDP(Mechanism):
     def _symmetric(self) -> bool:
         return True
 
-    def _gaussian_noise(self) -> Any:
-        """1 / mu in float64, NaN where it makes no sense."""
-        return 1.0 / positive(self.mu)
+    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
+        """One of 1 / mu, NaN where it makes no sense."""
+        return [(1.0 / positive(self.mu), 1.0)]
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         return sampled_gaussian(self._gaussian_noise(), rate, relation)

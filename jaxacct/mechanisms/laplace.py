@@ -8,10 +8,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import quotient_up
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
-from jaxacct.mechanisms.parameters import positive
+from jaxacct.mechanisms.parameters import Rate, positive
 
 __all__ = ["Laplace"]
 
@@ -52,7 +53,8 @@ class Laplace(Mechanism):
         return [(LaplacePair(self._epsilon()), 1.0)]
 
     def _epsilon(self) -> Any:
-        return positive(positive(self.sensitivity) / positive(self.scale))
+        """sensitivity / scale, rounded up."""
+        return positive(quotient_up(positive(self.sensitivity), positive(self.scale)))
 
-    def _replaced(self, rate: Any) -> Any:
-        return AntipodalLaplacePair(self._epsilon(), rate)
+    def _replaced(self, rate: Rate) -> Any:
+        return AntipodalLaplacePair(self._epsilon(), rate.value, rate.rest)

@@ -13,7 +13,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import array_module, positive
+from jaxacct.mechanisms.parameters import Rate, array_module, positive
 
 __all__ = ["MixtureOfGaussians"]
 
@@ -71,14 +71,15 @@ class MixtureOfGaussians(Mechanism):
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":
-            return [(self._replaced(np.ones(())), 1.0)]
+            return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Any:
         noise, sensitivities, weights = self._parts()
         # A record that is not in the sample moves nothing.
-        weights = (1.0 - rate, *(rate * weight for weight in weights))
-        return AntipodalMixturePair(noise, (0.0 * rate, *sensitivities), weights)
+        share = rate.value / sum(weights)
+        weights = (rate.rest, *(share * weight for weight in weights))
+        return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
     def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
         """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""

@@ -13,11 +13,9 @@ from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, array_module, nested, poisson_rate, whole_steps
 
 __all__ = ["PoissonSampled"]
-
-_LEAST_RATE = 1e-14  # stands for smaller rates: dominates them, and its loss is still a normal number
 
 
 @mechanism
@@ -28,7 +26,7 @@ class PoissonSampled(Mechanism):
     mixture (1 - rate) Q + rate P against Q, where (P, Q) is the inner mechanism's pair for `remove`; that of `add`
     is P against (1 - rate) P + rate Q with its pair for `add` (Zhu, Dong, Wang 2022, on Poisson sampling). These are
     different curves; `add_or_remove` is the worse of the two for the *whole* composition. Sampling a sample multiplies
-    the rates.
+    the rates, up to six times.
 
     `replace` (a record x becomes x') is a third relation. With P and P' the outputs on a sample that holds x or x', and
     U on one that holds neither, the pair is (1 - rate) U + rate P against (1 - rate) U + rate P' for P and P' that
@@ -48,7 +46,7 @@ class PoissonSampled(Mechanism):
         rate: probability that a record is in the sample, in [0, 1]; any shape, broadcasts with the parameters.
 
     Raises:
-        ValueError: a concrete ``rate`` outside [0, 1].
+        ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
     mechanism: Any
@@ -56,31 +54,26 @@ class PoissonSampled(Mechanism):
 
     def __post_init__(self) -> None:
         _validate.rate(rate=self.rate)
+        depth, inner = 1, self.mechanism
+        while isinstance(inner, PoissonSampled):
+            depth, inner = depth + 1, inner.mechanism
+        if depth > MOST_NESTED:
+            raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":
-            return [(self._replaced(np.ones(())), 1.0)]
-        return [(as_mechanism(self.mechanism)._sampled(self._rate(), relation), 1.0)]
+            return [(as_mechanism(self.mechanism)._replaced(poisson_rate(self.rate)), 1.0)]
+        return [(as_mechanism(self.mechanism)._sampled(poisson_rate(self.rate), relation), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
-        rate = self._rate() * rate
-        least = array_module(rate).maximum(rate, _LEAST_RATE)
-        return as_mechanism(self.mechanism)._sampled(least, relation)
+    def _sampled(self, rate: Rate, relation: str) -> Any:
+        return as_mechanism(self.mechanism)._sampled(nested(rate, poisson_rate(self.rate)), relation)
 
-    def _replaced(self, rate: Any) -> Any:
-        rate = self._rate() * rate
-        least = array_module(rate).maximum(rate, _LEAST_RATE)
-        return as_mechanism(self.mechanism)._replaced(least)
+    def _replaced(self, rate: Rate) -> Any:
+        return as_mechanism(self.mechanism)._replaced(nested(rate, poisson_rate(self.rate)))
 
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
-
-    def _rate(self) -> Any:
-        """The rate in float64, at least 1e-14, NaN where it is none."""
-        xp = array_module(self.rate)
-        rate = xp.asarray(self.rate, np.float64)
-        return xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, _LEAST_RATE), np.nan)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         xp = array_module(self, steps)
@@ -89,7 +82,7 @@ class PoissonSampled(Mechanism):
         while isinstance(inner, PoissonSampled):
             rate, inner = rate * xp.asarray(inner.rate, np.float64), as_mechanism(inner.mechanism)
         inner_rare, inner_total = inner._rarely_sampled(steps)
-        rare = rate < _LEAST_RATE
+        rare = rate < LEAST_RATE
         if xp is np and not rare.any():
             return inner_rare, inner_total
         # NaN parameters or rates have no guarantee at all.

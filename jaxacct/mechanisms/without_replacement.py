@@ -11,7 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import Rate, subset_rate
 
 __all__ = ["SampledWithoutReplacement"]
 
@@ -47,16 +47,14 @@ class SampledWithoutReplacement(Mechanism):
 
     def __post_init__(self) -> None:
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
-        if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate()).any():
+        if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate().value).any():
             raise ValueError(
                 "sample_size must be at most dataset_size and at least 1e-14 of it, "
                 f"got {self.sample_size} of {self.dataset_size}"
             )
 
-    def _rate(self) -> Any:
-        xp = array_module(self.sample_size, self.dataset_size)
-        rate = whole_steps(self.sample_size) / whole_steps(self.dataset_size)
-        return xp.where((rate >= _LEAST_RATE) & (rate <= 1.0), rate, np.nan)
+    def _rate(self) -> Rate:
+        return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
     @property
     def _symmetric(self) -> bool:
@@ -83,7 +81,7 @@ class SampledWithoutReplacement(Mechanism):
         sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
         return self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         raise ValueError(
             "PoissonSampled has no analysis for SampledWithoutReplacement, which has no 'add' or 'remove'; "
             "use SampledWithoutReplacement of the inner mechanism alone"

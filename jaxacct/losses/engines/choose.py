@@ -35,7 +35,7 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 __all__ = ["Options", "bounds", "grouped"]
 
 _SIZES = (
-    Size(128, 64),
+    Size(160, 128),
     Size(256, 256),
     Size(512, 1024),
     Size(2048, 1024),

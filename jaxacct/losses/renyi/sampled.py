@@ -14,7 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.host import floats, module
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
@@ -50,7 +50,9 @@ def poisson_curve(mechanism: PoissonSampled, order: ArrayLike, relation: str, re
         return _from_pair(pair, order, pair.log_moment)
     inner, rate = mechanism.mechanism, mechanism.rate
     if isinstance(inner, PoissonSampled):
-        rate = nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0)
+        # Divergences grow with the rate, so that a product that is rounded up bounds them.
+        rate = inflated(nonnegative(rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
+        rate = module(rate).minimum(rate, 1.0)
         return poisson_curve(_rebuilt(mechanism, inner.mechanism, rate), order, relation, renyi)
     if isinstance(inner, Gaussian):
         return sampled_gaussian_curve(mu_of(inner), rate, order, relation)
@@ -107,7 +109,7 @@ def without_replacement_curve(
     """
     ((pair, _),) = mechanism._dominating(relation)
     # Its excess is at most that of both Poisson-sampled halves together.
-    inner, (_, rate) = mechanism.mechanism, floats(mechanism._rate())
+    inner, (_, rate) = mechanism.mechanism, floats(mechanism._rate().value)
     noise = inner._gaussian_noise()
     if noise is not None:
         mu = _mu(noise)

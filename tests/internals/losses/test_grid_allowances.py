@@ -185,7 +185,8 @@ def test_one_run_is_charged_the_rounding_of_its_exponential():
             q = float(np.exp(-Long(loss)) * 0.5)
             pair = TablePair(Row(np.array([-1.0, loss])), Row(np.array([0.5, 0.5])), Row(np.array([0.9, q])),
                              np.float64(0.0), np.float64(0.0))  # fmt: skip
-            (lower,), (upper,) = (x.tolist() for x in single._from_tails(pair, np.array([epsilon])))
+            found = single._from_tails(pair, np.array([epsilon]), np.array(np.inf), np.zeros(()))
+            (lower,), (upper,) = (x.tolist() for x in found)
             scaled = np.exp(Long(epsilon) + np.log(Long(q)))
             truth, error = 0.5 - scaled, UNIT / 2 * 6  # of two outcomes
             slack = 2 * (error + 2.0**-50 * (1 + epsilon - np.log(q))) * (0.5 + scaled)

@@ -43,6 +43,7 @@ from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
+from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 
 __all__ = [
     "Points",
@@ -122,26 +123,26 @@ class Quadrature(NamedTuple):
     layer_lengths: Array
 
 
-def _log_ratio(q: Array, u: Array) -> tuple[Array, Array]:
-    """log(1 - q + q e^u) and its derivative in u."""
+def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
+    """log(1 - q + q e^u) and its derivative in u; ``rest`` is 1 - q."""
     xp = array_module(u)
     small = q * xp.expm1(xp.minimum(u, 40.0))
     near = xp.abs(small) < 0.5
-    sampled = q < 1.0  # a rate of 1 is kept away from log(0), whose derivative is none
-    log_rest, log_shifted = log1p(-xp.where(sampled, q, 0.5)), xp.log(q) + u
-    apart = log_shifted - log_rest
+    sampled = rest > 0.0  # a rate of 1 is kept away from log(0), whose derivative is none
+    least, log_shifted = log_rest(xp.where(sampled, q, 0.5), xp.where(sampled, rest, 0.5)), xp.log(q) + u
+    apart = log_shifted - least
     less = xp.exp(-xp.abs(apart))
-    far = xp.maximum(log_rest, log_shifted) + log1p(less)
+    far = xp.maximum(least, log_shifted) + log1p(less)
     whole = u - (q - 1.0) * xp.expm1(xp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
     value = xp.where(near, log1p(xp.where(near, small, 0.0)), xp.where(sampled, far, whole))
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
 
 
-def _slope_at_0(q: Array, mu: Array) -> Array:
+def _slope_at_0(pair: Any, mu: Array) -> Array:
     """The derivative of log R in u at t = 0, within a few units."""
     xp = array_module(mu)
-    sampled = q * xp.exp(-0.5 * mu * mu)
-    return xp.where(q < 1.0, sampled / (xp.where(q < 1.0, 1.0 - q, 1.0) + sampled), 1.0)
+    sampled = pair.rate * xp.exp(-0.5 * mu * mu)
+    return xp.where(pair.rest > 0.0, sampled / (xp.where(pair.rest > 0.0, pair.rest, 1.0) + sampled), 1.0)
 
 
 def _exponent(pair: Any, theta: Array) -> Array:
@@ -158,7 +159,7 @@ def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, 
     xp = array_module(beta)
     mu = 1.0 / pair.noise
     reach = xp.sqrt(2.0 * digits) + 1.0
-    slope = _slope_at_0(pair.rate, mu)
+    slope = _slope_at_0(pair, mu)
     low = xp.minimum(beta * mu * slope, 0.0) - reach
     most = xp.maximum(beta * mu, 0.0)
     high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
@@ -223,7 +224,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     beta = _exponent(pair, theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
     edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), cells=_CELLS)
-    edge_psi, edge_slope = _log_ratio(stopped(pair.rate)[..., None], edge_u)
+    edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)
     edge_base = -0.5 * edges**2 + edge_taper
     left, right = edges[..., :-1], edges[..., 1:]
     square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
@@ -244,9 +245,11 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
 
     mu, q = 1.0 / pair.noise[..., None], pair.rate[..., None]
     u = mu * t - 0.5 * mu * mu
-    psi, slope = _log_ratio(q, u)
-    # psi is off by a few units of itself and by what u's rounding, damped by the slope, makes of it.
-    off = 16.0 * UNIT * (xp.abs(psi) + slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
+    psi, slope = _log_ratio(q, pair.rest[..., None], u)
+    # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
+    # slope, make of it: docs/proofs/parameters.md, lemma 6.
+    sure = xp.where(pair.rest == 0.0, 16.0, 40.0)[..., None] * xp.abs(psi)
+    off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
     log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
     cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered
     return Points(t, step, psi, slope, log_base, off, *cells, left[..., 0], right[..., -1])
@@ -277,7 +280,7 @@ def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     """
     xp = array_module(beta)
     mu = 1.0 / pair.noise
-    slope = _slope_at_0(pair.rate, mu)
+    slope = _slope_at_0(pair, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
     ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]

@@ -90,5 +90,5 @@ def left_out(pair: Any, cut: Any) -> Any:
         x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
         return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
 
-    mass = (1.0 - pair.rate) * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
+    mass = pair.rest * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
     return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
