@@ -141,6 +141,7 @@ def test_programs_and_maps_give_the_eager_bounds() -> None:
     assert bad.upper == np.inf
 
 
+@pytest.mark.slow
 def test_a_program_without_host_fails_closed() -> None:
     with jaxacct.without_callbacks():
         found = jax.jit(lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 8), 1e-8))(1.0)
