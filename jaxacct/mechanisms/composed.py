@@ -11,7 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.curve import merged_curves
@@ -93,6 +95,16 @@ class Composed(Mechanism):
             part = as_mechanism(part)
             found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """The sum over the parts; each says itself what a relation is to it."""
+        parts = self.parts()
+        total = np.zeros(())
+        for part, steps in parts:
+            part = as_mechanism(part)
+            xp, steps = floats(steps)
+            total = total + xp.where(steps >= 1, steps, np.inf) * part._renyi(order, part._as_renyi(relation))
+        return inflated(total, EPS * (2 + len(parts)))
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         found = []

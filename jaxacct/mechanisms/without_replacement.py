@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
+from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
+from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 
 __all__ = ["SampledWithoutReplacement"]
 
@@ -74,6 +79,22 @@ class SampledWithoutReplacement(Mechanism):
             )
         rate = self._rate()
         return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
+        # halves together.
+        ((pair, _),) = self._dominating(relation)
+        inner, (_, rate) = as_mechanism(self.mechanism), floats(self._rate().value)
+        noise = inner._gaussian_noise()
+        if noise is None:
+            whole = functools.partial(inner._renyi, relation="replace")
+            return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
+        mu = inflated(mu_of_noise(noise), 2.0**-48)
+
+        def log_moment(at: Any) -> Any:
+            return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
+
+        return from_pair(pair, order, log_moment)
 
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()
