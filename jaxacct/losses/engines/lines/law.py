@@ -1,4 +1,4 @@
-"""The transform of a discrete law along a vertical line, in the form that :mod:`jaxacct.losses.universal` composes."""
+"""The transform of a discrete law along a vertical line, as `losses.engines.discrete_laws.bounds` composes it."""
 
 from __future__ import annotations
 
