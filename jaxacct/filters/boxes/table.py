@@ -1,0 +1,200 @@
+"""Computes the table of a priced box: reference queries, the family of curves, and prices at the corners of a grid.
+
+Between the corners of a grid in (sigma, rate) a query is dominated by a mixture of the four corners whose label is
+public, with weights that are products of
+
+    (T(sigma) - T(sigma_1)) / (T(sigma_0) - T(sigma_1)),  T(sigma) = P(|N(0, 1)| < 1 / (2 sigma)),   and
+    (rate - rate_0) / (rate_1 - rate_0)
+
+(docs/theorems/priced-box.md). With a after and b before, V_b >= T_c V_a at the corners c gives
+
+    T_L V_a <= sum over c of w_c V_(a + price_c) <= V_(a + price),
+
+where the price is the mean of the corners' plus what the curvature of V in b asks for (`_bent`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.filters.boxes.family import UNITS, Family, family_of
+from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, kernel_of, sampled
+from jaxacct.filters.boxes.lines import NEVER, price_lines
+from jaxacct.filters.menus.laws import delta_of, menu_laws
+from jaxacct.filters.menus.table import budget_table
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+
+__all__ = ["DEAR", "box_table", "kernel_of_query"]
+
+DEAR = 2**31 - 1
+"""The price of what never fits: above every budget."""
+
+_UNIT = 288
+_LEVELS = 1000  # of the table of references
+_POINTS = 4096
+_SMALL = 30.0  # G's noise over that of the Gaussian mechanism that meets the target
+_CELLS = 4.0  # lattice points in a standard deviation of G
+_SPACING = 0.01  # of nodes, over their budget
+_SIGMA_STEP = 0.05
+_RATE_STEP = 0.10
+_HAIR = 2.0**-45
+_FINER = 8  # of the lattice on which other mechanisms are made discrete
+
+
+def box_table(
+    sigma: tuple[float, float],
+    rate: tuple[float, float],
+    epsilon: float,
+    delta: float,
+    extra: Sequence[Any],
+    report: Callable[[int, int], Any],
+) -> dict[str, np.ndarray]:
+    """The arrays of a table.
+
+    Raises:
+        ValueError: a box of which nothing meets the target even once.
+    """
+    sigmas, rates = _grid(sigma, _SIGMA_STEP), _grid(rate, _RATE_STEP)
+    total = sigmas.size * rates.size + len(extra)
+    work = total + max(total // 4, 8)  # the family takes about that long
+    family = _family(sigma, rate, epsilon, delta, lambda done, of: report(int((work - total) * done / of), work))
+    count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
+    first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
+    done = work - total
+    for i, s in enumerate(sigmas):
+        atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
+        for k, q in enumerate(rates):
+            kernel = _kernel(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
+            first[i, k], second[i, k] = (x[:count] for x in price_lines(kernel, family))
+            done += 1
+            report(done, work)
+    bent = _bent(first, second, family)
+    extra_lines = np.full((2, len(extra), count), NEVER)
+    for i, query in enumerate(extra):
+        extra_lines[:, i] = np.stack(price_lines(kernel_of_query(query, family), family))[:, :count]
+        done += 1
+        report(done, work)
+    promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
+    return {
+        "sigmas": sigmas,
+        "rates": rates,
+        "nodes": np.rint(family.nodes * UNITS).astype(np.int64),
+        "prices": _units(np.stack(bent)),
+        "extra": _units(extra_lines),
+        "promised": inflated(promised, 2.0**-40),
+        "excess": family.excess,
+        "width": np.array(family.width),
+        "slack": np.array(family.slack),
+        "spacing": np.array(family.grid.spacing),
+        "lowest": np.array(family.grid.lowest),
+    }
+
+
+def kernel_of_query(query: Any, family: Family) -> Kernel:
+    """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
+    if isinstance(query, Gaussian):
+        return _kernel(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)
+    if isinstance(query, PoissonSampled) and isinstance(query.mechanism, Gaussian):
+        inner = query.mechanism
+        mu = inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR)
+        return _kernel(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)
+    grid = family.grid
+    fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
+    law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
+    masses, losses = np.asarray(law.masses), fine.losses
+    used = masses > 0
+    return _kernel(
+        Atoms(np.expm1(losses[used]), inflated(masses[used] * np.exp(-losses[used]), 2.0**-48), float(law.infinity_mass)),
+        family,
+    )
+
+
+def _kernel(atoms: Atoms, family: Family) -> Kernel:
+    return kernel_of(atoms, family.half_width, family.grid.spacing, family.grid.size)
+
+
+def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
+    """Numbers from the first to the second, evenly spaced in logarithm; one where they agree."""
+    low, high = ends
+    if low == high:
+        return np.array([low])
+    found = np.geomspace(low, high, math.ceil(math.log(high / low) / step) + 1)
+    found[0], found[-1] = low, high
+    return found
+
+
+def _family(
+    sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, report: Any
+) -> Family:
+    """The family of a menu of loud queries of the box and one small Gaussian."""
+    width = _mu(epsilon, delta) / _SMALL
+    middle = math.sqrt(rate[0] * rate[1])
+    loud = {(sigma[0], rate[1]): 1.5 if middle < rate[1] else 1.0, (sigma[0], middle): 1.0}
+    menu = [PoissonSampled(Gaussian(s), q) for s, q in loud] + [Gaussian(1.0 / width)]
+    laws, runs = menu_laws(menu, epsilon, delta, _POINTS)
+    runs = runs / np.array([*loud.values(), 1.0])
+    prices = np.maximum(np.rint(_UNIT * runs.max() / runs), _UNIT).astype(np.int64)
+    node = max(1, 8 * _UNIT // 9 // max(1, round(_LEVELS / runs.max())))
+    enough = lambda excess: delta_of(excess, laws.grid, epsilon) <= 1.5 * delta  # noqa: E731
+    levels = int(_UNIT * runs.max() / node)
+    table = budget_table(laws, prices, node, enough, 2**31 - 2, lambda done: report(min(done, levels), levels), True)
+    every = max(1, int(width / _CELLS / laws.grid.spacing))
+    curves = table.curves
+    return family_of(curves.__getitem__, len(curves), laws.grid, every, width, epsilon, delta, _SPACING)
+
+
+def _mu(epsilon: float, delta: float) -> float:
+    """The Gaussian mechanism that meets the target, about."""
+    missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
+    return float(brentq(missed, 1e-6, 60.0))
+
+
+def _bent(first: np.ndarray, second: np.ndarray, family: Family) -> tuple[np.ndarray, np.ndarray]:
+    """Corner prices from which interpolated ones are certified, by more than the curvature of V in b asks for.
+
+    Let V rise at most R times as fast, at every order, after any budget of [x, y] as before it. For budgets b_c there
+    of mean m, the mean of V_(b_c) is at most V at m + (R - 1) E (b_c - m)_+, and the last factor is at most
+    (y - x) / 4. R is the product of the family's `growth` at the nodes between.
+    """
+    if first.shape[0] == first.shape[1] == 1:
+        return first, second
+    # Each cell's corners: views of the table, the loudest (least sigma, largest rate) first.
+    spans = [[slice(None)] if n == 1 else [slice(0, n - 1), slice(1, n)] for n in first.shape[:2]]
+    corners = [(row, column) for row in spans[0] for column in reversed(spans[1])]
+    ends = np.stack([np.stack([x[at] for at in corners]) for x in (first, second)])  # (end, corner, cells..., interval)
+    low, high = ends.min((0, 1)), ends.max((0, 1))
+    once = _curvature(family, low, high)
+    bend = _curvature(family, low, high + 2.0 * once)
+    raised = ends * (1.0 + bend / low)
+    snapped = np.maximum(ends, ends[:, :1])  # the cell charged as its loudest corner needs nothing more
+    beyond = family.nodes[1 : 1 + low.shape[-1]] + high + 2.0 * once > family.nodes[-1]
+    dear = beyond | ~(bend <= 2.0 * once) | (raised.mean((0, 1)) >= snapped.mean((0, 1)))
+    found = np.where(high >= NEVER, NEVER, np.where(dear, snapped, raised))
+    whole = np.stack([first, second])
+    for place, at in enumerate(corners):
+        for end in range(2):
+            whole[end][at] = np.maximum(whole[end][at], found[end, place])
+    return whole[0], whole[1]
+
+
+def _curvature(family: Family, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """(R - 1) (high - low) / 4 for budgets between an interval's beginning and ``low``, its end and ``high``."""
+    nodes = family.nodes
+    logs = np.concatenate([[0.0, 0.0], np.cumsum(np.log(family.growth))])  # of all growth at nodes below
+    count = low.shape[-1]
+    first = np.minimum(np.searchsorted(nodes, nodes[:count] + low, side="right"), nodes.size - 1)
+    last = np.minimum(np.searchsorted(nodes, nodes[1 : count + 1] + high, side="left"), nodes.size - 1)
+    return np.expm1(np.clip(logs[last] - logs[first], 0.0, 50.0) + 1e-9) * 0.25 * (high - low)
+
+
+def _units(prices: np.ndarray) -> np.ndarray:
+    return np.where(prices <= 1.0, np.ceil(prices * (1.0 + 1e-12) * UNITS), DEAR).astype(np.int32)
