@@ -72,16 +72,34 @@ def logsumexp(x: Any) -> Any:
     return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
 
 
-def iterated(step: Any, state: Any, done: Any, most: int) -> Any:
-    """``step`` applied to a tuple of arrays until ``done`` holds for all settings, at most so often."""
+def iterated(step: Any, state: Any, done: Any, most: int, given: Any = ()) -> Any:
+    """``step`` applied to a tuple of arrays until ``done`` holds for all settings, at most so often.
+
+    ``given`` are more arguments of ``step``. With them all arrays have one leading axis of settings, and NumPy goes on
+    with those that are not done.
+    """
     if array_module(state[0]) is not np:
         going = lambda at: (at[0] < most) & ~done(at[1]).all()  # noqa: E731
-        return jax.lax.while_loop(going, lambda at: (at[0] + 1, step(at[1])), (0, state))[1]
+        return jax.lax.while_loop(going, lambda at: (at[0] + 1, step(at[1], *given)), (0, state))[1]
+    found, rows = state, np.arange(len(state[0])) if given else None
     for _ in range(most):
-        if done(state).all():
+        finished = done(state)
+        if finished.all():
             break
-        state = step(state)
-    return state
+        if rows is not None and finished.any():
+            found = _with_rows(found, rows, state)
+            rows, state, given = rows[~finished], *(tuple(x[~finished] for x in some) for some in (state, given))
+        state = step(state, *given)
+    return state if rows is None else _with_rows(found, rows, state)
+
+
+def _with_rows(whole: Any, rows: Any, some: Any) -> Any:
+    if len(rows) == len(whole[0]):
+        return some
+    whole = tuple(np.array(x) for x in whole)
+    for one, new in zip(whole, some, strict=True):
+        one[rows] = new
+    return whole
 
 
 def repeated(step: Any, state: Any, times: int) -> Any:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jaxacct._printing import rounded_down, rounded_up
-
 if TYPE_CHECKING:
-    from jaxacct.ledger import Entry, Ledger
+    from jaxacct.ledger import Entry, Ledger, Reading
 
 __all__ = ["ledger"]
 
@@ -32,19 +30,29 @@ _FILTERS = {
     "renyi_any": "epsilon delta orders",
     "zcdp": "rho",
 }
+_TARGETS = ("approximate_gdp", "approximate_zcdp", "gdp", "gdp_residue", "pure_dp", "renyi", "renyi_any", "zcdp")
 _WORDS = ("regime", "relation")
 _LISTS = ("orders",)
 _EXAMPLE = """\b
 Example:
-  jaxacct ledger create team.db gdp mu=1
-  jaxacct ledger request team.db --sigma 5 --label "mean age" && ./publish
+  jaxacct ledger create team.db zcdp epsilon=1 delta=1e-6
+  jaxacct ledger request team.db --sigma 20 --label "mean age" && ./publish
   jaxacct ledger show team.db
   jaxacct ledger verify team.db
 """
 
 
-_PARAMETERS = "\b\nFILTER and its parameters ([...]: may be left out):\n" + "\n".join(
-    f"  {name:<23}{wanted}" for name, wanted in _FILTERS.items()
+_PARAMETERS = (
+    "\b\nWhich FILTER, by what you run:\n"
+    "  counts and histograms with Laplace noise           pure_dp, or zcdp for many of them\n"
+    "  sums and means with Gaussian noise                 gdp\n"
+    "  both, or with exponential mechanisms               zcdp\n"
+    "  both, and (epsilon, delta) of other programs       approximate_dp\n"
+    "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
+    "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
+    + "\n".join(f"  {name:<23}{wanted}" for name, wanted in _FILTERS.items())
+    + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "
+    + " ".join(_TARGETS)
 )
 
 
@@ -81,10 +89,13 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @ledger.command(epilog=_PARAMETERS, short_help="Make a ledger for a filter.")
 @_shared
+@click.option("--delta", type=float, help="At which the ledger quotes epsilons.  [default: the filter's, or 1e-5]")
 @click.argument("filter_name", metavar="FILTER", type=click.Choice(sorted(_FILTERS)))
 @click.argument("parameters", nargs=-1, metavar="NAME=VALUE...")
-def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: float, as_json: bool) -> None:
-    """Make a ledger for a filter: create team.db renyi epsilon=3 delta=1e-5 order=8.
+def create(
+    place: str, filter_name: str, parameters: tuple[str, ...], delta: float | None, timeout: float, as_json: bool
+) -> None:
+    """Make a ledger for a filter: create team.db zcdp epsilon=1 delta=1e-6.
 
     FILTER is a name in jaxacct.filters; several numbers are separated by commas (orders=4,8,16). A filter that needs
     more than numbers, such as priced_menu, is made in Python: jaxacct.Ledger(path, filter).
@@ -93,15 +104,24 @@ def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: f
     from jaxacct.ledger import Ledger
 
     with _plain():
-        made = getattr(filters, filter_name)(**_parsed(filter_name, parameters))
-        with Ledger(place, made, create=True, timeout=timeout) as book:
+        given = _parsed(filter_name, parameters)
+        own = {word.strip("[]") for word in _FILTERS[filter_name].split()}
+        stated = given.get("delta") if "epsilon" in given else None
+        if _is_target(filter_name, given):
+            made = filters.from_epsilon(filter_name, **given)
+        else:
+            made = getattr(filters, filter_name)(**{name: value for name, value in given.items() if name in own})
+        with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
+            reading = book.reading()
             where = str(book._store)  # without a URL's password
     if as_json:
-        _print(filter=filter_name, remaining=remaining, is_bound=is_bound, statement=statement, head=head)
+        fields = {"remaining": remaining, "is_bound": is_bound, "statement": statement, "head": head}
+        _print(filter=filter_name, **fields, **_epsilons(reading))
         return
     click.echo(f"made {where}: {filter_name} {' '.join(parameters)}")
+    click.echo("\n".join(reading.lines()))
     click.echo(statement)
     click.echo(f"head {head}   (keep it elsewhere: `jaxacct ledger verify --head` finds whether it was cut)")
 
@@ -120,16 +140,21 @@ def create(place: str, filter_name: str, parameters: tuple[str, ...], timeout: f
 @click.option("--label", default="", help="Who asks, and what for.")
 @_CLOCK
 def request(place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, **given: Any) -> None:
-    """Ask for a query; exit code 0 if it is admitted, and then it has been charged."""
+    """Ask for a query; exit code 0 if it is admitted, and then it has been charged.
+
+    Epsilons are at the ledger's delta. Those of a cost, of what is spent and of what is left are the epsilons of
+    budgets of that size, and do not add up; the guarantee is that of the whole budget, the last line.
+    """
     with _plain(), _opened(place, timeout, clock_tolerance) as book:
         entry = book.charge(_query(**given), label)
-        spent, remaining, fraction = _numbers(book.spent()), _numbers(book.remaining()), float(book.fraction())
+        reading = entry.reading()
+        spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
     if as_json:
-        where = {"spent": spent, "remaining": remaining, "fraction": fraction, "head": entry.head}
-        _print(id=entry.id, admitted=entry.admitted, **where)
+        where = {"spent": spent, "remaining": remaining, "fraction": reading.fraction, "head": entry.head}
+        _print(id=entry.id, admitted=entry.admitted, **where, **_epsilons(reading))
     else:
         click.echo(f"{'admitted' if entry.admitted else 'REFUSED'}   (id {entry.id})")
-        click.echo(f"remaining {_text(remaining, rounded_down)}   ({_percent(fraction)} spent)")
+        click.echo("\n".join(reading.lines()))
     click.get_current_context().exit(0 if entry.admitted else _REFUSED)
 
 
@@ -155,8 +180,8 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
     """Print what is spent and left, and the last requests."""
     with _plain(), _opened(place, timeout) as book:
         history = book.history()
-        spent, remaining, fraction = _numbers(book.spent()), _numbers(book.remaining()), float(book.fraction())
-        name, head = type(book.filter).__name__, book.head
+        spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
+        reading, name, head = book.reading(), type(book.filter).__name__, book.head
     admitted = [entry for entry in history if entry.admitted]
     waiting = sum(entry.released is None for entry in admitted)
     listed = history[len(history) - min(last, len(history)) :]
@@ -166,14 +191,15 @@ def show(place: str, last: int, timeout: float, as_json: bool) -> None:
             filter=name,
             spent=spent,
             remaining=remaining,
-            fraction=fraction,
+            fraction=reading.fraction,
+            **_epsilons(reading),
             **counts,
             last=[*map(_row, listed)],
             head=head,
         )
         return
-    click.echo(f"{name}: spent {_text(spent, rounded_up)}, remaining {_text(remaining, rounded_down)}")
-    click.echo(f"{_percent(fraction)} spent by {len(admitted)} of {len(history)} requests, {waiting} not yet released")
+    click.echo(f"{name}: {len(admitted)} of {len(history)} requests admitted, {waiting} not yet released")
+    click.echo("\n".join(reading.lines()))
     for entry in listed:
         mark = "released" if entry.released else ("admitted" if entry.admitted else "refused")
         words = f"  {_shown(entry.label)}" if entry.label else ""
@@ -250,16 +276,32 @@ def _is_part_of(out: str, place: str) -> bool:
 
 def _parsed(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
     wanted = _FILTERS[name].split()
+    targets = ["epsilon", "delta"] if name in _TARGETS else []
     found: dict[str, Any] = {}
     for parameter in parameters:
         key, _, text = parameter.partition("=")
-        if not text or key not in [word.strip("[]") for word in wanted] or key in found:
-            raise ValueError(f"parameters must be {' '.join(f'{w}=...' for w in wanted)}, got {parameter}")
+        known = [word.strip("[]") for word in wanted] + targets
+        if not text or key not in known or key in found:
+            instead = ", or epsilon=... delta=..." if targets else ""
+            raise ValueError(f"parameters must be {' '.join(f'{w}=...' for w in wanted)}{instead}, got {parameter}")
         found[key] = text if key in _WORDS else _number(key, text)
+    if _is_target(name, found):
+        own = [word for word in ("mu", "rho", "budget") if word in found]
+        if own:
+            raise ValueError(f"parameters must be {own[0]} or (epsilon, delta), got both")
+        return found
     missing = [word for word in wanted if not word.startswith("[") and word not in found]
     if missing:
         raise ValueError(f"parameters must hold {', '.join(missing)} for {name}, got {' '.join(parameters) or 'none'}")
     return found
+
+
+def _is_target(name: str, found: dict[str, Any]) -> bool:
+    """Whether the budget is given as an (epsilon, delta) that the filter's own parameters are to be worked out from."""
+    own = [word.strip("[]") for word in _FILTERS[name].split()]
+    needed = {word for word in _FILTERS[name].split() if not word.startswith("[")}
+    complete = "epsilon" in own and needed <= set(found) <= set(own)
+    return name in _TARGETS and {"epsilon", "delta"} <= set(found) and not complete
 
 
 def _number(key: str, text: str) -> Any:
@@ -321,14 +363,19 @@ def _numbers(value: Any) -> Any:
     return value.tolist()
 
 
-def _text(value: Any, rounded: Callable[[float], str]) -> str:
-    if isinstance(value, list):
-        return "(" + ", ".join(_text(part, rounded) for part in value) + ")"
-    return rounded(float(value))
-
-
-def _percent(fraction: float) -> str:
-    return f"{rounded_up(100.0 * fraction, 4)} %"
+def _epsilons(reading: Reading) -> dict[str, Any]:
+    """A reading for JSON; the numbers in the filter's own parameter are printed beside it."""
+    found: dict[str, Any] = {
+        "delta": reading.delta,
+        "epsilon": reading.epsilon,
+        "spent_epsilon": reading.spent.epsilon,
+        "remaining_epsilon": reading.left.epsilon,
+    }
+    if reading.cost is not None:
+        found |= {"cost": reading.cost.parameter, "cost_epsilon": reading.cost.epsilon}
+    if reading.refusal is not None:
+        found |= {"refusal": reading.refusal, "fits": [repr(query) for query in reading.alternatives]}
+    return found
 
 
 def _shown(label: str) -> str:

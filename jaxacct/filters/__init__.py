@@ -29,6 +29,8 @@ A filter's guarantee is for an analyst who obeys it: a query runs only if ``admi
 One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),
 `individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
 
+`from_epsilon` makes the filter of a name from an (epsilon, delta) target.
+
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` ledger while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
@@ -48,6 +50,7 @@ from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
 from jaxacct.filters.additive.zcdp import ZCDPFilter, zcdp
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import Filter, Guarantee
+from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
 from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
@@ -107,6 +110,7 @@ __all__ = [
     "approximate_zcdp",
     "check_residue",
     "constant_schedules",
+    "from_epsilon",
     "gaussian_menu",
     "gdp",
     "gdp_residue",

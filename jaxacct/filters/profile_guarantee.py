@@ -12,12 +12,12 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import repeated
 from jaxacct._numerics.host import floats, module, on_host
-from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.conversions import concrete
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["ProfileGuarantee", "raised"]
+__all__ = ["ProfileGuarantee", "decreasing", "raised"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,4 +71,21 @@ def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:
     """The curve plus ``slack`` at every order (at most that of no privacy)."""
     limit = np.minimum(np.exp(profile.grid.losses), 1.0)
     excess = np.minimum(np.asarray(profile.excess, np.float64) + inflated(slack, 2.0**-50), limit)
-    return PrivacyProfile(concrete(excess), profile.grid, "upper")
+    return decreasing(PrivacyProfile(concrete(excess), profile.grid, "upper"))
+
+
+def decreasing(profile: PrivacyProfile) -> PrivacyProfile:
+    """The upper ``profile``, lowered where it rises away from gamma = 1, as a bound with a slack can and H cannot.
+
+    H is decreasing, so at gamma >= 1 it is at most the least bound between 1 and gamma. H is convex and H(0) = 1, so
+    E(gamma) / gamma increases on (0, 1], and is at most the least bound on it between gamma and 1.
+    """
+    excess, losses = np.asarray(profile.excess, np.float64), profile.grid.losses
+    center = -profile.grid.lowest
+    above = np.minimum.accumulate(excess[..., center:], -1)
+    gamma = np.exp(losses[: center + 1])
+    share = inflated(excess[..., : center + 1] / gamma, 8 * EPS)
+    below = np.minimum.accumulate(share[..., ::-1], -1)[..., ::-1] * gamma
+    below = np.minimum(inflated(below, 8 * EPS), excess[..., : center + 1])
+    lowered = np.concatenate([below[..., :-1], above], -1)
+    return PrivacyProfile(concrete(lowered), profile.grid, "upper")

@@ -26,11 +26,13 @@ from jaxacct.ledger.errors import (
     LedgerUnavailable,
 )
 from jaxacct.ledger.ledger import Ledger
+from jaxacct.ledger.reading import Amount, Reading
 from jaxacct.ledger.records import Entry
 from jaxacct.ledger.registry import register
 from jaxacct.ledger.verify import Verification
 
 __all__ = [
+    "Amount",
     "Entry",
     "Ledger",
     "LedgerBusy",
@@ -43,6 +45,7 @@ __all__ = [
     "LedgerTampered",
     "LedgerTooNew",
     "LedgerUnavailable",
+    "Reading",
     "Verification",
     "register",
 ]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct._version import __version__
 from jaxacct.ledger import canonical
 from jaxacct.ledger import export as _export
@@ -27,6 +28,7 @@ from jaxacct.ledger.errors import (
     LedgerTooNew,
 )
 from jaxacct.ledger.policy import Policy, State, reproducible
+from jaxacct.ledger.reading import Reading, read
 from jaxacct.ledger.records import NONE, Entry, as_head, body_of, head_of, parsed, when
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql, Store
@@ -71,6 +73,7 @@ class Ledger:
         filter: Any = None,
         *,
         create: bool | None = None,
+        delta: float | None = None,
         timeout: float = 60.0,
         clock_tolerance: float = 5.0,
     ) -> None:
@@ -83,6 +86,8 @@ class Ledger:
                 ledger that exists, which knows its filter.
             create: True: make it, and fail if it is there; False: never make one (a wrong path is an error then, and
                 not a fresh budget); None: make it if it is not there and a filter is given.
+            delta: at which the ledger quotes epsilons (`reading`), written down when it is made; it decides nothing.
+                Without it, 1e-5. May be left out for a ledger that exists.
             timeout: seconds to wait for other processes' transactions.
             clock_tolerance: seconds by which this machine's clock may be behind the last record. Within them the last
                 record's time is repeated, so that times never fall; ``math.inf`` accepts any clock.
@@ -95,6 +100,10 @@ class Ledger:
         """
         if not isinstance(create, bool | None):
             raise ValueError(f"create must be True, False or None, got {create!r}")
+        if delta is not None:
+            _validate.number(delta=delta)
+            _validate.probability(delta=delta)
+            delta = float(delta)
         self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
         weakref.finalize(self, _given_back, self._store)
         self._tolerance = _seconds(clock_tolerance, "clock_tolerance")
@@ -107,19 +116,23 @@ class Ledger:
                 raise LedgerMissing(
                     f"{self._store} holds no ledger" + ("" if create is False else ", and no filter was given")
                 )
-            made = self._store.create(*self._first(wanted))
+            made = self._store.create(*self._first(wanted, delta))
             if not made and create:
                 raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
         self._policy: Policy
         self._last: _Place | None = None
+        self._delta: float | None
         with self._reading() as sql:
-            self._policy = self._policy_of(sql)
+            self._policy, self._delta = self._policy_of(sql)
             self._place(sql)
         if wanted is not None and wanted.digest != self._policy.digest:
             raise LedgerMismatch(
                 f"filter must be the one that {self._store} was made for, {_brief(self._policy)}, got "
                 f"{_brief(wanted)}; leave it out to go on with the ledger's own"
             )
+        if delta is not None and delta != self._delta:
+            stated = "none" if self._delta is None else f"{self._delta:g}"
+            raise LedgerMismatch(f"delta must be the one that {self._store} was made with, {stated}, got {delta:g}")
 
     @property
     def filter(self) -> Any:
@@ -143,7 +156,8 @@ class Ledger:
             label: who asks, and what for; at most 10,000 characters.
 
         Returns:
-            The `Entry`, whose ``admitted`` is the answer.
+            The `Entry`, whose ``admitted`` is the answer; ``print(entry.reading())`` says what it cost and what is
+            left, or why it was refused and what would have fitted.
 
         Raises:
             ValueError: a query that the filter does not take, or that cannot be written down; a label that is no text.
@@ -169,7 +183,8 @@ class Ledger:
             admitted, state = answer
             after = self._append(sql, place, "request", state, query=tree, label=words, admitted=admitted)
         self._last = after
-        return Entry(after.seq, when(after.at), label, ready, admitted, None, after.hash)
+        reading = functools.cache(lambda: read(self._policy, self._delta, after.state, ready, place.state, admitted))
+        return Entry(after.seq, when(after.at), label, ready, admitted, None, after.hash, reading)
 
     def released(self, id: int) -> None:
         """Writes down that the output of an admitted request was released; the charge is the same without it.
@@ -191,6 +206,15 @@ class Ledger:
                 raise ValueError(f"id must be of a request that was not released before, got {number}")
             after = self._append(sql, place, "release", place.state, of=number)
         self._last = after
+
+    def reading(self) -> Reading:
+        """What is spent and left, in the filter's parameter and as epsilons at the ledger's delta; ``print`` it.
+
+        What a request cost, or why it was refused and what would have fitted, is in the `Entry` that `charge` returns.
+        """
+        with self._reading() as sql:
+            state = self._place(sql).state
+        return read(self._policy, self._delta, state)
 
     def spent(self) -> Any:
         """What has been spent, in the filter's own parameter, rounded up (float64)."""
@@ -287,12 +311,12 @@ class Ledger:
             found = getattr(self._policy.filter, which)(state.value)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[()], found)
 
-    def _first(self, policy: Policy) -> tuple[str, str, str]:
+    def _first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
         """Record 0: what the budget is."""
         now = self._now(0)
         state = policy.start
         body, digest = body_of(
-            "create", **_shared(0, NONE, now, policy, state), filter=policy.identity, schema=_store.SCHEMA
+            "create", **_shared(0, NONE, now, policy, state), filter=policy.identity, schema=_store.SCHEMA, delta=delta
         )
         return body, digest, state.text
 
@@ -330,7 +354,7 @@ class Ledger:
         if versions[0] < 1:
             raise LedgerCorrupted(f"{self._store} has schema {versions[0]}, which never was one")
 
-    def _policy_of(self, sql: Sql) -> Policy:
+    def _policy_of(self, sql: Sql) -> tuple[Policy, float | None]:
         for seq, body, digest, _ in _store.read_records(sql, -1, 0):
             record = parsed(seq, body, digest, NONE)
             try:
@@ -342,7 +366,7 @@ class Ledger:
             stated = (record["filter_digest"], record["state"], record["schema"])
             if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
                 raise LedgerTampered(f"{self._store} has a first record that does not agree with itself")
-            return policy
+            return policy, record.get("delta")
         raise LedgerTampered(f"{self._store} has lost its first record")
 
     def _place(self, sql: Sql) -> _Place:

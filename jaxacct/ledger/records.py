@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxacct.ledger import canonical
@@ -37,6 +38,9 @@ class Entry:
         admitted: whether it was charged.
         released: when its output was said to have been released; None if nobody said so.
         hash: of the record.
+        reading: of an entry that :meth:`jaxacct.Ledger.charge` returned, a function without arguments that gives the
+            `Reading` of the budget with the request's cost, or why it was refused and what would have fitted; None for
+            entries of a history.
     """
 
     id: int
@@ -46,6 +50,7 @@ class Entry:
     admitted: bool
     released: datetime.datetime | None
     hash: str
+    reading: Callable[[], Any] | None = field(default=None, compare=False, repr=False)
 
     @property
     def head(self) -> str:
@@ -92,11 +97,15 @@ def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dic
         raise LedgerTampered(f"record {seq} is not the one that was written: its hash does not agree")
     record = canonical.loads(body)
     kind = record.get("kind") if isinstance(record, dict) else None
-    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED:
+    since = {"delta"} if kind == "create" and record.get("schema") != 1 else set()  # schema 2 states a delta
+    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED | since:
         raise LedgerCorrupted(f"record {seq} is no record of a ledger")
     numbers = [record["at"], record["seq"]] + ([record["of"]] if kind == "release" else [])
     if not all(type(number) is int and 0 <= number < 2**56 for number in numbers):
         raise LedgerCorrupted(f"record {seq} is no record of a ledger: a number is none")
+    delta = record.get("delta")
+    if delta is not None and not (type(delta) is float and 0.0 < delta < 1.0):
+        raise LedgerCorrupted(f"record {seq} is no record of a ledger: a field has another type")
     if kind == "request" and (type(record["admitted"]) is not bool or not isinstance(record["label"], str)):
         raise LedgerCorrupted(f"record {seq} is no record of a ledger: a field has another type")
     if record["seq"] != seq or (kind == "create") != (seq == 0):

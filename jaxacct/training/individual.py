@@ -18,6 +18,7 @@ from jaxacct.training.clipping import clipped_gradient_sum, global_norm
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
+from jaxacct.training.step import public_size
 
 __all__ = ["IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"]
 
@@ -91,14 +92,16 @@ def make_individual_step(
     physical_batch: int = 256,
     norms: Callable[[Any, Any], jax.Array] | None = None,
     donate: bool = False,
+    size: int | None = None,
 ) -> Callable[[IndividualTrainState, Any, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
     """A jitted ``step(state, data, sigma, rate) -> (state, gradient_norm)`` in which each example pays for itself.
 
     Everybody's gradient norm at the current parameters is charged to their own ledger, sampled or not. Then coins say
     who of those that take part is in the sample; each gradient is clipped to the norm *that was charged* (so the charge
     covers the contribution whatever ``norms`` computes, and however a compiler rounds), summed exactly, and noised.
-    Who has nothing left contributes exactly nothing. The sum is divided by rate times the number of examples, not by
-    that of the participants, which is private.
+    Who has nothing left contributes exactly nothing. The sum is divided by rate times ``size``, a public number: the
+    number of participants is private, and so is the number of records. ``data`` has one row for each ledger of the
+    filter; rows that stand for nobody may be added to it, of a gradient that is 0.
 
     Nothing stops a run: choose the number of steps beforehand or from released quantities, and ``sigma`` and ``rate``
     likewise (they may change from step to step). `filters.per_example.any_filter` says what the guarantee asks.
@@ -116,13 +119,15 @@ def make_individual_step(
         norms: ``norms(params, data)``, (size,): everybody's gradient norm, example by example; by default
             :func:`gradient_norms`. Too small a value clips that gradient, too large a one overcharges.
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
+        size: the public number of examples that sums are divided by; by default the number of the filter's ledgers.
 
     Returns:
         A step whose second result is the norm of the noisy averaged gradient, which is released. A ``sigma`` that is
         not in (0, `largest_sigma`] or a ``rate`` that is not in (0, 1] releases nothing and leaves the state as it was.
 
     Raises:
-        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
+        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1; a filter that does
+            not say for how many examples it is, where no size is given.
     """
     loss = _check.losses(loss)
     _check.optimizer(optimizer=optimizer)
@@ -133,11 +138,17 @@ def make_individual_step(
     if norms is not None:
         _validate.function(norms=norms)
     _validate.truth(donate=donate)
+    ledgers = getattr(filter, "examples", None)
+    if size is None and ledgers is None:
+        raise ValueError(f"size must be given for a filter without a number of examples, got None and {filter!r:.200}")
+    public = public_size(size, ledgers)
 
     def step(
         state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike
     ) -> tuple[IndividualTrainState, jax.Array]:
         size = _check.rows(data=data)
+        if ledgers is not None and size != ledgers:
+            raise ValueError(f"data must hold one row for each of the filter's {ledgers} ledgers, got {size} rows")
         _validate.instance(IndividualTrainState, state=state)
         _validate.number(sigma=sigma, rate=rate)
         # The query is built from the very float32 numbers that are then used.
@@ -159,7 +170,7 @@ def make_individual_step(
                 loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch
             )
             release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
-            gradient = jax.tree.map(lambda g, p: (g / (rate * size)).astype(p.dtype), release, state.params)
+            gradient = jax.tree.map(lambda g, p: (g / (rate * public)).astype(p.dtype), release, state.params)
             updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
             params = optax.apply_updates(state.params, updates)
             moved = IndividualTrainState(params, opt_state, ledgers, state.keys, state.step + 1)

@@ -11,6 +11,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters.amounts import outward
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
@@ -189,11 +190,11 @@ def noisy_gradient(
     clip_scale: ArrayLike = 1.0,
     physical_batch: int = 256,
     full_batch: bool = False,
+    size: int | None = None,
 ) -> Any:
     """The subsampled Gaussian release of one step: (sum of clipped gradients + noise) / (rate * size).
 
-    The divisor is the *expected* size of the sample, never the realised one, which is private. The number
-    of examples ``size`` is a public constant of the run.
+    The divisor is the *expected* size of the sample, never the realised one, which is private.
 
     Args:
         loss: ``loss(params, example)``, a scalar for one example without a batch axis.
@@ -206,6 +207,8 @@ def noisy_gradient(
         clip_scale: factor in [0, 1] on that bound, not on the noise.
         physical_batch: most per-example gradients in memory at once (on each device), static.
         full_batch: everyone takes part (rate 1) and no coins are thrown, static.
+        size: a public number of examples, static. The default is the number in ``data``, which is then public: adding
+            or removing an example changes it.
 
     Returns:
         A pytree like ``params``, float32.
@@ -217,14 +220,27 @@ def noisy_gradient(
     check_keys(keys)
     _validate.number(sigma=sigma, rate=rate, clip_norm=clip_norm, clip_scale=clip_scale)
     _validate.truth(full_batch=full_batch)
-    size = number_of(data)
-    mask = jnp.ones(size, bool) if full_batch else poisson_sample(keys.sampling, size, rate)
+    count = number_of(data)
+    size = public_size(size, count)
+    mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
     total = clipped_gradient_sum(
         loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
     )
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
     expected = jnp.asarray(1.0 if full_batch else rate, jnp.float32) * jnp.float32(size)
     return jax.tree.map(lambda leaf: leaf / expected, release)
+
+
+def public_size(size: int | None, count: int) -> int:
+    """``size``, or ``count`` where none is given.
+
+    Raises:
+        ValueError: a size that is no whole number above 0.
+    """
+    if size is None:
+        return count
+    _validate.whole(size=size)
+    return int(size)
 
 
 def make_step(
@@ -236,6 +252,7 @@ def make_step(
     clip_norm: float,
     physical_batch: int = 256,
     donate: bool = False,
+    size: int | None = None,
 ) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
 
@@ -256,12 +273,13 @@ def make_step(
         clip_norm: L2 bound C of each example's gradient.
         physical_batch: most per-example gradients in memory at once (on each device).
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
+        size: as in :func:`noisy_gradient`.
 
     Raises:
-        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch below 1.
+        ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1.
     """
     _validate.truth(donate=donate)
-    ask, take, _ = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch)
+    ask, take, _ = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)
 
     def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
         return take(state, ask(state, number_of(data)), data)
@@ -278,6 +296,7 @@ def make_split_step(
     clip_norm: float,
     physical_batch: int = 256,
     donate: bool = False,
+    size: int | None = None,
 ) -> SplitStep:
     """The step of :func:`make_step` in two halves: what :func:`jaxacct.training.durable_run` is given.
 
@@ -285,7 +304,7 @@ def make_split_step(
     that very state: ``take`` believes it.
     """
     _validate.truth(donate=donate)
-    ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch)
+    ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)
     return SplitStep(jax.jit(ask, static_argnums=1), jax.jit(take, donate_argnums=(0,) if donate else ()), adaptive)
 
 
@@ -296,8 +315,10 @@ def _halves(
     schedule: Schedule,
     clip_norm: float,
     physical_batch: int,
+    public: int | None,
 ) -> SplitStep:
     loss = _check.losses(loss)
+    public_size(public, 1)
     _check.optimizer(optimizer=optimizer)
     if filter is not None:
         _validate.methods("init", "update", "spent", "fraction", filter=filter)
@@ -308,6 +329,7 @@ def _halves(
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
+        sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)  # as the release uses them
         query: Any = Gaussian(sigma) if schedule.full_batch else PoissonSampled(Gaussian(sigma), rate)
         admitted, charged, scale = ask_filter(filter, query, state.filter_state)
         admitted = admitted & ~state.halted & (sigma > 0) & (sigma <= largest_sigma(size))
@@ -315,7 +337,7 @@ def _halves(
         return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *_budget(filter, charged))
 
     def take(state: TrainState, proposal: Proposal, data: Any) -> tuple[TrainState, StepReport]:
-        size = number_of(data)
+        size = public_size(public, number_of(data))
         sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
@@ -330,6 +352,7 @@ def _halves(
                 clip_scale=scale,
                 physical_batch=physical_batch,
                 full_batch=schedule.full_batch,
+                size=size,
             )
             gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, state.params)
             updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
@@ -364,7 +387,9 @@ def ask_filter(filter: Filter | None, query: Any, state: Any) -> tuple[jax.Array
     scale = jnp.float32(1.0)
     scaler = getattr(filter, "clip_scale", None)
     if scaler is not None:
-        scale = jnp.minimum(jnp.asarray(scaler(query, state)).astype(jnp.float32), 1.0)
+        found = jnp.asarray(scaler(query, state))
+        found = outward(found, "float32", up=False) if found.dtype == "float64" else found.astype(jnp.float32)
+        scale = jnp.minimum(found, 1.0)
     admitted, state = filter.update(query, state)
     return jnp.asarray(admitted) & (scale > 0), state, scale
 

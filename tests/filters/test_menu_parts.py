@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import math
 import pathlib
 from types import SimpleNamespace
 
@@ -38,7 +37,7 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
     }
     whole = np.array([e + sum(m * wide[k - (lowest + j)] for j, m in enumerate(masses)) for k, e in enumerate(excess)])
     for slack in (0.0, 1e-3):
-        bump = slack * 2 * np.cosh(0.5 * grid.losses)
+        bump = slack * np.exp(-0.5 * np.abs(grid.losses))
         # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
         # What rounding may have taken is not there to be spent; any point may be the one that decides.
         for scale, fits, point in (
@@ -118,8 +117,10 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
         if fine:
             kept = menu_table._table([], 1.0, 1e-3, 32, None, None, True)
             a = float(kept["slack"])
-            assert a == pytest.approx(0.01 * 1e-3 / (1 + math.e) / 40)
-            assert np.asarray(kept["excess"]) == pytest.approx(0.01 + 40 * a * (1 + np.exp(grid.losses)), rel=1e-12)
+            assert a == pytest.approx(0.01 * 1e-3 / 40)
+            assert np.asarray(kept["excess"]) == pytest.approx(
+                0.01 + 40 * a * np.exp(np.minimum(grid.losses, 0)), rel=1e-12
+            )
             assert int(kept["reach"]) == 1
             assert kept["prices"].tolist() == [32]
             assert int(kept["node"]) == 1
@@ -134,6 +135,7 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
 def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
     reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
     monkeypatch.setattr(menu_table, "PrivacyProfile", lambda *_: reached)
+    monkeypatch.setattr(menu_table, "decreasing", lambda profile: profile)
     kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
     with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
         menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)

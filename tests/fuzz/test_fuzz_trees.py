@@ -210,10 +210,12 @@ CASES = {
     "init_individual": case(training.init_individual, params=PARAMS, optimizer=SGD, filter=EACH, keys=KEYS),
     "init_state": case(training.init_state, params=PARAMS, **RUN),
     "make_individual_step": case(
-        training.make_individual_step, functions=("loss", "norms"), **{**STEP, "filter": EACH, "norms": None}
+        training.make_individual_step,
+        functions=("loss", "norms"),
+        **{**STEP, "filter": EACH, "norms": None, "size": None},
     ),
-    "make_split_step": case(training.make_split_step, functions=("loss",), schedule=PLAN, **STEP),
-    "make_step": case(training.make_step, functions=("loss",), schedule=PLAN, **STEP),
+    "make_split_step": case(training.make_split_step, functions=("loss",), schedule=PLAN, size=None, **STEP),
+    "make_step": case(training.make_step, functions=("loss",), schedule=PLAN, size=None, **STEP),
     "noisy_gradient": case(
         training.noisy_gradient,
         functions=("loss",),
@@ -227,6 +229,7 @@ CASES = {
         clip_scale=1.0,
         physical_batch=2,
         full_batch=False,
+        size=None,
     ),
     "on_levels": case(
         training.on_levels, words=("mechanism",), filter=filters.pure_dp(1.0), menu=[Gaussian(5.0)], atoms=8

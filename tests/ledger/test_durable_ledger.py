@@ -341,3 +341,34 @@ def test_a_step_that_would_have_to_be_clipped_is_refused(path):
     step = PoissonSampled(Gaussian(1.0), 0.02)  # costs 0.02^2 (e - 1) / 2 = 3.4e-4
     assert [ledger.request(step) for _ in range(4)] == [True, True, False, False]
     assert ledger.verify().admitted == 2
+
+
+def test_a_ledger_of_the_first_schema_opens_and_states_no_delta(tmp_path, monkeypatch):
+    from jaxacct.ledger import ledger as _ledger
+    from jaxacct.ledger.stores import base as _store
+
+    whole = _ledger.body_of
+    with monkeypatch.context() as patch:
+        patch.setattr(_store, "SCHEMA", 1)
+        patch.setattr(_ledger, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
+        Ledger(tmp_path / "old.db", filters.gdp(1.0)).request(0.1)
+    with Ledger(tmp_path / "old.db") as ledger:
+        assert ledger.verify().requests == 1
+        assert not ledger.reading().delta_stated
+
+
+def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s(tmp_path):
+    ledger = Ledger(tmp_path / "team.db", filters.zcdp(0.1), delta=1e-6)
+    first = ledger.charge(ZeroConcentratedDP(0.04))
+    ledger.charge(ZeroConcentratedDP(0.04))
+    reading = first.reading()
+    assert reading.spent.parameter["rho"] == pytest.approx(0.04)
+    assert reading.cost.epsilon == pytest.approx(float(filters.zcdp(0.04).guarantee.epsilon(1e-6)))
+    assert ledger.reading().left.parameter["rho"] == pytest.approx(0.02)
+    refused = ledger.charge(ZeroConcentratedDP(0.04)).reading()
+    (other,) = refused.alternatives
+    assert other.rho == pytest.approx(0.02, rel=1e-3)
+    assert refused.epsilon == float(ledger.guarantee.epsilon(1e-6))
+    with pytest.raises(LedgerMismatch, match="delta must be"):
+        Ledger(tmp_path / "team.db", delta=1e-5)
+    assert ledger.request(other)

@@ -142,10 +142,10 @@ def test_a_trigger_that_takes_charges_back_charges_nothing_and_admits_nothing(pa
 
 
 def test_a_schema_that_is_stated_twice_or_otherwise_than_in_the_first_record_is_found(path):
-    altered(path, ("INSERT INTO jaxacct_schema VALUES (1)", ()))
+    altered(path, ("INSERT INTO jaxacct_schema VALUES (2)", ()))
     with pytest.raises(LedgerCorrupted, match="2 schema versions"):
         Ledger(path)
-    altered(path, ("DELETE FROM jaxacct_schema", ()), ("INSERT INTO jaxacct_schema VALUES (1)", ()))
+    altered(path, ("DELETE FROM jaxacct_schema", ()), ("INSERT INTO jaxacct_schema VALUES (2)", ()))
     Ledger(path).close()
     rehashed(path, 0, lambda record: record.update(schema=0))
     with pytest.raises(LedgerTampered, match="does not agree with itself"):
@@ -216,17 +216,17 @@ def test_a_last_record_that_makes_no_sense_is_found(tmp_path, change, words):
 
 
 def test_a_newer_schema_is_refused_and_left_alone(path):
-    altered(path, ("UPDATE jaxacct_schema SET version = 2", ()))
+    altered(path, ("UPDATE jaxacct_schema SET version = 3", ()))
     before = path.read_bytes()
     for use in (Ledger, lambda p: Ledger(p, filters.pure_dp(10.0))):
-        with pytest.raises(LedgerTooNew, match=r"has schema 2.*install a newer"):
+        with pytest.raises(LedgerTooNew, match=r"has schema 3.*install a newer"):
             use(path)
     assert path.read_bytes() == before
 
 
 def test_a_schema_that_became_newer_while_open_is_refused(path):
     ledger = Ledger(path)
-    altered(path, ("UPDATE jaxacct_schema SET version = 2", ()))
+    altered(path, ("UPDATE jaxacct_schema SET version = 3", ()))
     for use in (lambda: ledger.request(0.1), lambda: ledger.released(2), ledger.spent, ledger.verify):
         with pytest.raises(LedgerTooNew):
             use()

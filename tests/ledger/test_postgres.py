@@ -140,11 +140,11 @@ def test_a_ledger_on_a_server_keeps_every_promise(server):
     )
     with pytest.raises(LedgerTampered, match="record 2"):
         Ledger(url).verify(report.head)
-    ran(url, "UPDATE jaxacct_schema SET version = 2")
+    ran(url, "UPDATE jaxacct_schema SET version = 3")
     with pytest.raises(LedgerTooNew):
         ledger.request(0.1)
     ran(url, "DROP TABLE jaxacct_head")
-    ran(url, "UPDATE jaxacct_schema SET version = 1")
+    ran(url, "UPDATE jaxacct_schema SET version = 2")
     with pytest.raises(LedgerCorrupted):
         Ledger(url)
 

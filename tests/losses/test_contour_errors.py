@@ -32,8 +32,9 @@ def expected(made, found, b):
     bounds, left, rounding = np.ones(SIZE.nodes), np.ones(SIZE.nodes), np.full(SIZE.nodes, 2.0)
     for k, count in enumerate(counts):
         value = 1 + found.real[b, k] + 1j * found.imag[b, k]
-        power, moduli = power * value**count, moduli * np.abs(value) ** count
-        bounds = bounds * (np.abs(value) + made.parts.error[b, k] + found.error[b, k]) ** count
+        modulus = np.abs(value).astype(np.longdouble)  # differences of powers cancel
+        power, moduli = power * value**count, moduli * modulus**count
+        bounds = bounds * (modulus + made.parts.error[b, k] + found.error[b, k]) ** count
         fallen = decay(made.parts.layer_masses[b, k], made.parts.layer_lengths[b, k], w[::4])
         left = left * np.repeat(1 - fallen, 4) ** count
         rounding += count * (np.abs(np.log(np.abs(value))) + np.abs(np.angle(value)))

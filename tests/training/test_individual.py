@@ -124,6 +124,27 @@ def test_a_step_that_is_none_leaves_everything_as_it_was(run):
         make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=0.0)
 
 
+def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
+    """Rows that stand for nobody leave the step as it was: how many records there are does not show."""
+    wide = SIZE + 7
+    padded = tuple(jnp.concatenate([leaf, jnp.zeros((7, *leaf.shape[1:]), leaf.dtype)]) for leaf in DATA)
+    moved = []
+    for data, count in ((DATA, SIZE), (padded, wide)):
+        ledger = filters.individual_approximate_gdp(0.9, examples=count, regime="large")
+        step = make_individual_step(loss, OPTIMIZER, ledger, clip_norm=CLIP, physical_batch=16, size=50)
+        _, norm = step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), data, SIGMA, 1.0)
+        moved.append(float(norm))
+    assert moved[0] == pytest.approx(moved[1], rel=1e-4)
+    half = make_individual_step(loss, OPTIMIZER, ledger, clip_norm=CLIP, physical_batch=16, size=100)
+    _, norm = half(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), padded, SIGMA, 1.0)
+    assert float(norm) == pytest.approx(moved[1] / 2, rel=1e-4)
+    with pytest.raises(ValueError, match=f"data must hold one row for each of the filter's {wide} ledgers"):
+        half(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), DATA, SIGMA, 1.0)
+    for size in (0, -1, 2.5):
+        with pytest.raises(ValueError, match="size must be"):
+            make_individual_step(loss, OPTIMIZER, LEDGER, clip_norm=CLIP, size=size)
+
+
 def test_a_gradient_that_is_no_number_takes_no_part():
     data = (DATA[0].at[5].set(jnp.nan), DATA[1])
     state = init_individual(PARAMS, OPTIMIZER, LEDGER, seeded_keys(3))

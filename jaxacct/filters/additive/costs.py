@@ -56,7 +56,7 @@ from jaxacct.mechanisms import (
 )
 from jaxacct.mechanisms.parameters import nonnegative, positive, whole_number, whole_steps
 
-__all__ = ["approximate_cost", "concentrated_cost", "pure_cost"]
+__all__ = ["approximate_cost", "concentrated_cost", "is_pure", "pure_cost"]
 
 _UP = 1 + 2.0**-44  # above the errors of exp, expm1, log1p and tanh together, far inside a ledger's slack
 _EPSILON_DP = (PureDP, RandomizedResponse, PermuteAndFlip, Exponential)
@@ -76,8 +76,8 @@ def _total(query: Composed, cost: Any) -> Any:
     return jax.tree.map(lambda *ones: inflated(sum(ones[1:], ones[0]), len(ones) * 2.0**-51), *parts)
 
 
-def _refuse(query: Any, wanted: str) -> ValueError:
-    return ValueError(f"query must be {wanted}, got {type(query).__name__}")
+def _refuse(query: Any, wanted: str, instead: str = "") -> ValueError:
+    return ValueError(f"query must be {wanted}, got {type(query).__name__}{instead}")
 
 
 def _rate(query: PoissonSampled) -> Array:
@@ -95,10 +95,11 @@ def _amplified(epsilon: Array, rate: Array) -> Array:
     return xp.minimum(amplified * _UP, epsilon) + 0 * (rate + epsilon)
 
 
-def _is_pure(query: Any) -> bool:
+def is_pure(query: Any) -> bool:
+    """Whether `pure_cost` has a closed form for ``query``, which is a mechanism."""
     if isinstance(query, Composed):
-        return all(_is_pure(part) for part in query.mechanisms)
-    return isinstance(query, _PURE) or (isinstance(query, PoissonSampled) and _is_pure(query.mechanism))
+        return all(is_pure(part) for part in query.mechanisms)
+    return isinstance(query, _PURE) or (isinstance(query, PoissonSampled) and is_pure(query.mechanism))
 
 
 @jax.enable_x64(True)
@@ -121,7 +122,11 @@ def pure_cost(query: Any) -> Array:
         return _amplified(pure_cost(query.mechanism), _rate(query))
     if isinstance(query, Composed):
         return _total(query, pure_cost)
-    raise _refuse(query, "a number epsilon, a PLD or a mechanism of pure privacy (PureDP, Laplace, ...)")
+    raise _refuse(
+        query,
+        "a number epsilon, a PLD or a mechanism of pure privacy (PureDP, Laplace, ...)",
+        ": Gaussian noise has no pure epsilon; filters.zcdp, approximate_dp, gdp_residue and renyi take both",
+    )
 
 
 def _of_pure(epsilon: Array) -> Array:
@@ -177,15 +182,19 @@ def concentrated_cost(query: Any) -> Array:
     if isinstance(query, PoissonSampled):
         if at_hand(query.rate) and np.all(np.asarray(query.rate) == 1):
             return concentrated_cost(query.mechanism)
-        if _is_pure(query):
+        if is_pure(query):
             return _of_pure(pure_cost(query))
         raise ValueError(
             "query must be of a known rho, got PoissonSampled with a rate that is not the number 1 on a mechanism "
-            "that is not purely private: use filters.renyi"
+            "that is not purely private: use filters.renyi or filters.gdp_residue"
         )
     if isinstance(query, Composed):
         return _total(query, concentrated_cost)
-    raise _refuse(query, "a number rho, a PLD or a mechanism of a known rho (Gaussian, PureDP, ...)")
+    raise _refuse(
+        query,
+        "a number rho, a PLD or a mechanism of a known rho (Gaussian, PureDP, ...)",
+        ": filters.approximate_dp takes ApproximateDP as well, filters.gdp_residue anything",
+    )
 
 
 @jax.enable_x64(True)

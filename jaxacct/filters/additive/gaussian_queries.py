@@ -50,7 +50,10 @@ def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
         return gaussian_parts(query.mechanism)
     if isinstance(query, Composed):
         return [(p, s, k * steps) for part, steps in query.parts() for p, s, k in gaussian_parts(part)]
-    raise ValueError(f"query must be a Gaussian, a Composed of them, a PLD or a number mu, got {type(query).__name__}")
+    raise ValueError(
+        f"query must be a Gaussian, a Composed of them, a PLD or a number mu, got {type(query).__name__}: filters.zcdp "
+        "and gdp_residue take Gaussians and other mechanisms"
+    )
 
 
 @np.errstate(all="ignore")

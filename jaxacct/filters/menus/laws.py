@@ -87,7 +87,8 @@ def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
     """
     step = LossGrid(laws.grid.spacing, -laws.below, laws.below + laws.above + 1)
     nothing: Any = np.zeros(())
-    singles = [PLD(m, nothing, step) for m in jax.tree.leaves(list(laws.masses))]
+    # What the finite losses do not hold is at infinity.
+    singles = [PLD(m, np.maximum(1.0 - m.sum(), nothing), step) for m in laws.masses]
     return _runs(_Powers(singles, max(-laws.grid.lowest, laws.grid.highest)), epsilon, delta, 30)
 
 
@@ -135,7 +136,9 @@ class _Powers:
             dense[0, i, place], dense[1, i, place] = masses, masses * np.exp(-law.grid.losses)
         spectra = np.fft.rfft(dense)
         self.logs = np.log(np.maximum(np.abs(spectra), 1e-300)) + 1j * np.unwrap(np.angle(spectra), axis=-1)
+        # Outcomes that only P has, and outcomes that only Q has: infinite losses of either direction.
         self.infinite = np.array([float(law.infinity_mass) for law in laws])
+        self.singular = np.clip(1.0 - dense[1].sum(-1), 0.0, 1.0 - 2.0**-52)
         self.means = dense[0] @ (index * laws[0].grid.spacing)
 
     def masses(self, runs: np.ndarray) -> np.ndarray:
@@ -145,8 +148,9 @@ class _Powers:
     def deltas(self, runs: np.ndarray, epsilon: float) -> np.ndarray:
         """The larger delta(epsilon) of both directions."""
         p, q = self.masses(runs)
-        remove = p @ np.maximum(-np.expm1(epsilon - self.losses), 0.0) - np.expm1(runs * np.log1p(-self.infinite))
-        return np.maximum(remove, q @ np.maximum(-np.expm1(epsilon + self.losses), 0.0))
+        atoms = -np.expm1(runs * np.log1p(-np.stack([self.infinite, self.singular])))
+        remove = p @ np.maximum(-np.expm1(epsilon - self.losses), 0.0) + atoms[0]
+        return np.maximum(remove, q @ np.maximum(-np.expm1(epsilon + self.losses), 0.0) + atoms[1])
 
     def ends(self, runs: np.ndarray, spared: float, gain: float) -> tuple[float, float]:
         """Losses beyond which no curve holds more than ``spared`` above, and ``spared / gain`` below."""
@@ -159,17 +163,24 @@ class _Powers:
 
 
 def _runs(powers: _Powers, epsilon: float, delta: float, halvings: int) -> np.ndarray:
+    """Bisection over whole numbers of runs; between neighbours log(delta) is taken as linear in 1 / runs.
+
+    That is what it is of a Gaussian far out. (A law of few atoms has no fractional powers: its transform comes near 0,
+    and what is computed there is no law.)
+    """
     count = powers.logs.shape[1]
-    low, high = np.zeros(count), np.full(count, math.log(_MOST_RUNS))
-    misses = powers.deltas(np.exp(low), epsilon) > delta
+    low, high = np.ones(count), np.full(count, _MOST_RUNS)
+    misses = powers.deltas(low, epsilon) > delta
     if misses.any():
         raise ValueError(
             f"menu must hold queries that meet epsilon {epsilon:g} at delta {delta:g} at least once, "
             f"got one at position {int(np.argmax(misses))} that does not"
         )
     for _ in range(halvings):
-        middle = 0.5 * (low + high)
+        middle = np.minimum(np.maximum(np.floor(np.sqrt(low * high)), low + 1), high)
         # What has wrapped around the lattice misses the target, too.
-        fits = (powers.deltas(np.exp(middle), epsilon) <= delta) & (np.exp(middle) * powers.means <= powers.losses[-1])
-        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
-    return np.exp(low)
+        fits = (powers.deltas(middle, epsilon) <= delta) & (middle * powers.means <= powers.losses[-1])
+        low, high = np.where(fits & (middle < high), middle, low), np.where(fits, high, middle)
+    below, above = (np.log(np.maximum(powers.deltas(runs, epsilon), 1e-3 * delta) / delta) for runs in (low, high))
+    share = np.clip(below / np.minimum(below - above, -1e-12), 0.0, 1.0)
+    return 1.0 / (1.0 / low + (1.0 / high - 1.0 / low) * share)

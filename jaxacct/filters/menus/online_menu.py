@@ -26,10 +26,11 @@ chosen as a bound for menu moves, but all that the proof uses of it is one inequ
 curves change shape. U need not rise with b for this: every price that is used was itself checked.
 
 *Slack.* Where curves are as small as rounding, (2) would be a matter of rounding. So the table that is read is
-U_b + a b (1 + gamma), and a hundredth of delta pays for it: a B (1 + exp(epsilon)). It has (1) as U has: a law's finite
-masses sum to at most 1, and so do those times exp(-loss), so the mean of 1 + gamma exp(-loss) is at most 1 + gamma, and
-T_m makes of what is added at most a (b - c_m) (1 + gamma). (The sums are checked up to 1e-9; c_m / b is larger.) It
-also buys what the slack of `gdp_residue` buys: room for a query's far tail.
+U_b + a b min(1, gamma), the excess of an atom at infinity of mass a b in both directions, and a hundredth of delta pays
+for it: a B. It has (1) as U has: a law's finite masses sum to at most 1, and so do those times exp(-loss), so the mean
+of min(1, gamma exp(-loss)) is at most min(1, gamma), and T_m makes of what is added at most a (b - c_m) min(1, gamma).
+(The sums are checked up to 1e-9; c_m / b is larger.) It also buys what the slack of `gdp_residue` buys: room for a
+query's far tail.
 
 *Directions.* (2) at all orders gamma > 0 is about both, as in `priced_menu`: beyond the lattice's ends both sides are
 continued as in `_budget_table`, and between its points both are lines in gamma, once L is replaced by a law on the
@@ -77,7 +78,7 @@ class OnlineMenuFilter:
         common: the `PricedMenuFilter` of the menu: the same prices, budget and guarantee.
         curves: U / sqrt(gamma) at the table's nodes, shape ``(nodes, grid.size)``.
         node: units between nodes.
-        slack: what a unit adds to U, over 1 + gamma.
+        slack: what a unit adds to U, over min(1, gamma).
         reach: points by which a query of the menu moves the loss at most.
         grid: the lattice.
     """
@@ -182,7 +183,7 @@ class OnlineMenuFilter:
         below, rest = divmod(units, self.node)
         share = rest / self.node
         curve = self.curves[below] * (1.0 - share) + self.curves[below + 1] * share if rest else self.curves[below]
-        return curve + self.slack * units * 2.0 * np.cosh(0.5 * self.grid.losses)
+        return curve + self.slack * units * np.exp(-0.5 * np.abs(self.grid.losses))
 
     def _law(self, query: Any) -> tuple[np.ndarray, int, np.ndarray]:
         """What `certified` takes of a query."""

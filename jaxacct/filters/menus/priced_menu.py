@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, shrunk
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -39,7 +38,7 @@ __all__ = [
     "priced_menu",
 ]
 
-_VERSION = 1  # of what is computed; another number makes all tables on disk strangers
+_VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
 _MOST_UNITS = 2**31 - 2
 TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
 _LEAST_NODES = 600
@@ -232,7 +231,8 @@ def priced_menu(
         progress: called as ``progress(done, total)`` while the table grows; the total is an estimate.
 
     Raises:
-        ValueError: a bad argument (named), an empty menu, or an entry that misses the target at once.
+        ValueError: a bad argument (named), an empty menu, an entry that misses the target at once, or entries whose
+            prices are so far apart that the table does not fit into memory.
     """
     kept = kept_table(menu, epsilon, delta, unit, points, cache, progress)
     return filter_of(menu, kept, float(epsilon), float(delta))
@@ -299,13 +299,15 @@ def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, 
     excess = kept["excess"]
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
     worst: Any = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))
-    profile = PrivacyProfile(worst, grid, "upper").symmetrise()
+    profile = decreasing(PrivacyProfile(worst, grid, "upper").symmetrise())
     reached = float(profile.hockey_stick(epsilon))
     if not reached <= delta:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {epsilon:g}")
     with jax.enable_x64(True):
         found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
         noise, rate = (np.asarray(amounts.split(np.array([float(x[i]) for x in found]))) for i in range(2))
+    if max(kept["prices"].max(), kept["budget"]) > _MOST_UNITS:
+        raise ArithmeticError(f"prices must fit int32, got {kept['prices'].tolist()} and budget {kept['budget']}")
     prices, budget = kept["prices"].astype(np.int32), np.int32(kept["budget"])
     return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid)
 
@@ -315,7 +317,9 @@ def _table(
 ) -> dict[str, np.ndarray]:
     laws, runs = menu_laws(entries, epsilon, delta, points)
     most = runs.max()
-    prices = np.maximum(np.rint(unit * most / runs), unit).astype(np.int64)
+    # Ledgers are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
+    # the prices that are charged.
+    prices = np.clip(np.rint(unit * most / runs), unit, _MOST_UNITS).astype(np.int64)
     # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.
     node = max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
     total = int(unit * most / node)
@@ -340,8 +344,8 @@ def _table(
         steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
         if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
             raise ArithmeticError("an entry's law on the lattice holds more than probability 1")
-        slack = spared * delta / (1 + math.exp(epsilon)) / table.budget
-        added = slack * table.budget * (1 + np.exp(laws.grid.losses))
+        slack = spared * delta / table.budget
+        added = slack * table.budget * np.exp(np.minimum(laws.grid.losses, 0.0))
         kept |= {"excess": inflated(table.excess + added, 2.0**-45), "slack": np.array(slack)}
         kept |= {"curves": table.curves, "node": np.array(node), "reach": np.array(max(laws.below, laws.above))}
     return kept

@@ -73,6 +73,7 @@ __all__ = ["Table", "budget_table", "prices_in_nodes"]
 _CHUNK = 256  # levels between looks at the target
 _ETA = 8.0 * UNIT
 _SMOOTHING = 0.25  # of the rise a node; any number is sound
+_MOST_BYTES = 2**33  # of the curves that a scan holds at a time
 
 
 class Table(NamedTuple):
@@ -114,8 +115,14 @@ class _Carry(NamedTuple):
 
 
 def prices_in_nodes(prices: np.ndarray, node: int) -> tuple[np.ndarray, np.ndarray]:
-    """``(K, t)`` of whole prices, with price = (K - 1 + t) node and 0 < t <= 1."""
-    whole = -(-prices // node)
+    """``(K, t)`` of whole prices, with price = (K - 1 + t) node and 0 < t <= 1.
+
+    Raises:
+        ValueError: a number of nodes that int32 does not hold.
+    """
+    whole = -(-np.asarray(prices, np.int64) // node)
+    if whole.max() > 2**31 - 2:
+        raise ValueError(f"prices must be at most {2**31 - 2} nodes of {node} units, got {prices.max()} units")
     return whole.astype(np.int32), (prices - (whole - 1) * node) / node
 
 
@@ -177,6 +184,11 @@ def _budget_table(
     ]
     root = np.exp(0.5 * losses) * up
     depth = int(nodes.max())
+    if depth * (n // 2 + 1) * 16 > _MOST_BYTES:
+        raise ValueError(
+            f"menu must hold entries whose prices are closer: the dearest one costs {prices.max() / prices.min():.3g} "
+            f"times the cheapest, which takes {depth} curves of {size} points in memory; leave out the cheapest entries"
+        )
     empty: list[Any] = [
         np.int32(0),
         np.zeros(size),

@@ -110,8 +110,11 @@ class NaturalFilter:
         if is_scalar_query(query):
             if np.ndim(query):
                 raise ValueError(f"query must be one index, got an array of shape {np.shape(query)}")
-            inside = not isinstance(query, int) or 0 <= query < len(self.declared.family)
-            return query if inside else -1
+            if _validate.is_traced(query):
+                return query
+            # Compared before it is an int32 or a float32 of a program: 2**32 is not 0, nor is 1 + 1e-12 a member.
+            value, members = np.asarray(query), len(self.declared.family)
+            return int(value) if 0 <= value < members and value == np.floor(value) else -1
         for index, member in enumerate(self.declared.family):
             if member is query or _same(member, query):
                 return index

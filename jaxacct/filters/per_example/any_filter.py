@@ -70,12 +70,14 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated
+from jaxacct.filters import amounts
 from jaxacct.filters.per_example.examples import (
     INFINITY,
     as_bits,
     check_examples,
     check_query,
     for_norms,
+    given_norms,
     sensitivity_of,
     settle_norms,
 )
@@ -145,10 +147,7 @@ class IndividualFilter:
             ValueError: another type of query, or norms that are not one float for each example.
         """
         check_query(query, self.examples)
-        with jax.enable_x64(True):
-            norms = settle_norms(norms, self.examples)
-        takes_part, state = _update(self.filter, query, norms, state)
-        return takes_part, state
+        return _update(self.filter, query, given_norms(norms, self.examples), state)
 
     def bounds(self, query: Any, norms: ArrayLike, state: IndividualState) -> Array:
         """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
@@ -172,9 +171,12 @@ class IndividualFilter:
         return jax.vmap(self.filter.fraction)(state.each)
 
 
+# In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
+@jax.enable_x64(True)
 @jax.jit
 def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tuple[Array, IndividualState]:
-    clip = jnp.asarray(sensitivity_of(query)).astype(jnp.float32)
+    norms = settle_norms(norms, norms.shape[0])
+    clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
     clipped = jnp.where(norms > clip, clip, norms)
     good = (as_bits(norms) > 0) & (as_bits(norms) < INFINITY) & (clip > 0) & (clip < jnp.inf)
     asked = for_norms(query, jnp.where(good, clipped, 1.0))
@@ -184,7 +186,8 @@ def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tu
         admitted, after = filter.update(query, each)
         allowed = jnp.where(admitted & good, norm, 0.0)
         if hasattr(filter, "clip_scale"):
-            scale = jnp.asarray(filter.clip_scale(query, each)).astype(jnp.float32)
+            scale = filter.clip_scale(query, each)
+            scale = amounts.outward(jnp.asarray(scale, jnp.float64), "float32", up=False)
             # A factor of 1 is exact; below it the product is rounded down by two units.
             allowed = jnp.where(scale >= 1, allowed, jnp.where(scale > 0, deflated(allowed * scale, 2.0**-22), 0.0))
         return allowed, jax.tree.map(lambda new, old: jnp.where(allowed > 0, new, old), after, each)

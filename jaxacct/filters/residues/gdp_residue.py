@@ -37,6 +37,7 @@ __all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_r
 
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
+_ROUNDING = 2.0**-40  # at most this is an atom at infinity that a lattice makes of a query that has none
 _MOST_IN_TURN = 64  # ledgers that NumPy takes before a compiled program would be done sooner
 _STATEMENT = (
     "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
@@ -278,10 +279,14 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
     """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
     infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
     xp, top = module(infinity, mu, delta, offer), infinity.max()
-    # Without any slack but for the query's own atom: whatever is best of two closed forms.
-    plain = xp.maximum(largest_for_response(mu, epsilon), _after_gaussian(mu, inflated(dominating**2, 2.0**-50)))
+    # Without any slack but for the query's own atom: whatever is best of two closed forms. A largest loss that is
+    # known is one of the query itself: a tiny atom beside it is a rounding's, and is not paid for.
+    response = largest_for_response(mu, epsilon)
+    plain = xp.maximum(response, _after_gaussian(mu, inflated(dominating**2, 2.0**-50)))
     rest, payable = _after_atom(delta, top)
     plain = xp.where(payable, plain, -1.0)
+    unpaid = (top > 0) & (top <= _ROUNDING) & (response >= 0) & (response >= plain)
+    plain, rest = xp.where(unpaid, response, plain), xp.where(unpaid, delta, rest)
     # With a slack s: rho = 1 / ((1 - s)(1 - top)), and what an atom takes beyond its direction's own is room.
     s = xp.maximum(xp.minimum(offer, deflated((delta - top) / (1.0 - top), 1e-9)), 0.0)
     both = top + s - top * s

@@ -10,6 +10,7 @@ Arrays are pairs of float32 whose sum is the number, rounded up, so that a float
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -22,6 +23,7 @@ from jaxacct._numerics.host import barrier, each, floats, hosted, module, on_dev
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
+from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.losses.compare.gaussian_order import _dominating
 from jaxacct.losses.curves import conversions
@@ -48,7 +50,8 @@ class Prepared:
         losses: float32[..., 2, atoms, 2], in two pieces.
         masses: float32[..., 2, atoms, 2].
         infinity: float32[..., 2, 2], the mass at an infinite loss.
-        epsilon: float32[..., 2], the largest loss where none is infinite, else inf: what pure DP says of the query.
+        epsilon: float32[..., 2], the largest loss, or inf if it is unknown: what pure DP says of the query. It may be
+            finite beside an ``infinity`` that a lattice's rounding made.
         mu: float32[..., 2], a mu whose G_mu with an atom at infinity of the larger ``infinity`` dominates it, or inf.
     """
 
@@ -113,7 +116,14 @@ def prepared(
         if is_gaussian(query):
             return _of_gaussian(gaussian_cost(gaussian_parts(query)), int(atoms))
         curve = query if isinstance(query, PLD | PrivacyProfile | TradeOff) else _trade_off(query, relation, grid)
-        return on_host(of_curve(curve, int(atoms)))
+        made = on_host(of_curve(curve, int(atoms)))
+        return dataclasses.replace(made, epsilon=_least_epsilon(made, query)) if is_pure(query) else made
+
+
+def _least_epsilon(made: Prepared, query: Any) -> Any:
+    """The mechanism's largest loss, where a lattice has lost it: its curve has a rounding's mass at infinity."""
+    xp, found, known = floats(joined(made.epsilon), pure_cost(query))
+    return pieces_up(xp.minimum(found, xp.where(known >= 0, known, np.inf)))
 
 
 @hosted(static=("atoms",))

@@ -46,7 +46,7 @@ from jaxacct.losses.engines.contour.quadrature import (
     quadrature,
     rough_cumulants,
 )
-from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon
+from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, transform
 from jaxacct.losses.engines.saddle_point import saddle_log_delta
@@ -130,7 +130,7 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
     """Bounds from the transform; see :func:`contour_bounds`."""
-    integrand = _integrand(prepared, counts, found)
+    integrand = trimmed(_integrand(prepared, counts, found))
     if kind == "delta":
         xp = array_module(goal)
         lower, upper, _, _ = read_delta(integrand, goal)

@@ -1,0 +1,102 @@
+"""What would have fitted in place of a query that was refused: the same with more noise, or fewer runs of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from typing import Any
+
+import numpy as np
+
+__all__ = ["nearest"]
+
+# The parameter of a mechanism that sets its privacy, and whether more of it is more private.
+_KNOBS = {
+    "Gaussian": ("sigma", True),
+    "Laplace": ("scale", True),
+    "DiscreteGaussian": ("sigma", True),
+    "DiscreteLaplace": ("scale", True),
+    "RandomizedResponse": ("epsilon", False),
+    "Exponential": ("epsilon", False),
+    "PermuteAndFlip": ("epsilon", False),
+    "PureDP": ("epsilon", False),
+    "ApproximateDP": ("epsilon", False),
+    "GDP": ("mu", False),
+    "ZeroConcentratedDP": ("rho", False),
+    "RenyiDP": ("epsilon", False),
+}
+_DOUBLINGS = 40
+_HALVINGS = 12  # of a factor of 2: to 0.02 %
+_DIGITS = 4
+
+
+def nearest(query: Any, fits: Callable[[Any], bool]) -> list[Any]:
+    """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is.
+
+    Args:
+        query: what was refused.
+        fits: whether a query would be admitted; each one in the answer was asked.
+    """
+    return [found for found in (_quieter(query, fits), _fewer(query, fits)) if found is not None]
+
+
+def _quieter(query: Any, fits: Callable[[Any], bool]) -> Any:
+    """The query with all its noise scaled up by the least factor that fits, to 0.02 % and four digits."""
+    if _scaled(query, 2.0) is None:
+        return None
+    low, high, found = 1.0, 2.0, None
+    for _ in range(_DOUBLINGS):
+        candidate = _scaled(query, high)
+        if fits(candidate):
+            found = candidate
+            break
+        low, high = high, 2.0 * high
+    if found is None:
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low * high) ** 0.5
+        candidate = _scaled(query, middle)
+        if fits(candidate):
+            high, found = middle, candidate
+        else:
+            low = middle
+    return found
+
+
+def _scaled(query: Any, factor: float) -> Any:
+    """``query`` with ``factor`` times the noise, or a ``factor``-th of the loss; None if there is no such thing."""
+    if isinstance(query, int | float | np.number):
+        return _rounded(float(query) / factor, up=False)
+    name = type(query).__name__
+    if name in _KNOBS:
+        field, up = _KNOBS[name]
+        value = np.asarray(getattr(query, field), np.float64)
+        if value.shape:
+            return None
+        return dataclasses.replace(query, **{field: _rounded(float(value) * (factor if up else 1 / factor), up)})
+    if name in ("PoissonSampled", "SampledWithoutReplacement"):
+        inner = _scaled(query.mechanism, factor)
+        return None if inner is None else dataclasses.replace(query, mechanism=inner)
+    if name == "Composed":
+        parts = [_scaled(part, factor) for part in query.mechanisms]
+        return None if None in parts else type(query)(parts, [steps for _, steps in query.parts()])
+    return None
+
+
+def _rounded(value: float, up: bool) -> float:
+    return float(Context(prec=_DIGITS, rounding=ROUND_CEILING if up else ROUND_FLOOR).create_decimal(value))
+
+
+def _fewer(query: Any, fits: Callable[[Any], bool]) -> Any:
+    """The most runs that fit of a query that is one mechanism several times."""
+    if type(query).__name__ != "Composed" or len(query.mechanisms) != 1:
+        return None
+    ((part, steps),) = query.parts()
+    if np.ndim(steps) or not int(steps) > 1 or not fits(part):
+        return None
+    low, high = 1, int(steps)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(type(query)([part], [middle])) else (low, middle)
+    return part if low == 1 else type(query)([part], [low])

@@ -1,0 +1,269 @@
+"""What a ledger says about its budget: what a request costs, what is spent and what is left, also as epsilons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxacct import filters
+from jaxacct._printing import rounded_down, rounded_up
+from jaxacct.ledger.fitting import nearest
+from jaxacct.ledger.policy import Policy, State, reproducible
+
+__all__ = ["Amount", "Reading", "read"]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A part of a budget.
+
+    Attributes:
+        parameter: in the filter's own parameters, by name: ``{"mu": 0.5}``, ``{"rho": 0.1, "delta": 1e-7}``; a list
+            where the filter keeps several budgets.
+        epsilon: what the filter's theorem says of a budget of this size, at the ledger's delta: a request that costs
+            this much has that epsilon. None for a filter that has no epsilon for a part of its budget. Epsilons of
+            parts do not add up to that of the whole.
+    """
+
+    parameter: dict[str, Any]
+    epsilon: float | None
+
+    def text(self, rounded: Callable[[float], str] = rounded_up) -> str:
+        """``mu 0.5 (epsilon 1.99)``, rounded up or down."""
+        words = ", ".join(
+            f"{name} {_shown(value, rounded)}" for name, value in self.parameter.items() if _counts(value)
+        )
+        words = words or "nothing"
+        return words if self.epsilon is None else f"{words} (epsilon {rounded(self.epsilon)})"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A ledger's budget before or after a request; ``print`` it.
+
+    Attributes:
+        delta: at which epsilons are quoted.
+        delta_stated: whether the ledger was made with that delta, or it is the default.
+        epsilon: of the whole budget: the guarantee for all that was and will be admitted, at ``delta``.
+        is_bound: whether that is proven, or asymptotic.
+        spent: by all that was admitted, rounded up.
+        left: rounded down.
+        fraction: the share that is spent, rounded up.
+        cost: of the request, or None where there is none, or its cost depends on more than the request and it was
+            refused.
+        alternatives: in place of a request that was refused, what would have been admitted at that moment.
+        refusal: why it was refused, in words; None for one that was admitted.
+    """
+
+    delta: float
+    delta_stated: bool
+    epsilon: float
+    is_bound: bool
+    spent: Amount
+    left: Amount
+    fraction: float
+    cost: Amount | None = None
+    alternatives: tuple[Any, ...] = ()
+    refusal: str | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> list[str]:
+        """What is printed, a line each."""
+        lines = [] if self.cost is None else [f"cost    {self.cost.text(rounded_up)}"]
+        if self.refusal is not None:
+            lines.append(f"why     {self.refusal}")
+            lines += [f"fits    {query!r}" for query in self.alternatives]
+        lines.append(f"spent   {self.spent.text(rounded_up)}, {rounded_up(100.0 * self.fraction, 4)} % of the budget")
+        lines.append(f"left    {self.left.text(rounded_down)}")
+        kind = "" if self.is_bound else ", ASYMPTOTIC, not a bound"
+        stated = "" if self.delta_stated else " (none was stated for this ledger)"
+        lines.append(f"budget  epsilon {rounded_up(self.epsilon)} at delta {self.delta:g}{stated}{kind}")
+        return lines
+
+
+def read(
+    policy: Policy,
+    delta: float | None,
+    after: State,
+    query: Any = None,
+    before: State | None = None,
+    admitted: bool = True,
+) -> Reading:
+    """The budget in state ``after``; with the state ``before`` a request, what was said to it, and why.
+
+    Args:
+        policy: of the ledger.
+        delta: the ledger's; None where none was stated.
+        after: the state now.
+        query: the request.
+        before: the state that it met.
+        admitted: the answer that it got.
+    """
+    budget = policy.filter
+    at = _default_delta(budget) if delta is None else delta
+    with reproducible():
+        guarantee = budget.guarantee
+        whole = float(np.asarray(guarantee.epsilon(at)))
+        spent, left = (_amount(budget, _part(budget, after, name), at) for name in ("spent", "remaining"))
+        fraction = float(np.asarray(budget.fraction(after.value)))
+    known: dict[str, Any] = {}
+    if before is not None:
+        known["cost"] = cost = _cost(policy, query, before, after, admitted, at)
+        if not admitted:
+            others = tuple(nearest(query, lambda one: _fits(policy, one, before)))
+            known |= {"refusal": _why(budget, cost, left, others), "alternatives": others}
+    return Reading(at, delta is not None, whole, bool(guarantee.is_bound), spent, left, fraction, **known)
+
+
+_DELTA = 1e-5
+# What `spent` and `remaining` hold, by filter.
+_NAMES = {
+    "PureDPFilter": ("epsilon",),
+    "ZCDPFilter": ("rho",),
+    "ApproximateZCDPFilter": ("rho", "delta"),
+    "RenyiFilter": ("divergence",),
+    "AnyOrderFilter": ("divergences",),
+    "GDPFilter": ("mu",),
+    "GDPResidueFilter": ("mu", "slack"),
+    "ApproximateGDPFilter": ("mean loss",),
+    "NaturalApproximateDPFilter": ("delta",),
+    "AdditiveProfileFilter": ("band masses",),
+}
+
+
+def _default_delta(budget: Any) -> float:
+    """0 for pure privacy; else 1e-5, or twice the delta that the filter itself may spend, if that is more."""
+    if isinstance(budget, filters.PureDPFilter):
+        return 0.0
+    fails = {filters.GDPResidueFilter: "slack", filters.ApproximateZCDPFilter: "delta"}.get(type(budget))
+    return max(_DELTA, min(0.5, 2.0 * float(np.asarray(getattr(budget, fails))))) if fails else _DELTA
+
+
+def _part(budget: Any, state: State, which: str) -> list[Any]:
+    """What is ``"spent"`` or ``"remaining"``: floats, or lists of them where the filter keeps several budgets."""
+    values = [np.asarray(one).tolist() for one in _tuple(getattr(budget, which)(state.value))]
+    if isinstance(budget, filters.GDPResidueFilter):
+        rest = float(np.asarray(budget.remaining_slack(state.value)))
+        values.append(rest if which == "remaining" else float(np.asarray(budget.slack)) - rest)
+    return values
+
+
+def _amount(budget: Any, values: list[Any], delta: float) -> Amount:
+    names = _NAMES.get(type(budget).__name__, ("units",))
+    return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, values, delta))
+
+
+def _epsilon(budget: Any, values: list[Any], delta: float) -> float | None:
+    """The epsilon of a budget of this size; None where the filter's theorem has none."""
+    if type(budget).__name__ not in _NAMES or isinstance(values[0], list) != isinstance(budget, filters.AnyOrderFilter):
+        return None
+    value = np.asarray(values[0], np.float64)
+    fails = np.asarray(values[1] if len(values) > 1 else 0.0, np.float64)
+    if not np.any(value > 0) and fails <= delta:
+        return 0.0
+    made: Any
+    if isinstance(budget, filters.PureDPFilter):
+        made = filters.PureDPGuarantee(value, "")
+    elif isinstance(budget, filters.ZCDPFilter | filters.ApproximateZCDPFilter):
+        made = filters.ZCDPGuarantee(value, "", fails=fails)
+    elif isinstance(budget, filters.RenyiFilter):
+        made = filters.RenyiGuarantee(value, budget.order, "")
+    elif isinstance(budget, filters.AnyOrderFilter):
+        made = filters.AnyOrderGuarantee(value, budget.orders, "")
+    elif isinstance(budget, filters.GDPResidueFilter):
+        made = filters.ApproximateGDPGuarantee(value, fails, "")
+    elif isinstance(budget, filters.GDPFilter):
+        made = filters.GDPGuarantee(value, "")
+    elif isinstance(budget, filters.ApproximateGDPFilter):
+        made = filters.GDPGuarantee(np.sqrt(2.0 * value), "", is_bound=False)
+    else:
+        return None
+    return float(np.asarray(made.epsilon(delta)))
+
+
+def _cost(policy: Policy, query: Any, before: State, after: State, admitted: bool, delta: float) -> Amount | None:
+    """What ``query`` took, where it was admitted; else what a much larger budget would charge, where it says so."""
+    budget = policy.filter
+    with reproducible():
+        if hasattr(budget, "_cost"):
+            values = [np.asarray(budget._cost(query)).tolist()]
+        elif admitted:
+            now, then = (_part(budget, state, "spent") for state in (after, before))
+            squares = isinstance(budget, filters.GDPFilter | filters.GDPResidueFilter)
+            values = [
+                _difference(new, old, squares=squares and i == 0)
+                for i, (new, old) in enumerate(zip(now, then, strict=True))
+            ]
+        else:
+            values = _on_a_larger_budget(budget, query)
+    if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
+        return None
+    return _amount(budget, values, delta)
+
+
+def _difference(new: Any, old: Any, *, squares: bool) -> Any:
+    new, old = np.asarray(new, np.float64), np.asarray(old, np.float64)
+    if squares:  # mu adds up in squares
+        return np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
+    return np.maximum(new - old, 0.0).tolist()
+
+
+_LARGER = 1e6  # times the budget: ledgers count in 2^-88 of theirs
+
+
+def _on_a_larger_budget(budget: Any, query: Any) -> list[Any] | None:
+    """The cost of a query that may be more than the whole budget; None where it is more than a million of them."""
+    if isinstance(budget, filters.GDPFilter):
+        wide = filters.gdp(min(_LARGER * float(np.asarray(budget.mu)), 1e30))
+    elif isinstance(budget, filters.ApproximateZCDPFilter):
+        wide = filters.approximate_zcdp(min(_LARGER * float(np.asarray(budget.rho)), 1e30), 0.999)
+    elif isinstance(budget, filters.AnyOrderFilter):
+        wide = filters.renyi_any(1e6, 0.5, budget.orders)
+    elif isinstance(budget, filters.PricedMenuFilter):
+        price = int(np.asarray(budget.price(query)))
+        return [price] if price < 2**31 - 1 else None
+    else:
+        return None
+    admitted, state = wide.update(query, wide.init())
+    return [np.asarray(one).tolist() for one in _tuple(wide.spent(state))] if bool(np.asarray(admitted)) else None
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _fits(policy: Policy, query: Any, state: State) -> bool:
+    try:
+        return policy.decide(query, state)[0]
+    except ValueError:
+        return False
+
+
+def _why(budget: Any, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
+    if cost is not None:
+        said = f"it costs {cost.text(rounded_up)}, and {left.text(rounded_down)} is left"
+        asymptotic = isinstance(budget, filters.ApproximateGDPFilter)
+        return said + "; a ledger does not clip contributions to what fits" * asymptotic
+    if isinstance(budget, filters.GDPResidueFilter):
+        none = float(np.asarray(budget.slack)) == 0.0
+        return (
+            f"after it no residue of the budget is certain{' with so little left' if others else ''}: its loss may "
+            "exceed what is left" + ", or have a tail that only a slack covers, and this filter has none" * none
+        )
+    return "it costs more than the whole budget, or the filter knows no finite cost of it"
+
+
+def _counts(value: Any) -> bool:
+    """Whether a value is more than what rounding up leaves of 0."""
+    return bool(np.any(np.asarray(value, np.float64) > 1e-20))
+
+
+def _shown(value: Any, rounded: Callable[[float], str]) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_shown(part, rounded) for part in value) + "]"
+    return rounded(float(value))

@@ -1,0 +1,140 @@
+"""Filters at the edges of their arithmetic: prices beyond int32, atoms at infinity, roundings to float32, slacks."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import (
+    ApproximateDP,
+    Composed,
+    FromTables,
+    Gaussian,
+    PoissonSampled,
+    PureDP,
+    RandomizedResponse,
+    filters,
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
+        yield
+
+
+def admitted(budget, query, most):
+    state = budget.init()
+    for count in range(most):
+        fits, state = budget.update(query, state)
+        if not bool(fits):
+            return count
+    return most
+
+
+def test_prices_that_do_not_fit_int32_admit_no_more_than_the_target_allows():
+    menu = [Gaussian(3.0), Gaussian(3.0 * 66000**0.5)]
+    budget = filters.priced_menu(menu, epsilon=1.0, delta=1e-3, unit=100_000, points=2048)
+    assert (np.asarray(budget.prices) > 0).all()
+    runs = admitted(budget, 0, 60)
+    assert runs == 0 or jaxacct.delta(menu[0], 1.0, steps=runs).lower <= 1e-3
+    assert admitted(budget, menu[1], 5) == 5
+    sums = [Composed(menu[:1], 2), Composed(menu[:1], 2**20), Composed(menu), Composed(menu[1:], 2**40)]
+    assert [int(budget.price(one)) for one in sums[:2]] == [2**31 - 1] * 2
+    assert all(int(budget.price(one)) > int(budget.price(menu[1])) for one in sums)
+
+
+def test_a_menu_of_prices_too_far_apart_for_memory_is_refused_by_name():
+    with pytest.raises(ValueError, match="menu must hold entries whose prices are closer"):
+        filters.priced_menu([Gaussian(3.0), Gaussian(3.0 * 2e6**0.5)], epsilon=1.0, delta=1e-3, unit=288, points=16384)
+
+
+@pytest.mark.parametrize(
+    "menu",
+    [
+        [PureDP(0.25), ApproximateDP(0.1, 0.004), RandomizedResponse(0.6)],
+        [FromTables([0.5, 0.5, 0.0], [0.45, 0.54, 0.01]), RandomizedResponse(0.2)],
+    ],
+)
+def test_every_entry_that_meets_the_target_alone_is_admitted_once(menu):
+    budget = filters.priced_menu(menu, epsilon=0.8, delta=0.03)
+    assert [admitted(budget, position, 1) for position in range(len(menu))] == [1] * len(menu)
+
+
+FILTERS = {
+    "gdp": (filters.gdp(2.0), lambda s: Gaussian(s)),
+    "zcdp": (filters.zcdp(2.0), lambda s: Gaussian(s)),
+    "renyi": (filters.renyi(3.0, 1e-3, order=4.0), lambda s: PoissonSampled(Gaussian(s), 0.1)),
+    "approximate_gdp": (filters.approximate_gdp(0.01), lambda s: PoissonSampled(Gaussian(s), 0.1)),
+}
+
+
+def used(budget, state):
+    with jax.enable_x64(True):
+        return np.asarray(budget.spent(state)).reshape(-1)[0]
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_an_example_pays_at_least_what_the_scalar_filter_charges_for_the_same_floats(name):
+    """Python floats whose nearest float32 is larger, and ones whose nearest is smaller."""
+    scalar, query = FILTERS[name]
+    each = filters.individual(scalar, examples=1)
+    for sigma in (1.1, 1.3, 0.7, 2.3, 1.9000001):
+        asked = query(sigma)
+        _, alone = scalar.update(asked, scalar.init())
+        _, shared = each.update(asked, np.ones(1, np.float32), each.init())
+        assert used(each, shared) >= used(scalar, alone), sigma
+
+
+def test_as_many_runs_fit_an_example_as_fit_the_scalar_filter():
+    scalar = filters.gdp(math.sqrt(3.0 / 1.1**2) * (1 - 1e-9))
+    each = filters.individual(scalar, examples=2)
+    state, count = each.init(), 0
+    for _ in range(5):
+        takes_part, state = each.update(Gaussian(1.1), np.ones(2, np.float32), state)
+        count += bool(takes_part[0])
+    assert count == admitted(scalar, Gaussian(1.1), 5) == 2
+
+
+def test_an_individual_last_step_is_never_longer_than_what_is_left():
+    """A factor just below 1 must not be rounded to 1."""
+    scalar = filters.approximate_gdp(2 * (0.01 * math.expm1(1.0) / 2) * (1 - 1e-9))
+    each = filters.individual(scalar, examples=1)
+    query, norms = PoissonSampled(Gaussian(1.0), 0.1), np.ones(1, np.float32)
+    _, state = each.update(query, norms, each.init())
+    _, state = each.update(query, norms, state)
+    assert float(each.bounds(query, norms, state)[0]) < 1.0
+
+
+def test_an_online_menus_epsilon_is_finite_wherever_its_plain_menus_is_and_monotone():
+    at = np.array([0.3, 1e-2, 1e-4, 1e-5, 1e-6])
+    for epsilon in (6.0, 12.0):
+        setting = dict(epsilon=epsilon, delta=1e-5, points=512, unit=32)
+        menu = [PoissonSampled(Gaussian(1.0), 0.5)]
+        online, plain = (make(menu, **setting).guarantee for make in (filters.online_menu, filters.priced_menu))
+        found, limit = np.asarray(online.epsilon(at)), np.asarray(plain.epsilon(at))
+        assert (found[:4] <= epsilon).all()
+        assert (found <= limit + 0.2).all()
+        assert np.isfinite(found).all()
+        curve = np.asarray(online.delta(np.linspace(0.0, 4 * epsilon, 400)))
+        assert (np.diff(curve) <= 1e-15).all()
+
+
+def test_a_residue_filters_slack_keeps_its_curve_decreasing_in_both_directions():
+    budget = filters.natural(Gaussian(1.0), family=[Gaussian(2.0)], rounds=4)
+    curve = budget.guarantee.profile().symmetrise()
+    assert (np.diff(np.asarray(curve.hockey_stick(np.linspace(0.0, 20.0, 300)))) <= 1e-15).all()
+
+
+def test_an_index_that_only_rounding_or_wrapping_makes_a_member_is_refused():
+    budget = filters.natural(Gaussian(1.0), family=[Gaussian(2.0), Gaussian(3.0)], rounds=4)
+    for index in (np.int64(2**32), np.int64(2**32 + 1), 1 + 1e-12, np.float64(1e-30), -(2**32), math.nan):
+        fits, after = budget.update(index, budget.init())
+        assert not bool(fits), index
+        assert after.counts.tolist() == [0, 0]
+    assert all(bool(budget.update(index, budget.init())[0]) for index in (0, 1, np.int64(1), 1.0, np.uint8(0)))
