@@ -42,10 +42,14 @@ def beyond_ends(kernel: Kernel, family: Family) -> np.ndarray:
     return worst * (1.0 + 2.0**-30) / family.slack
 
 
-def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray]:
+def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Prices at both ends of every interval between two nodes, as functions of the budget that is left *after* the query.
 
-    `NEVER` at both ends of an interval after which no budget is enough.
+    Returns:
+        Prices at the left and at the right ends, `NEVER` at both ends of an interval after which no budget is enough;
+        and whether the interval's budgets before the query lie in it and in the next one, and are also enough where V
+        goes on beyond the interval as it rises in it. What has that at all corners needs nothing for the bend of V
+        between both: where it bends up, the straight line is below V, and where it bends down V is concave.
     """
     nodes, rises = family.nodes, family.rises
     last = nodes.size - 1
@@ -66,7 +70,7 @@ def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray]
         short = more[j] - (heights[at - 1] - heights[j]) if at - 1 > j else more[j]
         share = min(max(float((short / rises[at - 1]).max()), 0.0), 1.0)
         least[j] = nodes[at - 1] + share * (nodes[at] - nodes[at - 1])
-    first, second = np.full(last, NEVER), np.full(last, NEVER)
+    first, second, straight = np.full(last, NEVER), np.full(last, NEVER), np.zeros(last, bool)
     for j in range(last):
         if reach[j] > last:
             break
@@ -78,10 +82,16 @@ def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray]
             points.append((1.0 - before, nodes[k] - nodes[j + 1] + before * (nodes[j + 1] - nodes[j])))
         if reach[j + 1] <= last:
             points.append((1.0, least[j + 1] - nodes[j + 1]))
+        ahead = float((more[j + 1] / rises[j]).max()) * (nodes[j + 1] - nodes[j])
+        short = j + 2 <= last and max(ahead, least[j] - nodes[j]) < 0.75 * (nodes[j + 2] - nodes[j + 1])
+        if short and reach[j] == j + 1:
+            points.append((1.0, ahead))
         left, right = _above(points)
         floor = max(ends[j], ends[j + 1], _LEAST)
         first[j], second[j] = max(left * _UP, floor), max(right * _UP, floor)
-    return first, second
+        room = nodes[j + 2] - nodes[j + 1] if j + 2 <= last else 0.0
+        straight[j] = short and reach[j] == j + 1 and max(first[j], second[j]) < room
+    return first, second, straight
 
 
 def _covers(heights: np.ndarray, rises: np.ndarray, k: int, j: int, more: np.ndarray) -> bool:

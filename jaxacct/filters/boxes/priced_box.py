@@ -26,7 +26,7 @@ from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, narrow, parts_of
 from jaxacct.filters.menus.priced_menu import MenuState, fraction_of
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -112,8 +112,8 @@ class PricedBoxFilter:
             ValueError: see :meth:`update`.
         """
         state = self.init() if state is None else state
-        left = UNITS - self._after(query, state)[1].spent
-        return jnp.where(self._after(query, state)[0], self.remaining(state) - left, DEAR)
+        admitted, after = self._after(query, state)
+        return jnp.where(admitted, after.spent - state.spent, DEAR)
 
     def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -224,7 +224,7 @@ class _Held:
 @functools.lru_cache(64)
 def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
     with jax.enable_x64(True):
-        lines = np.stack(price_lines(kernel_of_query(held.query, family), family))
+        lines = np.stack(price_lines(kernel_of_query(held.query, family), family)[:2])
     count = int(np.searchsorted(family.nodes, 1.0))
     units = np.ceil(lines[:, :count] * (1.0 + 1e-12) * UNITS)
     return np.where(lines[:, :count] <= 1.0, units, DEAR).astype(np.int32)
@@ -320,9 +320,9 @@ def _settled(xp: Any, price: Callable[[int, Any], Any], nodes: Any, left: Any) -
     share = xp.clip(over / xp.maximum(length + second - first, 1.0), 0.0, 1.0)
     asked = xp.ceil(first + share * (second - first) + 1e-4)
     after = xp.minimum(begin + length, left - asked)
-    fits = (over >= 0) & (left <= UNITS) & (second < np.inf)
     # Rounding the price up may carry the budget after it just below the interval.
-    return xp.where(fits, xp.maximum(after, 0.0 * begin), -1.0)
+    fits = (over >= 0) & (left <= UNITS) & (second < np.inf) & (after >= 0)
+    return xp.where(fits, after, -1.0)
 
 
 def _repeated(run: Callable[[Any], Any], runs: Any, left: Any) -> Any:
@@ -419,7 +419,7 @@ def priced_box(
 def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> PricedBoxFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
     worst: Any = np.minimum(kept["promised"], np.minimum(np.exp(grid.losses) * (1.0 + 2.0**-48), 1.0))
-    profile = PrivacyProfile(worst, grid, "upper").symmetrise()
+    profile = decreasing(PrivacyProfile(worst, grid, "upper").symmetrise())
     reached = float(profile.hockey_stick(target[0]))
     if not reached <= target[1]:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {target[0]:g}")

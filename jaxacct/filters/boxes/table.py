@@ -69,18 +69,19 @@ def box_table(
     family = _family(sigma, rate, epsilon, delta, lambda done, of: report(int((work - total) * done / of), work))
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
     first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
+    straight = np.zeros(first.shape, bool)
     done = work - total
     for i, s in enumerate(sigmas):
         atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
         for k, q in enumerate(rates):
             kernel = _kernel(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
-            first[i, k], second[i, k] = (x[:count] for x in price_lines(kernel, family))
+            first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
             done += 1
             report(done, work)
-    bent = _bent(first, second, family)
+    bent = _bent(first, second, straight, family)
     extra_lines = np.full((2, len(extra), count), NEVER)
     for i, query in enumerate(extra):
-        extra_lines[:, i] = np.stack(price_lines(kernel_of_query(query, family), family))[:, :count]
+        extra_lines[:, i] = np.stack(price_lines(kernel_of_query(query, family), family)[:2])[:, :count]
         done += 1
         report(done, work)
     promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
@@ -158,12 +159,13 @@ def _mu(epsilon: float, delta: float) -> float:
     return float(brentq(missed, 1e-6, 60.0))
 
 
-def _bent(first: np.ndarray, second: np.ndarray, family: Family) -> tuple[np.ndarray, np.ndarray]:
+def _bent(
+    first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: Family
+) -> tuple[np.ndarray, np.ndarray]:
     """Corner prices from which interpolated ones are certified, by more than the curvature of V in b asks for.
 
-    Let V rise at most R times as fast, at every order, after any budget of [x, y] as before it. For budgets b_c there
-    of mean m, the mean of V_(b_c) is at most V at m + (R - 1) E (b_c - m)_+, and the last factor is at most
-    (y - x) / 4. R is the product of the family's `growth` at the nodes between.
+    With budgets b_c of mean m and weights w_c, the mean of V_(b_c) must not exceed V at m + bend; `_curvature` says
+    how large a bend is enough. Where it is dearer, the cell is charged as its loudest corner.
     """
     if first.shape[0] == first.shape[1] == 1:
         return first, second
@@ -172,8 +174,10 @@ def _bent(first: np.ndarray, second: np.ndarray, family: Family) -> tuple[np.nda
     corners = [(row, column) for row in spans[0] for column in reversed(spans[1])]
     ends = np.stack([np.stack([x[at] for at in corners]) for x in (first, second)])  # (end, corner, cells..., interval)
     low, high = ends.min((0, 1)), ends.max((0, 1))
+    plain = np.stack([straight[at] for at in corners]).all(0)
     once = _curvature(family, low, high)
     bend = _curvature(family, low, high + 2.0 * once)
+    bend = np.where(plain, 0.0, bend)
     raised = ends * (1.0 + bend / low)
     snapped = np.maximum(ends, ends[:, :1])  # the cell charged as its loudest corner needs nothing more
     beyond = family.nodes[1 : 1 + low.shape[-1]] + high + 2.0 * once > family.nodes[-1]
@@ -187,13 +191,40 @@ def _bent(first: np.ndarray, second: np.ndarray, family: Family) -> tuple[np.nda
 
 
 def _curvature(family: Family, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """(R - 1) (high - low) / 4 for budgets between an interval's beginning and ``low``, its end and ``high``."""
-    nodes = family.nodes
+    """How much curvature asks for, for budgets between an interval's beginning and ``low``, its end and ``high``.
+
+    Two bounds, of which the smaller one counts. Let D be the rise of V, of which it is the integral over b.
+
+    - If D is at most R times as large after any budget as before it, then (R - 1) E (b_c - m)_+ is enough, and the
+      last factor is at most (high - low) / 4.
+    - If D grows at most like exp(g b) from interval to interval, of lengths at most d, the mean of exp(g b_c) counts
+      in place of V, up to what the steps of D add: g (high - low)^2 / 8 (Hoeffding's lemma) and g d^2 / 2, times
+      exp(g (high - low + 2 d)).
+    """
+    nodes, lengths = family.nodes, np.diff(family.nodes)
     logs = np.concatenate([[0.0, 0.0], np.cumsum(np.log(family.growth))])  # of all growth at nodes below
     count = low.shape[-1]
     first = np.minimum(np.searchsorted(nodes, nodes[:count] + low, side="right"), nodes.size - 1)
     last = np.minimum(np.searchsorted(nodes, nodes[1 : count + 1] + high, side="left"), nodes.size - 1)
-    return np.expm1(np.clip(logs[last] - logs[first], 0.0, 50.0) + 1e-9) * 0.25 * (high - low)
+    width = high - low
+    steep = np.expm1(np.clip(logs[last] - logs[first], 0.0, 50.0) + 1e-9) * 0.25 * width
+    pace = np.concatenate([[0.0], np.log(family.growth) / (0.5 * (lengths[1:] + lengths[:-1])), [0.0]])
+    pace, length = _most_in(pace, first, last), _most_in(lengths, np.maximum(first - 1, 0), last)
+    smooth = pace * (width**2 / 8 + length**2 / 2) * np.exp(np.minimum(pace * (width + 2.0 * length), 50.0))
+    return np.minimum(steep, smooth + 1e-9 * width)
+
+
+def _most_in(values: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The largest of ``values[first:last]``, 0 of none."""
+    tables = [np.append(values, 0.0)]
+    while 2 ** len(tables) <= values.size:
+        step, below = 2 ** (len(tables) - 1), tables[-1]
+        tables.append(np.maximum(below, np.append(below[step:], np.zeros(step))))
+    count = np.maximum(last - first, 0)
+    level = np.floor(np.log2(np.maximum(count, 1))).astype(int)
+    table = np.stack(tables)
+    found = np.maximum(table[level, first], table[level, np.maximum(last - 2**level, 0)])
+    return np.where(count > 0, found, 0.0)
 
 
 def _units(prices: np.ndarray) -> np.ndarray:
