@@ -51,8 +51,8 @@ from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
 from jaxacct.filters.additive.zcdp import ZCDPFilter, zcdp
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
+from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
 from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu

@@ -1,6 +1,6 @@
 """The curves that a priced box promises, one for every budget: `family_of`.
 
-The family is read off the table of a menu (:mod:`jaxacct.filters.menus.table`) of a few reference queries. What a price
+The family is read off the worst case of a few reference queries (:mod:`jaxacct.filters.boxes.references`). What a price
 is certified against is this family alone, so nothing depends on how it came about: any excess that is not negative and
 rises with the budget will do.
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ UNITS = 2_000_000_000
 """The whole budget in units: int32, and fine enough for hundreds of millions of runs."""
 _SLACK = 0.01  # of delta, at the whole budget
 _BEYOND = 1.06  # budgets to which the curves go on: mixtures of prices look a little above the whole budget
+_FADE = 9.0  # of G's standard deviations: where U is 0 so far around, V is nothing but slack
 _FLOOR = 1e-3  # of the slack: smaller values of a curve are dropped
 
 
@@ -77,7 +77,7 @@ class Family:
         share = (budget - self.nodes[at]) / (self.nodes[at + 1] - self.nodes[at])
         excess = (1.0 - share) * self.excess[at] + share * self.excess[at + 1]
         smooth, error = smoothed(excess, self.grid, width)
-        return smooth + error + (budget * self.slack) * 2.0 * np.cosh(0.5 * self.grid.losses)
+        return smooth + error + (budget * self.slack) * _both(self.grid)
 
 
 def kinks_of(excess: np.ndarray, grid: LossGrid) -> np.ndarray:
@@ -140,43 +140,33 @@ def smoothed(excess: np.ndarray, grid: LossGrid, width: float, *, difference: bo
     )
 
 
-def family_of(
-    excess: Callable[[int], np.ndarray],
-    count: int,
-    grid: LossGrid,
-    every: int,
-    width: float,
-    epsilon: float,
-    delta: float,
-    spacing: float,
-) -> Family:
-    """The family of a table, up to the largest budget that meets (epsilon, delta).
+def family_of(curves: np.ndarray, grid: LossGrid, width: float, epsilon: float, delta: float, grade: float) -> Family:
+    """The family of curves of evenly spaced budgets, up to the largest that meets (epsilon, delta) and a little beyond.
 
     Args:
-        excess: curve ``i`` of the table over sqrt(gamma), at the points of ``grid``.
-        count: how many curves there are, of evenly spaced budgets from 0.
-        grid: the table's lattice.
-        every: how many of its points make one of the family's.
+        curves: excesses over sqrt(gamma) at the points of ``grid``, of budgets from 0; shape ``(budgets, grid.size)``.
+        grid: a lattice.
         width: of G.
         epsilon: the target.
         delta: the target.
-        spacing: of nodes, over their budgets.
+        grade: distance of nodes over their budget.
     """
-    first = -(-grid.lowest // every) * every  # multiples of ``every``, so that loss 0 is one of them
-    picked = np.arange(first, grid.highest + 1, every) - grid.lowest
-    coarse = LossGrid(grid.spacing * every, first // every, picked.size)
     slack = _SLACK * delta / (1.0 + math.exp(epsilon))
-    floor = _FLOOR * slack * np.exp(-0.5 * np.abs(coarse.losses))
+    beyond = math.ceil(_FADE * width / grid.spacing)  # points at both ends at which U is 0
+    wide = LossGrid(grid.spacing, grid.lowest - beyond, grid.size + 2 * beyond)
+    fade = np.exp(-0.5 * np.abs(grid.losses))
 
     def kept(i: int) -> np.ndarray:
-        return np.maximum(np.asarray(excess(i))[picked] - floor, 0.0)
+        # So that U ends within the lattice, a little is dropped of E above gamma = 1 and of E / gamma below.
+        ends = [max(_FLOOR * slack, 1.01 * curves[i, k] / fade[k]) for k in (0, -1)]
+        floor = np.interp(grid.losses, [0.0, 0.5 * epsilon], ends) * fade
+        return np.pad(np.maximum(curves[i] - floor, 0.0), beyond)
 
     def met(curve: np.ndarray) -> bool:
-        smooth, error = smoothed(curve, coarse, width)
-        smooth = smooth + error + slack * 2.0 * np.cosh(0.5 * coarse.losses)
-        return delta_at(smooth, coarse, epsilon) <= delta * (1.0 - 1e-9)
+        smooth, error = smoothed(curve, wide, width)
+        return delta_at(smooth + error + slack * _both(wide), wide, epsilon) <= delta * (1.0 - 1e-9)
 
-    low, high = 0, count - 1
+    low, high = 0, len(curves) - 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if met(kept(middle)) else (low, middle)
@@ -187,13 +177,18 @@ def family_of(
             share += step
         step *= 0.5
     end = low + share
-    index = _graded(min(count - 1, math.ceil(_BEYOND * end)), spacing)
-    rows = [np.zeros(coarse.size), *(kept(i) for i in index[index < end])]
+    index = _graded(min(len(curves) - 1, math.ceil(_BEYOND * end)), grade)
+    rows = [np.zeros(wide.size), *(kept(i) for i in index[index < end])]
     rows += [(1.0 - share) * before + share * after, *(kept(i) for i in index[index > end])]
     places = np.concatenate([[0.0], index[index < end] / end, [1.0], index[index > end] / end])
     nodes = np.rint(UNITS * places) / UNITS
-    good = np.concatenate([np.diff(nodes) > 1e-4 * spacing, [True]]) | (nodes == 1.0)
-    return prepared(coarse, nodes[good], np.maximum.accumulate(np.stack(rows)[good], 0), width, slack)
+    good = np.concatenate([np.diff(nodes) > 1e-4 * grade, [True]]) | (nodes == 1.0)
+    return prepared(wide, nodes[good], np.maximum.accumulate(np.stack(rows)[good], 0), width, slack)
+
+
+def _both(grid: LossGrid) -> np.ndarray:
+    """1 + gamma over sqrt(gamma)."""
+    return 2.0 * np.cosh(0.5 * grid.losses)
 
 
 def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float, slack: float) -> Family:
@@ -209,15 +204,21 @@ def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float
     kinks = np.maximum(kinks_of(excess, grid), 0.0) + kink_error(excess, grid)
     norms = np.sqrt((kinks**2).sum(-1))
     differences = np.diff(excess, axis=0)
-    sums = 2.0 * np.cosh(0.5 * grid.losses)
+    sums = _both(grid)
+    # Certified at lattice points next to half of G, the inequality holds everywhere next to all of it but for this.
+    aliases = 16.0 * math.exp(-0.5 * (math.pi * width / grid.spacing) ** 2)
+    if aliases > 1e-9 * slack / UNITS:
+        raise ArithmeticError(
+            f"the lattice of spacing {grid.spacing:g} is too coarse for a Gaussian of width {width:g}"
+        )
     rises, growth = [], []
     upper = None
     for row, length in zip(differences, np.diff(nodes), strict=True):
         smooth, error = smoothed(row, grid, width * math.sqrt(0.5), difference=True)
         smooth = np.maximum(smooth, 0.0) + slack * length * sums
-        lower = (smooth - error) * (1.0 - 1e-9)
+        lower = (smooth - error) * (1.0 - 1e-8)
         if upper is not None:
-            growth.append(max(1.0, float((((smooth + error) / length) / upper).max())))
+            growth.append(max(1.0 + 1e-6, float((((smooth + error) / length) / upper).max())))
         upper = lower / length
         rises.append(lower)
     spectra = np.fft.rfft(kinks, padded(grid.size))

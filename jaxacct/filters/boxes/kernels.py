@@ -1,6 +1,6 @@
 """What one run of a query adds to a smoothed curve: `gaussian_kernel` and `law_kernel`.
 
-Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and write E^(l) = exp(-l / 2) E(exp(l)). Let V be piecewise
+Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). Let V be piecewise
 linear in gamma with kinks at lattice points l_k, and let p_k = gamma_k (change of slope at gamma_k). A query L composed
 with V adds, exactly,
 
@@ -26,7 +26,7 @@ from scipy.special import erfcx
 
 from jaxacct._numerics.rounding import inflated
 
-__all__ = ["ACCURACY", "Atoms", "Kernel", "gaussian_atoms", "gaussian_excess", "kernel_of", "sampled"]
+__all__ = ["ACCURACY", "Atoms", "Kernel", "excess_of", "gaussian_atoms", "gaussian_excess", "kernel_of", "sampled"]
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
@@ -62,7 +62,7 @@ class Kernel(NamedTuple):
 
 
 def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:
-    """E^ of the Gaussian mechanism with sensitivity over noise ``mu``; even in the loss. Relative accuracy 2^-46 / mu."""
+    """E^ of the Gaussian mechanism of sensitivity over noise ``mu``; even in the loss. Relative accuracy 2^-46 / mu."""
     z = np.abs(losses) / mu
     near, far = (z - 0.5 * mu) * 0.5**0.5, (z + 0.5 * mu) * 0.5**0.5
     return 0.5 * np.exp(-0.5 * z * z - mu * mu / 8) * (erfcx(near) - erfcx(far))
@@ -89,6 +89,21 @@ def sampled(atoms: Atoms, rate: float) -> Atoms:
     return Atoms(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
 
 
+def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
+    """E^ of a discrete law at lattice offsets ``-(size - 1) .. size - 1``: chords in gamma between its atoms.
+
+    The sum of masses (ratio - gamma)_+ above gamma = 1, of masses (gamma - ratio)_+ below.
+    """
+    gains, masses = atoms.gains, atoms.masses
+    offsets = spacing * np.arange(-(size - 1), size)
+    at_offsets = np.expm1(offsets)
+    at = np.searchsorted(gains, at_offsets, side="right")
+    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in _both_ways(masses * gains, masses))
+    above = right[0, ::-1][at] - at_offsets * right[1, ::-1][at] + atoms.infinite
+    below = at_offsets * left[1][at] - left[0][at]
+    return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
+
+
 def kernel_of(atoms: Atoms, width: float, spacing: float, size: int) -> Kernel:
     """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``.
 
@@ -100,13 +115,7 @@ def kernel_of(atoms: Atoms, width: float, spacing: float, size: int) -> Kernel:
     """
     gains, masses = atoms.gains, atoms.masses
     offsets = spacing * np.arange(-(size - 1), size)
-    at_offsets = np.expm1(offsets)
-    # The law's own excess on the lattice, sum of masses (ratio - gamma)_+ or (gamma - ratio)_+: chords between atoms.
-    at = np.searchsorted(gains, at_offsets, side="right")
-    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in _both_ways(masses * gains, masses))
-    above = right[0, ::-1][at] - at_offsets * right[1, ::-1][at] + atoms.infinite
-    below = at_offsets * left[1][at] - left[0][at]
-    own = np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
+    own = excess_of(atoms, spacing, size)
     losses = np.log1p(gains[gains > -1.0])
     weights = masses[gains > -1.0] * np.exp(0.5 * losses)
     # E of G moved to each atom, where it is not negligible.

@@ -11,14 +11,14 @@ from __future__ import annotations
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS
-from jaxacct.filters.boxes.family import Family, circular, padded
+from jaxacct.filters.boxes.family import UNITS, Family, circular, padded
 from jaxacct.filters.boxes.kernels import Kernel
 
 __all__ = ["NEVER", "price_lines"]
 
 NEVER = 4.0
 """A price above every budget, which is at most 1."""
-_LEAST = 2.0**-40
+_LEAST = 1.0 / UNITS
 _UP = 1.0 + 2.0**-36
 
 
@@ -43,7 +43,7 @@ def beyond_ends(kernel: Kernel, family: Family) -> np.ndarray:
 
 
 def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Prices at both ends of every interval between two nodes, as functions of the budget that is left *after* the query.
+    """Prices at both ends of every interval between two nodes of the budget that is left *after* the query.
 
     Returns:
         Prices at the left and at the right ends, `NEVER` at both ends of an interval after which no budget is enough;

@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import erf
+from jaxacct._numerics.arrays import erf, repeated
 from jaxacct._numerics.host import at_hand, hosted, module, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
@@ -35,7 +34,6 @@ from jaxacct.mechanisms.base import Mechanism
 __all__ = ["PricedBoxFilter", "priced_box"]
 
 _VERSION = 1  # of what is computed; another number makes all tables on disk strangers
-_HALVINGS = 10  # of up to 1,024 intervals
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -309,11 +307,14 @@ def _settled(xp: Any, price: Callable[[int, Any], Any], nodes: Any, left: Any) -
     nodes = nodes.astype(np.float64)
     shape = np.broadcast_shapes(left.shape, price(0, xp.zeros(left.shape, np.int32)).shape)
     left = xp.broadcast_to(left, shape)
-    low, high = xp.zeros(shape, np.int32), xp.full(shape, nodes.shape[0] - 1, np.int32)
-    for _ in range(_HALVINGS):
-        middle = (low + high) // 2
+
+    def halve(ends: tuple[Any, Any]) -> tuple[Any, Any]:
+        middle = (ends[0] + ends[1]) // 2
         reached = nodes[middle] + price(0, middle) <= left
-        low, high = xp.where(reached, middle, low), xp.where(reached, high, middle)
+        return xp.where(reached, middle, ends[0]), xp.where(reached, ends[1], middle)
+
+    start = xp.zeros(shape, np.int32), xp.full(shape, nodes.shape[0] - 1, np.int32)
+    low, _ = repeated(halve, start, nodes.shape[0].bit_length())
     begin, first, second = nodes[low], price(0, low), price(1, low)
     length = nodes[low + 1] - begin
     over = left - begin - first

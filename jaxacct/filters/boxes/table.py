@@ -24,11 +24,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.filters.boxes.family import UNITS, Family, family_of
-from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, kernel_of, sampled
+from jaxacct.filters.boxes.family import UNITS, Family, delta_at, family_of
+from jaxacct.filters.boxes.kernels import Atoms, Kernel, excess_of, gaussian_atoms, kernel_of, sampled
 from jaxacct.filters.boxes.lines import NEVER, price_lines
-from jaxacct.filters.menus.laws import delta_of, menu_laws
-from jaxacct.filters.menus.table import budget_table
+from jaxacct.filters.boxes.references import worst_curves
+from jaxacct.filters.menus.laws import menu_laws
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
@@ -38,11 +38,11 @@ __all__ = ["DEAR", "box_table", "kernel_of_query"]
 DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
 
-_UNIT = 288
-_LEVELS = 1000  # of the table of references
+_BUDGETS = 1000  # of the worst case of references, at least
 _POINTS = 4096
+_LEAST_POINTS = 1024
 _SMALL = 30.0  # G's noise over that of the Gaussian mechanism that meets the target
-_CELLS = 4.0  # lattice points in a standard deviation of G
+_CELLS = 4.5  # lattice points in a standard deviation of G
 _SPACING = 0.01  # of nodes, over their budget
 _SIGMA_STEP = 0.05
 _RATE_STEP = 0.10
@@ -114,7 +114,9 @@ def kernel_of_query(query: Any, family: Family) -> Kernel:
     masses, losses = np.asarray(law.masses), fine.losses
     used = masses > 0
     return _kernel(
-        Atoms(np.expm1(losses[used]), inflated(masses[used] * np.exp(-losses[used]), 2.0**-48), float(law.infinity_mass)),
+        Atoms(
+            np.expm1(losses[used]), inflated(masses[used] * np.exp(-losses[used]), 2.0**-48), float(law.infinity_mass)
+        ),
         family,
     )
 
@@ -133,24 +135,25 @@ def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
     return found
 
 
-def _family(
-    sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, report: Any
-) -> Family:
+def _family(sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, report: Any) -> Family:
     """The family of a menu of loud queries of the box and one small Gaussian."""
     width = _mu(epsilon, delta) / _SMALL
     middle = math.sqrt(rate[0] * rate[1])
     loud = {(sigma[0], rate[1]): 1.5 if middle < rate[1] else 1.0, (sigma[0], middle): 1.0}
     menu = [PoissonSampled(Gaussian(s), q) for s, q in loud] + [Gaussian(1.0 / width)]
-    laws, runs = menu_laws(menu, epsilon, delta, _POINTS)
+    laws, runs = menu_laws(menu, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    lowest = math.floor(laws.grid.losses[0] / spacing)
+    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
     runs = runs / np.array([*loud.values(), 1.0])
-    prices = np.maximum(np.rint(_UNIT * runs.max() / runs), _UNIT).astype(np.int64)
-    node = max(1, 8 * _UNIT // 9 // max(1, round(_LEVELS / runs.max())))
-    enough = lambda excess: delta_of(excess, laws.grid, epsilon) <= 1.5 * delta  # noqa: E731
-    levels = int(_UNIT * runs.max() / node)
-    table = budget_table(laws, prices, node, enough, 2**31 - 2, lambda done: report(min(done, levels), levels), True)
-    every = max(1, int(width / _CELLS / laws.grid.spacing))
-    curves = table.curves
-    return family_of(curves.__getitem__, len(curves), laws.grid, every, width, epsilon, delta, _SPACING)
+    budgets = max(_BUDGETS, 1.05 * runs.max())
+    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud] + [gaussian_atoms(width)]
+    singles = [excess_of(one, grid.spacing, grid.size) for one in atoms]
+    enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
+    report(0, 1)
+    most = int(1.1 * budgets)
+    curves = worst_curves(singles, budgets / runs, grid, enough, lambda done: report(min(done, most), most))
+    return family_of(curves, grid, width, epsilon, delta, _SPACING)
 
 
 def _mu(epsilon: float, delta: float) -> float:
@@ -159,9 +162,7 @@ def _mu(epsilon: float, delta: float) -> float:
     return float(brentq(missed, 1e-6, 60.0))
 
 
-def _bent(
-    first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: Family
-) -> tuple[np.ndarray, np.ndarray]:
+def _bent(first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: Family) -> tuple[np.ndarray, np.ndarray]:
     """Corner prices from which interpolated ones are certified, by more than the curvature of V in b asks for.
 
     With budgets b_c of mean m and weights w_c, the mean of V_(b_c) must not exceed V at m + bend; `_curvature` says
