@@ -1,4 +1,4 @@
-"""Budgets for adaptive analysts, one filter a file, behind ``init() -> state`` and ``update(query, state)``.
+"""Privacy filters: budgets for adaptive analysts, as ``init() -> state`` and ``update(query, state)``.
 
 ======================== =========================================== ========================= =======================
 filter                   accepts (or the number in brackets)         theorem                   guarantee

@@ -1,4 +1,4 @@
-"""A state of another kind, a list for a query: named before anything is done with them."""
+"""Checks the arguments of `update`: raises if the state or the query has the wrong type."""
 
 from __future__ import annotations
 

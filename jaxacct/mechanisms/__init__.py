@@ -1,4 +1,4 @@
-"""What an analyst runs: one family a file, parameters as pytree leaves."""
+"""Mechanisms: frozen dataclasses whose parameters are pytree leaves, one family a file."""
 
 from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.composed import Composed

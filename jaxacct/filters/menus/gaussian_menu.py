@@ -1,4 +1,4 @@
-"""Menus of sampled Gaussians, and what a query of that kind is to a menu: its noise, its rate, its runs."""
+"""`gaussian_menu`: menus of sampled Gaussians, and how a query is matched to an entry."""
 
 from __future__ import annotations
 

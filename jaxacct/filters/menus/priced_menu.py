@@ -1,4 +1,4 @@
-"""The priced menu: a budget for queries from a menu, chosen with full adaptivity, at the exact worst case's cost."""
+"""`priced_menu`: a budget for queries from a menu, chosen with full adaptivity, at the menu's worst case."""
 
 from __future__ import annotations
 

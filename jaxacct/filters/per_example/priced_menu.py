@@ -1,4 +1,4 @@
-"""The priced menu for each example by itself: everybody pays for their own clipped gradient norm, in whole units."""
+"""The priced menu for each example, charged for its own clipped gradient norm in whole units."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.states import keeps
 
@@ -42,6 +43,7 @@ _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)
 
 
+@printed_as("individual_priced_menu", "common", "examples")
 @keeps(ExamplesState)
 @_register
 class IndividualPricedMenuFilter(ExampleLedgers):

@@ -1,4 +1,4 @@
-"""delta(epsilon) and epsilon(delta) from the powers of a transform; see `losses.engines.contour.bounds`."""
+"""delta(epsilon) and epsilon(delta) from the powers of a transform on the contour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated
+from jaxacct._numerics.arrays import array_module, iterated, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
@@ -134,7 +134,7 @@ def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Ar
     b, a = np.arange(float(wide)), np.arange(float(tall))
     inner = xp.exp(-1j * (b * step))
     outer = xp.exp(-1j * (wide * a * step))
-    both = xp.matmul(terms, xp.stack([inner, b * inner], -1), **({} if xp is np else {"precision": "highest"}))
+    both = product(terms, xp.stack([inner, b * inner], -1))
     sums, moments = both[..., 0], wide * a * both[..., 0] + both[..., 1]
     error = (xp.abs(real) + xp.abs(imag)).sum(-1) * UNIT * (16.0 + 3.0 * wide + 2.0 * tall)
     return (outer * sums).sum(-1).real, spacing * (outer * moments).sum(-1).imag, error

@@ -1,4 +1,4 @@
-"""A smooth weight that leaves the far outputs of a sampled Gaussian out of its law.
+"""A smooth weight that removes the far outputs of a sampled Gaussian; the mass removed is charged.
 
 Add to a run's output t a coin that says "keep" with probability g(t), the same under P and Q. That changes no hockey
 stick, since the loss is a function of t. Where every run of a composition says "keep" the loss is that of the
@@ -27,8 +27,10 @@ from jaxacct._numerics.rounding import deflated, inflated
 
 __all__ = ["CURVATURE", "left_out", "log_taper", "log_taper_above", "log_taper_slope", "placed_cut", "steepened"]
 
-_SOFT = 0.5  # s
+# s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
+_SOFT = 0.25
 _SPREAD = (1.0 + _SOFT**2) ** 0.5
+_NEAR = 9.0  # from which on log Phi is 0 up to 1e-18
 _FAR = -20.0  # where the asymptotic series takes over
 _SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1, 3, -15, ...
 
@@ -41,7 +43,7 @@ def log_taper(t: Any, cut: Any) -> Any:
     xp = array_module(t)
     x = (cut - t) / _SOFT
     inner = xp.maximum(x, _FAR)
-    half = 0.5 * erfc(xp.abs(inner) * 0.5**0.5)
+    half = 0.5 * erfc(xp.where(inner < _NEAR, xp.abs(inner) * 0.5**0.5, np.inf))
     near = xp.where(inner > 0, log1p(-half), xp.log(half))
     far = xp.minimum(x, _FAR)
     # Nine terms: the tenth is below 2e-16 from here on.
@@ -88,5 +90,5 @@ def left_out(pair: Any, cut: Any) -> Any:
         x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
         return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
 
-    mass = (1.0 - pair.rate) * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
+    mass = pair.rest * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
     return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)

@@ -24,7 +24,7 @@ import numpy as np
 from jaxacct._numerics.arrays import array_module, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Tails
+from jaxacct.mechanisms.pairs.base import Tails, loss_room
 from jaxacct.mechanisms.pairs.table import LEAST
 
 __all__ = ["Law", "Laws", "laws", "laws_of_outcomes", "placed", "with_edge"]
@@ -99,7 +99,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     size = xp.abs(edges)
     beside = xp.concatenate([size[..., :1], size, size[..., -1:]], -1)
     size = xp.maximum(size, xp.maximum(beside[..., 2:], beside[..., :-2]))
-    eta = pair.loss_error()[..., None] + 4.0 * UNIT * size
+    eta = loss_room(pair.loss_error(), size)
     most = inflated(p + p_off, 4.0 * UNIT) + LEAST
     # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
     gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)
