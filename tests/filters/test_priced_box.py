@@ -16,10 +16,9 @@ import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
-from jaxacct.filters.boxes.priced_box import _left_by_lines
+from jaxacct.filters.boxes.priced_box import left_by_lines
 from jaxacct.filters.menus.priced_menu import MenuState
 from jaxacct.losses.grids.grid import LossGrid
-from tests.filters.test_priced_menu import randomized_response
 
 EPSILON, DELTA = 1.5, 1e-3
 SIGMA, RATE = (1.2, 2.4), (0.01, 0.03)
@@ -42,6 +41,18 @@ def ledger():
 
 def query(sigma, rate):
     return PoissonSampled(Gaussian(float(sigma)), float(rate))
+
+
+def coin(offset, size):
+    """Randomized response at epsilon = offset log 2, and its excess at gamma = 2^k, |k| <= size; exact."""
+    ratio = F(2) ** offset
+    law = {offset: ratio / (1 + ratio), -offset: 1 / (1 + ratio)}
+    excess = []
+    for k in range(-size, size + 1):
+        gamma = F(2) ** k
+        stick = sum(max(p - gamma * p / F(2) ** loss, F(0)) for loss, p in law.items())
+        excess.append(stick - max(1 - gamma, F(0)))
+    return law, excess
 
 
 def at(left):
@@ -124,7 +135,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers():
     excess = np.stack([kernels.gaussian_excess(2.0 * math.sqrt(max(b, 1e-9)), grid.losses) for b in nodes])
     excess[0] = 0.0
     family = families.prepared(grid, nodes, excess, 5 * grid.spacing, 1e-4)
-    coins = [randomized_response(k, size, 3) for k in (1, 2)]
+    coins = [coin(k, size) for k in (1, 2)]
     half = {k: p / 2 for k, p in coins[1][0].items()} | {0: F(1, 2)}
     coins.append((half, [e / 2 for e in coins[1][1]]))
     tables = []
@@ -145,7 +156,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers():
         """The exact worst case with so many units left, as excesses at powers of 2."""
         best = [F(0)] * (2 * size + 1)
         for (law, excess), table in zip(coins, tables, strict=True):
-            after = int(_left_by_lines(table, whole, np.int64(left)))
+            after = int(left_by_lines(table, whole, np.int64(left)))
             assert after < left
             if after >= 0:
                 known = worst(after)

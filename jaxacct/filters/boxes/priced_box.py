@@ -138,7 +138,7 @@ class PricedBoxFilter:
             if isinstance(lines, tuple):
                 run = functools.partial(_left_by_table, self, *lines)
             else:
-                run = functools.partial(_left_by_lines, lines, self.nodes)
+                run = functools.partial(left_by_lines, lines, self.nodes)
             with jax.enable_x64(True):
                 left = _repeated(run, runs, left)
         if not amounts.covers(np.shape(spent), np.shape(left)):
@@ -276,7 +276,7 @@ def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> An
 
 
 @hosted
-def _left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
+def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     """The same for a query by its own lines in units, shape ``(2, ..., intervals)``."""
     xp = module(lines, nodes, left)
     lines, left = xp.asarray(lines), xp.asarray(left, np.float64)
