@@ -10,6 +10,7 @@ from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
+from jaxacct.mechanisms.random_allocation import RandomAllocation
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
@@ -32,6 +33,7 @@ __all__ = [
     "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithoutReplacement",
