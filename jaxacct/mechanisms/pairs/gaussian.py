@@ -63,8 +63,7 @@ class GaussianPair:
         shift_above, shift_below = normal_tails(z1)
         mix_above = rest * base_above + q * shift_above
         mix_below = rest * base_below + q * shift_below
-        # XLA's erfc was measured at 1.7 u (1 + 2 z^2 / 2); its argument's own rounding adds 2 u z^2. Doubled. The
-        # rest is the parameters': docs/proofs/parameters.md, lemma 4.
+        # Of erfc (docs/proofs/arithmetic.md, lemma 3), of its arguments, and of the parameters (parameters.md, lemma 4).
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), _REACH + 2.0)
         error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
         choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
@@ -123,7 +122,8 @@ class GaussianPair:
         at = inflated(xp.where(add, epsilon - left, inner), units)
         curve = log_delta_bounds(mu, at)[int(upper)]
         value = curve + xp.log(q) + xp.where(add, left, 0.0)
-        value = value - units * (1.0 + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0))
+        size = 1.0 + 0.25 * xp.abs(curve) + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0)
+        value = value - units * xp.where(xp.isfinite(curve), size, 0.0)
         return xp.where(add & (moved >= 1.0), -np.inf, value)
 
     def infinity(self) -> Array:
@@ -144,7 +144,7 @@ class GaussianPair:
         """
         reach = _REACH * self.noise + 1.5
         own = array_module(self.rest).where(self.rest == 0.0, 0.0, 24.0)
-        return UNIT * (own + (8.0 + NOISE_UNITS) * reach / self.noise**2)
+        return UNIT * (own + (10.0 + NOISE_UNITS) * reach / self.noise**2)
 
 
 def normal_tails(z: Array) -> tuple[Array, Array]:
