@@ -89,7 +89,10 @@ def response_masses(pure: Any, categories: int = 2, delta: Any = 0) -> tuple[lis
 
 
 def response(pure: Any, categories: int = 2, delta: Any = 0) -> Law:
-    return table(*response_masses(pure, categories, delta), None if delta else pure)
+    law = table(*response_masses(pure, categories, delta))
+    # Where only the infinite loss is left, exactly.
+    curve = lambda x: law.curve(x) if x < pure else mpf(delta)  # noqa: E731
+    return Law(curve, law.atoms, None if delta else pure)
 
 
 def integers(log_mass: Callable[[int], Any], loss: Callable[[int], Any], gap: int, largest: Any = None) -> Law:

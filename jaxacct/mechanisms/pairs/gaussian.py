@@ -63,7 +63,7 @@ class GaussianPair:
         shift_above, shift_below = normal_tails(z1)
         mix_above = rest * base_above + q * shift_above
         mix_below = rest * base_below + q * shift_below
-        # Of erfc (docs/proofs/arithmetic.md, lemma 3), of its arguments, and of the parameters (parameters.md, lemma 4).
+        # Of erfc, its arguments and the parameters: docs/proofs/parameters.md, lemma 4.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), _REACH + 2.0)
         error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
         choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
