@@ -72,8 +72,8 @@ class PoissonSampled(Mechanism):
         least = array_module(rate).maximum(rate, _LEAST_RATE)
         return as_mechanism(self.mechanism)._replaced(least)
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
     def _rate(self) -> Any:

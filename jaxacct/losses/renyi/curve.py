@@ -26,7 +26,7 @@ from jaxacct.losses.renyi.discrete import (
 )
 from jaxacct.losses.renyi.gaussian import gaussian_curve
 from jaxacct.losses.renyi.mixture import mixture_curve
-from jaxacct.losses.renyi.sampled import pair_curve, poisson_curve, without_replacement_curve
+from jaxacct.losses.renyi.sampled import no_curve, pair_curve, poisson_curve, without_replacement_curve
 from jaxacct.mechanisms import (
     GDP,
     ApproximateDP,
@@ -45,6 +45,7 @@ from jaxacct.mechanisms import (
     RandomizedResponse,
     RenyiDP,
     SampledWithoutReplacement,
+    SampledWithReplacement,
     ZeroConcentratedDP,
 )
 from jaxacct.mechanisms.base import Mechanism
@@ -74,6 +75,7 @@ _CURVES: dict[type, Callable[[Any, ArrayLike, str], Array]] = {
     FromTables: table_curve,
     FromProfile: table_curve,
     PoissonSampled: lambda mechanism, order, relation: poisson_curve(mechanism, order, relation, divergence),
+    SampledWithReplacement: no_curve,
     SampledWithoutReplacement: lambda mechanism, order, relation: without_replacement_curve(
         mechanism, order, relation, divergence
     ),

@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.host import floats, module
 from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.losses.renyi.gaussian import mu_of, sampled_gaussian_curve
@@ -26,7 +27,7 @@ from jaxacct.mechanisms.parameters import nonnegative
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
-__all__ = ["pair_curve", "poisson_curve", "without_replacement_curve"]
+__all__ = ["no_curve", "pair_curve", "poisson_curve", "without_replacement_curve"]
 
 Curve = Callable[..., Array]
 
@@ -97,14 +98,29 @@ def _unknown(order: Array) -> Array:
     return module(order).full_like(order, np.inf)
 
 
+def no_curve(mechanism: Mechanism, order: ArrayLike, relation: str) -> Array:
+    """There is none: what samples with replacement hold of one record has a tail that moments do not bear.
+
+    Raises:
+        ValueError: always.
+    """
+    raise ValueError(
+        f"mechanism must be one with a Rényi curve of use, got {type(mechanism).__name__}: at most orders a batch that "
+        "holds one record only, however unlikely, is all there is of its divergence; PLD.from_mechanism has its loss"
+    )
+
+
 def without_replacement_curve(
     mechanism: SampledWithoutReplacement, order: ArrayLike, relation: str, renyi: Curve
 ) -> Array:
     """The curve of the pair that dominates one step; Rényi divergences keep the order of hockey sticks.
 
     Raises:
-        ValueError: a relation other than `replace`.
+        ValueError: a relation without an analysis.
     """
+    if relation in ("add_or_remove", "add", "remove"):
+        mechanism._dominating("remove" if relation == "add_or_remove" else relation)  # says what is wrong, if anything
+        return poisson_curve(_sampled_like(mechanism), order, relation, renyi)
     ((pair, _),) = mechanism._dominating(relation)
     # Its excess is at most that of both Poisson-sampled halves together.
     inner, (_, rate) = mechanism.mechanism, floats(mechanism._rate())
@@ -126,6 +142,11 @@ def _doubled(log_moment: Array) -> Array:
     xp = module(log_moment)
     small = log1p(2.0 * xp.expm1(xp.minimum(log_moment, 1.0)))
     return inflated(xp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
+
+
+def _sampled_like(mechanism: SampledWithoutReplacement) -> PoissonSampled:
+    """The Poisson sample with the same pairs for `add` and `remove`."""
+    return unchecked(PoissonSampled, mechanism=mechanism.mechanism, rate=mechanism._rate())
 
 
 def _rebuilt(mechanism: PoissonSampled, inner: Any, rate: Any) -> PoissonSampled:
