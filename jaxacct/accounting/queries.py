@@ -1,4 +1,4 @@
-"""The front desk: delta and epsilon of a mechanism, as certified bounds, over arrays of anything.
+"""`epsilon` and `delta`: certified bounds for a mechanism, over arrays of settings.
 
 This room checks arguments, turns a mechanism and a relation into dominating pairs, lays everything out as one flat
 batch, and hands it to :mod:`jaxacct.losses.engines.choose`.

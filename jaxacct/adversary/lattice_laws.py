@@ -1,4 +1,4 @@
-"""The laws of queries on one lattice, from above and from below, for tables that stay on the lattice.
+"""Privacy losses of queries on one common grid, from above and from below.
 
 Tables move by whole lattice points, so the only errors are those made here. A finite experiment's atoms are split
 between their two neighbours from above (connecting the dots), which is exact where losses lie on the lattice; so a

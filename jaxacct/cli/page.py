@@ -1,4 +1,4 @@
-"""Help pages with headings, and the options that several commands share."""
+"""Help pages with headings, and options that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading dp_accounting's events. Each mapping says what it rests on; what has no analysis raises."""
+"""Reads dp_accounting's events; events without an analysis raise."""
 
 from __future__ import annotations
 

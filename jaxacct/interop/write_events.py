@@ -1,4 +1,4 @@
-"""Writing mechanisms as dp_accounting's events."""
+"""Writes mechanisms as dp_accounting's events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a mechanism and a neighbouring relation to the dominating pairs that the engine composes."""
+"""The dominating pairs of a mechanism under a neighbouring relation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import composed_noise, whole_steps
 
 __all__ = ["ONE_SIDED", "RELATIONS", "directions", "first_side", "rarely_sampled", "side_names", "witness"]
 
@@ -30,10 +30,10 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     """
     _validate.one_of(RELATIONS, relation=relation)
     mechanism = as_mechanism(mechanism)
-    noise = mechanism._gaussian_noise()
-    if noise is not None:
-        runs = whole_steps(steps)
-        return [[(GaussianPair(noise / array_module(runs).sqrt(runs), np.ones(()), np.zeros(())), 1.0)]]
+    runs = mechanism._gaussian_runs()
+    if runs is not None:
+        noise = composed_noise(runs, whole_steps(steps))
+        return [[(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]]
     return [mechanism._runs(name, steps) for name in mechanism._sides(relation)]
 
 

@@ -1,4 +1,4 @@
-"""Gaussian noise on a query whose sensitivity is random."""
+"""`MixtureOfGaussians`: Gaussian noise on a query whose sensitivity is random."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import array_module, positive
+from jaxacct.mechanisms.parameters import Rate, array_module, positive
+from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 __all__ = ["MixtureOfGaussians"]
 
@@ -69,16 +70,23 @@ class MixtureOfGaussians(Mechanism):
             if np.any(largest <= 0):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
 
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+        return mixture_divergence(self, order, relation, rate)
+
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":
-            return [(self._replaced(np.ones(())), 1.0)]
+            return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Any:
         noise, sensitivities, weights = self._parts()
         # A record that is not in the sample moves nothing.
-        weights = (1.0 - rate, *(rate * weight for weight in weights))
-        return AntipodalMixturePair(noise, (0.0 * rate, *sensitivities), weights)
+        share = rate.value / sum(weights)
+        weights = (rate.rest, *(share * weight for weight in weights))
+        return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
     def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
         """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""

@@ -17,12 +17,10 @@ from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import LEAST_RATE, Rate, array_module, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["TruncatedPoisson"]
-
-_LEAST_RATE = 1e-14  # stands for smaller rates, as in PoissonSampled
 
 
 @mechanism
@@ -111,8 +109,8 @@ class TruncatedPoisson(Mechanism):
         split = binomial_split(records - 1.0, rate, largest)
         xp = array_module(rate, split.share)
         # A larger rate dominates a smaller one, in either case.
-        often = xp.maximum(rate, _LEAST_RATE)
-        cut = xp.minimum(xp.maximum(inflated(rate * split.share, split.doubt + 4.0 * UNIT), _LEAST_RATE), often)
+        often = xp.maximum(rate, LEAST_RATE)
+        cut = xp.minimum(xp.maximum(inflated(rate * split.share, split.doubt + 4.0 * UNIT), LEAST_RATE), often)
         back = np.full((), float(relation in ("add", "fill_in")))
         if relation == "replace":
             first = AntipodalGaussianPair(noise, often)
@@ -130,11 +128,11 @@ class TruncatedPoisson(Mechanism):
         held = rate * (split.below + split.above * split.share)
         return unchecked(PoissonSampled, mechanism=self.mechanism, rate=deflated(held, split.doubt + 8.0 * UNIT))
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         raise ValueError(
             "PoissonSampled has no analysis for TruncatedPoisson, whose cut depends on how many records there are; "
             "give TruncatedPoisson the product of the rates if the sample is cut once"
         )
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Any:
         return self._sampled(rate, "replace")

@@ -18,7 +18,7 @@ from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
-from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whole_steps
 
 __all__ = ["SampledWithReplacement"]
 
@@ -117,11 +117,17 @@ class SampledWithReplacement(Mechanism):
     def _witness(self, relation: str) -> Mechanism:
         return unchecked(FixedDirection, mechanism=self)
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _renyi(self, order: Any, relation: str) -> Any:
+        raise ValueError(
+            "mechanism must be one with a Rényi curve of use, got SampledWithReplacement: at most orders a batch that "
+            "holds one record only, however unlikely, is all there is of its divergence; its loss is a PLD"
+        )
+
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         raise ValueError(
             "PoissonSampled has no analysis for SampledWithReplacement; use SampledWithReplacement of the inner "
             "mechanism alone"
         )
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Any:
         return self._sampled(rate, "replace")

@@ -1,4 +1,4 @@
-"""The natural filter: composes what ran as if it had been fixed in advance, and says what that is worth."""
+"""The natural filter: composes what ran as if it had been fixed in advance, and says what that guarantees."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters import amounts
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters.residues.on_grid import ComposedState, after, law_of, nothing, on_grid
 from jaxacct.filters.residues.prepare import joined, pieces_up
@@ -177,6 +178,7 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
     return PrivacyProfile.from_mechanism(budget, "upper", relation=declared.relation, grid=grid)
 
 
+@printed_as("natural", "rounds", "relation")
 @keeps(ComposedState)
 @_register
 class UndeclaredNaturalFilter:

@@ -1,4 +1,4 @@
-"""The residue filter for any budget family and any update, each step of which is certified before it is taken."""
+"""The residue filter for any budget family and update; every step is certified before it is taken."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct._numerics.host import at_hand, floats, hosted, module, on_device, on_host
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import keeps
@@ -91,6 +92,7 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
     return ResidueCheck(sane & (worst <= tolerance), worst)
 
 
+@printed_as("residue", "parameter", "rounds")
 @keeps(ResidueFilterState)
 @_register
 class ResidueFilter:

@@ -1,4 +1,4 @@
-"""A query's privacy loss in the few atoms on which a residue is computed: ``prepare``, once per query.
+"""`prepare`: a query's privacy loss in a few atoms, from which residues are computed quickly.
 
 A curve's pair (P, Q) has the masses of its segments; the law of the loss under P and, reversed, under Q are needed.
 Atoms between two kept losses are moved to them with their P- and Q-mass (connecting the dots), which dominates. Where

@@ -1,4 +1,4 @@
-"""Between mechanisms, privacy loss distributions and the nodes of privacy profiles; each keeps its side.
+"""Conversions between mechanisms, PLDs and privacy profiles; each keeps its side.
 
 A profile on a grid is the curve of a law on that grid, so the two convert without discretisation: H determines the
 masses by Proposition 5 of the residue paper, P(L = log g) = g (H'(g+) - H'(g-)), and the masses determine H. What is

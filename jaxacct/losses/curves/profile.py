@@ -1,4 +1,4 @@
-"""Privacy profiles: the hockey-stick curve H(gamma) on a fixed grid, a bound from one side."""
+"""`PrivacyProfile`: the hockey-stick curve on a fixed grid, a bound from one side."""
 
 from __future__ import annotations
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
-from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import log_rest, mixed_loss
 
 __all__ = ["AntipodalLaplacePair"]
 
@@ -28,33 +27,39 @@ class AntipodalLaplacePair:
     constant beyond eps: an atom at either end.
 
     Attributes:
-        epsilon: eps, sensitivity / scale; float64.
+        epsilon: eps, sensitivity / scale, within a unit and rounded up; float64.
         rate: q in (0, 1].
+        rest: 1 - q, see ``GaussianPair``.
     """
 
     epsilon: Any
     rate: Any
+    rest: Any = None
 
-    def _largest(self, eps: Array, q: Array) -> Array:
-        return mixed_loss(eps, q) - mixed_loss(-eps, q)
+    def __post_init__(self) -> None:
+        if self.rest is None:
+            object.__setattr__(self, "rest", 1.0 - self.rate)
 
-    def _inner(self, loss: Array, eps: Array, q: Array) -> Array:
+    def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
+        return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)
+
+    def _inner(self, loss: Array, eps: Array, q: Array, rest: Array) -> Array:
         """The y with m(y) - m(-eps) = loss >= 0: log(e^(loss - eps) + (e^loss - 1) (1 - q) / q)."""
         xp = array_module(loss, eps, q)
-        return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log1p(-q) - xp.log(q))
+        return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
     @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
-        eps, q = column(self.epsilon), column(self.rate)
+        eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(losses, eps, q)
         at = xp.abs(losses)
-        t = xp.clip(0.5 * (eps + self._inner(at, eps, q)), 0.0, eps)
+        t = xp.clip(0.5 * (eps + self._inner(at, eps, q, rest)), 0.0, eps)
         base, high, low = 0.5 * xp.exp(-t), 0.5 * xp.exp(t - eps), 0.5 * xp.exp(-eps - t)
-        p_above, p_below = (1.0 - q) * base + q * (1.0 - high), (1.0 - q) * (1.0 - base) + q * high
-        q_above, q_below = (1.0 - q) * base + q * low, (1.0 - q) * (1.0 - base) + q * (1.0 - low)
+        p_above, p_below = rest * base + q * (1.0 - high), rest * (1.0 - base) + q * high
+        q_above, q_below = rest * base + q * low, rest * (1.0 - base) + q * (1.0 - low)
         # At the largest loss its atom is not above; below its negative there is nothing.
-        negative, largest = losses < 0.0, self._largest(eps, q)
+        negative, largest = losses < 0.0, self._largest(eps, q, rest)
         over = xp.where(negative, at > largest, at >= largest)
         p_above, q_above = (xp.where(over, 0.0, x) for x in (p_above, q_above))
         p_below, q_below = (xp.where(over, 1.0, x) for x in (p_below, q_below))
@@ -63,17 +68,17 @@ class AntipodalLaplacePair:
             xp.where(negative, q_above, p_below),
             xp.where(negative, p_below, q_above),
             xp.where(negative, p_above, q_below),
-            UNIT * (32.0 + 8.0 * xp.minimum(eps, 800.0)) + 0.0 * (losses + q),
+            UNIT * (48.0 + 8.0 * xp.minimum(eps, 800.0)) + 0.0 * (losses + q),
         )
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
-        eps, q = column(self.epsilon), column(self.rate)
+        eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(eps, q)
         near, far = xp.minimum(0.5 * eps, _REACH), xp.minimum(eps, _REACH)
         outcomes, logs = [], []
-        density = lambda t: xp.logaddexp(log1p(-q) - xp.abs(t), xp.log(q) - xp.abs(t - eps)) - math.log(2.0)  # noqa: E731
+        density = lambda t: xp.logaddexp(log_rest(q, rest) - xp.abs(t), xp.log(q) - xp.abs(t - eps)) - math.log(2.0)  # noqa: E731
         for low, high in ((-far, 0.0 * eps), (0.0 * eps, near), (eps - near, eps)):
             half = 0.5 * (high - low)
             t = low + half * (1.0 + _NODES)
@@ -83,12 +88,12 @@ class AntipodalLaplacePair:
         ends = xp.concatenate([-eps, eps], -1)
         t = xp.concatenate([*outcomes, ends], -1)
         at = xp.abs(t)
-        loss = mixed_loss(2.0 * at - eps, q) - mixed_loss(-eps, q)
+        loss = mixed_loss(2.0 * at - eps, q, rest) - mixed_loss(-eps, q, rest)
         return Survey(xp.where(t < 0.0, -loss, loss), xp.concatenate([*logs, density(ends)], -1))
 
     def max_loss(self) -> Array:
         """That of every outcome from eps on, rounded up."""
-        return self._largest(self.epsilon, self.rate) + self.loss_error()
+        return self._largest(self.epsilon, self.rate, self.rest) + self.loss_error()
 
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
@@ -104,4 +109,4 @@ class AntipodalLaplacePair:
 
     def anchor(self) -> Array:
         """The atom at the largest loss."""
-        return self._largest(self.epsilon, self.rate)
+        return self._largest(self.epsilon, self.rate, self.rest)

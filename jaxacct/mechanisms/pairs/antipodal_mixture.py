@@ -9,10 +9,11 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.antipodal_gaussian import reflected
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["AntipodalMixturePair"]
 
@@ -69,7 +70,7 @@ class AntipodalMixturePair:
             sums += [(w[..., None, :] * side).sum(-1) for side in sides]
         largest = s.max(-1)[..., None]
         larger = xp.minimum((xp.abs(x) + largest) / noise, _REACH + 2.0)
-        error = UNIT * (24.0 + 4.0 * s.shape[-1] + 8.0 * larger**2)
+        error = UNIT * (48.0 + 8.0 * s.shape[-1] + 8.0 * larger**2)
         return reflected(losses, Tails(*sums, error))
 
     @np.errstate(all="ignore")
@@ -90,7 +91,7 @@ class AntipodalMixturePair:
     @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every order."""
-        return 2.0 * self._components()[0].max(-1) / self.noise
+        return inflated(2.0 * self._components()[0].max(-1) / self.noise, 8.0 * UNIT)
 
     @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
@@ -107,7 +108,9 @@ class AntipodalMixturePair:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
         largest = self._components()[0].max(-1)
         size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
-        return UNIT * (128.0 + 3.0 * _ACCEPTED * (1.0 + size))
+        # Weights, of both M(x) and M(-x), are off by the rate's units, and by 2 k + 4 of their sums.
+        weights = 2.0 * (RATE_UNITS + 2.0 * len(self.weights) + 4.0)
+        return UNIT * (128.0 + weights + 3.0 * _ACCEPTED * (1.0 + size))
 
     def infinity(self) -> Array:
         """None: both are positive everywhere."""

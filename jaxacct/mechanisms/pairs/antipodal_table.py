@@ -11,6 +11,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
+from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["AntipodalTablePair"]
 
@@ -47,14 +48,20 @@ class AntipodalTablePair:
     Attributes:
         inner: the pair of the mechanism for `remove`, which lists its outcomes.
         rate: in (0, 1]; float64.
+        rest: 1 - rate, see ``GaussianPair``.
     """
 
     inner: Any
     rate: Any
+    rest: Any = None
+
+    def __post_init__(self) -> None:
+        if self.rest is None:
+            object.__setattr__(self, "rest", 1.0 - self.rate)
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()
-        rate = column(self.rate)
+        rate, rest = column(self.rate), column(self.rest)
         xp = array_module(atoms.p, rate)
         shape = np.broadcast_shapes(atoms.p.shape[:-1], rate.shape[:-1])
         size = atoms.p.shape[-1]
@@ -71,8 +78,8 @@ class AntipodalTablePair:
             at = xp.minimum(ranks(known, starts), size - 1)
             held = take(other, at)
             ratio = xp.where(held > 0, take(one, at) / xp.where(held > 0, held, 1.0), 0.0)
-            density.append((1.0 - rate) + rate * ratio)
-            outer.append(mixed_loss(take(loss, at), rate))
+            density.append(rest + rate * ratio)
+            outer.append(mixed_loss(take(loss, at), rate, rest))
         # What never happens under U happens at rank 0; under V' it does so at rank 1.
         atom = rate * xp.where(losses == np.inf, p, 0.0).sum(-1, keepdims=True)
         above = outer[0] - outer[1]
@@ -83,7 +90,7 @@ class AntipodalTablePair:
             xp.concatenate([atom, density[0] * width], -1),
             xp.concatenate([nothing, density[1] * width], -1),
             xp.concatenate([nothing, ends], -1),
-            4.0 * error + UNIT * (16.0 + 8.0 * size),
+            4.0 * error + UNIT * (16.0 + 2.0 * RATE_UNITS + 8.0 * size),
         )
 
     @np.errstate(all="ignore")

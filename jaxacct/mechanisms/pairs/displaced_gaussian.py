@@ -13,6 +13,7 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, GaussianPair, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
+from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["DisplacedGaussianPair"]
 
@@ -58,7 +59,7 @@ class DisplacedGaussianPair:
         base, one, two = normal_tails(z), normal_tails((x - 1.0) / noise), normal_tails((x - 2.0) / noise)
         mixed = [(1.0 - q) * side + q * moved for by in (two, one) for side, moved in zip(base, by, strict=True)]
         larger = xp.minimum(xp.maximum(xp.abs(z), xp.abs((x - 2.0) / noise)), _REACH + 2.0)
-        above = Tails(*mixed, UNIT * (24.0 + 8.0 * larger**2))
+        above = Tails(*mixed, UNIT * (40.0 + 8.0 * larger**2 + 4.0 * NOISE_UNITS * (1.0 + larger) / noise))
         below = self._below().tails(at)
         # The loss 0 is an atom between both halves.
         upper = xp.where(back, losses < 0.0, losses >= 0.0)
@@ -81,7 +82,7 @@ class DisplacedGaussianPair:
         xp = array_module(noise, q, back)
         by = lambda shift: (shift * x - 0.5 * shift**2) / noise**2  # noqa: E731
         x = xp.concatenate([Z * noise, 1.0 + Z * noise, 2.0 + Z * noise], -1)
-        near, far = mixed_loss(by(1.0), q), mixed_loss(by(2.0), q)
+        near, far = mixed_loss(by(1.0), q, 1.0 - q), mixed_loss(by(2.0), q, 1.0 - q)
         high, low = far - near, -near
         # Component by component: the base, that of Q and that of P.
         stay, move = log1p(-q) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT
@@ -103,7 +104,7 @@ class DisplacedGaussianPair:
     @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every order."""
-        return 1.0 / self.noise + 0.0 * self.rate
+        return (1.0 + 1e-12) / self.noise + 0.0 * self.rate
 
     @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:

@@ -13,6 +13,7 @@ from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["WithReplacementPair"]
 
@@ -94,12 +95,13 @@ class WithReplacementPair:
         x, each = self._outcomes(xp.abs(losses) + 0.0 * noise)
         j = self._shifts()
         base = [w[..., 0] * side for side in normal_tails(x / noise)]
-        moved = [(w[..., 1:] * side).sum(-1) for side in normal_tails((each - j) / noise[..., None])]
+        shifted = [(w[..., 1:] * side).sum(-1) for side in normal_tails((each - j) / noise[..., None])]
         still = [(w[..., 1:] * side).sum(-1) for side in normal_tails(each / noise[..., None])]
-        p_above, p_below = base[0] + moved[0] + tail, base[1] + moved[1]
+        p_above, p_below = base[0] + shifted[0] + tail, base[1] + shifted[1]
         q_above, q_below = base[0] + still[0], base[1] + still[1] + tail
         larger = xp.minimum(xp.maximum(xp.abs(each).max(-1), xp.abs(each - j).max(-1)) / noise, _REACH + 2.0)
-        error = UNIT * (32.0 + 4.0 * j.size + 8.0 * larger**2) + column(self.doubt)
+        moved = 2.0 * NOISE_UNITS * (1.0 + larger) * j[-1] / noise
+        error = UNIT * (32.0 + 4.0 * j.size + 8.0 * larger**2 + moved) + column(self.doubt)
         return Tails(
             xp.where(negative, q_below, p_above),
             xp.where(negative, q_above, p_below),

@@ -53,13 +53,11 @@ def test_a_curve_that_starts_below_delta_needs_no_epsilon():
     assert guarantee.is_bound is True
 
 
-def test_a_raised_curve_is_raised_by_the_slack_and_no_further_than_no_privacy():
+def test_a_raised_curve_has_an_atom_of_the_slack_at_infinity():
     grid = LossGrid(0.5, -4, 10)
     excess = np.minimum(np.exp(grid.losses), 1.0) * 0.4
     made = _profile_guarantee.raised(PrivacyProfile(excess, grid, "upper"), 0.1)
-    assert np.asarray(made.excess) == pytest.approx(
-        np.minimum(excess + 0.1, np.minimum(np.exp(grid.losses), 1)), rel=1e-14
-    )
+    assert np.asarray(made.excess) == pytest.approx(np.minimum(np.exp(grid.losses), 1.0) * 0.5, rel=1e-14)
     assert made.bound == "upper"
 
 

@@ -33,6 +33,7 @@ LAWS = np.array(
     ]
 )
 NODES = 64
+SOFT = (CURVATURE - 1.0) ** -0.5  # the standard deviation of the taper
 
 
 def _moment(noise, rate, reverse, cut, z):
@@ -43,7 +44,7 @@ def _moment(noise, rate, reverse, cut, z):
 
         def integrand(t):
             ratio = 1 - q + q * mpmath.exp(mu * t - mu * mu / 2)
-            kept = 1 if cut == np.inf else mpmath.erfc(-mpmath.sqrt(2) * (mpmath.mpf(cut) - t)) / 2
+            kept = 1 if cut == np.inf else mpmath.erfc(-(mpmath.mpf(cut) - t) / (mpmath.sqrt(2) * SOFT)) / 2
             return kept * mpmath.exp(-t * t / 2) * ratio**b
 
         low, high = min(0, float(mpmath.re(b) * mu)) - 12, max(0, min(float(mpmath.re(b) * mu), cut)) + 12
@@ -129,13 +130,14 @@ def test_the_taper_is_what_its_bounds_say():
     t = np.concatenate([np.linspace(-20, 12.9, 400), [13.0, 13.1, 20.0, 60.0, 500.0]])
     with np.errstate(all="ignore"), mpmath.workdps(40):
         ours, above = log_taper(t, np.asarray(cut)), log_taper_above(t, np.asarray(cut))
-        truth = np.array([float(mpmath.log(mpmath.erfc(-mpmath.sqrt(2) * (cut - mpmath.mpf(x))) / 2)) for x in t])
+        width = mpmath.sqrt(2) * SOFT
+        truth = np.array([float(mpmath.log(mpmath.erfc(-(cut - mpmath.mpf(x)) / width) / 2)) for x in t])
         assert np.all(np.abs(ours - truth) <= 2.0**-53 * (24 + 8 * np.abs(truth)))
         assert np.all(above >= truth - 1e-12 * np.abs(truth))
         # Off the real line, with the normal density.
         for x, y in [(0.0, 1.0), (3.0, 0.7), (5.0, 2.0), (9.0, 0.1)]:
             z = mpmath.mpc(x, y)
-            value = lambda z: abs(mpmath.exp(-z * z / 2) * mpmath.erfc(-mpmath.sqrt(2) * (cut - z)))  # noqa: E731
+            value = lambda z: abs(mpmath.exp(-z * z / 2) * mpmath.erfc(-(cut - z) / width))  # noqa: E731
             assert value(z) <= value(mpmath.mpf(x)) * mpmath.exp(CURVATURE * y * y / 2) * (1 + mpmath.mpf(1e-25))
 
 
@@ -146,7 +148,7 @@ def test_what_the_taper_leaves_out_is_bounded_and_about_what_was_asked(law):
     with np.errstate(all="ignore"):
         cut = placed_cut(pair, share)
         bound = left_out(pair, cut)
-    tail = lambda mean: mpmath.erfc((float(cut) - mean) / mpmath.sqrt(2.5)) / 2  # noqa: E731
+    tail = lambda mean: mpmath.erfc((float(cut) - mean) / mpmath.sqrt(2 * (1 + SOFT**2))) / 2  # noqa: E731
     truth = (1 - law[1]) * tail(0.0) + law[1] * tail(1 / law[0])
     assert truth <= float(bound) < np.exp(-29.0)
     assert placed_cut(GaussianPair(*map(np.asarray, (1.0, 0.1, 1.0))), share) == np.inf

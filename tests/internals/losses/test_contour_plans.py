@@ -30,16 +30,16 @@ def says(kind, theta, goal, cut):
 
 
 @pytest.mark.parametrize(("kind", "column"), [("delta", 4), ("epsilon", 5)])
-def test_the_tilt_is_the_best_of_all(kind, column):
+def test_the_tilt_is_the_best_of_all_that_a_slightly_larger_one_would_not_spoil(kind, column):
     goal = ROWS[:, column]
     with np.errstate(all="ignore"):
         chosen = plan(kind, PAIRS, COUNTS, goal)
         every = np.geomspace(1e-6, 1e9, 6000)[:, None] + np.zeros(len(ROWS))
-        best = np.nanmin(says(kind, every, goal, chosen.cut), 0)
+        each = (says(kind, every * larger, goal, chosen.cut) for larger in (1.0, 1.15))
+        best = np.nanmin(np.maximum(*each), 0)
         found = says(kind, chosen.theta[None], goal, chosen.cut)[0]
     room = 0.02 * np.maximum(1, np.abs(best)) if kind == "delta" else 0.005 * best
     assert np.all(found <= best + room)
-    assert np.all(found >= best - room)
     np.testing.assert_allclose(chosen.epsilon if kind == "delta" else np.exp(chosen.log_delta), goal, rtol=1e-13)
     assert np.all(chosen.deviation > 0)
 

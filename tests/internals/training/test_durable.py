@@ -31,6 +31,6 @@ def test_a_journal_of_sound_seals_that_is_none_of_a_run_is_named(tmp_path, recor
     journal.sync()
     journal.close()
     journal = Journal(tmp_path / "journal")
-    with pytest.raises(ValueError, match="is none of a run: line 2"):
+    with pytest.raises(ValueError, match="line 2: not a valid run record"):
         _records.checked(journal)
     journal.close()
