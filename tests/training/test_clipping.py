@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct import training
 from jaxacct.training import clip_by_global_norm, clipped_gradient_sum, fixed_point, global_norm
 from jaxacct.training.noise import add_gaussian_noise, gaussian_tree, largest_sigma
 
@@ -185,3 +186,54 @@ def test_noise_moves_an_exact_sum_by_a_multiple_of_the_quantum():
 def test_a_sigma_that_cannot_be_served_releases_nothing(sigma):
     total = fixed_point.empty_sum(jnp.zeros(5), 10)
     assert np.isnan(add_gaussian_noise(jax.random.key(0), total, sigma, 1.0)).all()
+
+
+def test_one_row_of_any_size_and_shape_never_moves_the_sum_by_more_than_the_clip_norm():
+    rng = np.random.default_rng(8)
+    shapes = {"a": (7, 5, 3, 11), "b": (1021,), "c": (784, 16), "d": ()}
+    scales = [1e-38, 1e-25, 1e-12, 1e-4, 0.02, 1.0, 50.0, 1e6, 1e15, 1e18, 1e25, np.inf, np.nan]
+    rows = {
+        name: np.stack([rng.standard_normal(shape) * np.float32(scale) for scale in scales]).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    # All of one sign and size, where sums of squares round the same way at every addition.
+    rows = {name: np.concatenate([leaf, np.full((1, *leaf.shape[1:]), 0.1, np.float32)]) for name, leaf in rows.items()}
+    count = len(scales) + 1
+    empty = fixed_point.empty_sum({name: jnp.zeros(shape) for name, shape in shapes.items()}, 1000)
+    for unit, clip_scale in ((1.0, 1.0), (0.3, 0.5), (1e-20, 1.0), (3.0, 1e-10)):
+        for row in range(count):
+            total = jax.jit(training.add_clipped)(empty, rows, jnp.arange(count) == row, unit, clip_scale=clip_scale)
+            quanta = [
+                int(h) * 2**12 + int(low)
+                for name in shapes
+                for h, low in zip(np.ravel(total.high[name]), np.ravel(total.low[name]), strict=True)
+            ]
+            length = sum(q * q for q in quanta)
+            assert length <= (clip_scale * 2**24) ** 2 * (1 + 1e-12)
+            if clip_scale == 1.0 and unit == 1.0 and 1.0 <= [*scales, 0.1][row] <= 1e15:
+                assert length >= (2**24 * (1 - 5e-4)) ** 2
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs", "options"),
+    [
+        ((2, 8, 8, 3), (3, 3, 3, 4), {"padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}),
+        ((2, 4, 9, 7), (6, 2, 3, 2), {"padding": [(1, 0), (2, 2)], "window_strides": (2, 1), "feature_group_count": 2}),
+        ((2, 3, 10), (5, 3, 3), {"padding": [(1, 2)], "rhs_dilation": (2,), "lhs_dilation": (2,)}),
+    ],
+)
+def test_gradients_of_convolutions_are_what_they_were(lhs, rhs, options):
+    from jaxacct.training.convolutions import in_canonical_order
+
+    options = {"window_strides": (1,) * (len(lhs) - 2)} | options
+
+    def loss(kernel, image):
+        convolved = jax.jit(lambda image, kernel: jax.lax.conv_general_dilated(image, kernel, **options))
+        return jnp.sum(jnp.sin(convolved(image, kernel)))
+
+    kernel = jax.random.normal(jax.random.key(0), rhs)
+    images = jax.random.normal(jax.random.key(1), (4, *lhs))
+    gradients = jax.vmap(jax.grad(loss, argnums=(0, 1)), in_axes=(None, 0))
+    found = jax.jit(in_canonical_order(gradients))(kernel, images)
+    for one, other in zip(found, gradients(kernel, images), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
