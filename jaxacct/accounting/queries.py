@@ -1,4 +1,4 @@
-"""The front desk: delta and epsilon of a mechanism, as certified bounds, over arrays of anything.
+"""`epsilon` and `delta`: certified bounds for a mechanism, over arrays of settings.
 
 This room checks arguments, turns a mechanism and a relation into dominating pairs, lays everything out as one flat
 batch, and hands it to :mod:`jaxacct.losses.engines.choose`.
@@ -51,8 +51,9 @@ def delta(
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
         epsilon: any real number, any shape.
         steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
-        relation: ``"add_or_remove"`` (the worse of the two directions, composed first), ``"add"``,
-            ``"remove"`` or ``"replace"``.
+        relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
+            composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
+            record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
         precision: ``"float32"`` asks no float64 of the accelerator: what needs it runs on the host's CPU. As sound,
             less tight.
         devices: over which many settings are spread, for example ``jax.devices()``; None is JAX's default device.

@@ -1,4 +1,4 @@
-"""``jaxacct train``: a thin caller of :mod:`jaxacct.training`."""
+"""``jaxacct train``: trains a network with :mod:`jaxacct.training`."""
 
 from __future__ import annotations
 

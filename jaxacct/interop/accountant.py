@@ -10,7 +10,7 @@ from dp_accounting import dp_event, privacy_accountant
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
-from jaxacct.interop.read_events import UnreadableEvent, asked_as, read
+from jaxacct.interop.read_events import UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables
 
 __all__ = ["Accountant"]
@@ -110,7 +110,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
 
     def _relation(self) -> str:
-        return asked_as(_NAMES[self.neighboring_relation])
+        return _NAMES[self.neighboring_relation]
 
 
 def _pure_epsilon(mechanism: Any) -> float:

@@ -1,4 +1,4 @@
-"""What an event comes to: parts that compose, a curve of Rényi divergences, and a probability of failing."""
+"""What an event amounts to: parts that compose, a Rényi curve, and a probability of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading dp_accounting's events. Each mapping says what it rests on; what has no analysis raises."""
+"""Reads dp_accounting's events; events without an analysis raise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from jaxacct.mechanisms import (
 )
 from jaxacct.mechanisms.directions import directions
 
-__all__ = ["RELATIONS", "UnreadableEvent", "asked_as", "from_dp_event", "read"]
+__all__ = ["RELATIONS", "UnreadableEvent", "from_dp_event", "read"]
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
 _UP = 1.0 + 2.0**-50
@@ -50,7 +50,8 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
     """The mechanism that a ``DpEvent`` of dp_accounting describes.
 
     An event's noise multiplier is over the bound C on a record's value. A sum moves by C if a record comes or goes, or
-    is replaced by one of value zero, and by 2 C if it is replaced by another: under ``"replace"`` the sensitivity is 2.
+    is replaced by one of value zero, and by 2 C if it is replaced by another: under ``"replace"`` the sensitivity is 2,
+    but 1 inside a Poisson sample, whose mechanisms have that of a record's presence (see `PoissonSampled`).
     (Of dp_accounting 0.6.0's own accountants the one by privacy loss distributions does the same; the one by
     Rényi divergences leaves it at 1.)
 
@@ -58,7 +59,7 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
         event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent`` and ``SampledWithReplacementDpEvent``;
             events may be nested. Counts may be as large as 2**53.
         relation: ``"add_or_remove"``, ``"replace"``, or ``"replace_special"`` (a record is replaced by one of value
-            zero). Ask the result about ``"replace"`` for the second, ``"add_or_remove"`` for the other two.
+            zero). Ask the result about the same relation.
 
     Returns:
         A mechanism for :func:`jaxacct.epsilon` and the rest; ``ApproximateDP(0, 1)`` for what is not private.
@@ -68,11 +69,6 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
         TypeError: not a ``DpEvent``.
     """
     return read(event, relation).mechanism()
-
-
-def asked_as(relation: str) -> str:
-    """The relation of this library under which a reading is asked."""
-    return "replace" if relation == "replace" else "add_or_remove"
 
 
 def read(event: dp_event.DpEvent, relation: str) -> Reading:
@@ -122,7 +118,7 @@ def _read(event: dp_event.DpEvent, relation: str) -> Reading:
 
 def _leaf(event: Any, mechanism: Any, relation: str, is_sum: bool = False) -> Reading:
     """One run of ``mechanism``, once it is known to have an analysis."""
-    directions(mechanism, asked_as(relation))
+    directions(mechanism, relation)
     return Reading({repr(event): Part(mechanism, 1, is_sum)})
 
 
@@ -263,21 +259,24 @@ def _one_run(inner: Reading, what: str) -> Any:
 
 
 def _poisson(event: Any, relation: str) -> Reading:
-    """The inner event on a Poisson sample (Zhu, Dong, Wang 2022, Theorem 11).
+    """The inner event on a Poisson sample (Zhu, Dong, Wang 2022, Theorem 11; replaced records: `PoissonSampled`).
 
     A record that is replaced by one of value zero is as good as absent only where records are summed up.
     """
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
-    inner = _read(event.event, relation)
-    if not inner.private or rate == 1.0:
+    if rate == 1.0:
+        return _read(event.event, relation)
+    # In the sample or not: what is in it moves a sum by the bound on one record.
+    inner = _read(event.event, "add_or_remove" if relation == "replace" else relation)
+    if not inner.private:
         return inner
     if rate == 0.0 or inner.is_nothing:
         return Reading()
     mechanism = PoissonSampled(_one_run(inner, "a Poisson sample"), rate)
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
-    if relation == "replace_special" and not is_sum:
-        raise ValueError("sampling has an analysis under 'replace_special' only for noise that is added to a sum")
+    if relation != "add_or_remove" and not is_sum:
+        raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
     return _leaf(event, mechanism, relation, is_sum)
 
 
@@ -319,7 +318,7 @@ def _truncated(event: Any, relation: str) -> Reading:
 
 
 def _selection(event: Any, relation: str) -> Reading:
-    return repeated(_read(event.event, relation), float(event.mean), float(event.shape), asked_as(relation))
+    return repeated(_read(event.event, relation), float(event.mean), float(event.shape), relation)
 
 
 _READERS: dict[type, Callable[[Any, str], Reading]] = {

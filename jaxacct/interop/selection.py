@@ -1,4 +1,4 @@
-"""The best of a random number of runs: Papernot, Steinke, "Hyperparameter Tuning with Renyi Differential Privacy"."""
+"""Rényi curves of the best of a random number of runs (Papernot, Steinke, hyperparameter tuning with Rényi DP)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an analyst runs: one family a file, parameters as pytree leaves."""
+"""Mechanisms: frozen dataclasses whose parameters are pytree leaves, one family a file."""
 
 from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.composed import Composed
@@ -10,6 +10,7 @@ from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
+from jaxacct.mechanisms.random_allocation import RandomAllocation
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
@@ -32,6 +33,7 @@ __all__ = [
     "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithoutReplacement",

@@ -1,17 +1,22 @@
-"""Sampling a fixed number of records as a wrapper around a mechanism."""
+"""`SampledWithoutReplacement`: a mechanism on a sample of fixed size."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import Rate, subset_rate
+from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
+from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 
 __all__ = ["SampledWithoutReplacement"]
 
@@ -47,16 +52,14 @@ class SampledWithoutReplacement(Mechanism):
 
     def __post_init__(self) -> None:
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
-        if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate()).any():
+        if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate().value).any():
             raise ValueError(
                 "sample_size must be at most dataset_size and at least 1e-14 of it, "
                 f"got {self.sample_size} of {self.dataset_size}"
             )
 
-    def _rate(self) -> Any:
-        xp = array_module(self.sample_size, self.dataset_size)
-        rate = whole_steps(self.sample_size) / whole_steps(self.dataset_size)
-        return xp.where((rate >= _LEAST_RATE) & (rate <= 1.0), rate, np.nan)
+    def _rate(self) -> Rate:
+        return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
     @property
     def _symmetric(self) -> bool:
@@ -77,13 +80,29 @@ class SampledWithoutReplacement(Mechanism):
         rate = self._rate()
         return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
 
+    def _renyi(self, order: Any, relation: str) -> Any:
+        # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
+        # halves together.
+        ((pair, _),) = self._dominating(relation)
+        inner, (_, rate) = as_mechanism(self.mechanism), floats(self._rate().value)
+        noise = inner._gaussian_noise()
+        if noise is None:
+            whole = functools.partial(inner._renyi, relation="replace")
+            return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
+        mu = inflated(mu_of_noise(noise), 2.0**-48)
+
+        def log_moment(at: Any) -> Any:
+            return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
+
+        return from_pair(pair, order, log_moment)
+
     def _witness(self) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness()
         same = inner is self.mechanism
         sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
         return self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         raise ValueError(
             "PoissonSampled has no analysis for SampledWithoutReplacement, which has no 'add' or 'remove'; "
             "use SampledWithoutReplacement of the inner mechanism alone"

@@ -1,4 +1,4 @@
-"""DP-SGD with Flax and optax under a filter: small functions over pytrees that fit a user's own loop.
+"""DP-SGD with Flax and optax under a filter, as functions over pytrees that fit a user's own loop.
 
 A step, from the outside in: :func:`make_step` asks the filter and runs :func:`noisy_gradient`, which is
 :func:`poisson_sample`, :func:`clipped_gradient_sum` and :func:`add_gaussian_noise`. With :func:`shard_examples`

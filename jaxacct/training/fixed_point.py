@@ -1,4 +1,4 @@
-"""Sums of clipped vectors that are exact, so that rounding cannot add to a query's sensitivity.
+"""Exact sums of clipped vectors in fixed point, so that rounding adds nothing to a query's sensitivity.
 
 A float32 sum of k vectors rounds k times, and which way depends on everybody else in the sample: adding one
 record moves the computed sum by its clip norm *and* by rounding differences that no accountant charges

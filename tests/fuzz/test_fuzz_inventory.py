@@ -31,7 +31,7 @@ RESULT = "what a function returns; nobody calls it"
 STATE = "a state; hostile ones are handed to the methods of its filter"
 PROTOCOL = "a protocol"
 ERROR = "an exception"
-FILE = "test_fuzz_files.py and bench/fuzz_files.py damage what it reads"
+FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
 EXCUSED = {
     "without_callbacks": "takes nothing",
     "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,

@@ -1,4 +1,4 @@
-"""delta and epsilon of a few runs, law by law, with no transform.
+"""delta and epsilon of up to sixteen runs, composed law by law without a transform.
 
 A rare sample of few runs has losses of very different sizes: most next to nothing, few many times larger. No uniform
 line of frequencies serves that. But the laws of `discrete_laws.cells` have few points, wherever they are needed, so two

@@ -1,4 +1,4 @@
-"""What a data set is, and the download of those that are not bundled."""
+"""`Dataset`, and downloads of data sets that are not bundled."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ import numpy as np
 from jaxacct._numerics.arrays import array_module, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Tails
+from jaxacct.mechanisms.pairs.base import Tails, loss_room
 from jaxacct.mechanisms.pairs.table import LEAST
 
-__all__ = ["Law", "Laws", "laws", "laws_of_outcomes", "placed", "with_edge"]
+__all__ = ["Law", "Laws", "cell_masses", "laws", "laws_of_outcomes", "ordered", "placed", "with_edge"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -80,9 +80,9 @@ def laws_of_outcomes(pair: Any) -> Laws:
 def laws(pair: Any, edges: Array) -> Laws:
     """From the tails at ``edges``, increasing and finite, shape ``(..., S + 1)``; see the module's docstring."""
     xp = array_module(edges)
-    tails = _ordered(pair.tails(edges))
-    p, p_off = _masses(tails.p_above, tails.p_below, tails.error)
-    q, q_off = _masses(tails.q_above, tails.q_below, tails.error)
+    tails = ordered(pair.tails(edges))
+    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
+    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
     left, right = edges[..., :-1], edges[..., 1:]
 
     # Below. An infinite loss and whatever lies outside the cells are left out.
@@ -99,7 +99,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     size = xp.abs(edges)
     beside = xp.concatenate([size[..., :1], size, size[..., -1:]], -1)
     size = xp.maximum(size, xp.maximum(beside[..., 2:], beside[..., :-2]))
-    eta = pair.loss_error()[..., None] + 4.0 * UNIT * size
+    eta = loss_room(pair.loss_error(), size)
     most = inflated(p + p_off, 4.0 * UNIT) + LEAST
     # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
     gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)
@@ -119,7 +119,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     return Laws(below, above)
 
 
-def _ordered(tails: Tails) -> Tails:
+def ordered(tails: Tails) -> Tails:
     """Tails at losses in order.
 
     Those at which they were evaluated are off by up to eta each, so that they need not be in order where edges are
@@ -135,7 +135,7 @@ def _ordered(tails: Tails) -> Tails:
     )
 
 
-def _masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """Mass between neighbouring edges from the smaller tail, and a bound on its absolute error."""
     xp = array_module(above)
     right = above[..., :-1] < below[..., 1:]
