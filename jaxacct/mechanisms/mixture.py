@@ -14,6 +14,7 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.parameters import Rate, array_module, positive
+from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 __all__ = ["MixtureOfGaussians"]
 
@@ -73,6 +74,12 @@ class MixtureOfGaussians(Mechanism):
             largest = np.asarray(sum(np.asarray(sensitivity, np.float64) for sensitivity in self.sensitivities))
             if np.any(largest <= 0):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+        return mixture_divergence(self, order, relation, rate)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":

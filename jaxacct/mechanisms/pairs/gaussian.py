@@ -97,6 +97,13 @@ class GaussianPair:
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
 
     @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        xp = array_module(order, self.noise, self.rate)
+        whole = 0.5 * order * (order - 1.0) / self.noise**2
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.rate), xp.log(self.rate) + whole)
+
+    @np.errstate(all="ignore")
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
         """A bound of log H(e^eps) for eps >= 0, shape ``(...)``, from the curve G of the Gaussian without sampling.
 

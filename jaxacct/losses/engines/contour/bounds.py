@@ -72,7 +72,7 @@ class Size(NamedTuple):
     points: int
     """Points of a step's quadrature."""
     nodes: int
-    """Frequencies; a square of a power of 2."""
+    """Frequencies; a power of 2."""
 
 
 class Plan(NamedTuple):
@@ -218,10 +218,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 
 def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:
     """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
-    return _prepared(plan(kind, pairs, counts, goal), size, pairs, counts)
-
-
-def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
+    chosen = plan(kind, pairs, counts, goal)
     theta, cut = chosen.theta, chosen.cut
     xp = array_module(theta)
     digits = xp.broadcast_to((30.0 + xp.log(counts.sum(-1)))[:, None], counts.shape)
@@ -231,7 +228,8 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    back = xp.broadcast_to(_BACK, (_BACK.size, theta.size))
+    near_1 = _BACK if kind == "delta" else _BACK[:0]  # no epsilon asks for it
+    back = xp.broadcast_to(near_1, (near_1.size, theta.size))
     every = xp.concatenate([tilts, -back])
     moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
     moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
@@ -239,7 +237,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
     rest = moments[tilts.shape[0] :] + back * chosen.epsilon
     rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
-    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
+    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0, initial=1.0), 1e-12) + missing
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.

@@ -1,6 +1,6 @@
 """The Fourier transform of a weighted set of losses at equally spaced frequencies, and its rounding error.
 
-In float64, exp(i w_j x) for j = side a + b is a product: two short tables and a matrix product instead of a long table.
+In float64, exp(i w_j x) for j = wide a + b is a product: two short tables and a matrix product instead of a long table.
 Its error is some hundred units in all, which T steps make T times larger. NumPy takes settings and points in blocks:
 tables stay in a core's cache, and products stay so small that the BLAS works them off alone. Its own threads would wait
 for each other where the settings already share the cores.
@@ -45,39 +45,40 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
         losses: shape ``(B, K, S)``.
         weights: totals 1, shape ``(B, K, S)``.
         spacing: distance of frequencies, shape ``(B,)``.
-        nodes: number of frequencies, the square of a power of 2.
+        nodes: number of frequencies, a power of 2.
     """
     xp = array_module(losses)
-    side = round(nodes**0.5)
+    wide = 1 << ((nodes.bit_length() - 1) // 2)
+    tall = nodes // wide
     spacing = spacing[:, None, None]
     if xp is np:
-        found = _in_blocks(losses, weights, spacing, side)
+        found = _in_blocks(losses, weights, spacing, tall, wide)
     else:
-        inner = _powers(losses * spacing, side) * weights[:, :, None, :]
-        outer = _powers(losses * (side * spacing), side)
+        inner = _powers(losses * spacing, wide) * weights[:, :, None, :]
+        outer = _powers(losses * (wide * spacing), tall)
         found = product(outer, inner.swapaxes(-1, -2))
     found = found.reshape(*losses.shape[:-1], nodes)
-    error = xp.full(found.shape, (80.0 + 12.0 * side + 2.0 * losses.shape[-1]) * UNIT)
+    error = xp.full(found.shape, (80.0 + 6.0 * (tall + wide) + 2.0 * losses.shape[-1]) * UNIT)
     return Transform(found.real - 1.0, found.imag, error)
 
 
-def _in_blocks(losses: Array, weights: Array, spacing: Array, side: int) -> Array:
-    """The products of tables, shape ``(B, K, side, side)``."""
-    found = np.zeros((*losses.shape[:-1], side, side), np.complex128)
-    # Factors of tall x thick and thick x side numbers.
-    thick = max(32, _ALONE // side**2)
-    tall = max(1, min(side, _ALONE // (thick * side)))
-    rows = max(1, _TABLE // (side * thick * losses.shape[1]))
+def _in_blocks(losses: Array, weights: Array, spacing: Array, tall: int, wide: int) -> Array:
+    """The products of tables, shape ``(B, K, tall, wide)``."""
+    found = np.zeros((*losses.shape[:-1], tall, wide), np.complex128)
+    # Factors of high x thick and thick x wide numbers.
+    thick = max(32, _ALONE // (tall * wide))
+    high = max(1, min(tall, _ALONE // (thick * wide)))
+    rows = max(1, _TABLE // (tall * thick * losses.shape[1]))
     for row in range(0, len(losses), rows):
         some = slice(row, row + rows)
         for first in range(0, losses.shape[-1], thick):
             block = losses[some, :, first : first + thick]
-            outer = _powers(block * (side * spacing[some]), side)
-            inner = _powers(block * spacing[some], side)
+            outer = _powers(block * (wide * spacing[some]), tall)
+            inner = _powers(block * spacing[some], wide)
             inner *= weights[some, :, None, first : first + thick]
-            outer = outer.reshape(*block.shape[:-1], side // tall, tall, block.shape[-1])
+            outer = outer.reshape(*block.shape[:-1], tall // high, high, block.shape[-1])
             product = np.matmul(outer, inner.swapaxes(-1, -2)[:, :, None])
-            found[some] += product.reshape(*block.shape[:-1], side, side)
+            found[some] += product.reshape(*block.shape[:-1], tall, wide)
     return found
 
 

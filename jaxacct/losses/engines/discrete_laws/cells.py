@@ -27,7 +27,7 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Tails, loss_room
 from jaxacct.mechanisms.pairs.table import LEAST
 
-__all__ = ["Law", "Laws", "laws", "laws_of_outcomes", "placed", "with_edge"]
+__all__ = ["Law", "Laws", "cell_masses", "laws", "laws_of_outcomes", "ordered", "placed", "with_edge"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -80,9 +80,9 @@ def laws_of_outcomes(pair: Any) -> Laws:
 def laws(pair: Any, edges: Array) -> Laws:
     """From the tails at ``edges``, increasing and finite, shape ``(..., S + 1)``; see the module's docstring."""
     xp = array_module(edges)
-    tails = _ordered(pair.tails(edges))
-    p, p_off = _masses(tails.p_above, tails.p_below, tails.error)
-    q, q_off = _masses(tails.q_above, tails.q_below, tails.error)
+    tails = ordered(pair.tails(edges))
+    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
+    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
     left, right = edges[..., :-1], edges[..., 1:]
 
     # Below. An infinite loss and whatever lies outside the cells are left out.
@@ -119,7 +119,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     return Laws(below, above)
 
 
-def _ordered(tails: Tails) -> Tails:
+def ordered(tails: Tails) -> Tails:
     """Tails at losses in order.
 
     Those at which they were evaluated are off by up to eta each, so that they need not be in order where edges are
@@ -135,7 +135,7 @@ def _ordered(tails: Tails) -> Tails:
     )
 
 
-def _masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """Mass between neighbouring edges from the smaller tail, and a bound on its absolute error."""
     xp = array_module(above)
     right = above[..., :-1] < below[..., 1:]
