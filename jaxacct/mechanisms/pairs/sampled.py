@@ -141,7 +141,7 @@ class SampledPair:
 
     def loss_error(self) -> Array:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
-        return self.inner.loss_error() + 128.0 * UNIT
+        return self.inner.loss_error() + 160.0 * UNIT
 
     def infinity(self) -> Array:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
