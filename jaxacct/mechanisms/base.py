@@ -6,10 +6,13 @@ The front desk and the engine know no mechanism by name. A new family is one cla
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from jaxacct._numerics.host import module
+from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
 __all__ = ["Mechanism", "as_mechanism"]
@@ -62,7 +65,7 @@ class Mechanism:
         """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
         return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
 
         A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then
@@ -124,6 +127,58 @@ class Mechanism:
             "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
             "(2 epsilon, (1 + exp(epsilon)) delta)"
         )
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """An upper bound of the Rényi divergence of one run (inside ``enable_x64``); infinite for invalid numbers.
+
+        A family without a formula has that of the tails of its pair. Where its losses have no bound, the pair needs a
+        method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot show.
+
+        Raises:
+            ValueError: a run is a composition, whose pair is a product and not one pair.
+        """
+        from jaxacct.mechanisms.renyi.from_pair import from_pair, unknown
+
+        found = []
+        for name in self._sides(relation):
+            parts = self._dominating(name)
+            if len(parts) != 1:
+                raise ValueError(f"mechanism must have one pair for a Rényi curve, got {type(self).__name__}")
+            found.append(from_pair(parts[0][0], order, getattr(parts[0][0], "log_moment", unknown)))
+        return functools.reduce(module(found).maximum, found)
+
+    def _as_renyi(self, relation: str) -> str:
+        """The relation that :meth:`_renyi` takes for ``relation``."""
+        if relation == "replace_special" and self._as("zero_out") == "remove":
+            return "add_or_remove"
+        return self._as(relation)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any | None:
+        """`_renyi` on a Poisson sample of ``rate``, or None if only the tails of the pair tell."""
+        from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
+
+        noise = self._gaussian_noise()
+        return (
+            None
+            if noise is None
+            else sampled_gaussian_divergence(inflated(mu_of_noise(noise), 2.0**-48), rate, order, relation)
+        )
+
+    def _pure(self) -> Any | None:
+        """The largest privacy loss, rounded up, where it has a closed form; NaN for invalid numbers."""
+        return None
+
+    def _rho(self) -> Any | None:
+        """The rho of zCDP of one run, to a few roundings, where it has a closed form; NaN for invalid numbers."""
+        from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
+
+        pure = self._pure()
+        return None if pure is None else rho_of_pure(pure)
+
+    def _approximate_rho(self) -> tuple[Any, Any] | None:
+        """(rho, delta) of delta-approximate rho-zCDP, rounded up, where there is a closed form."""
+        rho = self._rho()
+        return None if rho is None else (rho, np.zeros(()))
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""

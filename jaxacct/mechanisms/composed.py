@@ -11,7 +11,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.curve import merged_curves
@@ -94,14 +96,24 @@ class Composed(Mechanism):
             found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
 
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """The sum over the parts; each says itself what a relation is to it."""
+        parts = self.parts()
+        total = np.zeros(())
+        for part, steps in parts:
+            part = as_mechanism(part)
+            xp, steps = floats(steps)
+            total = total + xp.where(steps >= 1, steps, np.inf) * part._renyi(order, part._as_renyi(relation))
+        return inflated(total, EPS * (2 + len(parts)))
+
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         found = []
         for part, count in self.parts():
             found += as_mechanism(part)._runs(relation, times(count, steps))
         return merged_curves(found)
 
-    def _witness(self) -> Mechanism:
-        found = [as_mechanism(part)._witness() for part in self.mechanisms]
+    def _witness(self, relation: str) -> Mechanism:
+        found = [as_mechanism(part)._witness(relation) for part in self.mechanisms]
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 

@@ -12,6 +12,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import Rate, positive
+from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
 
 __all__ = ["Gaussian", "sampled_gaussian"]
 
@@ -51,6 +52,15 @@ class Gaussian(Mechanism):
     def _gaussian_runs(self) -> list[tuple[Any, Any]]:
         """One of sigma / sensitivity, NaN where either makes no sense."""
         return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), order)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+        return sampled_gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), rate, order, relation)
+
+    def _rho(self) -> Any:
+        return (positive(self.sensitivity) / positive(self.sigma)) ** 2 / 2
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]

@@ -13,6 +13,7 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import Rate, positive
+from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise
 
 __all__ = ["GDP"]
 
@@ -43,6 +44,13 @@ class GDP(Mechanism):
     def _gaussian_runs(self) -> list[tuple[Any, Any]]:
         """One of 1 / mu, NaN where it makes no sense."""
         return [(1.0 / positive(self.mu), 1.0)]
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        # Rényi divergences keep the order of trade-off curves.
+        return gaussian_divergence(mu_of_noise(1.0, self.mu), order)
+
+    def _rho(self) -> Any:
+        return positive(self.mu) ** 2 / 2
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,11 +10,24 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import at_hand, module
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.approximate import ApproximateDP
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, array_module, nested, poisson_rate, whole_steps
+from jaxacct.mechanisms.parameters import (
+    LEAST_RATE,
+    MOST_NESTED,
+    Rate,
+    array_module,
+    nested,
+    nonnegative,
+    poisson_rate,
+    whole_steps,
+)
+from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
+from jaxacct.mechanisms.renyi.from_pair import from_pair, sampled_moment
 
 __all__ = ["PoissonSampled"]
 
@@ -71,8 +85,46 @@ class PoissonSampled(Mechanism):
     def _replaced(self, rate: Rate) -> Any:
         return as_mechanism(self.mechanism)._replaced(nested(rate, poisson_rate(self.rate)))
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """Exact for Gaussians and mixtures of them, from the tails of the pair for all others."""
+        if relation == "replace":
+            ((pair, _),) = self._dominating(relation)
+            return from_pair(pair, order, pair.log_moment)
+        inner = as_mechanism(self.mechanism)
+        if isinstance(inner, PoissonSampled):
+            # Divergences grow with the rate, so that a product that is rounded up bounds them.
+            rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
+            rate = module(rate).minimum(rate, 1.0)
+            return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
+        known = inner._sampled_renyi(self.rate, order, relation)
+        if known is not None:
+            return known
+        found = []
+        for name in ["remove", "add"] if relation == "add_or_remove" else [relation]:
+            ((pair, _),) = self._dominating(name)
+            whole = functools.partial(inner._renyi, relation=name)
+            found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
+        return functools.reduce(module(found).maximum, found)
+
+    def _pure(self) -> Any | None:
+        pure = as_mechanism(self.mechanism)._pure()
+        return None if pure is None else amplified(pure, nonnegative(self.rate, 1.0))
+
+    def _rho(self) -> Any | None:
+        if at_hand(self.rate) and np.all(np.asarray(self.rate) == 1):
+            return as_mechanism(self.mechanism)._rho()
+        return super()._rho()
+
+    def _approximate_rho(self) -> tuple[Any, Any] | None:
+        inner, rate = self.mechanism, nonnegative(self.rate, 1.0)
+        if not isinstance(inner, ApproximateDP):
+            return super()._approximate_rho()
+        # (log(1 + q (e^eps - 1)), q delta)-DP: Li, Qardaji, Su 2012; Balle, Barthe, Gaboardi 2018.
+        epsilon = amplified(nonnegative(inner.epsilon), rate)
+        return rho_of_pure(epsilon), inflated(nonnegative(inner.delta, 1.0) * rate, 2.0**-51)
+
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:

@@ -23,7 +23,7 @@ from jaxacct.losses.grids.convex_envelope import convex_below, lowered
 from jaxacct.losses.grids.discretize import CEILING, step_masses
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.grids.supporting_lines import masses_below
-from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.directions import directions, witness
 
 __all__ = ["PLD"]
 
@@ -83,7 +83,8 @@ class PLD:
             both = "'remove' or 'add'" if relation == "add_or_remove" else "'zero_out' or 'fill_in'"
             raise ValueError(f"relation must be one direction ({both}), got {relation!r}")
         with quiet_float64():
-            (parts,) = directions(mechanism, relation)
+            # What is below the mechanism's own pair need not be below what it does: a case of it is.
+            (parts,) = directions(witness(mechanism) if bound == "lower" else mechanism, relation)
             pairs = [pair for pair, _ in parts]
             settings = np.broadcast_shapes(*settings_shapes(parts))
             if settings:

@@ -63,8 +63,7 @@ class GaussianPair:
         shift_above, shift_below = normal_tails(z1)
         mix_above = rest * base_above + q * shift_above
         mix_below = rest * base_below + q * shift_below
-        # XLA's erfc was measured at 1.7 u (1 + 2 z^2 / 2); its argument's own rounding adds 2 u z^2. Doubled. The
-        # rest is the parameters': docs/proofs/parameters.md, lemma 4.
+        # Of erfc, its arguments and the parameters: docs/proofs/parameters.md, lemma 4.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), _REACH + 2.0)
         error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
         choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
@@ -104,6 +103,13 @@ class GaussianPair:
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
 
     @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        xp = array_module(order, self.noise, self.rate)
+        whole = 0.5 * order * (order - 1.0) / self.noise**2
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.rate), xp.log(self.rate) + whole)
+
+    @np.errstate(all="ignore")
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
         """A bound of log H(e^eps) for eps >= 0, shape ``(...)``, from the curve G of the Gaussian without sampling.
 
@@ -129,7 +135,8 @@ class GaussianPair:
         at = inflated(xp.where(add, epsilon - left, inner), units)
         curve = log_delta_bounds(mu, at)[int(upper)]
         value = curve + xp.log(q) + xp.where(add, left, 0.0)
-        value = value - units * (1.0 + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0))
+        size = 1.0 + 0.25 * xp.abs(curve) + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0)
+        value = value - units * xp.where(xp.isfinite(curve), size, 0.0)
         return xp.where(add & (moved >= 1.0), -np.inf, value)
 
     def infinity(self) -> Array:
@@ -150,7 +157,7 @@ class GaussianPair:
         """
         reach = _REACH * self.noise + 1.5
         own = array_module(self.rest).where(self.rest == 0.0, 0.0, 24.0)
-        return UNIT * (own + (8.0 + NOISE_UNITS) * reach / self.noise**2)
+        return UNIT * (own + (10.0 + NOISE_UNITS) * reach / self.noise**2)
 
 
 def normal_tails(z: Array) -> tuple[Array, Array]:

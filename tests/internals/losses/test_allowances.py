@@ -12,10 +12,11 @@ import pytest
 
 from jaxacct import Exponential
 from jaxacct.losses.compare.gaussian_order import gaussian_trade_off
-from jaxacct.losses.renyi import closed
-from jaxacct.losses.renyi.discrete import _discrete_laplace
 from jaxacct.losses.renyi.zcdp import _log_conversion, _log_delta
+from jaxacct.mechanisms import laplace
+from jaxacct.mechanisms.discrete_laplace import _divergence as _discrete_laplace
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
+from jaxacct.mechanisms.renyi import closed
 from tests.allowances import Long, allowed, needs_long_double
 
 UNIT = 2.0**-52
@@ -116,8 +117,8 @@ def test_closed_renyi_curves():
     pure, more = (np.asarray(closed.pure_divergence(epsilon, order, k)) for k in (2.0, 5.0))
     scale = spread(rng, 0.1, 10.0, count)
     shift = epsilon * scale
-    laplace = np.asarray(closed._laplace(scale, shift, order))
-    range_ = np.asarray(closed.bounded_range_curve(Exponential(epsilon), order, "remove"))
+    of_laplace = np.asarray(laplace._divergence(scale, shift, order))
+    range_ = np.asarray(Exponential(epsilon)._renyi(order, "remove"))
     discrete = np.asarray(_discrete_laplace(*map(jnp.asarray, (gap / epsilon, gap, order))))
     for i in range(count):
         # Every formula is 1 plus an excess that may be 1e-40.
@@ -131,7 +132,7 @@ def test_closed_renyi_curves():
             t = mpmath.log((a - 1) / a * (1 - mpmath.exp(-a * x)) / (1 - mpmath.exp((1 - a) * x))) + x
             p = (1 - mpmath.exp(t - x)) / (1 - mpmath.exp(-x))
             by_range = mpmath.log(p * mpmath.exp((a - 1) * t) + (1 - p) * mpmath.exp((a - 1) * (t - x))) / (a - 1)
-            for value, truth in ((pure[i], by_categories[0]), (more[i], by_categories[1]), (laplace[i], by_scale)):
+            for value, truth in ((pure[i], by_categories[0]), (more[i], by_categories[1]), (of_laplace[i], by_scale)):
                 # e^excess is rounded up by the margin of its exponent, a share of which remains in the logarithm.
                 grown = (a - 1) * truth
                 room = -mpmath.expm1(-grown) * (1e-12 + 2.0**-49 * a * x) / grown + 1e-12

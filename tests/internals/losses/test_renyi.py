@@ -13,8 +13,8 @@ import pytest
 
 from jaxacct import Gaussian, PoissonSampled
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi, renyi
-from jaxacct.losses.renyi.gaussian import _log_binomial, _trapezoid, _whole, mu_of
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
+from jaxacct.mechanisms.renyi.gaussian import _log_binomial, _trapezoid, _whole, mu_of_noise
 
 
 def test_the_conversion_is_no_smaller_than_the_gaussians_own_curve():
@@ -33,7 +33,7 @@ def test_a_gaussian_is_rounded_up_by_a_few_units_and_no_more():
     order = 1 + order
     mechanism = Gaussian(sigma, sensitivity)
     with jax.enable_x64(True):
-        mu, value = np.asarray(mu_of(mechanism)), np.asarray(renyi(mechanism, order))
+        mu, value = np.asarray(mu_of_noise(mechanism.sigma, mechanism.sensitivity)), np.asarray(renyi(mechanism, order))
         whole = np.asarray(renyi(PoissonSampled(mechanism, 1.0), 2.0))  # every record is in the sample
     for s, d, a, m, v, w in zip(sigma, sensitivity, order, mu, value, whole, strict=True):
         ratio = Fraction(float(d)) / Fraction(float(s))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxacct._numerics.rows import Row
-from jaxacct.losses.renyi import discrete, gaussian, mixture
 from jaxacct.mechanisms.pairs.table import TablePair
+from jaxacct.mechanisms.renyi import gaussian, mixture, tables
 
 INF, NAN = math.inf, math.nan
 RATE = ((0.3,), (-0.5, 1.5, INF, NAN))
@@ -24,7 +24,7 @@ def test_whole_orders_of_samples_of_gaussians(relation):
     columns = np.array(list(itertools.product(*((*good, *bad) for good, bad in (mu, rate)))))
     sensible = np.isin(columns, [*mu[0], *rate[0]]).all(1)
     with jax.enable_x64(True):
-        found = np.asarray(jax.jit(lambda m, q: gaussian.sampled_gaussian_curve(m, q, 3.0, relation))(*columns.T))
+        found = np.asarray(jax.jit(lambda m, q: gaussian.sampled_gaussian_divergence(m, q, 3.0, relation))(*columns.T))
     assert np.all(found[~sensible] == INF)
     assert np.all((found[sensible] >= 0) & (found[sensible] <= 1.5 * 0.7**2 * (1 + 1e-12)))
 
@@ -41,7 +41,7 @@ def test_tables():
     """Two atoms, of which one number at a time is nonsense."""
     losses, p = np.log([0.5, 1.5]), np.array([0.25, 0.75])
     good = (losses, p, p * np.exp(-losses), 0.0, 0.0)
-    run = jax.jit(lambda pair, a: discrete._of_table(jax.tree.map(lambda x: x[None], pair), a[None])[0])
+    run = jax.jit(lambda pair, a: tables._of_table(jax.tree.map(lambda x: x[None], pair), a[None])[0])
     with jax.enable_x64(True):
         make = lambda x, p, q, loss, error: TablePair(Row(x), Row(p), Row(q), *map(jnp.float64, (loss, error)))  # noqa: E731
         for order in ORDER[0]:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from jaxacct._numerics.rows import Row
-from jaxacct.losses.renyi import closed, conversion, discrete
-from jaxacct.mechanisms import Exponential
+from jaxacct.losses.renyi import conversion
+from jaxacct.mechanisms import Exponential, discrete_laplace, laplace, selection
 from jaxacct.mechanisms.pairs.table import TablePair
+from jaxacct.mechanisms.renyi import closed, tables
 
 EPS = 2.0**-52
 
@@ -43,15 +44,15 @@ LOSSES = np.array([1e-149, 1e-90, 1e-8, 3e-3, 0.3, 0.6, 0.99, 1.0, 1.001, 2.0, 7
 
 def test_the_rest_of_an_exponential_after_two_terms():
     both = np.concatenate([LOSSES, -LOSSES])
-    near(jax.jit(closed._log_rest)(both), [log_rest(x) for x in floats(both)], 4)
-    near(closed._log_rest(jnp.zeros(1)), [log_rest(mp.mpf(1e-150))], 4)
+    near(jax.jit(closed.log_rest)(both), [log_rest(x) for x in floats(both)], 4)
+    near(closed.log_rest(jnp.zeros(1)), [log_rest(mp.mpf(1e-150))], 4)
 
 
 def test_an_excess_is_rounded_up_by_what_its_exponents_lost():
     """By 1e-12 and 2^-49 of the largest exponent in the logarithm, and by 1e-12 once more."""
     log_excess = np.array([-3.0, 0.0, 2.0, -3.0, 0.0, 700.0])
     order, size = np.array([3.0, 1.5, 40.0, 3.0, 1.5, 4.0]), np.array([1e12, 1e13, 3e12, 0.0, 0.0, 0.0])
-    found = jax.jit(closed._from_excess)(log_excess, order, size)
+    found = jax.jit(closed.from_excess)(log_excess, order, size)
     for value, x, a, room in zip(*map(floats, (found, log_excess, order, size)), strict=True):
         margin = mp.mpf(1e-12) + mp.mpf(2) ** -49 * room
         truth = mp.log1p(mp.exp(x + margin)) / (a - 1) * (1 + mp.mpf(1e-12))
@@ -60,12 +61,12 @@ def test_an_excess_is_rounded_up_by_what_its_exponents_lost():
 
 def test_the_mean_of_an_exponential():
     x = np.array([1e-300, 1e-17, 1e-9, 1e-3, 0.03, 0.08, 0.0999, 0.1, 0.11, 0.7, 5.0, 40.0, 800.0])
-    near(jax.jit(closed._log_mean)(x), [mp.log(-mp.expm1(-y) / y) for y in floats(x)], 8)
+    near(jax.jit(selection._log_mean)(x), [mp.log(-mp.expm1(-y) / y) for y in floats(x)], 8)
 
 
 def test_the_rest_of_a_power():
     losses, orders = (x.ravel() for x in np.meshgrid(np.concatenate([LOSSES[1:14], -LOSSES[1:14]]), [1.25, 2.0, 40.0]))
-    found = jax.jit(closed._log_power_rest)(losses, orders)
+    found = jax.jit(selection._log_power_rest)(losses, orders)
     for value, x, a in zip(*map(floats, (found, losses, orders)), strict=True):
         with mp.workdps(400):
             whole, part = mp.expm1(a * x) - a * x, a * (mp.expm1(x) - x)
@@ -76,7 +77,7 @@ def test_the_rest_of_a_power():
 def test_a_laplace_epsilon_is_rounded_up():
     # At a huge order it is all there is.
     scale = np.array([3.0, 0.7, 11.0])
-    found = closed._laplace(scale, 1.0, 1e300)
+    found = laplace._divergence(scale, 1.0, 1e300)
     for value, x in zip(floats(found), floats(scale), strict=True):
         assert mp.mpf(2) ** -51 <= value * x - 1 <= mp.mpf(2) ** -49
 
@@ -85,7 +86,7 @@ def test_a_range_is_charged_for_a_shift_that_is_a_little_off():
     """The margin of the logarithm: 16 (d / eps)^2 + (a d)^2 + 1e-12 / (a - 1), d = 2^-49 (1 + eps)."""
     d = mp.mpf(2) ** -49
     for eps, a in ((1e-12, 3e12), (1e-12, 1e12), (2e-12, 6e12), (3.0, 1 + 2.0**-33), (0.5, 1 + 2.0**-31)):
-        value = mp.mpf(float(closed.bounded_range_curve(Exponential(eps), a, "remove")))
+        value = mp.mpf(float(Exponential(eps)._renyi(a, "remove")))
         e, order = mp.mpf(eps), mp.mpf(a)
         big = (order - 1) / order * mp.exp(e) * -mp.expm1(-order * e) / -mp.expm1(-(order - 1) * e)
         t = mp.log(big)
@@ -101,7 +102,7 @@ def test_a_range_is_charged_for_a_shift_that_is_a_little_off():
 
 def test_a_range_of_any_size_costs_an_eighth_of_its_square_at_most():
     eps, orders = np.array([1e-9, 1e-4, 1e-2]), np.array([1.0 + 1e-6, 2.0, 50.0])
-    found = np.asarray(closed._bounded_range(eps[:, None], orders))
+    found = np.asarray(selection._divergence(eps[:, None], orders))
     for row, e in zip(found, floats(eps), strict=True):
         for value, a in zip(floats(row), floats(orders), strict=True):
             assert value <= a * e**2 / 8 * (1 + mp.mpf(1.01e-12))
@@ -110,7 +111,7 @@ def test_a_range_of_any_size_costs_an_eighth_of_its_square_at_most():
 
 
 @pytest.mark.parametrize(
-    "curve", [closed.pure_divergence, closed._bounded_range, lambda e, a: closed._laplace(1.0, e, a)]
+    "curve", [closed.pure_divergence, selection._divergence, lambda e, a: laplace._divergence(1.0, e, a)]
 )
 def test_a_divergence_that_is_no_float_is_no_0(curve):
     np.testing.assert_array_equal(curve(np.array([1e-170, 1e-250]), 2.0), 1e-300)
@@ -183,7 +184,9 @@ def test_a_discrete_laplace_is_rounded_up_by_its_exponents():
         a = 1 + mp.mpf(below)
         scale = 1.0 / c
         rate = 1 / mp.mpf(scale)
-        value = mp.mpf(float(discrete._discrete_laplace(jnp.float64(scale), jnp.float64(gap), jnp.float64(1 + below))))
+        value = mp.mpf(
+            float(discrete_laplace._divergence(jnp.float64(scale), jnp.float64(gap), jnp.float64(1 + below)))
+        )
         t = mp.exp(-rate)
         total = (t ** (a * gap) + t ** ((1 - a) * gap)) / (1 - t)
         ratio = t ** (1 - 2 * a)
@@ -209,7 +212,7 @@ def test_a_table_is_rounded_up_by_its_exponents_and_its_errors():
             losses = np.array([-0.5, 0.0, 0.25, top])
             rows = (Row(losses[None]), Row((q * np.exp(losses))[None]), Row(q[None]))
             pair = TablePair(*rows, np.array([error]), np.array([0.0]))
-            value = mp.mpf(float(discrete._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
+            value = mp.mpf(float(tables._of_table(pair, np.array([a]))[0])) / (1 + mp.mpf(1e-12)) * (mp.mpf(a) - 1)
             power = mp.mpf(a)
             moved = [x * (1 + mp.mpf(2) ** -50) for x in floats(losses)]
             f = [m * (mp.expm1(power * x) - power * mp.expm1(x)) for m, x in zip(floats(q), moved, strict=True)]

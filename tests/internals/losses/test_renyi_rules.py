@@ -10,7 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from jaxacct.losses.renyi import gaussian, mixture
+from jaxacct.mechanisms.renyi import gaussian, mixture
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 

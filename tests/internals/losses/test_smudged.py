@@ -13,8 +13,8 @@ from jaxacct._numerics.rows import Row
 from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.grids.discretize import step_masses
-from jaxacct.losses.renyi.tails import _upper_cells, log_excess
 from jaxacct.mechanisms.pairs.table import TablePair
+from jaxacct.mechanisms.renyi.tails import _upper_cells, log_excess
 from tests import finite
 
 pytestmark = pytest.mark.usefixtures("in_float64")

@@ -37,7 +37,7 @@ from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-__all__ = ["Law", "Laws", "laws", "laws_of_outcomes", "placed", "with_edge"]
+__all__ = ["Law", "Laws", "cell_masses", "laws", "laws_of_outcomes", "ordered", "placed", "with_edge"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -225,16 +225,16 @@ def _log_ratio(cells: _Cells) -> Array:
 
 
 def _cells(tails: Tails) -> _Cells:
-    tails = _ordered(tails)
-    p, p_off = _masses(tails.p_above, tails.p_below, tails.error)
-    q, q_off = _masses(tails.q_above, tails.q_below, tails.error)
+    tails = ordered(tails)
+    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
+    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
     first, last = tails.error[..., :1], tails.error[..., -1]
     under = (inflated(x[..., :1], first) for x in (tails.p_below, tails.q_below))
     over = (inflated(x[..., -1], last) for x in (tails.p_above, tails.q_above))
     return _Cells(p, p_off, q, q_off, *under, *over)
 
 
-def _ordered(tails: Tails) -> Tails:
+def ordered(tails: Tails) -> Tails:
     """Tails at losses in order.
 
     Those at which they were evaluated are off by up to eta each, so that they need not be in order where edges are
@@ -250,7 +250,7 @@ def _ordered(tails: Tails) -> Tails:
     )
 
 
-def _masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
     """Mass between neighbouring edges from the smaller tail, and a bound on its absolute error."""
     xp = array_module(above)
     right = above[..., :-1] < below[..., 1:]

@@ -15,9 +15,8 @@ from jaxacct._numerics.arrays import logsumexp
 from jaxacct._numerics.host import floats, hosted, module, settings
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
-from jaxacct.mechanisms.gaussian import Gaussian
 
-__all__ = ["gaussian_curve", "log_remainder", "mu_of", "sampled_gaussian_curve"]
+__all__ = ["gaussian_divergence", "log_remainder", "mu_of_noise", "sampled_gaussian_divergence"]
 
 _TINY = 1e-300
 _NODES = {
@@ -155,16 +154,17 @@ def _sampled(
 
 
 @hosted
-def _gaussian(mu: Any, order: Any) -> Array:
+def gaussian_divergence(mu: Any, order: Any) -> Array:
+    """order * mu^2 / 2, for every relation (Mironov 2017, Proposition 7)."""
     xp, mu, order = floats(mu, order)
     value = xp.where(mu == 0, 0.0, xp.maximum(inflated(order * mu * mu / 2, 4 * EPS), _TINY))
     return xp.where((mu >= 0) & (mu < np.inf) & (order > 1) & (order < np.inf), value, np.inf)
 
 
 @hosted
-def mu_of(mechanism: Gaussian) -> Array:
+def mu_of_noise(sigma: Any, sensitivity: Any = 1.0) -> Array:
     """sensitivity / sigma, rounded up; NaN where either makes no sense."""
-    xp, sigma, sensitivity = floats(mechanism.sigma, mechanism.sensitivity)
+    xp, sigma, sensitivity = floats(sigma, sensitivity)
     good = (sigma > 0) & (sigma < np.inf) & (sensitivity >= 0) & (sensitivity < np.inf)
     return xp.where(good, inflated(sensitivity / sigma, 2 * EPS), np.nan)
 
@@ -181,12 +181,7 @@ def _log_binomial(orders: tuple[float, ...], shape: tuple[int, ...]) -> np.ndarr
     return table.reshape((*shape, terms))
 
 
-def gaussian_curve(mechanism: Gaussian, order: ArrayLike, relation: str) -> Array:
-    """order * mu^2 / 2, for every relation (Mironov 2017, Proposition 7)."""
-    return _gaussian(mu_of(mechanism), order)
-
-
-def sampled_gaussian_curve(mu: Array, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
+def sampled_gaussian_divergence(mu: Array, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
     """The curve of a Poisson-sampled Gaussian, see :func:`jaxacct.losses.renyi.renyi`."""
     # For every order the mixture against its base has the larger divergence (Mironov et al. 2019, section 3).
     direction = "add" if relation == "add" else "remove"

@@ -15,10 +15,9 @@ from jaxacct._numerics.arrays import logsumexp
 from jaxacct._numerics.host import floats, hosted, module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
-from jaxacct.losses.renyi.gaussian import log_remainder
-from jaxacct.mechanisms.mixture import MixtureOfGaussians
+from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
-__all__ = ["mixture_curve"]
+__all__ = ["mixture_divergence"]
 
 _NODES = 2048
 
@@ -89,20 +88,20 @@ def _divergence(noise: Array, shifts: Array, weights: Array, order: Array, rever
 _curve = hosted(_divergence, work=lambda noise, shifts, *rest: shifts.size * _NODES)
 
 
-def mixture_curve(mechanism: MixtureOfGaussians, order: ArrayLike, relation: str, rate: ArrayLike = 1.0) -> Array:
-    """The curve of ``mechanism`` on a Poisson sample of ``rate``: a mixture with 1 - rate more weight at 0.
+def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: ArrayLike = 1.0) -> Array:
+    """The divergence of a `MixtureOfGaussians` on a Poisson sample of ``rate``: 1 - rate more weight at 0.
 
     `add_or_remove` is the larger of both directions.
     """
-    leaves = (mechanism.sigma, mechanism.sensitivities, mechanism.weights, order, rate)
+    leaves = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
     xp = module(leaves)
     shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(leaves)))
     flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
     shares = flat(rate)
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    shifts = xp.stack([xp.zeros_like(shares), *(flat(value) for value in mechanism.sensitivities)], -1)
-    weights = xp.stack([1.0 - shares, *(shares * flat(value) for value in mechanism.weights)], -1)
-    noise, orders = flat(mechanism.sigma), flat(order)
+    shifts = xp.stack([xp.zeros_like(shares), *(flat(value) for value in mixture.sensitivities)], -1)
+    weights = xp.stack([1.0 - shares, *(shares * flat(value) for value in mixture.weights)], -1)
+    noise, orders = flat(mixture.sigma), flat(order)
     directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
     return functools.reduce(module(found).maximum, found).reshape(shape)

@@ -10,7 +10,7 @@ from jax import Array
 from jaxacct._numerics.arrays import logsumexp
 from jaxacct._numerics.host import floats, hosted, module
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.losses.renyi.gaussian import log_remainder
+from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
 __all__ = ["log_excess", "log_power_excess"]
 
