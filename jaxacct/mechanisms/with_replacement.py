@@ -21,7 +21,9 @@ from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whol
 
 __all__ = ["SampledWithReplacement"]
 
-_MOST = 32  # draws of one record that are told apart; more has a probability below 1e-35 for a batch as large as the data
+_MOST = (
+    32  # draws of one record that are told apart; more has a probability below 1e-35 for a batch as large as the data
+)
 _NEGLIGIBLE = 1e-22
 
 
