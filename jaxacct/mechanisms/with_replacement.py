@@ -15,15 +15,16 @@ from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
 from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whole_steps
 
 __all__ = ["SampledWithReplacement"]
 
-_MOST = 32  # draws of one record that are told apart; more has a probability below 1e-35
-_NEGLIGIBLE = 1e-30
+_MOST = (
+    32  # draws of one record that are told apart; more has a probability below 1e-35 for a batch as large as the data
+)
+_NEGLIGIBLE = 1e-22
 
 
 @mechanism
@@ -40,7 +41,7 @@ class SampledWithReplacement(Mechanism):
       every step; for one step it is the upper one but for less than P[J > 1].
 
     Proofs: ``docs/proofs/samples-with-replacement.md``. What is drawn more than 32 times (fewer, where that is less
-    likely than 1e-30) counts as revealed.
+    likely than 1e-22) counts as revealed.
 
     Attributes:
         mechanism: a Gaussian, `GDP`, or a composition of such, with parameters for replaced records.
@@ -102,8 +103,7 @@ class SampledWithReplacement(Mechanism):
     def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> list[tuple[Any, Any]]:
         shifts = tuple(np.full((), float(draws)) for draws in range(len(weights)))
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
-        everything = ResponsePair(np.zeros(()), np.full((), 2.0), np.ones(()))
-        return [(RevealedPair(mixture, everything, tail, 1.0 - tail, doubt), 1.0)]
+        return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
     def _attained(self, relation: str) -> list[tuple[Any, Any]]:
         """The same without what counts as revealed, which counts as not drawn."""

@@ -31,12 +31,14 @@ RESULT = "what a function returns; nobody calls it"
 STATE = "a state; hostile ones are handed to the methods of its filter"
 PROTOCOL = "a protocol"
 ERROR = "an exception"
+TABLE = "its table takes seconds; tests/filters/test_priced_box.py asks it for what makes no sense"
 FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
 EXCUSED = {
     "without_callbacks": "takes nothing",
     "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
+    "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
     **{f"filters.{name}": STATE for name in ("ApproximateZCDPState", "LedgerState", "MenuState", "ResidueState")},

@@ -22,7 +22,7 @@ class RevealedPair:
     So its hockey stick is the mean of theirs, and that of whatever hides which of them it was is no larger.
 
     Attributes:
-        first, second: pairs.
+        first, second: pairs; without ``second`` everything is revealed in its place.
         weight: in [0, 1]; float64.
         rest: 1 - ``weight``, given by itself because it may be the smaller one.
         doubt: relative error of both.
@@ -37,53 +37,58 @@ class RevealedPair:
     @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
-        first, second = self.first.tails(losses), self.second.tails(losses)
-        weight, rest = column(self.weight), column(self.rest)
+        first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
+        # Where everything is revealed, P's loss is infinite and Q's minus infinity.
+        second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)
         xp = array_module(first.error, second.error)
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
         return Tails(*mixed, xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
+        parts = [(self.first, self.rest)] + [(self.second, self.weight)] * (self.second is not None)
         found = []
-        for pair, share in ((self.first, self.rest), (self.second, self.weight)):
+        for pair, share in parts:
             losses, log_masses = pair.survey()
-            xp = array_module(losses, share)
-            log_masses = log_masses + xp.log(column(share))
-            found.append((losses, log_masses))
+            found.append((losses, log_masses + array_module(losses, share).log(column(share))))
         shape = np.broadcast_shapes(*(x.shape[:-1] for both in found for x in both))
+        xp = array_module(*(x for both in found for x in both))
         wide = [[xp.broadcast_to(x, (*shape, x.shape[-1])) for x in side] for side in zip(*found, strict=True)]
         return Survey(*(xp.concatenate(side, -1) for side in wide))
 
+    def _larger(self, name: str) -> Array:
+        first, second = getattr(self.first, name)(), getattr(self.second, name)()
+        return array_module(first, second).maximum(first, second) + 0.0 * self.weight
+
     def max_loss(self) -> Array:
         """The larger one."""
-        first, second = self.first.max_loss(), self.second.max_loss()
-        return array_module(first, second).maximum(first, second) + 0.0 * self.weight
+        return self._larger("max_loss") if self.second is not None else np.inf + 0.0 * (self.weight + self.anchor())
 
     def gaussian_mu(self) -> Array:
         """Where Gaussians dominate both, the larger one dominates the mean; inf where none is known."""
         if not (hasattr(self.first, "gaussian_mu") and hasattr(self.second, "gaussian_mu")):
-            return np.inf + 0.0 * self.max_loss()
-        first, second = self.first.gaussian_mu(), self.second.gaussian_mu()
-        return array_module(first, second).maximum(first, second) + 0.0 * self.weight
+            return np.inf + 0.0 * (self.weight + self.anchor())
+        return self._larger("gaussian_mu")
 
     @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], rounded up."""
+        if self.second is None:
+            return np.inf + 0.0 * (order + self.weight)
         first, second = self.first.log_moment(order), self.second.log_moment(order)
         xp = array_module(first, second)
         return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.weight) + first, xp.log(self.weight) + second) + 1e-11
 
     def loss_error(self) -> Array:
         """The larger one, and what the doubt about probabilities moves a loss by."""
-        first, second = self.first.loss_error(), self.second.loss_error()
-        return array_module(first, second).maximum(first, second) + 2.0 * self.doubt + 0.0 * self.weight
+        own = self.first.loss_error() if self.second is None else self._larger("loss_error")
+        return own + 2.0 * self.doubt + 0.0 * self.weight
 
     def infinity(self) -> Array:
         """The mean of both; rounded down."""
-        mean = self.rest * self.first.infinity() + self.weight * self.second.infinity()
-        return deflated(mean, self.doubt + 8.0 * UNIT)
+        second = 1.0 if self.second is None else self.second.infinity()
+        return deflated(self.rest * self.first.infinity() + self.weight * second, self.doubt + 8.0 * UNIT)
 
     def anchor(self) -> Array:
         """That of the first."""
