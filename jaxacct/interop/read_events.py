@@ -15,11 +15,15 @@ from jaxacct.interop.composition import MOST, Part, Reading, composed
 from jaxacct.interop.selection import repeated
 from jaxacct.interop.truncation import log_binomial_tail
 from jaxacct.mechanisms import (
+    ApproximateDP,
+    DiscreteGaussian,
     DiscreteLaplace,
+    Exponential,
     FromTables,
     Gaussian,
     Laplace,
     MixtureOfGaussians,
+    PermuteAndFlip,
     PoissonSampled,
     PureDP,
     RandomizedResponse,
@@ -56,8 +60,8 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
     Rényi divergences leaves it at 1.)
 
     Args:
-        event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent`` and ``SampledWithReplacementDpEvent``;
-            events may be nested. Counts may be as large as 2**53.
+        event: anything that dp_accounting has (read up to its state of August 2026) but ``UnsupportedDpEvent`` and
+            ``SampledWithReplacementDpEvent``; events may be nested. Counts may be as large as 2**53.
         relation: ``"add_or_remove"``, ``"replace"``, or ``"replace_special"`` (a record is replaced by one of value
             zero). Ask the result about the same relation.
 
@@ -130,9 +134,13 @@ def _everything(event: Any, relation: str) -> Reading:
     return Reading(private=False)
 
 
+class OverSensitivity(str):
+    """A relation under which noise multipliers are over the sensitivity already, and not over a record's bound."""
+
+
 def _moves(relation: str) -> float:
-    """How far a sum of values within 1 moves."""
-    return 2.0 if relation == "replace" else 1.0
+    """How far a sum moves, in the unit that noise multipliers are over."""
+    return 2.0 if relation == "replace" and not isinstance(relation, OverSensitivity) else 1.0
 
 
 def _gaussian(event: Any, relation: str) -> Reading:
@@ -237,6 +245,46 @@ def _tree(event: Any, relation: str) -> Reading:
     return _leaf(event, Gaussian(float(event.noise_multiplier), sensitivity), relation)
 
 
+def _claimed(event: Any, relation: str) -> Reading:
+    """(epsilon, delta)-DP, for whatever relation the event was written for."""
+    epsilon, delta = float(event.epsilon), float(event.delta)
+    _validate.nonnegative(epsilon=epsilon if epsilon < math.inf else 0.0, delta=delta)
+    _validate.rate(delta=delta)
+    if delta == 1.0 or epsilon == math.inf:
+        return _everything(event, relation)
+    if delta == 0.0:
+        return _by_epsilon(event, PureDP, relation)
+    return _leaf(event, ApproximateDP(epsilon, delta), relation)
+
+
+def _by_epsilon(event: Any, kind: Callable[[float], Any], relation: str) -> Reading:
+    """A mechanism that an epsilon describes, for whatever relation the event was written for."""
+    epsilon = float(event.epsilon)
+    if epsilon == math.inf:
+        return _everything(event, relation)
+    _validate.nonnegative(epsilon=epsilon)
+    return _leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
+
+
+def _discrete_gaussian(event: Any, relation: str) -> Reading:
+    """Pr[x] ~ exp(-x^2 / 2 s^2) on whole coordinates.
+
+    On one coordinate whole shifts are at most the sensitivity, rounded down. On several, or an unknown number, it is
+    (sensitivity / s)^2 / 2-zCDP, as each coordinate is with its own shift (Canonne, Kamath, Steinke 2020, Theorem 14).
+    """
+    sigma, sensitivity = float(event.sigma), float(event.sensitivity)
+    _validate.nonnegative(sigma=sigma, sensitivity=sensitivity)
+    moved = sensitivity * _moves(relation)
+    if moved == 0.0:
+        return Reading()
+    if sigma == 0.0:
+        return _everything(event, relation)
+    if event.dimension is not None and operator.index(event.dimension) == 1:
+        whole = math.floor(moved)
+        return _leaf(event, DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+    return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)
+
+
 def _composed(event: Any, relation: str) -> Reading:
     return sum((_read(part, relation) for part in event.events), Reading())
 
@@ -338,3 +386,11 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RepeatAndSelectDpEvent: _selection,
 }
+# Events that dp_accounting's 0.6.0 does not have yet.
+_NEWER: dict[str, Callable[[Any, str], Reading]] = {
+    "EpsilonDeltaDpEvent": _claimed,
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
+    "ExponentialMechanismDpEvent": lambda event, relation: _by_epsilon(event, Exponential, relation),
+    "PermuteAndFlipDpEvent": lambda event, relation: _by_epsilon(event, PermuteAndFlip, relation),
+}
+_READERS |= {getattr(dp_event, name): reader for name, reader in _NEWER.items() if hasattr(dp_event, name)}
