@@ -67,6 +67,8 @@ def test_noise_over_the_sensitivity_is_not_doubled_again():
     bound, moved = interop.Accountant(relation), interop.Accountant(relation, noise_over="sensitivity")
     for accountant, noise in ((bound, 4.0), (moved, 2.0)):
         accountant.compose(dp.GaussianDpEvent(noise), 10)
+        accountant.compose(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(noise)), 10)
+        accountant.compose(dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(noise)), 10)
     assert bound.get_epsilon(1e-5) == pytest.approx(moved.get_epsilon(1e-5), rel=1e-9)
     with pytest.raises(ValueError, match="noise_over must be"):
         interop.Accountant(noise_over="clip")
@@ -86,6 +88,10 @@ def test_strategies_are_mechanisms():
     assert jaxacct.epsilon(found, 1e-5) == truth
     fixed = interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0, 2.0), records=1000)
     assert float(jaxacct.epsilon(fixed, 1e-5, relation="replace").upper) < math.inf
+    cut = CyclicPoissonSampling()
+    cut.truncated_batch_size = 20
+    largest = interop.mechanism_of_selection(cut, jaxacct.Gaussian(1.0), records=2000)
+    assert float(jaxacct.epsilon(largest, 1e-5).upper) > float(truth.upper)
     with pytest.raises(ValueError, match="records must be given"):
         interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0))
     with pytest.raises(ValueError, match="strategy must be one"):
