@@ -2,7 +2,9 @@
 
 With M(z) = E_O[exp(z L)] over the finite losses (Lemma 1 of docs/proofs/certificates.md; c is not 0 or 1)
 
-    delta = 1 - finite + [c < 1] finite + (1 / 2 pi i) int_(c - i inf)^(c + i inf) M(z) exp(-(z - 1) epsilon) / (z (z - 1)) dz.
+    delta = 1 - finite + [c < 1] finite + (1 / 2 pi i) int M(z) exp(-(z - 1) epsilon) / (z (z - 1)) dz
+
+over the line from c - i infinity to c + i infinity.
 
 The trapezoid rule for this integral has an error that is known exactly and bounded by moments (Lemma 2), and what is
 left out beyond an imaginary part is bounded by `limit` of the transforms (Lemma 5).
@@ -15,15 +17,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxacct.certificates.balls import acb, arb, ball, ctx
+from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["MOST_NODES", "NoCertificateError", "Transforms", "aliases", "finite_of", "growth", "log_moment", "on_line",
+__all__ = ["MOST_NODES", "Transforms", "aliases", "finite_of", "growth", "log_moment", "on_line",
            "period_for", "saddle", "summed"]  # fmt: skip
 
 MOST_NODES = 30_000
-
-
-class NoCertificateError(ValueError):
-    """There is no enclosure of that many digits within the limits of work."""
 
 
 Transforms = Sequence[tuple[Any, int]]
@@ -35,7 +34,10 @@ def log_moment(parts: Transforms, c: Any) -> Any:
 
 
 def saddle(parts: Transforms, epsilon: float) -> float:
-    """Where the integrand's modulus on the real line is least, on the side of 1 that suits ``epsilon``. Any is sound."""
+    """Where the integrand's modulus on the real line is least, on the side of 1 that suits ``epsilon``.
+
+    Any other number would do: the bounds hold on every line.
+    """
     with ctx.workprec(64 + growth(parts)):
         epsilon = float(epsilon)
         slope = 1e-4
@@ -144,6 +146,7 @@ def finite_of(parts: Transforms) -> Any:
 
 
 def period_for(parts: Transforms, c: Any, epsilon: Any, goal: Any, shift: Any) -> float:
+    """A period whose aliases are below ``goal``."""
     low, high = 0.0, 1.0 / abs(float(c) - 1)
     while not aliases(parts, c, epsilon, ball(high), shift) < goal:
         low, high = high, 2 * high

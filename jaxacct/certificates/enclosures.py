@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
 from jaxacct.certificates.balls import arb, ball, digits_of, positive_part, precision
-from jaxacct.certificates.contour import NoCertificateError, on_line
-from jaxacct.certificates.laplace import LaplaceTransform, laplace_delta, laplace_residues
+from jaxacct.certificates.contour import on_line, saddle
+from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
+from jaxacct.certificates.lattice import lattice_delta, lattice_of
 from jaxacct.certificates.laws import Atoms, LaplaceNoise, Mixture, Normal, Step
+from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
 from jaxacct.certificates.smoothed import smoothed_delta
 
-__all__ = ["Enclosure", "delta_enclosure", "is_symmetric"]
+__all__ = ["Enclosure", "delta_enclosure", "infinite_mass", "is_symmetric"]
 
 _MOST_SUMS = 100_000
-_MOST_RESIDUES = 800
-_NODES = (2_000, 16_000)
-_PLAIN = 6.0  # digits of a smoothed enclosure that are asked of its other errors
+_MOST_RESIDUES = 1_500
+_NODES = (3_000, 48_000)
+_PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
+_CELLS = 600
 
 
 class Enclosure(NamedTuple):
@@ -41,7 +45,19 @@ def is_symmetric(laws: list[Step]) -> bool:
     )
 
 
-def delta_enclosure(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool = False) -> Enclosure:
+def infinite_mass(laws: list[Step], reverse: bool) -> Any:
+    """The mass of infinite losses of a composition, as an exact ball not above it."""
+    with precision(256):
+        whole = arb(1)
+        for law, n in laws:
+            if isinstance(law, Atoms):
+                whole *= (1 - masses_of(law, reverse).infinite) ** n
+        return positive_part(1 - whole).lower()
+
+
+def delta_enclosure(
+    laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool = False
+) -> Enclosure:
     """delta(epsilon) of a composition in one direction, to ``digits`` significant digits where that is within reach.
 
     Args:
@@ -64,11 +80,13 @@ def delta_enclosure(laws: list[Step], epsilon: Fraction, reverse: bool, digits: 
             lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
         if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
             best = Enclosure(lower, upper, method, math.ceil(bits))
-        if best is not None and (digits_of(best.lower, best.upper) >= digits or method == "smoothed contour"):
+        if method == "smoothed contour" or upper == 0:
             break
+        if best is not None and digits_of(best.lower, best.upper) >= digits:
+            break
+        if method == "contour" and upper.is_finite() and digits_of(lower, upper) < 0.8 * digits:
+            break  # fewer digits are what it can give
         bits *= 2
-        if upper.is_finite() and method == "contour":
-            digits += 1.5 * max(1.0, digits - digits_of(lower, upper))
     if best is None:
         raise NoCertificateError("no finite enclosure was found")
     return best
@@ -79,47 +97,60 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
     if len(laws) == 1 and laws[0][1] == 1:
         found = _one_run(laws[0][0], at, reverse)
         return found.lower(), found.upper(), "closed form"
+    if len(laws) == 1 and isinstance(laws[0][0], LaplaceNoise):
+        law, steps = laws[0]
+        if law.rate == 1 and steps <= _MOST_RESIDUES:
+            found = laplace_residues(law, steps, at)
+            return found.lower(), found.upper(), "residues"
     if all(isinstance(law, Atoms) for law, _ in laws):
         parts = [(masses_of(law, reverse), n) for law, n in laws]
         if count_of_sums([(len(masses.pairs), n) for masses, n in parts]) <= _MOST_SUMS:
             found = atoms_delta(parts, at.exp())
             return found.lower(), found.upper(), "sum over counts"
-    if len(laws) == 1 and isinstance(laws[0][0], LaplaceNoise):
-        law, steps = laws[0]
-        if law.rate == 1 and steps <= _MOST_RESIDUES:
-            with precision(float(at.prec) if hasattr(at, "prec") else 0):
-                pass
-            found = laplace_residues(law, steps, at)
-            return found.lower(), found.upper(), "residues"
-    transforms = [(_transform(law, reverse), n) for law, n in laws]
-    lost = sum((one.masses.lost * n for one, n in transforms if isinstance(one, AtomTransform)), arb(0))
-    whole = arb(1)
+        lattice = lattice_of(parts[0][0]) if len(parts) == 1 else None
+        if lattice is not None:
+            masses, steps = parts[0]
+            found = lattice_delta(AtomTransform(masses), steps, lattice, at, digits)
+            found += 1 - (1 - masses.infinite) ** steps
+            return found.lower(), (found + (masses.lost * steps).abs_upper()).upper(), "lattice contour"
+    if any(isinstance(law, Normal | Mixture) for law, _ in laws) or _falls(laws):
+        transforms = [(_transform(law, reverse, n), n) for law, n in laws]
+        line = 1 + (saddle(transforms, float(at)) - 1) * 0.8 if other else None
+        for wanted in sorted({digits, min(digits, 9.0), min(digits, 5.0)}, reverse=True):
+            with contextlib.suppress(NoCertificateError):
+                found, _ = on_line(transforms, at, wanted, line)
+                return (*_with_masses(transforms, found, found), "contour")
+    ends = []
+    for upper in (False, True):
+        transforms = [(_finite(law, reverse, upper), n) for law, n in laws]
+        nodes = _NODES if all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms) else _NODES[:1]
+        found = [smoothed_delta(transforms, at, min(digits, _PLAIN), count) for count in nodes]
+        ends.append(_with_masses(transforms, *min(found, key=lambda pair: float(pair[1] - pair[0]))))
+        if not any(isinstance(law, LaplaceNoise) and law.rate != 1 for law, _ in laws):
+            return (*ends[0], "smoothed contour")
+    return ends[0][0], ends[1][1], "smoothed contour"
+
+
+def _falls(laws: list[Step]) -> bool:
+    """Whether so many runs of Laplace noise make a transform that falls far enough by itself."""
+    return sum(float(law.epsilon) * n for law, n in laws if isinstance(law, LaplaceNoise) and law.rate == 1) > 40
+
+
+def _with_masses(transforms: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """delta with the infinite losses and what was cut."""
+    whole, lost = arb(1), arb(0)
     for one, n in transforms:
-        whole *= (1 - one.masses.infinite) ** n if isinstance(one, AtomTransform) else 1
-    infinite = 1 - whole
-    line = None
-    if any(isinstance(law, Normal | Mixture) for law, _ in laws):
-        if other:
-            line = _moved(transforms, float(at))
-        found, _ = on_line(transforms, at, digits, line)
-        return (found + infinite).lower(), (found + infinite + lost.abs_upper()).upper(), "contour"
-    kept: tuple[Any, Any] | None = None
-    for nodes in _NODES:
-        low, high = smoothed_delta(transforms, at, min(digits, _PLAIN + 4.0), nodes, line)
-        if kept is None or high - low < kept[1] - kept[0]:
-            kept = low, high
-        if digits_of(*kept) >= digits:
-            break
-    assert kept is not None
-    low, high = kept
-    return (low + infinite).lower(), (high + infinite + lost.abs_upper()).upper(), "smoothed contour"
+        if isinstance(one, AtomTransform):
+            whole *= (1 - one.masses.infinite) ** n
+            lost += one.masses.lost * n
+    return (lower + 1 - whole).lower(), (upper + 1 - whole + lost.abs_upper()).upper()
 
 
-def _moved(transforms: Any, epsilon: float) -> float:
-    from jaxacct.certificates.contour import saddle
-
-    c = saddle(transforms, epsilon)
-    return 1 + (c - 1) * 0.8
+def _finite(law: Any, reverse: bool, upper: bool) -> Any:
+    """A transform that is fast along the line: samples of Laplace noise are cut into cells, from either side."""
+    if isinstance(law, LaplaceNoise) and law.rate != 1:
+        return AtomTransform(laplace_cells(law, _CELLS, reverse, upper))
+    return _transform(law, reverse)
 
 
 def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
@@ -132,11 +163,11 @@ def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
 
 
-def _transform(law: Any, reverse: bool) -> Any:
+def _transform(law: Any, reverse: bool, steps: int = 1) -> Any:
     if isinstance(law, Normal):
         return NormalTransform(law)
     if isinstance(law, Mixture):
-        return MixtureTransform(law, reverse)
+        return MixtureTransform(law, reverse, steps)
     if isinstance(law, LaplaceNoise):
         return LaplaceTransform(law, reverse)
     return AtomTransform(masses_of(law, reverse))

@@ -11,10 +11,11 @@ from typing import Any
 
 from flint import arb_poly
 
+from jaxacct.certificates.atoms import Masses
 from jaxacct.certificates.balls import acb, arb, ball, positive_part
 from jaxacct.certificates.laws import LaplaceNoise
 
-__all__ = ["LaplaceTransform", "laplace_delta", "laplace_residues"]
+__all__ = ["LaplaceTransform", "laplace_cells", "laplace_delta", "laplace_residues"]
 
 
 def laplace_delta(law: LaplaceNoise, epsilon: Any, reverse: bool) -> Any:
@@ -53,16 +54,40 @@ def _residues(at: Any, j: int, steps: int, half: Any) -> Any:
     for k in range(steps):
         powers.append(term)
         term = term * at / (k + 1)
-    series = arb_poly(powers)
     up = arb_poly([half, 1]) ** (steps - j - 1) if j < steps else arb_poly([2 * (-2) ** k for k in range(steps)])
     down = arb_poly([-half, 1]) ** (j - 1) if j else arb_poly([-2 * 2**k for k in range(steps)])
     product = (up * down).truncate(steps)
     coefficients = product.coeffs()
     found = sum((coefficients[k] * powers[steps - 1 - k] for k in range(min(steps, len(coefficients)))), arb(0))
-    del series
     if j == 0:
         found += (at / 2).exp() * arb(2) ** steps
     return found
+
+
+def laplace_cells(law: LaplaceNoise, cells: int, reverse: bool, upper: bool) -> Masses:
+    """A finite law below the noise (each cell of losses one output) or above it (its masses at its ends)."""
+    most, rate = ball(law.epsilon), ball(law.rate)
+    scale = (-most / 2).exp() / 2
+    edges = [most * (2 * k - cells) / cells for k in range(cells + 1)]
+    pairs = [
+        [(-most).exp() / 2, arb(1) / 2],
+        *([arb(0), arb(0)] for _ in range(cells - 1)),
+        [arb(1) / 2, (-most).exp() / 2],
+    ]
+    inner = []
+    for k in range(cells):
+        a, b = edges[k], edges[k + 1]
+        w, o = scale * ((b / 2).exp() - (a / 2).exp()), scale * ((-a / 2).exp() - (-b / 2).exp())
+        if not upper:
+            inner.append([w, o])
+            continue
+        there = (w - a.exp() * o) / (b.exp() - a.exp())
+        for place, mass in ((k, o - there), (k + 1, there)):
+            pairs[place][0] += mass * edges[place].exp()
+            pairs[place][1] += mass
+    kept = pairs if upper else [pairs[0], *inner, pairs[-1]]
+    mixed = [((1 - rate) * o + rate * w, o) for w, o in kept]
+    return Masses([(o, w) for w, o in mixed] if reverse else mixed, arb(0), arb(0), None)
 
 
 class LaplaceTransform:

@@ -11,12 +11,10 @@ B-spline, whose transform falls like a power of the imaginary part.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from jaxacct.certificates.balls import arb, ball, ctx
 from jaxacct.certificates.contour import (
-    NoCertificateError,
     Transforms,
     aliases,
     finite_of,
@@ -26,6 +24,7 @@ from jaxacct.certificates.contour import (
     saddle,
     summed,
 )
+from jaxacct.certificates.limits import NoCertificateError
 
 __all__ = ["smoothed_delta"]
 
@@ -76,8 +75,3 @@ def _left_out(parts: Transforms, c: Any, epsilon: Any, step: Any, count: int, et
         spline = ((c * eta / _ORDER).cosh() * _ORDER / (eta * reach)) ** _ORDER
         grown = (2 * eta * (1 - c)).exp() if c < 1 else arb(1)
         return grown * (modulus - (c - 1) * epsilon).exp() * spline / (arb.pi() * (_ORDER + 1) * reach)
-
-
-def most_nodes(digits: float) -> int:
-    """How many values of the transform are worth taking for so many digits."""
-    return min(60_000, math.ceil(400 * 10.0 ** (digits / 4)))

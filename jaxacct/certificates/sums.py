@@ -23,7 +23,8 @@ def power_sums(weights: list[Any], phases: list[Any], count: int) -> list[Any]:
     block = math.isqrt(count - 1) + 1
     rows = -(-count // block)
     turns = [acb(arb(0), phase) for phase in phases]
-    left = [[weight * (turn * (a * block)).exp() for weight, turn in zip(weights, turns, strict=True)] for a in range(rows)]
+    both = list(zip(weights, turns, strict=True))
+    left = [[weight * (turn * (a * block)).exp() for weight, turn in both] for a in range(rows)]
     right = [[(turn * b).exp() for b in range(block)] for turn in turns]
     product = acb_mat(left) * acb_mat(right)
     return [product[k // block, k % block] for k in range(count)]
