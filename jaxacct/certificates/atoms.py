@@ -153,6 +153,9 @@ def _counted(parts: list[tuple[Masses, int]]) -> Iterator[tuple[Any, Any]]:
 def _of_counts(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, Any]]:
     if not pairs:
         return
+    if steps < 2:
+        yield from pairs if steps else [(arb(1), arb(1))]
+        return
     w, o = pairs[0]
     if len(pairs) == 1:
         yield w**steps, o**steps

@@ -14,7 +14,18 @@ except ImportError as problem:  # pragma: no cover
         "pip install 'jaxacct[certify]'"
     ) from problem
 
-__all__ = ["acb", "arb", "ball", "ctx", "digits_of", "ends", "gaussian_tail", "log2_size", "positive_part", "precision"]
+__all__ = [
+    "acb",
+    "arb",
+    "ball",
+    "ctx",
+    "digits_of",
+    "gaussian_tail",
+    "key_of",
+    "log2_size",
+    "positive_part",
+    "precision",
+]
 
 
 def ball(value: Any) -> Any:
@@ -29,9 +40,9 @@ def precision(bits: float) -> Any:
     return ctx.workprec(max(64, math.ceil(bits)))
 
 
-def ends(value: Any) -> tuple[Any, Any]:
-    """The lower and the upper end of a ball, as exact balls."""
-    return value.lower(), value.upper()
+def key_of(value: Any) -> tuple[Any, ...]:
+    """What tells a real ball from every other one, and the precision it is used at."""
+    return (*(int(part) for end in (value.mid(), value.rad()) for part in end.man_exp()), ctx.prec)
 
 
 def positive_part(value: Any) -> Any:

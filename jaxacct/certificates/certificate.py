@@ -6,14 +6,15 @@ import dataclasses
 import json
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxacct import _validate
-from jaxacct.certificates.balls import ball
-from jaxacct.certificates.enclosures import Enclosure, delta_enclosure, infinite_mass, is_symmetric
-from jaxacct.certificates.laws import Step, laws_of
+from jaxacct.certificates.laws import Step, is_symmetric, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
 from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, written_mechanism
+
+if TYPE_CHECKING:
+    from jaxacct.certificates.enclosures import Enclosure
 
 __all__ = ["Certificate", "certify", "read_certificate"]
 
@@ -55,7 +56,7 @@ class Certificate:
             return math.inf if self.lower == "inf" else 0.0
         low, high = Fraction(self.lower), self.upper
         width = Fraction(high) - low
-        return math.inf if not width else max(0.0, _log10(Fraction(high)) - _log10(width))
+        return (math.inf if not width else 0.0) if width <= 0 else max(0.0, _log10(Fraction(high)) - _log10(width))
 
     def encloses(self, lower: float, upper: float) -> bool:
         """Whether bounds of the same number, from elsewhere, do not contradict the certificate."""
@@ -64,6 +65,8 @@ class Certificate:
 
     def check(self) -> bool:
         """Whether the enclosure is found again with more bits, and where there is a contour along another one."""
+        if "inf" not in (self.lower, self.upper) and Fraction(self.lower) > Fraction(self.upper):
+            return False
         digits = min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0
         laws = laws_of(self.mechanism, self.steps)
         if self.given == "epsilon":
@@ -184,6 +187,8 @@ def read_certificate(text: str) -> Certificate:
 
 def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, other: bool = False) -> Enclosure:
     """The larger one of the relation's directions."""
+    from jaxacct.certificates.enclosures import Enclosure, delta_enclosure
+
     ways = (False,) if is_symmetric(laws) else _RELATIONS[relation]
     if len(ways) > 1 and digits > 2 * _FEW:
         # The smaller direction needs few digits.
@@ -198,9 +203,11 @@ def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, ot
 
 def _infinite(laws: list[Step], relation: str) -> Any:
     """The mass of infinite losses in the worse direction, from below."""
+    from jaxacct.certificates.enclosures import infinite_mass
+
     ways = (False,) if is_symmetric(laws) else _RELATIONS[relation]
     return max((infinite_mass(laws, reverse) for reverse in ways), key=fraction_of)
 
 
 def _log10(value: Fraction) -> float:
-    return float((ball(value).log() / ball(10).log()).mid())
+    return math.log10(value.numerator) - math.log10(value.denominator)

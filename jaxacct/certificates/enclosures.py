@@ -17,7 +17,7 @@ from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
 from jaxacct.certificates.smoothed import smoothed_delta
 
-__all__ = ["Enclosure", "delta_enclosure", "infinite_mass", "is_symmetric"]
+__all__ = ["Enclosure", "delta_enclosure", "infinite_mass"]
 
 _MOST_SUMS = 100_000
 _MOST_RESIDUES = 1_500
@@ -33,16 +33,6 @@ class Enclosure(NamedTuple):
     upper: Any
     method: str
     bits: int
-
-
-def is_symmetric(laws: list[Step]) -> bool:
-    """Whether `add` and `remove` are the same question."""
-    return all(
-        isinstance(law, Normal)
-        or (isinstance(law, LaplaceNoise) and law.rate == 1)
-        or (isinstance(law, Atoms) and law.rate == 1 and law.kind != "table")
-        for law, _ in laws
-    )
 
 
 def infinite_mass(laws: list[Step], reverse: bool) -> Any:

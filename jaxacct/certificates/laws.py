@@ -16,7 +16,7 @@ import numpy as np
 from jaxacct import mechanisms
 from jaxacct._validate import is_traced
 
-__all__ = ["Atoms", "LaplaceNoise", "Mixture", "Normal", "Step", "laws_of"]
+__all__ = ["Atoms", "LaplaceNoise", "Mixture", "Normal", "Step", "is_symmetric", "laws_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +73,16 @@ def laws_of(mechanism: Any, steps: int = 1) -> list[Step]:
             counted[law] += count * steps
     found: list[Step] = [(law, count) for law, count in counted.items()]
     return ([(Normal(square), 1)] if square else []) + found
+
+
+def is_symmetric(laws: list[Step]) -> bool:
+    """Whether `add` and `remove` are the same question."""
+    return all(
+        isinstance(law, Normal)
+        or (isinstance(law, LaplaceNoise) and law.rate == 1)
+        or (isinstance(law, Atoms) and law.rate == 1 and law.kind != "table")
+        for law, _ in laws
+    )
 
 
 def _number(name: str, value: Any) -> Fraction:

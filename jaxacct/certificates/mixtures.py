@@ -11,7 +11,7 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
-from jaxacct.certificates.balls import acb, arb, ball, ctx, gaussian_tail, log2_size, positive_part
+from jaxacct.certificates.balls import acb, arb, ball, ctx, gaussian_tail, key_of, log2_size, positive_part
 from jaxacct.certificates.laws import Mixture, Normal
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
@@ -118,16 +118,16 @@ class MixtureTransform:
     def __init__(self, law: Mixture, reverse: bool, steps: int = 1) -> None:
         self.shape, self.reverse, self.steps = _Shape(law), reverse, steps
         self.finite = arb(1)
-        self._cells: dict[str, list[list[tuple[Any, Any]]]] = {}
-        self._moments: dict[tuple[str, int], Any] = {}
-        self._boxes: dict[tuple[str, float], tuple[list[tuple[Any, Any]], Any]] = {}
+        self._cells: dict[Any, list[list[tuple[Any, Any]]]] = {}
+        self._moments: dict[Any, Any] = {}
+        self._boxes: dict[Any, tuple[list[tuple[Any, Any]], Any]] = {}
 
     def _power(self, c: Any) -> Any:
         return 1 - c if self.reverse else c
 
     def moment(self, c: Any) -> Any:
         """At a real number."""
-        key = (str(c), ctx.prec)
+        key = key_of(c)
         if key not in self._moments:
             self._moments[key] = self._sums(c, arb(0), 1)[0].real
         return self._moments[key]
@@ -210,7 +210,7 @@ class MixtureTransform:
 
     def _layers(self, rho: Any) -> list[list[tuple[Any, Any]]]:
         """Uniform laws beneath the loss's weighted density: (mass, width) of disjoint ones, in two ways."""
-        key = str(rho)
+        key = key_of(rho)
         if key not in self._cells:
             with ctx.workprec(64):
                 rule = self._rule(rho, arb(0))
@@ -237,7 +237,7 @@ class MixtureTransform:
     def _shifted(self, rho: Any, y: Any, shift: float) -> Any:
         """The integral of the modulus at ``y`` along a line above the real one, from above."""
         with ctx.workprec(64):
-            key = (str(rho), shift)
+            key = (key_of(rho), shift)
             if key not in self._boxes:
                 self._boxes[key] = self._cover(rho, ball(shift))
             boxes, tails = self._boxes[key]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jaxacct.certificates.enclosures import Enclosure
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.written import decimal_text, fraction_of
+
+if TYPE_CHECKING:
+    from jaxacct.certificates.enclosures import Enclosure
 
 __all__ = ["epsilon_enclosure"]
 
