@@ -101,7 +101,11 @@ def _skellam(mu: Fraction, gap: int) -> Any:
     far = near + gap
     tilt = (ball(near) / two).asinh()
     beyond = (two * (tilt.cosh() - 1) - tilt * near).exp()
-    values = [two.bessel_i(x) * (-two).exp() for x in range(far + 1)]
+    # I_(x-1) = I_(x+1) + (2 x / (2 mu)) I_x, downwards: sums of positive terms.
+    values = [two.bessel_i(x) * (-two).exp() for x in (far + 1, far)]
+    for x in range(far, 0, -1):
+        values.append(values[-2] + 2 * x / two * values[-1])
+    values = values[:0:-1]
     pairs = [(values[abs(x - gap)], values[abs(x)]) for x in range(-near, far + 1)]
     return pairs, 2 * beyond, None
 
