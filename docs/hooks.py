@@ -1,6 +1,7 @@
 """Pages that nobody has to write: one for each room's public names, the notebooks, and the navigation itself.
 
-New names in a room's ``__all__``, new notebooks, new pages under ``how-to`` and ``theorems`` appear by themselves.
+New names in a room's ``__all__``, new notebooks, new pages under ``how-to``, ``theorems`` and ``proofs`` appear by
+themselves.
 """
 
 import importlib
@@ -136,6 +137,8 @@ def on_config(config):
     nav.append({"How to": _folder("how-to")})
     nav.append({"Notebooks": [{_notebook_title(path): f"notebooks/{path.name}"} for path in notebooks()]})
     nav.append({"Theorems": _folder("theorems")})
+    if (DOCS / "proofs").is_dir():
+        nav.append({"Proofs": _folder("proofs")})
     nav.append("command-line.md")
     reference = [address for address in api_pages() if address != "api/index.md"]
     nav.append({"API": ["api/index.md", *({address[4:-3]: address} for address in reference)]})

@@ -1,4 +1,4 @@
-"""What is read as a file is one: opening a pipe waits for whoever writes it, and a device never ends."""
+"""Opens regular files only: a pipe would block, and a device never ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Printing bounds: a number that is rounded for people is rounded away from the truth."""
+"""Formats bounds for people: lower bounds are rounded down, upper bounds up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Eager checks of concrete arguments: the keyword becomes the message.
+"""Checks of concrete arguments: a ValueError that names the argument and its value.
 
 Every check takes keyword arguments, ``positive(sigma=sigma)``, and raises ``ValueError`` naming the argument
 and the first value that is wrong. Traced values pass: their code path fails closed instead (delta 1, epsilon

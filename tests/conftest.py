@@ -30,6 +30,13 @@ def reference(name: str):
     return json.loads(path.read_text())
 
 
+@pytest.fixture
+def in_float64():
+    """Float64 in JAX, as the package's own functions ask their formulas."""
+    with jax.enable_x64(True):
+        yield
+
+
 @pytest.fixture(name="reference")
 def reference_fixture():
     return reference
@@ -49,3 +56,10 @@ def _programs_do_not_pile_up():
     maps = pathlib.Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
         jax.clear_caches()
+
+
+def pytest_collection_modifyitems(items):
+    """Tests under tests/internals hold on to private names: opt-in, so that they forbid no refactoring."""
+    for item in items:
+        if "internals" in item.path.parts:
+            item.add_marker(pytest.mark.internals)

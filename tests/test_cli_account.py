@@ -5,12 +5,12 @@ import math
 import os
 import subprocess
 import sys
+from fractions import Fraction
 
 import pytest
 
 import jaxacct
 from jaxacct.cli import group, main
-from jaxacct.cli import runs as _runs
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +34,33 @@ def test_epsilon_prints_both_bounds(capsys):
     assert upper >= truth.upper
     assert lower <= truth.lower
     assert math.isclose(upper, lower, rel_tol=1e-4)
+
+
+def test_epochs_batch_and_records_say_rate_and_steps(capsys):
+    words = ["epsilon", "--noise-multiplier", "0.9", "--epochs", "30", "--batch", "512", "--records", "60000"]
+    code, out, err = _run(capsys, *words, "--delta", "1e-5", "--json")
+    answer = json.loads(out)
+    (run,) = answer["runs"]
+    assert (code, err) == (0, "")
+    assert run["steps"] == math.ceil(30 * 60000 / 512)
+    assert Fraction(512, 60000) <= Fraction(run["rate"]) <= Fraction(512, 60000) * (1 + Fraction(1, 2**52))
+    truth = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(0.9), run["rate"]), 1e-5, steps=run["steps"])
+    assert answer["epsilon"]["upper"] == float(truth.upper)
+    assert "Poisson" in answer["assumes"][0]
+    # A rate that divides the epoch: 100 steps, not 101.
+    code, out, _ = _run(capsys, "delta", "--sigma", "3", "--rate", "0.01", "--epochs", "1", "--epsilon", "1", "--json")
+    assert json.loads(out)["runs"][0]["steps"] == 100
+
+
+@pytest.mark.parametrize(
+    ("delta", "more", "warned"),
+    [("1e-5", ["--records", "60000"], False), ("1e-4", ["--records", "60000"], True), ("0.01", [], True)],
+)
+def test_a_delta_above_one_in_the_records_is_warned_of(capsys, delta, more, warned):
+    code, out, err = _run(capsys, "epsilon", "--sigma", "2", "--delta", delta, *more)
+    assert code == 0
+    assert ("warning: delta" in err) == warned
+    assert "holds for" not in out  # nothing is sampled
 
 
 def test_delta_speaks_json(capsys):
@@ -76,28 +103,6 @@ def test_options_describe_mechanisms(capsys, options, mechanism):
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("exponential:epsilon=1", "Exponential(epsilon=1.0)"),
-        ("permute-and-flip:epsilon=1", "PermuteAndFlip(epsilon=1.0)"),
-        ("discrete-gaussian:sigma=2,sensitivity=3", "DiscreteGaussian(sigma=2.0, sensitivity=3)"),
-        (
-            "discrete-laplace:scale=2,rate=0.1",
-            "PoissonSampled(mechanism=DiscreteLaplace(scale=2.0, sensitivity=1), rate=0.1)",
-        ),
-        ("zcdp:rho=0.1", "ZeroConcentratedDP(rho=0.1)"),
-        ("renyi-dp:order=3,epsilon=0.1", "RenyiDP(order=3.0, epsilon=0.1)"),
-        (
-            "gdp:mu=2,sample-size=1e1,dataset_size=100",
-            "SampledWithoutReplacement(mechanism=GDP(mu=2.0), sample_size=10, dataset_size=100)",
-        ),
-    ],
-)
-def test_runs_describe_mechanisms(text, expected):
-    assert repr(_runs._parsed(text).mechanism()) == expected
-
-
-@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (
@@ -109,7 +114,7 @@ def test_runs_describe_mechanisms(text, expected):
         (["epsilon", "--sigma", "1", "--steps", "0", "--delta", "1e-5"], "steps must be a whole number"),
         (["delta", "--sigma", "nan", "--epsilon", "1"], "sigma must be a finite number above 0, got nan"),
         (
-            ["delta", "--sigma", "1", "--rate", "0.1", "--epsilon", "1", "--relation", "replace"],
+            ["delta", "--mechanism", "skellam", "--mu", "9", "--rate", "0.1", "--epsilon", "1", "--relation=replace"],
             "no analysis",
         ),
         (["delta", "--sigma", "one", "--epsilon", "1"], "--sigma"),
@@ -131,6 +136,10 @@ def test_runs_describe_mechanisms(text, expected):
         (["epsilon", "--run", "gaussian:sigma=one", "--delta", "1e-5"], "sigma: 'one' is not a valid float"),
         (["epsilon", "--run", "gaussian:sigma=-1", "--delta", "1e-5"], "sigma must be"),
         (["epsilon", "--sigma", "1", "--relation", "swap", "--delta", "1e-5"], "'swap' is not one of"),
+        (["epsilon", "--sigma", "1", "--batch", "5", "--delta", "1e-5"], "--batch needs --records"),
+        (["epsilon", "--sigma", "1", "--batch", "5", "--records", "4", "--delta", "1e-5"], "--batch must be at most"),
+        (["epsilon", "--sigma", "1", "--epochs", "5", "--steps", "4", "--delta", "1e-5"], "--epochs sets the steps"),
+        (["epsilon", "--sigma", "1", "--noise-multiplier", "5", "--delta", "1e-5"], "--noise-multiplier is --sigma"),
         (["epsilon", "--sigma", "1e-400", "--delta", "1e-5"], "sigma must be a finite number above 0, got 0"),
     ],
 )
@@ -150,9 +159,9 @@ def test_what_nothing_certifies_is_null_in_json_and_inf_in_words(capsys):
         "--each-epsilon",
         "1",
         "--each-delta",
-        "0.5",
+        "5e-3",
         "--delta",
-        "0.1",
+        "1e-3",
     ]
     code, out, err = _run(capsys, *arguments, "--json")
     assert code == 0

@@ -84,3 +84,12 @@ def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
     assert out == ""
     assert words in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_where_to_look_may_be_said_and_a_single_step_too_many_is_named(capsys):
+    code, out, _ = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--between", "3.5", "4", "--json")
+    assert (code, json.loads(out)["sigma"] <= 4) == (0, True)
+    code, _, err = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--between", "0.1", "0.2")
+    assert (code, "--between LOW HIGH" in err) == (2, True)
+    code, _, err = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--sigma", "0.5", "--seek", "steps")
+    assert (code, "not even a single step" in err) == (2, True)

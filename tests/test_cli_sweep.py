@@ -10,8 +10,6 @@ import pytest
 
 import jaxacct
 from jaxacct.cli import main
-from jaxacct.cli import output as _output
-from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 
 @pytest.fixture(autouse=True)
@@ -24,22 +22,6 @@ def _run(capsys, *arguments):
         main(["sweep", *arguments])
     captured = capsys.readouterr()
     return stop.value.code, captured.out, captured.err
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1", [1]),
-        ("1,2, 4", [1, 2, 4]),
-        ("0.5:2:4", [0.5, 1.0, 1.5, 2.0]),
-        ("1:100:3:log", [1, 10, 100]),
-        ("7,1:2:2", [7, 1, 2]),
-        ("2:1:2", [2, 1]),
-    ],
-)
-def test_lists_and_ranges(text, expected):
-    assert np.allclose(VALUES(text), expected, rtol=1e-15)
-    assert WHOLE_VALUES("10:1000:4:log").tolist() == [10, 46, 215, 1000]
 
 
 def test_csv_holds_the_numbers_of_the_library(capsys, tmp_path):
@@ -85,31 +67,6 @@ def test_other_runs_are_composed_with_every_setting(capsys):
     truth = [float(jaxacct.epsilon(jaxacct.GDP(math.sqrt(1 + 1 / s**2)), 1e-5).upper) for s in (1, 2)]
     assert code == 0
     assert [row["epsilon_upper"] for row in json.loads(out)["rows"]] == pytest.approx(truth, rel=1e-12)
-
-
-class _Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_shows_on_a_terminal_after_a_second_and_nowhere_else(monkeypatch):
-    said = []
-    seen = [
-        (_Terminal(), False, 0.0),
-        (_Terminal(), True, 0.0),
-        (io.StringIO(), False, 0.0),
-        (_Terminal(), False, 60.0),
-    ]
-    for stream, quiet, delay in seen:
-        monkeypatch.setattr("sys.stderr", stream)
-        monkeypatch.setattr(_output, "_DELAY", delay)
-        with _output.progress("sweep", quiet) as report:
-            if report is not None:
-                report(1, 4)
-                report(4, 4)
-        said.append(stream.getvalue())
-    assert "4/4" in said[0]
-    assert said[1:] == ["", "", ""]
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_ctrl_c_stops_cleanly_with_the_report_written(tmp_path):
                     asked = True
         out, _ = process.communicate(timeout=100)
     os.close(ours)
-    assert process.returncode == 0, seen
+    assert process.returncode == 130, seen
     assert "Traceback" not in seen
     assert "interrupted" in out
     report = json.loads((tmp_path / "report.json").read_text())

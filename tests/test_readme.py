@@ -22,10 +22,11 @@ def test_ci_runs_the_readmes_test_line():
 def test_every_python_block_of_the_readme_runs_as_printed(capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
-    # One after another in one namespace, as a reader would paste them.
-    namespace: dict = {"__name__": "readme"}
+    namespace: dict = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), namespace)
+        alone: dict = {"__name__": "readme"}  # as a reader would paste it
+        exec(compile(block, "README.md", "exec"), alone)
+        namespace |= alone
     assert namespace["number"] > 100
     assert not namespace["admitted"]
     assert 1.80 < namespace["lower"][2, 0] <= namespace["upper"][2, 0] < 1.85

@@ -1,4 +1,4 @@
-"""What NumPy and JAX spell differently in curves of privacy losses, and where compiled programs begin.
+"""Array operations for curves of privacy losses, in NumPy or JAX, and where compiled programs begin.
 
 The formulas of this room are written once, over arrays. Concrete arguments are NumPy arrays, which compile nothing;
 what a caller traces stays traced, and each formula that is worth a program of its own becomes one.

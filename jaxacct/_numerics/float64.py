@@ -1,4 +1,4 @@
-"""Arguments as they may enter ``enable_x64``."""
+"""Moves traced arguments into buffers of their declared dtype, so that ``enable_x64`` code can use them."""
 
 from __future__ import annotations
 

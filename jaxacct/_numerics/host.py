@@ -1,4 +1,4 @@
-"""Formulas that run in NumPy for concrete numbers, and as one compiled program inside a trace.
+"""Runs a formula in NumPy for concrete numbers, and as one compiled program inside a trace.
 
 A first answer in a fresh process must not wait for a compiler, and a query whose parameters are known while a user's
 program is traced becomes a constant of it. So a formula takes its arrays and their module from `floats`, and is

@@ -1,4 +1,4 @@
-"""The place of a least or greatest entry, inside anybody's trace."""
+"""Argmin and argmax that lower in float64 code inside a float32 program."""
 
 from __future__ import annotations
 

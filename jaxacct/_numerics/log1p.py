@@ -1,4 +1,4 @@
-"""Logarithms with a relative error of a few units in the last place, everywhere."""
+"""log1p and its relatives with a relative error of a few units in the last place everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a mechanism becomes a pytree: parameters are leaves, checks run for people and not for tree surgery."""
+"""Registers frozen dataclasses as pytrees: only calls by a user are checked, not JAX's rebuilding of trees."""
 
 from __future__ import annotations
 

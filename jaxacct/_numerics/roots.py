@@ -1,4 +1,4 @@
-"""Where decreasing functions of arrays cross zero, between ends that their own comparisons certify."""
+"""Bisection of decreasing functions of arrays, with ends that comparisons certify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room for rounding: numbers made a little larger or smaller than they came out, so that a bound stays one.
+"""Outward rounding: numbers made a little larger or smaller, so that a computed bound stays a bound.
 
 A float64 operation is off by at most ``UNIT`` of its result. Whoever computes a bound counts the operations (or bounds
 their number), and moves the result by more than they can be off, to the side that is safe; the share that each place
@@ -7,9 +7,14 @@ needs is said there. These functions name the side, so that no place spells a si
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-__all__ = ["EPS", "UNIT", "deflated", "inflated"]
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module
+
+__all__ = ["EPS", "UNIT", "deflated", "inflated", "quotient_up", "total"]
 
 EPS = 2.0**-52
 """The distance from 1.0 to the next float64."""
@@ -26,3 +31,59 @@ def inflated(value: Any, share: Any) -> Any:
 def deflated(value: Any, share: Any) -> Any:
     """``value``, smaller in magnitude by ``share`` of itself."""
     return value * (1.0 - share)
+
+
+def total(terms: list[Any]) -> Any:
+    """The sum of arrays of numbers >= 0 that broadcast, off by less than 2 units however many there are.
+
+    The error of each addition is found exactly, and the errors are added at the end (Knuth 1969, section 4.2.2,
+    theorem B; with n terms the result is within 1 unit, and n^2 units squared: Ogita, Rump, Oishi 2005, Prop. 4.5).
+    """
+    if all(isinstance(term, np.ndarray | np.generic | float) and not np.ndim(term) for term in terms):
+        try:
+            return np.float64(math.fsum(terms))
+        except OverflowError:
+            return np.float64(np.inf)
+    value, missed = terms[0], 0.0
+    for term in terms[1:]:
+        new = value + term
+        added = new - value
+        missed = missed + ((value - (new - added)) + (term - added))
+        value = new
+    missed = array_module(missed).where(value < np.inf, missed, 0.0) if len(terms) > 1 else missed
+    return value + missed
+
+
+def quotient_up(first: Any, second: Any) -> Any:
+    """At least ``first / second``, positive float64 arrays: the quotient itself, or the next float64.
+
+    NumPy's remainder of the division by the computed quotient is exact (Dekker 1971, where nothing overflows or is
+    subnormal), so that a quotient that is large enough already stays as it is. Inside a trace, where a compiler may
+    fuse products into sums, and out of range, it is always the next one.
+    """
+    xp = array_module(first, second)
+    with np.errstate(all="ignore"):
+        quotient = xp.asarray(first / second)
+        above = xp.where(quotient > 0, xp.nextafter(quotient, np.inf), quotient)
+        if xp is not np:
+            return above
+        product, missed = _product(quotient, np.asarray(second))
+        exact = (quotient > _SMALL) & (quotient < _LARGE) & (second > _SMALL) & (second < _LARGE) & (first > _SMALL)
+        return np.where(exact & ((first - product) - missed <= 0.0), quotient, above)
+
+
+_SMALL, _LARGE = 1e-140, 1e140  # between which products, and the errors of products, are normal numbers
+
+
+def _product(first: Any, second: Any) -> tuple[Any, Any]:
+    """The rounded product and its error, exactly (Veltkamp's and Dekker's)."""
+    product = first * second
+    (a, b), (c, d) = _halves(first), _halves(second)
+    return product, ((a * c - product) + a * d + b * c) + b * d
+
+
+def _halves(value: Any) -> tuple[Any, Any]:
+    """Two numbers of 26 bits whose sum is ``value``."""
+    scaled = value * 134217729.0
+    high = scaled - (scaled - value)
+    return high, value - high

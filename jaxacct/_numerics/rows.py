@@ -1,4 +1,4 @@
-"""Leaves of a pair that hold a row of numbers for every setting instead of one."""
+"""`Row`: a pytree leaf that holds a vector for every setting instead of one number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every pair's delta lies between, whatever was computed."""
+"""Clips bounds on delta to the range that holds for every mechanism: [1 - e^eps, 1]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query as one flat batch of dominating pairs, and back."""
+"""Turns a question into one flat batch of dominating pairs, and the answers back into its shape."""
 
 from __future__ import annotations
 

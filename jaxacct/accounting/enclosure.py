@@ -1,4 +1,4 @@
-"""Bounds for concrete numbers: one way to an answer for eager calls and for programs that call the host."""
+"""Bounds for concrete numbers, for eager calls and for programs that call the host."""
 
 from __future__ import annotations
 

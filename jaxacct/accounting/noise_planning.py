@@ -1,4 +1,4 @@
-"""A noise schedule that makes the most of a privacy budget, found by gradient and certified at the end."""
+"""`plan_noise`: a noise schedule of greatest utility within a privacy budget, certified at the end."""
 
 from __future__ import annotations
 

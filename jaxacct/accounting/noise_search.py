@@ -1,4 +1,4 @@
-"""The search of `plan_noise`: most utility on a set of equal budget, where the budget has a smooth stand-in.
+"""The search behind `plan_noise`, on a smooth approximation of the budget.
 
 Everything here only steers: what is found is certified afterwards. It runs in NumPy, because a program with gradients
 through Rényi curves takes far longer to compile than the search takes.

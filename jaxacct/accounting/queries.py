@@ -1,4 +1,4 @@
-"""The front desk: delta and epsilon of a mechanism, as certified bounds, over arrays of anything.
+"""`epsilon` and `delta`: certified bounds for a mechanism, over arrays of settings.
 
 This room checks arguments, turns a mechanism and a relation into dominating pairs, lays everything out as one flat
 batch, and hands it to :mod:`jaxacct.losses.engines.choose`.
@@ -51,8 +51,9 @@ def delta(
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape.
         epsilon: any real number, any shape.
         steps: whole number >= 1 of runs, fixed in advance, any shape. All shapes broadcast.
-        relation: ``"add_or_remove"`` (the worse of the two directions, composed first), ``"add"``,
-            ``"remove"`` or ``"replace"``.
+        relation: what neighbours differ in. ``"add_or_remove"`` is the worse of ``"add"`` and ``"remove"``, each
+            composed first; ``"replace"`` exchanges one record for another; ``"replace_special"`` one for a special
+            record that counts as nothing (a zero in a sum), the worse of ``"zero_out"`` and ``"fill_in"``.
         precision: ``"float32"`` asks no float64 of the accelerator: what needs it runs on the host's CPU. As sound,
             less tight.
         devices: over which many settings are spread, for example ``jax.devices()``; None is JAX's default device.
@@ -113,7 +114,7 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     if not plain and _validate.is_traced((mechanism, target, steps)):
         raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
     mechanism, target, steps = settled(as_mechanism(mechanism), target, steps, buffers=False)
-    if _is_exact(mechanism):
+    if _is_exact(mechanism, relation):
         return _enclosed(kind, mechanism, target, steps, relation, options)
     # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
     upper = _enclosed(kind, mechanism, target, steps, relation, options, warn=False).upper
@@ -121,11 +122,11 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
 
 
-def _is_exact(mechanism: Any) -> bool:
+def _is_exact(mechanism: Any, relation: str) -> bool:
     """Whether the mechanism's own pair is its worst case, whatever its parameters."""
     stand_in = jax.tree.map(lambda leaf: np.ones(leaf.shape) if _validate.is_traced(leaf) else leaf, mechanism)
     with jax.enable_x64(True), _validate.unchecked():
-        return witness(stand_in) is stand_in
+        return witness(stand_in, relation) is stand_in
 
 
 def _enclosed(
@@ -142,7 +143,7 @@ def _enclosed(
     if _validate.is_traced((mechanism, target, steps)):
         return traced_answer(kind, mechanism, target, steps, relation, attained)
     with jax.enable_x64(True):
-        mechanism = witness(mechanism) if attained else mechanism
+        mechanism = witness(mechanism, relation) if attained else mechanism
         lower, upper, _, _ = enclosure(kind, mechanism, target, steps, relation, options)
     if warn:
         _warn_if_wide(kind, lower, upper)

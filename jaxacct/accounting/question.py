@@ -1,4 +1,4 @@
-"""A question with some numbers left open, its answer once they are known, and the answer's derivatives.
+"""A question whose numbers are known later: its answer, and the derivatives of the answer.
 
 Both are computed in NumPy on the host, by the same code as for eager calls, or as a part of a compiled program.
 Bounds are not differentiated: the derivatives of their errors mean nothing. Both carry the derivative of the value
@@ -67,7 +67,7 @@ class Question(NamedTuple):
             value = next(number) if is_traced else next(constant)
             leaves.append(value if known is None else np.float64(known))
         mechanism, target, steps = jax.tree.unflatten(self.tree, leaves)
-        return witness(mechanism) if self.attained else mechanism, target, steps
+        return witness(mechanism, self.relation) if self.attained else mechanism, target, steps
 
 
 class Outline(NamedTuple):
@@ -294,7 +294,7 @@ def _compiled_slopes(
         found = composition_slopes(group, many, at)
         places = range(len(pairs))
         in_parts = (
-            [GaussianPair(found.noise[:, k], found.rate[:, k], jnp.zeros_like(at)) for k in places],
+            [GaussianPair(found.noise[:, k], found.rate[:, k], *2 * [jnp.zeros_like(at)]) for k in places],
             [found.counts[:, k] for k in places],
         )
         per_epsilon = found.epsilon

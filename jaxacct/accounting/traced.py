@@ -1,4 +1,4 @@
-"""delta and epsilon inside somebody's trace: one primitive, with rules for every transformation.
+"""`epsilon` and `delta` inside `jit`, `vmap` and `grad`: one JAX primitive with a rule for each transformation.
 
 On a CPU a program calls the host, where the answer is computed as for eager calls: nothing is compiled, and bounds are
 the same. Elsewhere, in exported programs, and under :func:`without_callbacks`, the formulas are compiled. ``vmap``

@@ -1,4 +1,4 @@
-"""A thread that does NumPy work for compiled programs, which wait for it.
+"""A thread that runs NumPy code for compiled programs, which wait for it.
 
 XLA's CPU runtime calls Python from threads that flush subnormal numbers to 0, and a thread inherits that from the one
 that starts it. Bounds are certified for gradual underflow. So the work is done by a thread that is started while a

@@ -1,4 +1,4 @@
-"""Worst cases: rules, the analyst that does most under them, what filters really cost, and counterexamples."""
+"""Worst cases of adaptive analysts, the true cost of natural filters, and counterexamples."""
 
 from jaxacct.adversary.generalized_response import GeneralizedResponse, rounded
 from jaxacct.adversary.naturals.cost import NaturalFilterCost, natural_filter_cost

@@ -1,4 +1,4 @@
-"""Finite experiments: pairs (P, Q) with few outcomes, multiplied and read without a lattice.
+"""Finite experiments: pairs (P, Q) with few outcomes, multiplied and compared exactly, without a grid.
 
 Host-side NumPy: these are the small exact objects on which legality, freeness and counterexamples are decided, and an
 independent check of the lattice tables. Sums are of non-negative terms, so n of them cost n units.

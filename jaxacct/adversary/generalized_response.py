@@ -125,7 +125,8 @@ def _tails(query: Any, ends: np.ndarray, relation: str) -> tuple[np.ndarray, np.
         units = (p.size + 8) * EPS
         return deflated(np.maximum(tails - near, 0.0), units), np.minimum(inflated(tails + near, units), 1.0)
     sides = directions(query, relation)
-    if len(sides) != 1 or len(sides[0]) != 1 or np.any(np.asarray(sides[0][0][1]) != 1) or not query._symmetric:
+    symmetric = query._symmetric or relation == "replace"
+    if len(sides) != 1 or len(sides[0]) != 1 or np.any(np.asarray(sides[0][0][1]) != 1) or not symmetric:
         raise ValueError(f"query must be one run with a symmetric loss, got {type(query).__name__}")
     pair, _ = sides[0][0]
     with jax.enable_x64(True):

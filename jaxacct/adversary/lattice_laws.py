@@ -1,4 +1,4 @@
-"""The laws of queries on one lattice, from above and from below, for tables that stay on the lattice.
+"""Privacy losses of queries on one common grid, from above and from below.
 
 Tables move by whole lattice points, so the only errors are those made here. A finite experiment's atoms are split
 between their two neighbours from above (connecting the dots), which is exact where losses lie on the lattice; so a
@@ -25,7 +25,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
-from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.directions import side_names
 
 __all__ = ["Law", "lattice_for", "laws_of"]
 
@@ -134,11 +134,8 @@ def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
         sides[1] = infimum([sides[1]])
         upper, lower = (_of_pld(side.to_pld(), np.asarray(side.excess), grid) for side in sides)
         return [(upper, lower)]
-    names = [relation]
-    if relation == "add_or_remove":
-        names = ["remove", "add"][: len(directions(query, relation))]
     found = []
-    for name in names:
+    for name in side_names(query, relation):
         pld = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
         upper = _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
         found.append((upper, _below(query, grid, name)))

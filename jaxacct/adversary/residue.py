@@ -1,4 +1,4 @@
-"""Residues: what of a budget is left after a query, and the residue condition (Theorems 1 and 7)."""
+"""Residues: what is left of a budget after a query, and the residue condition (Theorems 1 and 7)."""
 
 from __future__ import annotations
 

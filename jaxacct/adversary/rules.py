@@ -1,4 +1,4 @@
-"""Rules: which queries an adaptive analyst may play next, as a finite state; and their unrolled game graph.
+"""Rules: which queries an adaptive analyst may choose next, as finite states, and the game graph they unroll to.
 
 A rule of Definition 10 of the residue paper maps what was played to the set of allowed queries; here it may depend on
 that only through a state that it updates itself. Releasing nothing is always allowed.

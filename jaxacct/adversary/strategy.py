@@ -1,4 +1,4 @@
-"""An explicit analyst: what to play after which outcomes, so that one order's worst case is attained."""
+"""An explicit analyst: which query to choose after which outcomes, attaining the worst case of one order."""
 
 from __future__ import annotations
 

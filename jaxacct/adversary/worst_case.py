@@ -1,4 +1,4 @@
-"""The exact worst case of an adaptive analyst under a rule: ``worst_case``."""
+"""`worst_case`: the exact worst case of an adaptive analyst under a rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of Lemma 1: every state's exact worst case on the lattice, from the last round to the first.
+"""The tables of Lemma 1: the worst case of every state on the grid, from the last round to the first.
 
 With every query a law on the lattice, an order stays on the lattice whatever is observed, so that values at lattice
 points follow from values at lattice points:

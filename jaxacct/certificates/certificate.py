@@ -148,7 +148,7 @@ def certify(
         _validate.probability(delta=value)
     laws = laws_of(mechanism, int(steps))
     if relation == "replace" and not is_symmetric(laws):
-        raise ValueError("relation 'replace' has no analysis for samples, mixtures and tables, got one of them")
+        raise ValueError("relation 'replace' has no certificate for samples, mixtures and tables, got one of them")
     places = math.ceil(digits) + 3
     if given == "epsilon":
         found = _delta(laws, Fraction(float(value)), relation, digits)

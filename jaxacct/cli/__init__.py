@@ -1,4 +1,4 @@
-"""The command line. A command's module loads when it runs, and with it only what that command needs."""
+"""The command line. Each command's module is imported when it runs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _EPILOG = """\b
 Example:
   jaxacct epsilon --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5
 
-Exit status: 0; 2 if an argument or a file is no good, with one line on standard error; 130 if interrupted.
+Exit status: 0; 2 for an invalid argument or file, with one line on standard error; 130 if interrupted.
 """
 
 

@@ -10,7 +10,7 @@ from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.page import Option, Page, examples, relation_option, shared
-from jaxacct.cli.runs import composed, mechanism_options, runs_of
+from jaxacct.cli.runs import composed, mechanism_options, runs_of, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
 
 __all__ = ["delta", "epsilon"]
@@ -22,6 +22,7 @@ _QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": Tr
     cls=Page,
     epilog=examples(
         "epsilon --sigma 1 --rate 0.01 --steps 1000 --delta 1e-5",
+        "epsilon --noise-multiplier 0.9 --batch 512 --records 60000 --epochs 30 --delta 1e-5",
         "epsilon --mechanism laplace --scale 2 --steps 10 --delta 1e-6 --json",
         "epsilon --run gaussian:sigma=2,steps=50 --run pure-dp:epsilon=0.1 --delta 1e-5",
     ),
@@ -73,9 +74,10 @@ def _answer(
         mechanism, steps = composed(runs)
         bounds = getattr(accounting, wanted)(mechanism, target, steps=steps, relation=relation)
     lower, upper = float(bounds.lower), float(bounds.upper)
+    said = said_of(runs, target if given == "delta" else None)
     if as_json:
         query = {"runs": [run.described() for run in runs], "relation": relation, given: target}
-        say_json({**query, wanted: {"lower": lower, "upper": upper}})
+        say_json({**query, "assumes": said, wanted: {"lower": lower, "upper": upper}})
         return
     click.echo(f"{wanted} <= {rounded_up(upper)}   (upper bound: the guarantee)")
     click.echo(f"{wanted} >= {rounded_down(lower)}   (lower bound: how tight it is)")
@@ -83,3 +85,5 @@ def _answer(
     click.echo(
         f"at {given} {target:g}, relation {relation}, {total} {'step' if total == 1 else 'steps'} fixed in advance"
     )
+    for line in said:
+        click.echo(line)

@@ -11,7 +11,7 @@ from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.page import Option, Page, examples, relation_option, shared
-from jaxacct.cli.runs import FAMILIES, Run, alike, mechanism_options, runs_of
+from jaxacct.cli.runs import FAMILIES, Run, alike, mechanism_options, runs_of, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
 
 __all__ = ["calibrate", "search"]
@@ -39,10 +39,28 @@ _QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": Tr
     help="What to look for, and so to leave out: the least noise (or the largest privacy loss of a single run, for "
     "mechanisms that are given by it), the largest rate, the most steps.",
 )
+@click.option(
+    "--between",
+    cls=Option,
+    heading="Question",
+    type=float,
+    nargs=2,
+    metavar="LOW HIGH",
+    help="Where to look.  [default: noise 1e-3 to 1e6, losses up to 100, rates from 1e-9, any steps]",
+)
 @relation_option
 @mechanism_options()
 @shared
-def calibrate(epsilon: float, delta: float, seek: str, relation: str, as_json: bool, quiet: bool, **arguments: Any):
+def calibrate(
+    epsilon: float,
+    delta: float,
+    seek: str,
+    between: tuple[float, float] | None,
+    relation: str,
+    as_json: bool,
+    quiet: bool,
+    **arguments: Any,
+):
     """Print the least certified noise, or the largest rate or number of steps, that meets (epsilon, delta).
 
     The first line holds a number at which the certified upper bound of delta meets the target; the second one, at which
@@ -53,17 +71,23 @@ def calibrate(epsilon: float, delta: float, seek: str, relation: str, as_json: b
     name = FAMILIES[sought.family].seeks if seek == "noise" else seek
     with without_collection(), plain_errors(), warnings.catch_warnings(), progress("calibrate", quiet) as report:
         warnings.simplefilter("ignore", RuntimeWarning)  # the second line says how far off it may be
-        found = search(sought, others, seek, epsilon, delta, relation, report)
+        options = {} if between is None else {"bracket": between}
+        try:
+            found = search(sought, others, seek, epsilon, delta, relation, report, **options)
+        except ValueError as problem:
+            raise ValueError(_advised(str(problem), seek, between)) from None
     value, refuted = found.parameter.item(), found.refuted.item()
     if seek == "steps":
         value, refuted = int(value), refuted if refuted != refuted else int(refuted)
     known = refuted == refuted
     there = {"lower": float(found.delta.lower), "upper": float(found.delta.upper)}
+    answered = sought._replace(rate=value) if seek == "rate" else sought
+    said = said_of([answered, *others], delta)
     if as_json:
         fixed = {key: item for key, item in sought.described().items() if key != name}
         query = {"runs": [fixed, *(run.described() for run in others)], "relation": relation}
         answer = {name: value, f"refuted_{name}": refuted if known else None, f"delta_at_{name}": there}
-        say_json({**query, "epsilon": epsilon, "delta": delta, **answer})
+        say_json({**query, "epsilon": epsilon, "delta": delta, "assumes": said, **answer})
         return
     more = _more_is_private(sought, seek)
     # Rounded towards more privacy, what meets the target still does; and what fails it the other way.
@@ -76,6 +100,15 @@ def calibrate(epsilon: float, delta: float, seek: str, relation: str, as_json: b
     else:
         click.echo(f"no {'smaller' if more else 'larger'} {name} was shown to fail")
     click.echo(f"at epsilon {epsilon:g}, delta {delta:g}, relation {relation}, fixed in advance")
+    for line in said:
+        click.echo(line)
+
+
+def _advised(problem: str, seek: str, between: Any) -> str:
+    """The search's own words, with what a shell can do about them."""
+    if seek == "steps" and between is None:
+        return problem.replace(": widen the bracket, or see whether seek fits", ": not even a single step is within it")
+    return problem.replace("widen the bracket, or see whether seek fits", "look further with --between LOW HIGH")
 
 
 def _more_is_private(run: Run, seek: str) -> bool:
@@ -107,10 +140,10 @@ def search(
         return Composed([filled.mechanism(), *fixed], alike([steps, *counts])) if others else filled.mechanism()
 
     if seek == "rate":
-        options |= {"seek": "largest", "bracket": (1e-9, 1.0)}
+        options = {"seek": "largest", "bracket": (1e-9, 1.0)} | options
     elif seek == "steps":
         options |= {"seek": "largest", "whole": True}
     elif known.bracket is not None:
-        options |= {"seek": "largest", "bracket": known.bracket}
+        options = {"seek": "largest", "bracket": known.bracket} | options
     steps = 1 if others else (lambda value: value) if seek == "steps" else run.steps
     return calibrated(make, epsilon, delta, steps=steps, relation=relation, progress=report, **options)

@@ -12,7 +12,7 @@ from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import as_csv, progress, say_json, table
 from jaxacct.cli.page import Option, Page, examples, shared
-from jaxacct.cli.runs import Run, mechanism_options, runs_of
+from jaxacct.cli.runs import Run, mechanism_options, runs_of, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
@@ -62,11 +62,12 @@ def compare(
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
     with plain_errors(), progress("compare", quiet) as report:
         rows, left_out = _rows(runs, delta, epsilon, thorough, accountants, report)
+    said = [*_too_small(rows), *said_of(runs, delta)]
     columns = ["method", "epsilon", "lower", "kind", *(["steps"] if epsilon is not None else [])]
     if as_json:
         found = [dict(zip(columns, row, strict=False)) for row in rows]
         schedule = {"runs": [run.described() for run in runs], "relation": "add_or_remove", "delta": delta}
-        say_json({**schedule, "within_epsilon": epsilon, "rows": found, "left_out": left_out})
+        say_json({**schedule, "within_epsilon": epsilon, "rows": found, "left_out": left_out, "assumes": said})
         return
     if csv_wanted:
         click.echo(as_csv(columns, [row[: len(columns)] for row in rows]), nl=False)
@@ -78,6 +79,22 @@ def compare(
     click.echo(f"epsilon of {total} steps at delta {delta:g}, relation add_or_remove{within}")
     for name, reason in left_out.items():
         click.echo(f"not {name}: {reason}")
+    for line in said:
+        click.echo(line)
+
+
+def _too_small(rows: list[tuple[Any, ...]]) -> list[str]:
+    """Says which numbers that are no bounds lie below what is proven to be spent."""
+    proven = [row[2] for row in rows if row[0] == "fixed in advance" and not math.isnan(row[2])]
+    lowest = max(proven, default=0.0)
+    wrong = [row for row in rows if row[3] == "asymptotic" and row[1] < lowest]
+    for row in wrong:
+        click.echo(
+            f"jaxacct: warning: {row[0]}: epsilon {row[1]:.6g} is asymptotic, and too small: the schedule spends at "
+            f"least {rounded_down(lowest)}",
+            err=True,
+        )
+    return [f"{row[0]} is too small by {lowest - row[1]:.3g} at least" for row in wrong]
 
 
 def _up(value: float) -> str:
@@ -108,7 +125,7 @@ def _levels(run: Run) -> list[Run]:
         raise click.UsageError(f"--steps must be one number or {size}, one for each level, got {len(given)}")
     rates = columns.pop("rate")
     pick = lambda i: {name: column[i] for name, column in columns.items()}  # noqa: E731
-    return [Run(run.family, pick(i), rates[i], None, given[i]) for i in range(size)]
+    return [Run(run.family, pick(i), rates[i], None, given[i], run.records) for i in range(size)]
 
 
 def _rows(

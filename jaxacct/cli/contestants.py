@@ -1,4 +1,4 @@
-"""What each filter certifies for a schedule that it is to admit, and what others say of the same, fixed in advance."""
+"""What each filter certifies for one schedule, and what the schedule costs if fixed in advance."""
 
 from __future__ import annotations
 

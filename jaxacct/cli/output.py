@@ -1,4 +1,4 @@
-"""What commands print: JSON that is JSON, CSV, tables, and progress on a terminal."""
+"""Output of commands: JSON, CSV, tables, and progress on a terminal."""
 
 from __future__ import annotations
 

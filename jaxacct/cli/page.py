@@ -1,4 +1,4 @@
-"""Help pages with headings, and the options that several commands share."""
+"""Help pages with headings, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def relation_option(command: Any) -> Any:
         "--relation",
         cls=Option,
         heading="Question",
-        type=click.Choice(["add_or_remove", "add", "remove", "replace"]),
+        type=click.Choice(["add_or_remove", "add", "remove", "replace", "replace_special"]),
         default="add_or_remove",
         show_default=True,
         help="What neighbouring data sets differ in; sensitivities are for this relation.",

@@ -62,7 +62,7 @@ def trade_off(log: bool, **arguments: Any) -> None:
 @click.option("--log", is_flag=True, help="A logarithmic axis of probability.", **_DRAWN)
 @click.option(
     "--relation",
-    type=click.Choice(["remove", "add", "replace"]),
+    type=click.Choice(["remove", "add", "replace", "zero_out", "fill_in"]),
     default="remove",
     show_default=True,
     help="Which direction's loss.",

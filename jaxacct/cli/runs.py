@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import click
@@ -11,7 +12,18 @@ import numpy as np
 
 from jaxacct.cli.page import WHOLE, Option
 
-__all__ = ["FAMILIES", "Family", "Run", "alike", "composed", "mechanism_options", "option_of", "runs_of"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "Run",
+    "alike",
+    "composed",
+    "mechanism_options",
+    "option_of",
+    "runs_of",
+    "said_of",
+    "take_multiplier",
+]
 
 
 class Family(NamedTuple):
@@ -48,9 +60,10 @@ FAMILIES = {
     "zcdp": Family("ZeroConcentratedDP", ("rho",), (), "rho", (1e-12, 1e4)),
     "renyi-dp": Family("RenyiDP", ("order", "epsilon"), (), "epsilon", (1e-9, 1e4)),
 }
+_MOST_DELTA = 1e-3
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
-_AROUND = ("rate", "sample_size", "dataset_size", "steps")
+_AROUND = ("rate", "sample_size", "dataset_size", "steps", "batch", "records", "epochs")
 # On the command line a run's own epsilon and delta must not be taken for those of the question.
 _OPTION = {"epsilon": "each_epsilon", "delta": "each_delta"}
 _PARAMETERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in (*family.needs, *family.may)))
@@ -76,6 +89,7 @@ class Run(NamedTuple):
         rate: of Poisson sampling; 1 is none.
         sample: (sample size, data set size) of samples without replacement, or None.
         steps: how often.
+        records: in the data set, where that was said.
     """
 
     family: str
@@ -83,6 +97,7 @@ class Run(NamedTuple):
     rate: Any = 1.0
     sample: tuple[Any, Any] | None = None
     steps: Any = 1
+    records: int | None = None
 
     def mechanism(self) -> Any:
         """One run of it.
@@ -107,7 +122,20 @@ class Run(NamedTuple):
         around: dict[str, Any] = {"rate": self.rate}
         if self.sample is not None:
             around |= dict(zip(("sample_size", "dataset_size"), self.sample, strict=True))
-        return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps}
+        known = {} if self.records is None else {"records": self.records}
+        return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps, **known}
+
+    def sampler(self) -> str | None:
+        """The way in which batches must be drawn for the answer to hold; None without sampling."""
+        if self.sample is not None:
+            return "batches of a fixed size drawn without replacement, anew and independently for each step"
+        if np.ndim(self.rate) == 0 and float(self.rate) == 1.0:
+            return None
+        rate = f" {float(self.rate):g}" if np.ndim(self.rate) == 0 else " rate"
+        return (
+            f"Poisson sampling: each record is in each batch with probability{rate}, independently of everything; not "
+            "for shuffled batches of a fixed size"
+        )
 
 
 def composed(runs: list[Run]) -> tuple[Any, Any]:
@@ -117,6 +145,23 @@ def composed(runs: list[Run]) -> tuple[Any, Any]:
     from jaxacct.mechanisms import Composed
 
     return Composed([run.mechanism() for run in runs], alike([run.steps for run in runs])), 1
+
+
+def said_of(runs: list[Run], delta: Any = None) -> list[str]:
+    """What an answer about sampled runs holds for, a line for each sampler; warns of a ``delta`` that is too large.
+
+    Args:
+        runs: what the answer is about.
+        delta: the question's; one number or several.
+    """
+    if delta is not None:
+        counts = [run.records for run in runs if run.records is not None]
+        largest, most = float(np.max(delta)), min([_MOST_DELTA, *(1.0 / count for count in counts)])
+        if largest > most:
+            known = f"1 / records, {most:.3g}" if most < _MOST_DELTA else f"{_MOST_DELTA:g}"
+            words = f"delta {largest:g} is above {known}: publishing a few whole records can be as private as that"
+            click.echo(f"jaxacct: warning: {words}", err=True)
+    return [f"holds for {one}" for one in dict.fromkeys(run.sampler() for run in runs) if one is not None]
 
 
 def alike(steps: list[Any]) -> list[Any]:
@@ -153,6 +198,10 @@ def mechanism_options(number: Any = click.FLOAT, whole: Any = WHOLE) -> Callable
             click.option("--sample-size", type=whole, help="Records drawn without replacement.", **heading),
             click.option("--dataset-size", type=whole, help="Out of how many.", **heading),
             click.option("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]", **heading),
+            click.option("--batch", type=whole, help="Expected batch size; with --records, the rate.", **heading),
+            click.option("--records", type=whole, help="Records in the data set.", **heading),
+            click.option("--epochs", type=number, help="Steps are epochs / rate, rounded up.", **heading),
+            click.option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1.", **heading),
             click.option(
                 "--run",
                 "runs",
@@ -181,6 +230,7 @@ def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
     Raises:
         click.UsageError: no run at all, a parameter that is missing or that the family does not have.
     """
+    take_multiplier(arguments)
     family = arguments.pop("mechanism")
     own = {name: arguments.pop(_OPTION.get(name, name)) for name in _PARAMETERS}
     around = {name: arguments.pop(name) for name in _AROUND}
@@ -191,6 +241,15 @@ def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
         return others
     family = family or "gaussian"
     return [_run(family, given, around, option_of, without), *others]
+
+
+def take_multiplier(arguments: dict[str, Any]) -> None:
+    """Turns ``--noise-multiplier`` among a command's arguments into ``--sigma``."""
+    multiplier = arguments.pop("noise_multiplier", None)
+    if multiplier is not None:
+        if arguments["sigma"] is not None or arguments["sensitivity"] is not None:
+            raise click.UsageError("--noise-multiplier is --sigma at sensitivity 1: leave out --sigma, --sensitivity")
+        arguments["sigma"] = multiplier
 
 
 def option_of(name: str) -> str:
@@ -220,15 +279,61 @@ def _run(
         raise click.UsageError(f"{shown('sample_size')} and {shown('dataset_size')} go together")
     if sizes[0] is not None and (around["rate"] is not None or without == "rate"):
         raise click.UsageError(f"{shown('rate')} and {shown('sample_size')} are two ways to sample: give one of them")
+    rate, steps = _of_training(around, shown, without)
     if known.name in _COUNTS:
         given = {name: _counted(shown(name), value) if name in _WHOLE else value for name, value in given.items()}
     return Run(
         family,
         dict(given),
-        1.0 if around["rate"] is None else around["rate"],
+        1.0 if rate is None else rate,
         None if sizes[0] is None else sizes,
-        1 if around["steps"] is None else around["steps"],
+        1 if steps is None else steps,
+        None if around["records"] is None else int(np.max(around["records"])),
     )
+
+
+def _of_training(around: dict[str, Any], shown: Callable[[str], str], without: str | None) -> tuple[Any, Any]:
+    """(rate, steps), from batch, records and epochs where these are given."""
+    batch, records, epochs, rate = (around[name] for name in ("batch", "records", "epochs", "rate"))
+    for name in ("batch", "records", "epochs"):
+        value = around[name]
+        if value is not None and not np.all((np.asarray(value) > 0) & np.isfinite(value)):
+            raise click.UsageError(f"{shown(name)} must be above 0, got {np.min(value):g}")
+    if batch is not None:
+        if records is None:
+            raise click.UsageError(f"{shown('batch')} needs {shown('records')}")
+        if rate is not None or around["sample_size"] is not None or without == "rate":
+            raise click.UsageError(f"{shown('batch')} sets the rate: leave one of them out")
+        if np.any(np.asarray(batch) > np.asarray(records)):
+            raise click.UsageError(f"{shown('batch')} must be at most {shown('records')}")
+        rate = _divided_up(batch, records)
+    if epochs is None:
+        return rate, around["steps"]
+    if around["steps"] is not None or without in ("steps", "rate"):
+        raise click.UsageError(f"{shown('epochs')} sets the steps, by the rate: leave out what is looked for")
+    share = rate
+    if around["sample_size"] is not None:
+        share = np.asarray(around["sample_size"], np.float64) / around["dataset_size"]
+    share = np.asarray(1.0 if share is None else share, np.float64)
+    if share.size > 1:
+        raise click.UsageError(f"{shown('epochs')} needs a single rate: give {shown('steps')} for each")
+    if not np.all(share > 0):
+        raise click.UsageError(f"rate must be above 0 for {shown('epochs')}, got {np.min(share):g}")
+    # What is a whole number but for rounding is not rounded up to the next.
+    steps = np.maximum(np.ceil(np.asarray(epochs, np.float64) / share * (1 - 2.0**-45)), 1.0)
+    return rate, int(steps) if steps.ndim == 0 else steps
+
+
+def _divided_up(batch: Any, records: Any) -> Any:
+    """batch / records, at most 1, rounded up to a double: the larger rate is the less private one."""
+
+    def one(part: float, whole: float) -> float:
+        exact = Fraction(int(part), int(whole))
+        near = part / whole
+        return float(near if Fraction(near) >= exact else np.nextafter(near, 1.0))
+
+    rates = np.vectorize(one, otypes=[np.float64])(batch, records)
+    return float(rates) if rates.ndim == 0 else rates
 
 
 def _counted(name: str, value: Any) -> Any:
@@ -249,7 +354,8 @@ def _parsed(text: str) -> Run:
         name = name.strip().replace("-", "_")
         if not equals or name in given or name not in (*_PARAMETERS, *_AROUND):
             raise click.UsageError(f"--run must hold NAME=VALUE, each name once, got {item!r} in {text!r}")
-        kind: click.ParamType = WHOLE if name in ("steps", "sample_size", "dataset_size") else click.FLOAT
+        whole = ("steps", "sample_size", "dataset_size", "batch", "records")
+        kind: click.ParamType = WHOLE if name in whole else click.FLOAT
         try:
             given[name] = kind(value.strip())
         except click.BadParameter as problem:

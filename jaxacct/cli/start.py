@@ -1,4 +1,4 @@
-"""What makes a short-lived process start fast."""
+"""Settings that make a short-lived process start fast."""
 
 from __future__ import annotations
 

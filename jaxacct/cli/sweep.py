@@ -15,7 +15,7 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
 from jaxacct.cli.output import as_csv, json_text, progress, table
 from jaxacct.cli.page import Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli.runs import FAMILIES, Run, composed, mechanism_options, option_of, runs_of
+from jaxacct.cli.runs import FAMILIES, Run, composed, mechanism_options, option_of, runs_of, said_of, take_multiplier
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
@@ -90,6 +90,7 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
         click.UsageError: not exactly one thing is asked for, too many settings, or bad values.
     """
     arguments = dict(arguments)
+    take_multiplier(arguments)
     targets = {name: arguments.pop(name) for name in ("epsilon", "delta")}
     relation = arguments.pop("relation")
     noise = FAMILIES[arguments["mechanism"] or "gaussian"].seeks
@@ -102,6 +103,7 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
         raise click.UsageError(f"leave out what you want to know: one of {option_of(noise)}, --epsilon and --delta")
     wanted = asked[0]
     first, *others = runs_of(arguments, without="noise" if wanted == "noise" else None)
+    said = said_of([first, *others], targets["delta"])
     axes = _axes(first) | {name: value for name, value in targets.items() if value is not None}
     size = int(np.prod([float(len(axis)) for axis in axes.values()]))
     if size > _MOST:
@@ -112,6 +114,8 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
     fixed: dict[str, Any] = {"mechanism": first.family, "relation": relation}
     if others:
         fixed["composed_with"] = [run.described() for run in others]
+    if said:
+        fixed["assumes"] = said
     whole = {name: flat[name].astype(np.int64) for name in ("steps", "sample_size", "dataset_size") if name in flat}
     # A mechanism's own epsilon is not the question's.
     return Sweep(axes, fixed, own if wanted == "noise" else wanted, flat | whole | answers)
@@ -188,4 +192,5 @@ def _plain_text(found: Sweep) -> str:
     for run in found.fixed.get("composed_with", ()):
         head += ", and " + " ".join(f"{name} {value}" for name, value in run.items())
     rows = list(zip(*shown.values(), strict=True))
-    return f"{found.fixed['mechanism']}: {head}\n{table(list(shown), rows)}\n"
+    said = "".join(f"{line}\n" for line in found.fixed.get("assumes", ()))
+    return f"{found.fixed['mechanism']}: {head}\n{table(list(shown), rows)}\n{said}"

@@ -1,4 +1,4 @@
-"""``jaxacct train``: a thin caller of :mod:`jaxacct.training`."""
+"""``jaxacct train``: trains a network with :mod:`jaxacct.training`."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ _NEEDED = {
 
 # Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
 _TRUSTED_SIGMA = 2.0
+_INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
 class _Recipe(NamedTuple):
@@ -122,9 +123,9 @@ def train(
 
     The training examples are private, their number and the whole held-out set are treated as public. Nothing
     that is printed or written is a statistic of the training examples without noise. Ctrl-C ends the run
-    after the step at hand, with its report written. With --checkpoint a run may be killed at any moment: --resume goes
-    on with what is left of the budget, on new random keys, and the report covers all of it; the steps since the last
-    checkpoint stay paid for.
+    after the step at hand, with its report written and exit status 130. With --checkpoint a run may be killed at any
+    moment: --resume goes on with what is left of the budget, on new random keys, and the report covers all of it; the
+    steps since the last checkpoint stay paid for.
     """
     missing = [name for module, name in _NEEDED.items() if importlib.util.find_spec(module) is None]
     if missing:
@@ -168,6 +169,9 @@ def train(
     durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
     with stop_on_interrupt() as interrupted:
         _run(data, path, settings, seed, folder, interrupted, durable)
+        stopped = interrupted()
+    if stopped:
+        click.get_current_context().exit(_INTERRUPTED)
 
 
 def _run(

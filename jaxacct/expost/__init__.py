@@ -1,4 +1,4 @@
-"""Accuracy-first privacy: release with more and more budget until a result is good enough, and know what it cost."""
+"""Accuracy-first privacy: release with a growing budget until the result is accurate, and account for what it cost."""
 
 from jaxacct.expost.checks import AboveThreshold, Check, PlainGaussian, PublicScore, SparseVector
 from jaxacct.expost.conversions import approximate_epsilon, bayes_factor

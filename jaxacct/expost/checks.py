@@ -1,4 +1,4 @@
-"""Whether a private score is high enough: accuracy checks with a privacy cost for all their answers together.
+"""Accuracy checks: whether a private score is high enough, at one privacy cost for all answers together.
 
 A check has ``definition``, ``epsilon`` (of all answers it may give), ``start(key)`` and ``ask(key, state, score,
 number)``, which returns (passes, reported score). A score must be a finite number on every data set, and change by at

@@ -1,4 +1,4 @@
-"""What an ex-post Rényi epsilon says in other words: ex-post (epsilon, delta), and Bayes factors.
+"""Conversions of an ex-post Rényi epsilon to ex-post (epsilon, delta) and to Bayes factors.
 
 Every conversion adds a constant to the epsilon that the mechanism returned, so it may be applied to the result
 after the fact, whatever that epsilon turned out to be. Write l for the privacy loss minus the returned epsilon;

@@ -1,4 +1,4 @@
-"""What an ex-post epsilon means: four definitions, what each supports (Table 1), and results that carry one.
+"""The four definitions of ex-post privacy, what each supports (Table 1), and results that carry one.
 
 An ex-post mechanism returns a pair (output, epsilon): epsilon is part of what is released, and may depend on the
 data. P and Q are the laws of that pair on neighbouring data sets X and X', p and q their densities:

@@ -1,4 +1,4 @@
-"""Release, ask, and go on or stop: the loop of Algorithm 1, as Python's or as a ``while_loop``."""
+"""The loop of Algorithm 1 (release, check, stop or go on), in Python or as a ``while_loop``."""
 
 from __future__ import annotations
 

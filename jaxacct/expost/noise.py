@@ -1,4 +1,4 @@
-"""Noise in float64, also inside float32 programs: the sum of value and noise is rounded once, afterwards.
+"""Noise drawn in float64, also inside float32 programs; the sum of value and noise is rounded once.
 
 A float32 normal of JAX's ends at 5.4 standard deviations; these are made from 53 random bits in float64 and
 reach 8.5. What a release rounds away then is post-processing of (value + noise). They are still approximations

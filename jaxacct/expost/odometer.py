@@ -1,4 +1,4 @@
-"""An odometer: what a fully adaptive interaction has cost so far, at one Rényi order, without a limit.
+"""An odometer: the cost so far of a fully adaptive interaction, at one Rényi order.
 
 Composition with fully adaptive bounds (Section 4): every step's epsilon may be chosen from all earlier outputs, and
 the plain sum is the epsilon of an ex-post Rényi result, at whatever step one stops. Odometers made of many filters

@@ -1,4 +1,4 @@
-"""Which parameters noise is made from, checked one by one where they are concrete and failing closed where traced.
+"""Checks of noise parameters: errors where they are concrete, failing closed where they are traced.
 
 Orders, budgets and sensitivities lie between 2^-300 and 2^300 (about 1e-90 and 1e90). Outside of that a noise scale
 may underflow to zero, and zero noise would release the value itself.

@@ -1,4 +1,4 @@
-"""Noise reduction: releases of one value with less and less noise, of which only the last one costs.
+"""Noise reduction: releases of one value with decreasing noise, of which only the last one costs.
 
 The budgets epsilons_1 <= ... <= epsilons_m are those of ex-post privacy after each release: the releases 1 to i
 together cost epsilons_i. That holds because the noise of release i - 1 is the noise of release i plus something

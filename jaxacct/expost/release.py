@@ -1,4 +1,4 @@
-"""The loops that a user calls: release with more and more budget until a private score is high enough."""
+"""`release_until` and `compose_until`: release with a growing budget until a private score is high enough."""
 
 from __future__ import annotations
 

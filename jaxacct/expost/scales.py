@@ -1,4 +1,4 @@
-"""How much noise a private accuracy check needs: plain Gaussian answers, or a sparse vector.
+"""Noise scales of private accuracy checks: plain Gaussian answers, or a sparse vector.
 
 *Sparse vector* (Zhu, Wang 2020, Theorem 8 with equation 3). The threshold carries Gaussian noise z that is
 (order, e1)-Rényi at sensitivity D, each query's answer fresh Laplace noise that is e2-DP at sensitivity 2 D, and

@@ -1,4 +1,4 @@
-"""What has been spent of a budget, in exact integers that are the same in float32 and float64 programs.
+"""Exact integer counters of a spent budget, identical in float32 and float64 programs.
 
 A ledger counts in units of 2^-88 of its own budget, in three uint32 words, most significant first. A cost
 becomes a whole number of units rounded up, and at least one, so no sum is ever under-counted: 10^9 additions
@@ -25,8 +25,9 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.host import floats, module, on_device, on_host
+from jaxacct._numerics.host import at_hand, floats, module, on_device, on_host
 from jaxacct._numerics.rounding import inflated
+from jaxacct.filters.printing import share
 
 __all__ = [
     "DUST",
@@ -62,6 +63,9 @@ class LedgerState(NamedTuple):
     """What a scan carries: the units spent so far, uint32[..., 3], most significant word first."""
 
     words: Array
+
+    def __repr__(self) -> str:
+        return f"LedgerState({share(used(self)) if at_hand(self.words) else self.words})"
 
 
 # Budgets pass through float32 programs as three float32 pieces whose exact sum they are: a plain Python float

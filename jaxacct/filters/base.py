@@ -1,4 +1,4 @@
-"""What every filter is: `init` / `update` over a small state, and a guarantee that names its theorem."""
+"""The filter protocol: `init` and `update` over a small state, and a guarantee that names its theorem."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def is_scalar_query(query: Any) -> bool:
     if isinstance(query, np.ma.MaskedArray | np.timedelta64):
         return False
     if isinstance(query, np.ndarray | np.generic | jax.Array):
-        # Neither keys nor times, nor what is longer than JAX has it.
+        # Real numbers of at most 64 bits: no random keys, no times.
         kinds = (jnp.floating, jnp.integer)
         return any(jnp.issubdtype(query.dtype, kind) for kind in kinds) and query.dtype.itemsize <= 8
     return isinstance(query, float)

@@ -1,4 +1,4 @@
-"""What a running sum of Rényi divergences proves about the privacy loss, when the sum itself depends on outputs.
+"""What a running sum of Rényi divergences proves about the privacy loss when the sum depends on outputs.
 
 Let L_t be the loss after t queries and R_j,t the sum of their divergences at order a_j, for orders and weights w_j
 (adding up to 1) fixed in advance. Given the past, E_P[exp((a_j - 1) l)] <= exp((a_j - 1) rho_j) for each query, so

@@ -1,4 +1,4 @@
-"""Run a step until the filter refuses, in one compiled loop."""
+"""`halting_scan`: runs a step until the filter refuses, in one compiled loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Odometers: what has been spent so far, and what that number proves although it depends on the outputs."""
+"""Odometers: what has been spent so far, and what that number proves although it depends on outputs."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from jaxacct.filters.additive.renyi import RenyiFilter
 from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
 __all__ = ["Odometer", "odometer"]
@@ -60,6 +61,7 @@ _STATEMENTS = {
 }
 
 
+@printed_as("odometer", "filter")
 @keeps(LedgerState)
 @_register
 class Odometer:

@@ -1,4 +1,4 @@
-"""A guarantee that is a whole curve."""
+"""A guarantee given by a whole privacy profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state of another kind, a list for a query: named before anything is done with them."""
+"""Checks the arguments of `update`: raises if the state or the query has the wrong type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["keeps"]
 T = TypeVar("T", bound=type)
 _METHODS = (
     "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
-    "loss_bound",
+    "loss_bound", "steps_left",
 )  # fmt: skip
 
 

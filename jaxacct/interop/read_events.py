@@ -1,4 +1,4 @@
-"""Reading dp_accounting's events. Each mapping says what it rests on; what has no analysis raises."""
+"""Reads dp_accounting's events; events without an analysis raise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from dp_accounting import dp_event
 from jaxacct import _validate
 from jaxacct.interop.composition import MOST, Part, Reading, composed
 from jaxacct.interop.selection import repeated
-from jaxacct.interop.truncation import log_binomial_tail
 from jaxacct.mechanisms import (
     DiscreteLaplace,
     FromTables,
@@ -24,10 +23,12 @@ from jaxacct.mechanisms import (
     PureDP,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
 )
 from jaxacct.mechanisms.directions import directions
 
-__all__ = ["RELATIONS", "UnreadableEvent", "asked_as", "from_dp_event", "read"]
+__all__ = ["RELATIONS", "UnreadableEvent", "from_dp_event", "read"]
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
 _UP = 1.0 + 2.0**-50
@@ -50,15 +51,16 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
     """The mechanism that a ``DpEvent`` of dp_accounting describes.
 
     An event's noise multiplier is over the bound C on a record's value. A sum moves by C if a record comes or goes, or
-    is replaced by one of value zero, and by 2 C if it is replaced by another: under ``"replace"`` the sensitivity is 2.
+    is replaced by one of value zero, and by 2 C if it is replaced by another: under ``"replace"`` the sensitivity is 2,
+    but 1 inside a Poisson sample, whose mechanisms have that of a record's presence (see `PoissonSampled`).
     (Of dp_accounting 0.6.0's own accountants the one by privacy loss distributions does the same; the one by
     Rényi divergences leaves it at 1.)
 
     Args:
-        event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent`` and ``SampledWithReplacementDpEvent``;
-            events may be nested. Counts may be as large as 2**53.
+        event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent``; events may be nested. Counts may be
+            as large as 2**53.
         relation: ``"add_or_remove"``, ``"replace"``, or ``"replace_special"`` (a record is replaced by one of value
-            zero). Ask the result about ``"replace"`` for the second, ``"add_or_remove"`` for the other two.
+            zero). Ask the result about the same relation.
 
     Returns:
         A mechanism for :func:`jaxacct.epsilon` and the rest; ``ApproximateDP(0, 1)`` for what is not private.
@@ -68,11 +70,6 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
         TypeError: not a ``DpEvent``.
     """
     return read(event, relation).mechanism()
-
-
-def asked_as(relation: str) -> str:
-    """The relation of this library under which a reading is asked."""
-    return "replace" if relation == "replace" else "add_or_remove"
 
 
 def read(event: dp_event.DpEvent, relation: str) -> Reading:
@@ -122,7 +119,7 @@ def _read(event: dp_event.DpEvent, relation: str) -> Reading:
 
 def _leaf(event: Any, mechanism: Any, relation: str, is_sum: bool = False) -> Reading:
     """One run of ``mechanism``, once it is known to have an analysis."""
-    directions(mechanism, asked_as(relation))
+    directions(mechanism, relation)
     return Reading({repr(event): Part(mechanism, 1, is_sum)})
 
 
@@ -263,63 +260,80 @@ def _one_run(inner: Reading, what: str) -> Any:
 
 
 def _poisson(event: Any, relation: str) -> Reading:
-    """The inner event on a Poisson sample (Zhu, Dong, Wang 2022, Theorem 11).
+    """The inner event on a Poisson sample (Zhu, Dong, Wang 2022, Theorem 11; replaced records: `PoissonSampled`).
 
     A record that is replaced by one of value zero is as good as absent only where records are summed up.
     """
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
-    inner = _read(event.event, relation)
-    if not inner.private or rate == 1.0:
+    if rate == 1.0:
+        return _read(event.event, relation)
+    # In the sample or not: what is in it moves a sum by the bound on one record.
+    inner = _read(event.event, "add_or_remove" if relation == "replace" else relation)
+    if not inner.private:
         return inner
     if rate == 0.0 or inner.is_nothing:
         return Reading()
     mechanism = PoissonSampled(_one_run(inner, "a Poisson sample"), rate)
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
-    if relation == "replace_special" and not is_sum:
-        raise ValueError("sampling has an analysis under 'replace_special' only for noise that is added to a sum")
+    if relation != "add_or_remove" and not is_sum:
+        raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
     return _leaf(event, mechanism, relation, is_sum)
 
 
-def _without_replacement(event: Any, relation: str) -> Reading:
-    """The inner event on a sample of fixed size (Balle, Barthe, Gaboardi 2018, Theorem 9), for replaced records."""
-    size, total = operator.index(event.sample_size), operator.index(event.source_dataset_size)
+def _sizes(sample: Any, total: Any) -> tuple[int, int]:
+    size, total = operator.index(sample), operator.index(total)
     if not 0 <= size <= total:
         raise ValueError(f"sample_size must be a whole number from 0 to {total}, got {size}")
-    inner = _read(event.event, relation)
-    if not inner.private or (size == total and relation == "replace"):
+    return size, total
+
+
+def _fixed_size(event: Any, relation: str, kind: Any, what: str) -> Reading:
+    """The inner event on a sample of fixed size, in which every record takes the place of another one.
+
+    So the inner event is read for replaced records, whatever the relation.
+    """
+    size, total = _sizes(event.sample_size, event.source_dataset_size)
+    if relation == "replace_special":
+        raise ValueError("samples of a fixed size have an analysis for 'add_or_remove' and 'replace' only")
+    inner = _read(event.event, "replace")
+    if not inner.private:
         return inner
-    if relation != "replace":
-        raise ValueError("samples of a fixed size have an analysis for relation 'replace' only")
     if size == 0 or inner.is_nothing:
         return Reading()
-    return _leaf(event, SampledWithoutReplacement(_one_run(inner, "a sample"), size, total), relation)
+    return _leaf(event, kind(_one_run(inner, what), size, total), relation)
+
+
+def _without_replacement(event: Any, relation: str) -> Reading:
+    """See `SampledWithoutReplacement`; all of the data are no sample."""
+    if event.sample_size == event.source_dataset_size:
+        return _read(event.event, relation)
+    return _fixed_size(event, relation, SampledWithoutReplacement, "a sample")
+
+
+def _with_replacement(event: Any, relation: str) -> Reading:
+    """See `SampledWithReplacement`."""
+    return _fixed_size(event, relation, SampledWithReplacement, "a sample")
 
 
 def _truncated(event: Any, relation: str) -> Reading:
-    """A Poisson-sampled Gaussian whose samples are cut to a size.
-
-    Unless at least as many *other* records as that size are in the sample, the record's own coin and value decide as in
-    a Poisson sample that is not cut. That event's probability does not depend on the record, and knowing that it
-    happened helps an adversary at most: (0, P[Bin(n, q) >= size])-DP next to the Poisson-sampled Gaussian. Of use
-    where samples are hardly ever cut.
-    """
+    """A Poisson-sampled Gaussian whose samples are cut to a size; see `TruncatedPoisson`."""
     total, size = operator.index(event.dataset_size), operator.index(event.truncated_batch_size)
     _validate.scalar(noise_multiplier=event.noise_multiplier)
     _validate.nonnegative(dataset_size=total, truncated_batch_size=size, noise_multiplier=event.noise_multiplier)
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
-    if rate == 0.0 or size == 0:
+    if rate == 0.0 or size == 0 or total == 0:
         return Reading()
-    plain = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier))
-    cut = math.exp(log_binomial_tail(total, rate, size)) * _UP
-    if relation == "replace":
-        raise ValueError("truncated samples have an analysis for 'add_or_remove' and 'replace_special' only")
-    return _read(plain, relation) + Reading(hazard=-math.log1p(-cut) * _UP if cut < 1.0 else math.inf)
+    if size >= total:  # is never cut
+        return _read(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier)), relation)
+    if event.noise_multiplier == 0:
+        return _everything(event, relation)
+    return _leaf(event, TruncatedPoisson(Gaussian(float(event.noise_multiplier)), rate, size, total), relation)
 
 
 def _selection(event: Any, relation: str) -> Reading:
-    return repeated(_read(event.event, relation), float(event.mean), float(event.shape), asked_as(relation))
+    return repeated(_read(event.event, relation), float(event.mean), float(event.shape), relation)
 
 
 _READERS: dict[type, Callable[[Any, str], Reading]] = {
@@ -336,6 +350,7 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.SelfComposedDpEvent: _self_composed,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.SampledWithReplacementDpEvent: _with_replacement,
     dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RepeatAndSelectDpEvent: _selection,
 }

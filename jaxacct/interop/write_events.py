@@ -1,4 +1,4 @@
-"""Writing mechanisms as dp_accounting's events."""
+"""Writes mechanisms as dp_accounting's events."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from jaxacct.mechanisms import (
     PureDP,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
     ZeroConcentratedDP,
 )
 from jaxacct.mechanisms.base import as_mechanism
@@ -35,22 +37,25 @@ def to_dp_event(mechanism: Any, steps: int = 1, relation: str = "add_or_remove")
     """``steps`` runs of ``mechanism`` as a ``DpEvent`` of dp_accounting.
 
     An event's noise multiplier is over the bound C on a record's value, a mechanism's sensitivity is what the relation
-    moves: C, or 2 C under ``"replace"``. Noise is rounded down by a unit or two, so that the event is no more private
-    than the mechanism. `from_dp_event` of the event has the same curve. What is known by an epsilon alone
-    (`PureDP`, `PermuteAndFlip`) becomes a ``ZCDpEvent`` with xi = epsilon and rho = 0, which is the same claim.
+    moves: C, or 2 C under ``"replace"`` (C inside a `PoissonSampled`). Noise is rounded down by a unit or two, so that
+    the event is no more private than the mechanism. `from_dp_event` of the event has the same curve. What is known by
+    an epsilon alone (`PureDP`, `PermuteAndFlip`) becomes a ``ZCDpEvent`` with xi = epsilon and rho = 0, which is the
+    same claim.
 
     Args:
         mechanism: one with an event: `Gaussian`, `GDP`, `Laplace`, `DiscreteLaplace`, `RandomizedResponse`,
             `MixtureOfGaussians`, `ZeroConcentratedDP`, `PureDP`, `PermuteAndFlip`; `PoissonSampled`,
-            `SampledWithoutReplacement` and `Composed` of such. Scalar parameters.
+            `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement` and `Composed` of such. Scalar
+            parameters.
         steps: a whole number, at least 1.
-        relation: ``"add_or_remove"`` or ``"replace"``: what the mechanism's sensitivity is stated for.
+        relation: ``"add_or_remove"``, ``"replace_special"`` or ``"replace"``: what the mechanism's sensitivity is
+            stated for.
 
     Raises:
         ValueError: a mechanism that no event describes, or that is not scalar; bad steps.
         TypeError: parameters that are traced.
     """
-    _validate.one_of(("add_or_remove", "replace"), relation=relation)
+    _validate.one_of(("add_or_remove", "replace_special", "replace"), relation=relation)
     _validate.whole(steps=steps)
     writer = _WRITERS.get(type(as_mechanism(mechanism)))
     if writer is None:
@@ -96,10 +101,15 @@ def _response(mechanism: RandomizedResponse, relation: str) -> dp_event.DpEvent:
 
 
 def _mixture(mechanism: MixtureOfGaussians, relation: str) -> dp_event.DpEvent:
-    if relation == "replace":
-        raise ValueError("relation must be 'add_or_remove' for MixtureOfGaussians")
     sensitivities, weights = ([_scalar(x) for x in each] for each in (mechanism.sensitivities, mechanism.weights))
     return dp_event.MixtureOfGaussiansDpEvent(_scalar(mechanism.sigma), sensitivities, weights)
+
+
+def _truncated_noise(mechanism: TruncatedPoisson) -> float:
+    event = to_dp_event(mechanism.mechanism, 1, "add_or_remove")
+    if not isinstance(event, dp_event.GaussianDpEvent):
+        raise ValueError("mechanism of a TruncatedPoisson must be a Gaussian or GDP to have an event")
+    return event.noise_multiplier
 
 
 def _composed(mechanism: Composed, relation: str) -> dp_event.DpEvent:
@@ -119,7 +129,13 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
     PureDP: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
     PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
     PoissonSampled: lambda m, relation: dp_event.PoissonSampledDpEvent(
-        _scalar(m.rate), to_dp_event(m.mechanism, 1, relation)
+        _scalar(m.rate), to_dp_event(m.mechanism, 1, "add_or_remove")
+    ),
+    SampledWithReplacement: lambda m, relation: dp_event.SampledWithReplacementDpEvent(
+        int(_scalar(m.records)), int(_scalar(m.batch)), to_dp_event(m.mechanism, 1, "replace")
+    ),
+    TruncatedPoisson: lambda m, relation: dp_event.TruncatedSubsampledGaussianDpEvent(
+        int(_scalar(m.records)), _scalar(m.rate), int(_scalar(m.largest)), _truncated_noise(m)
     ),
     SampledWithoutReplacement: lambda m, relation: dp_event.SampledWithoutReplacementDpEvent(
         int(_scalar(m.dataset_size)), int(_scalar(m.sample_size)), to_dp_event(m.mechanism, 1, "replace")

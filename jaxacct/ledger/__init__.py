@@ -1,4 +1,4 @@
-"""A privacy budget on disk that can be neither lost nor overspent.
+"""A privacy budget on disk that several processes share.
 
     from jaxacct import Ledger, filters, Gaussian
 

@@ -1,4 +1,4 @@
-"""Walking a ledger: every hash on the way, and every decision once more."""
+"""Verifies a ledger: every hash, and every decision replayed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a privacy loss is and how losses combine."""
+"""Privacy losses: curves that describe them, engines that compose them, and how they compare."""

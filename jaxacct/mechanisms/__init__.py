@@ -1,4 +1,4 @@
-"""What an analyst runs: one family a file, parameters as pytree leaves."""
+"""Mechanisms: frozen dataclasses whose parameters are pytree leaves, one family a file."""
 
 from jaxacct.mechanisms.approximate import ApproximateDP, PureDP
 from jaxacct.mechanisms.composed import Composed
@@ -10,11 +10,14 @@ from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.laplace import Laplace
 from jaxacct.mechanisms.mixture import MixtureOfGaussians
 from jaxacct.mechanisms.profile import FromProfile
+from jaxacct.mechanisms.random_allocation import RandomAllocation
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
+from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
+from jaxacct.mechanisms.with_replacement import SampledWithReplacement
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
 __all__ = [
@@ -32,9 +35,12 @@ __all__ = [
     "PermuteAndFlip",
     "PoissonSampled",
     "PureDP",
+    "RandomAllocation",
     "RandomizedResponse",
     "RenyiDP",
+    "SampledWithReplacement",
     "SampledWithoutReplacement",
     "Skellam",
+    "TruncatedPoisson",
     "ZeroConcentratedDP",
 ]

@@ -1,4 +1,4 @@
-"""Any mechanism of which an epsilon, or an (epsilon, delta), is all that is known."""
+"""`PureDP` and `ApproximateDP`: mechanisms of which only an epsilon, or an (epsilon, delta), is known."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative
+from jaxacct.mechanisms.renyi.closed import response_divergence
+from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
 __all__ = ["ApproximateDP", "PureDP"]
 
@@ -38,6 +41,12 @@ class PureDP(Mechanism):
     @property
     def _symmetric(self) -> bool:
         return True
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return response_divergence(self.epsilon, order)
+
+    def _pure(self) -> Any:
+        return nonnegative(self.epsilon)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(ResponsePair(nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())), 1.0)]
@@ -69,6 +78,13 @@ class ApproximateDP(Mechanism):
     @property
     def _symmetric(self) -> bool:
         return True
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        xp, pure, delta = floats(response_divergence(self.epsilon, order), self.delta)
+        return xp.where(delta == 0, pure, np.inf)  # a loss may be infinite
+
+    def _approximate_rho(self) -> tuple[Any, Any]:
+        return rho_of_pure(nonnegative(self.epsilon)), nonnegative(self.delta, 1.0)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(ResponsePair(nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)), 1.0)]

@@ -1,4 +1,4 @@
-"""What a mechanism knows of itself: its dominating pairs, and those of itself on a sample.
+"""`Mechanism`: the base class; a mechanism gives the dominating pairs of itself and of its samples.
 
 The front desk and the engine know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`
 (and, if its curve is symmetric, ``_symmetric``); sampling and composition work for it from then on.
@@ -6,13 +6,18 @@ The front desk and the engine know no mechanism by name. A new family is one cla
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from jaxacct.mechanisms.parameters import times
+from jaxacct._numerics.host import module
+from jaxacct._numerics.rounding import inflated
+from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
 __all__ = ["Mechanism", "as_mechanism"]
+
+_AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
 
 class Mechanism:
@@ -29,12 +34,27 @@ class Mechanism:
         """Whether `add` and `remove` have the same hockey-stick curve (so that one of them is enough)."""
         return False
 
+    def _sides(self, relation: str) -> list[str]:
+        """The directions of a relation, by the names that :meth:`_runs` takes.
+
+        `replace_special` has `zero_out` (the numerator has the record, the denominator the special one) and `fill_in`.
+        `replace` goes both ways by itself and has one, unless a :meth:`_witness` needs `replace_out` and `replace_in`.
+        """
+        pairs = {"add_or_remove": ["remove", "add"], "replace_special": ["zero_out", "fill_in"]}
+        names = pairs.get(relation, [relation])
+        return names[:1] if self._symmetric else names
+
+    def _as(self, side: str) -> str:
+        """The direction with the pairs of ``side``; a special record is as good as none unless said otherwise."""
+        return _AS.get(side, side)
+
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         """The dominating pairs of one run, as ``[(pair, how often it occurs), ...]``.
 
         Args:
-            relation: ``"add"``, ``"remove"`` or ``"replace"``. The trees of `add` and `remove` have one structure,
-                so that both directions run in one batch (a leaf says which is which, as in ``GaussianPair``).
+            relation: ``"add"``, ``"remove"``, ``"replace"``, or what :meth:`_as` returns. The trees of `add` and
+                `remove` have one structure, so that both directions run in one batch (a leaf says which is which, as in
+                ``GaussianPair``).
 
         Raises:
             ValueError: the relation has no analysis; the sentence says what would work.
@@ -43,9 +63,9 @@ class Mechanism:
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
-        return [(pair, times(count, steps)) for pair, count in self._dominating(relation)]
+        return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
 
         A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then
@@ -53,11 +73,16 @@ class Mechanism:
         """
         return self
 
-    def _gaussian_noise(self) -> Any | None:
-        """The noise multiplier of the one Gaussian mechanism that this is exactly equivalent to, or None."""
+    def _gaussian_runs(self) -> list[tuple[Any, Any]] | None:
+        """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _gaussian_noise(self) -> Any | None:
+        """The noise multiplier of the one Gaussian mechanism that this is equivalent to, or None."""
+        runs = self._gaussian_runs()
+        return None if runs is None else composed_noise(runs)
+
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
 
         With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
@@ -75,7 +100,85 @@ class Mechanism:
                 "mechanisms instead, each with a sample of its own, or account for the composition without "
                 "sampling, which is a sound upper bound"
             )
-        return SampledPair(parts[0][0], rate, np.full((), float(relation == "add")))
+        return SampledPair(parts[0][0], rate.value, np.full((), float(relation == "add")), rate.rest)
+
+    def _replaced(self, rate: Rate) -> Any:
+        """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
+
+        It needs the pair for `remove` only (``docs/proofs/replaced-records.md``), which this reads off lists of
+        outcomes.
+
+        Raises:
+            ValueError: a pair that lists no outcomes.
+        """
+        from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+        from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
+        from jaxacct.mechanisms.pairs.table import Tabulated
+
+        noise = self._gaussian_noise()
+        if noise is not None:
+            return AntipodalGaussianPair(noise, rate.value, rate.rest)
+        parts = self._dominating("remove")
+        if len(parts) == 1 and isinstance(parts[0][0], Tabulated):
+            return AntipodalTablePair(parts[0][0], rate.value, rate.rest)
+        raise ValueError(
+            f"relation 'replace' has no analysis for PoissonSampled of {type(self).__name__}; it has one for Gaussian, "
+            "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
+            "is one removed and one added: group privacy turns (epsilon, delta) for 'add_or_remove' into "
+            "(2 epsilon, (1 + exp(epsilon)) delta)"
+        )
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """An upper bound of the Rényi divergence of one run (inside ``enable_x64``); infinite for invalid numbers.
+
+        A family without a formula has that of the tails of its pair. Where its losses have no bound, the pair needs a
+        method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot show.
+
+        Raises:
+            ValueError: a run is a composition, whose pair is a product and not one pair.
+        """
+        from jaxacct.mechanisms.renyi.from_pair import from_pair, unknown
+
+        found = []
+        for name in self._sides(relation):
+            parts = self._dominating(name)
+            if len(parts) != 1:
+                raise ValueError(f"mechanism must have one pair for a Rényi curve, got {type(self).__name__}")
+            found.append(from_pair(parts[0][0], order, getattr(parts[0][0], "log_moment", unknown)))
+        return functools.reduce(module(found).maximum, found)
+
+    def _as_renyi(self, relation: str) -> str:
+        """The relation that :meth:`_renyi` takes for ``relation``."""
+        if relation == "replace_special" and self._as("zero_out") == "remove":
+            return "add_or_remove"
+        return self._as(relation)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any | None:
+        """`_renyi` on a Poisson sample of ``rate``, or None if only the tails of the pair tell."""
+        from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
+
+        noise = self._gaussian_noise()
+        return (
+            None
+            if noise is None
+            else sampled_gaussian_divergence(inflated(mu_of_noise(noise), 2.0**-48), rate, order, relation)
+        )
+
+    def _pure(self) -> Any | None:
+        """The largest privacy loss, rounded up, where it has a closed form; NaN for invalid numbers."""
+        return None
+
+    def _rho(self) -> Any | None:
+        """The rho of zCDP of one run, to a few roundings, where it has a closed form; NaN for invalid numbers."""
+        from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
+
+        pure = self._pure()
+        return None if pure is None else rho_of_pure(pure)
+
+    def _approximate_rho(self) -> tuple[Any, Any] | None:
+        """(rho, delta) of delta-approximate rho-zCDP, rounded up, where there is a closed form."""
+        rho = self._rho()
+        return None if rho is None else (rho, np.zeros(()))
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""

@@ -1,4 +1,4 @@
-"""A sequence of mechanisms fixed in advance, as one mechanism."""
+"""`Composed`: a sequence of mechanisms, fixed in advance, as one mechanism."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.curve import merged_curves
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import array_module, times
+from jaxacct.mechanisms.parameters import Rate, times
 
 __all__ = ["Composed"]
 
@@ -66,15 +68,23 @@ class Composed(Mechanism):
     def _symmetric(self) -> bool:
         return all(as_mechanism(part)._symmetric for part in self.mechanisms)
 
-    def _gaussian_noise(self) -> Any | None:
-        """T_k Gaussians of noise s_k are one of noise (sum T_k / s_k^2)^(-1/2)."""
-        total = 0.0
+    def _sides(self, relation: str) -> list[str]:
+        """As many as the part with the most has."""
+        return max((as_mechanism(part)._sides(relation) for part in self.mechanisms), key=len)
+
+    def _as(self, side: str) -> str:
+        """Each part says for itself."""
+        return side
+
+    def _gaussian_runs(self) -> list[tuple[Any, Any]] | None:
+        """Those of all parts, if all have some."""
+        found = []
         for part, steps in self.parts():
-            noise = as_mechanism(part)._gaussian_noise()
-            if noise is None:
+            runs = as_mechanism(part)._gaussian_runs()
+            if runs is None:
                 return None
-            total = total + times(1.0, steps) / noise**2
-        return 1.0 / array_module(total).sqrt(total)
+            found += [(noise, times(count, steps)) for noise, count in runs]
+        return found
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         noise = self._gaussian_noise()
@@ -82,8 +92,19 @@ class Composed(Mechanism):
             return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
         found = []
         for part, steps in self.parts():
-            found += [(pair, times(count, steps)) for pair, count in as_mechanism(part)._dominating(relation)]
+            part = as_mechanism(part)
+            found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """The sum over the parts; each says itself what a relation is to it."""
+        parts = self.parts()
+        total = np.zeros(())
+        for part, steps in parts:
+            part = as_mechanism(part)
+            xp, steps = floats(steps)
+            total = total + xp.where(steps >= 1, steps, np.inf) * part._renyi(order, part._as_renyi(relation))
+        return inflated(total, EPS * (2 + len(parts)))
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         found = []
@@ -91,12 +112,12 @@ class Composed(Mechanism):
             found += as_mechanism(part)._runs(relation, times(count, steps))
         return merged_curves(found)
 
-    def _witness(self) -> Mechanism:
-        found = [as_mechanism(part)._witness() for part in self.mechanisms]
+    def _witness(self, relation: str) -> Mechanism:
+        found = [as_mechanism(part)._witness(relation) for part in self.mechanisms]
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         noise = self._gaussian_noise()
         if noise is not None:
             return sampled_gaussian(noise, rate, relation)

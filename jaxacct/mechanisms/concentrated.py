@@ -1,17 +1,20 @@
-"""Any mechanism of which only zero-concentrated or Rényi differential privacy is known."""
+"""`ZeroConcentratedDP` and `RenyiDP`: mechanisms of which only that guarantee is known."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
 from jaxacct.mechanisms.parameters import array_module, nonnegative, positive, whole_steps
+from jaxacct.mechanisms.renyi.closed import proportional
 
 __all__ = ["RenyiDP", "ZeroConcentratedDP"]
 
@@ -45,13 +48,19 @@ class ZeroConcentratedDP(Mechanism):
     def _symmetric(self) -> bool:
         return True
 
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return proportional(self.rho, order)
+
+    def _rho(self) -> Any:
+        return positive(self.rho)
+
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(ConcentratedPair(positive(self.rho)), 1.0)]
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         return [(ConcentratedPair(positive(self.rho) * whole_steps(steps)), 1.0)]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         return unchecked(GDP, mu=_root(2.0 * positive(self.rho)))
 
 
@@ -84,8 +93,13 @@ class RenyiDP(Mechanism):
         return True
 
     def _order(self) -> Any:
-        excess = positive(array_module(self.order).asarray(self.order) - 1.0)
-        return 1.0 + excess
+        order = positive(self.order)
+        return array_module(order).where(order > 1.0, order, np.nan)
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        # Divergences increase in the order; above the mechanism's own nothing is known.
+        xp, a, known, value = floats(order, self.order, self.epsilon)
+        return xp.where((a > 1) & (a <= known) & (known < np.inf) & (value >= 0), value, np.inf)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon)), 1.0)]
@@ -93,7 +107,7 @@ class RenyiDP(Mechanism):
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon) * whole_steps(steps)), 1.0)]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         # mu = 0 is no Gaussian; one of 1e-100 stands for it, and its bounds from below are 0.
         mu = _root(2.0 * nonnegative(self.epsilon) / self._order())
         return unchecked(GDP, mu=array_module(mu).maximum(mu, 1e-100))

@@ -1,4 +1,4 @@
-"""From a mechanism and a neighbouring relation to the dominating pairs that the engine composes."""
+"""The dominating pairs of a mechanism under a neighbouring relation."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import composed_noise, whole_steps
 
-__all__ = ["RELATIONS", "directions", "rarely_sampled", "witness"]
+__all__ = ["ONE_SIDED", "RELATIONS", "directions", "first_side", "rarely_sampled", "side_names", "witness"]
 
-RELATIONS = ("add_or_remove", "add", "remove", "replace")
+ONE_SIDED = ("remove", "add", "replace", "zero_out", "fill_in")
+RELATIONS = ("add_or_remove", "add", "remove", "replace", "replace_special", "zero_out", "fill_in")
+"""`add_or_remove` is the worse of `remove` and `add`, `replace_special` that of `zero_out` and `fill_in`."""
 
 
 def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tuple[Any, Any]]]:
@@ -28,14 +30,21 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tup
     """
     _validate.one_of(RELATIONS, relation=relation)
     mechanism = as_mechanism(mechanism)
-    noise = mechanism._gaussian_noise()
-    if noise is not None:
-        runs = whole_steps(steps)
-        return [[(GaussianPair(noise / array_module(runs).sqrt(runs), np.ones(()), np.zeros(())), 1.0)]]
-    names = [relation]
-    if relation == "add_or_remove":
-        names = ["remove"] if mechanism._symmetric else ["remove", "add"]
-    return [mechanism._runs(name, steps) for name in names]
+    runs = mechanism._gaussian_runs()
+    if runs is not None:
+        noise = composed_noise(runs, whole_steps(steps))
+        return [[(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]]
+    return [mechanism._runs(name, steps) for name in mechanism._sides(relation)]
+
+
+def side_names(mechanism: Any, relation: str) -> list[str]:
+    """The directions of ``relation`` that differ for ``mechanism``, each a relation itself."""
+    return as_mechanism(mechanism)._sides(relation)
+
+
+def first_side(relation: str) -> str:
+    """The first direction of a relation; the other one, if there is one, is its reversal."""
+    return {"add_or_remove": "remove", "replace_special": "zero_out"}.get(relation, relation)
 
 
 def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
@@ -47,6 +56,6 @@ def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
     return as_mechanism(mechanism)._rarely_sampled(steps)
 
 
-def witness(mechanism: Any) -> Any:
-    """``mechanism`` itself, or the one whose exact curve is a lower bound for its class; see ``Mechanism``."""
-    return as_mechanism(mechanism)._witness()
+def witness(mechanism: Any, relation: str) -> Any:
+    """``mechanism`` itself, or the one whose exact curve is a lower bound for ``relation``; see ``Mechanism``."""
+    return as_mechanism(mechanism)._witness(relation)

@@ -8,9 +8,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.discrete_gaussian import DiscreteGaussianPair
 from jaxacct.mechanisms.parameters import array_module, positive, whole_number
+from jaxacct.mechanisms.renyi.closed import proportional
 
 __all__ = ["DiscreteGaussian"]
 
@@ -42,6 +44,14 @@ class DiscreteGaussian(Mechanism):
     @property
     def _symmetric(self) -> bool:
         return True
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        # What the Gaussian has bounds it, exactly where order * sensitivity is whole (Canonne, Kamath, Steinke 2020).
+        ratio = whole_number(self.sensitivity, 1.0) / positive(self.sigma)
+        return proportional(inflated(0.5 * ratio**2, 2.0**-49), order)
+
+    def _rho(self) -> Any:
+        return (whole_number(self.sensitivity, 1.0) / positive(self.sigma)) ** 2 / 2
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         sigma, gap = positive(self.sigma), whole_number(self.sensitivity, 1.0)

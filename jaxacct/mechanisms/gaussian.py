@@ -11,7 +11,8 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import array_module, positive
+from jaxacct.mechanisms.parameters import Rate, positive
+from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
 
 __all__ = ["Gaussian", "sampled_gaussian"]
 
@@ -48,17 +49,26 @@ class Gaussian(Mechanism):
     def _symmetric(self) -> bool:
         return True
 
-    def _gaussian_noise(self) -> Any:
-        """sigma / sensitivity in float64, NaN where either makes no sense."""
-        return positive(self.sigma) / positive(self.sensitivity)
+    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
+        """One of sigma / sensitivity, NaN where either makes no sense."""
+        return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), order)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+        return sampled_gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), rate, order, relation)
+
+    def _rho(self) -> Any:
+        return (positive(self.sensitivity) / positive(self.sigma)) ** 2 / 2
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         return sampled_gaussian(self._gaussian_noise(), rate, relation)
 
 
-def sampled_gaussian(noise: Any, rate: Any, relation: str) -> GaussianPair:
+def sampled_gaussian(noise: Any, rate: Rate, relation: str) -> GaussianPair:
     """The pair of a Gaussian of noise multiplier ``noise`` on a Poisson sample; it has the rate built in."""
-    return GaussianPair(noise, array_module(rate).asarray(rate, np.float64), np.full((), float(relation == "add")))
+    return GaussianPair(noise, rate.value, np.full((), float(relation == "add")), rate.rest)

@@ -1,4 +1,4 @@
-"""Any mechanism of which mu-Gaussian differential privacy is known."""
+"""`GDP`: a mechanism of which only mu-Gaussian differential privacy is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import positive
+from jaxacct.mechanisms.parameters import Rate, positive
+from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise
 
 __all__ = ["GDP"]
 
@@ -40,12 +41,19 @@ class GDP(Mechanism):
     def _symmetric(self) -> bool:
         return True
 
-    def _gaussian_noise(self) -> Any:
-        """1 / mu in float64, NaN where it makes no sense."""
-        return 1.0 / positive(self.mu)
+    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
+        """One of 1 / mu, NaN where it makes no sense."""
+        return [(1.0 / positive(self.mu), 1.0)]
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        # Rényi divergences keep the order of trade-off curves.
+        return gaussian_divergence(mu_of_noise(1.0, self.mu), order)
+
+    def _rho(self) -> Any:
+        return positive(self.mu) ** 2 / 2
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Any:
         return sampled_gaussian(self._gaussian_noise(), rate, relation)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import inflated, quotient_up
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
-from jaxacct.mechanisms.parameters import positive
+from jaxacct.mechanisms.parameters import Rate, positive
+from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
+from jaxacct.mechanisms.renyi.concentrated import rho_of_laplace
 
 __all__ = ["Laplace"]
 
@@ -48,4 +54,32 @@ class Laplace(Mechanism):
         return True
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(LaplacePair(positive(positive(self.sensitivity) / positive(self.scale))), 1.0)]
+        return [(LaplacePair(self._epsilon()), 1.0)]
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return _divergence(self.scale, self.sensitivity, order)
+
+    def _pure(self) -> Any:
+        return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
+
+    def _rho(self) -> Any:
+        return rho_of_laplace(self._pure())
+
+    def _epsilon(self) -> Any:
+        """sensitivity / scale, rounded up."""
+        return positive(quotient_up(positive(self.sensitivity), positive(self.scale)))
+
+    def _replaced(self, rate: Rate) -> Any:
+        return AntipodalLaplacePair(self._epsilon(), rate.value, rate.rest)
+
+
+@hosted
+def _divergence(scale: Any, sensitivity: Any, order: Any) -> Any:
+    """log(a e^((a-1) eps) / (2a-1) + (a-1) e^(-a eps) / (2a-1)) / (a-1) (Mironov 2017, Proposition 6)."""
+    xp, a, scale, sensitivity = floats(order, scale, sensitivity)
+    eps = inflated(xp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, np.nan), 2.0**-50)
+    # a e^((a-1) eps) + (a-1) e^(-a eps) - (2a - 1): the linear terms of both exponentials cancel exactly.
+    up = xp.log(a) + log_rest((a - 1.0) * eps)
+    down = xp.log(a - 1.0) + log_rest(-a * eps)
+    value = from_excess(xp.logaddexp(up, down) - xp.log(2.0 * a - 1.0), a, a * eps)
+    return guarded(xp.minimum(value, eps), eps, a)

@@ -1,4 +1,4 @@
-"""Gaussian noise on a query whose sensitivity is random."""
+"""`MixtureOfGaussians`: Gaussian noise on a query whose sensitivity is random."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import array_module, positive
+from jaxacct.mechanisms.parameters import Rate, array_module, positive
+from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 __all__ = ["MixtureOfGaussians"]
 
+_LEAST = 1e-300  # smallest weight: its logarithm, and the exponential of that, are good to a few units
 _SLACK = 1e-9  # how far the weights may sum up to something else than 1
 
 
@@ -28,12 +31,14 @@ class MixtureOfGaussians(Mechanism):
     the reverse; moves by vectors are dominated by their norms (Choquette-Choo, Ganesh, Steinke, Thakurta, "Privacy
     Amplification for Matrix Mechanisms", 2024: their mixture of Gaussians mechanisms). A sensitivity of 0 is a
     record that was not looked at.
-    `replace` is another relation, with a mixture on either side: no analysis.
+    `replace` is a record removed and another one added: sum_i w_i N(s_i, sigma^2) against sum_i w_i N(-s_i, sigma^2)
+    dominates it, and records that pull in opposite directions attain it (``docs/proofs/replaced-records.md``).
+    Sensitivities are those of a record that comes or goes, for every relation.
 
     Attributes:
         sigma: standard deviation of the noise, > 0; any shape.
         sensitivities: k numbers >= 0, not all 0; each of any shape.
-        weights: as many numbers >= 0 that sum up to 1.
+        weights: as many numbers, 0 or at least 1e-300, that sum up to 1; each is divided by their sum.
 
     Raises:
         ValueError: concrete values that are none of these, or lists of different length.
@@ -58,7 +63,11 @@ class MixtureOfGaussians(Mechanism):
         for sensitivity, weight in zip(self.sensitivities, self.weights, strict=True):
             _validate.nonnegative(sensitivities=sensitivity, weights=weight)
         if not _validate.is_traced(self.weights):
-            total = np.asarray(sum(np.asarray(weight, np.float64) for weight in self.weights))
+            weights = [np.asarray(weight, np.float64) for weight in self.weights]
+            for weight in weights:
+                if np.any((weight > 0) & (weight < _LEAST)):
+                    raise ValueError(f"weights must be at least {_LEAST:g} or 0, got {weight[weight > 0].min()}")
+            total = np.asarray(sum(weights))
             if np.any(abs(total - 1.0) > _SLACK):
                 raise ValueError(f"weights must sum up to 1, got {total.flat[np.argmax(abs(total - 1.0))]}")
         if not _validate.is_traced(self.sensitivities):
@@ -66,12 +75,26 @@ class MixtureOfGaussians(Mechanism):
             if np.any(largest <= 0):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
 
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
+
+    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+        return mixture_divergence(self, order, relation, rate)
+
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":
-            raise ValueError(
-                "relation 'replace' has no analysis for MixtureOfGaussians; without sampling a Gaussian of the largest "
-                "sensitivity between replaced records is a sound upper bound"
-            )
+            return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
+        return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
+
+    def _replaced(self, rate: Rate) -> Any:
+        noise, sensitivities, weights = self._parts()
+        # A record that is not in the sample moves nothing.
+        share = rate.value / sum(weights)
+        weights = (rate.rest, *(share * weight for weight in weights))
+        return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
+
+    def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+        """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""
         xp = array_module(self)
         sensitivities = [xp.asarray(value, np.float64) for value in self.sensitivities]
         weights = [xp.asarray(value, np.float64) for value in self.weights]
@@ -79,9 +102,10 @@ class MixtureOfGaussians(Mechanism):
         good = abs(total - 1.0) <= _SLACK
         for value in (*sensitivities, *weights):
             good = good & (value >= 0) & xp.isfinite(value)
+        for weight in weights:
+            good = good & ((weight >= _LEAST) | (weight == 0))
         good = good & (
             sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
         )
         noise = xp.where(good, positive(self.sigma), np.nan)
-        reverse = np.full((), float(relation == "add"))
-        return [(MixturePair(noise, tuple(sensitivities), tuple(weights), reverse), 1.0)]
+        return noise, tuple(sensitivities), tuple(weights)

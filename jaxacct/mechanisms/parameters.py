@@ -1,18 +1,53 @@
-"""Parameters as float64 values of a pair: NumPy where they are concrete, NaN where they make no sense."""
+"""From what a user wrote to the float64 parameters of a pair, the only place where they are formed.
+
+NumPy where they are concrete, NaN where they make no sense. Every parameter that is no number of the user's own is good
+to a known number of units (:data:`NOISE_UNITS`, :data:`RATE_UNITS`), which the errors of the pairs hold:
+docs/proofs/parameters.md. Nothing is formed as 1 minus something rounded: a rate comes with its complement.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.rounding import total
 
-__all__ = ["array_module", "fractional_steps", "nonnegative", "positive", "times", "whole_number", "whole_steps"]
+__all__ = [
+    "LEAST_RATE",
+    "MOST_NESTED",
+    "NOISE_UNITS",
+    "RATE_UNITS",
+    "Rate",
+    "array_module",
+    "composed_noise",
+    "fractional_steps",
+    "nested",
+    "nonnegative",
+    "poisson_rate",
+    "positive",
+    "subset_rate",
+    "times",
+    "whole_number",
+    "whole_steps",
+]
+
+NOISE_UNITS = 9.0
+"""Units (2^-53 of itself) by which the noise multiplier of a Gaussian pair may be off."""
+
+RATE_UNITS = 8.0
+"""Units by which a sampling rate, and its complement, may be off, each of itself."""
+
+MOST_NESTED = 6
+"""Samples of samples whose rates are good to ``RATE_UNITS``."""
+
+LEAST_RATE = 1e-14
+"""Stands for smaller Poisson rates: dominates them, and its loss is still a normal number."""
 
 _fractions = contextvars.ContextVar("fractions", default=False)
 
@@ -64,4 +99,56 @@ def fractional_steps() -> Iterator[None]:
 
 def times(count: Any, steps: Any) -> Any:
     """The product of two numbers of steps."""
+    if isinstance(count, float) and count == 1.0:
+        return whole_steps(steps)
     return whole_steps(count) * whole_steps(steps)
+
+
+class Rate(NamedTuple):
+    """A sampling rate and its complement, each good to ``RATE_UNITS`` of itself; 0 is exact, NaN makes no sense."""
+
+    value: Any
+    rest: Any
+
+
+def poisson_rate(rate: Any) -> Rate:
+    """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
+    xp = array_module(rate)
+    rate = xp.asarray(rate, np.float64)
+    value = xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, LEAST_RATE), np.nan)
+    return Rate(value, 1.0 - value)
+
+
+def nested(outer: Rate, inner: Rate) -> Rate:
+    """The rate of a sample of a sample: 1 - a b = (1 - a) + a (1 - b), where nothing cancels.
+
+    k samples round ``value`` k - 1 times, and ``rest`` is off by k + 1 units.
+    """
+    value, rest = outer.value * inner.value, outer.rest + outer.value * inner.rest
+    xp = array_module(value)
+    least = value < LEAST_RATE
+    return Rate(xp.where(least, LEAST_RATE, value), xp.where(least, 1.0 - LEAST_RATE, rest))
+
+
+def subset_rate(size: Any, whole: Any, least: float) -> Rate:
+    """``size / whole`` of whole numbers up to 2^53, NaN where it is not in [``least``, 1]; 1 unit both."""
+    size, whole = whole_steps(size), whole_steps(whole)
+    value, rest = size / whole, (whole - size) / whole
+    xp = array_module(value)
+    good = (value >= least) & (value <= 1.0)
+    return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
+
+
+def composed_noise(runs: list[tuple[Any, Any]], steps: Any = 1.0) -> Any:
+    """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
+
+    (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root
+    by 4.5, the inverse by 5.5, and what remains when that is divided by the root of ``steps`` by 8.
+    """
+    (noise, count), *others = runs
+    if others:
+        value = total([count / noise**2 for noise, count in runs])
+        noise = 1.0 / array_module(value).sqrt(value)
+    else:
+        steps = times(count, steps)
+    return noise / array_module(steps).sqrt(steps)

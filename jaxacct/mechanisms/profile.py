@@ -1,4 +1,4 @@
-"""A mechanism given by points of its delta(epsilon) curve."""
+"""`FromProfile`: a mechanism given by points of its delta(epsilon) curve."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
+from jaxacct.mechanisms.renyi.tables import table_divergence
 
 __all__ = ["FromProfile"]
 
@@ -65,6 +66,9 @@ class FromProfile(Mechanism):
         shape = (*epsilons.shape[:-1], 2 * points + 2)
         losses, p, q = (np.stack(part).reshape(shape) for part in zip(*found, strict=True))
         return losses, p, q
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return table_divergence([pair for pair, _ in self._dominating(relation)], order)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         losses, p, q = (Row(part) for part in self._atoms())

@@ -12,6 +12,8 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative, whole_number
+from jaxacct.mechanisms.renyi.closed import response_divergence
+from jaxacct.mechanisms.renyi.concentrated import rho_of_response
 
 __all__ = ["RandomizedResponse"]
 
@@ -46,6 +48,15 @@ class RandomizedResponse(Mechanism):
     @property
     def _symmetric(self) -> bool:
         return True
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return response_divergence(self.epsilon, order, whole_number(self.categories, 2.0))
+
+    def _pure(self) -> Any:
+        return nonnegative(self.epsilon)
+
+    def _rho(self) -> Any:
+        return rho_of_response(nonnegative(self.epsilon), whole_number(self.categories, 2.0))
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(ResponsePair(nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())), 1.0)]

@@ -1,7 +1,8 @@
-"""Poisson sampling as a wrapper around a mechanism."""
+"""`PoissonSampled`: a mechanism on a Poisson sample."""
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -9,15 +10,26 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import at_hand, module
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.approximate import ApproximateDP
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.parameters import array_module, whole_steps
+from jaxacct.mechanisms.parameters import (
+    LEAST_RATE,
+    MOST_NESTED,
+    Rate,
+    array_module,
+    nested,
+    nonnegative,
+    poisson_rate,
+    whole_steps,
+)
+from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
+from jaxacct.mechanisms.renyi.from_pair import from_pair, sampled_moment
 
 __all__ = ["PoissonSampled"]
-
-_LEAST_RATE = 1e-14  # stands for smaller rates: dominates them, and its loss is still a normal number
 
 
 @mechanism
@@ -27,8 +39,18 @@ class PoissonSampled(Mechanism):
     For neighbours that differ in one record x, the pair of `remove` (the dataset with x is the numerator) is the
     mixture (1 - rate) Q + rate P against Q, where (P, Q) is the inner mechanism's pair for `remove`; that of `add`
     is P against (1 - rate) P + rate Q with its pair for `add` (Zhu, Dong, Wang 2022, on Poisson sampling). These are
-    different curves; `add_or_remove` is the worse of the two for the *whole* composition. `replace` is a third
-    relation: neither of these pairs answers for it. Sampling a sample multiplies the rates.
+    different curves; `add_or_remove` is the worse of the two for the *whole* composition. Sampling a sample multiplies
+    the rates, up to six times.
+
+    `replace` (a record x becomes x') is a third relation. With P and P' the outputs on a sample that holds x or x', and
+    U on one that holds neither, the pair is (1 - rate) U + rate P against (1 - rate) U + rate P' for P and P' that
+    pull in opposite directions. For a Gaussian of sensitivity D that is (1 - rate) N(0) + rate N(D) against
+    (1 - rate) N(0) + rate N(-D). It dominates (proof: ``docs/proofs/replaced-records.md``), and records at opposite
+    ends attain it, so both bounds are bounds of the worst case. Parameters of ``mechanism`` are those of a record that
+    is in the sample or not, *for every relation*: the clip norm, not twice the clip norm.
+
+    `replace_special` (a record becomes one that counts as nothing, as a zero in a sum does) has the pairs of `add` and
+    `remove`.
 
     The accounting holds for true Poisson sampling only: one independent coin per record and step. Shuffled
     batches of fixed size have no such guarantee.
@@ -38,7 +60,7 @@ class PoissonSampled(Mechanism):
         rate: probability that a record is in the sample, in [0, 1]; any shape, broadcasts with the parameters.
 
     Raises:
-        ValueError: a concrete ``rate`` outside [0, 1].
+        ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
     mechanism: Any
@@ -46,30 +68,64 @@ class PoissonSampled(Mechanism):
 
     def __post_init__(self) -> None:
         _validate.rate(rate=self.rate)
+        depth, inner = 1, self.mechanism
+        while isinstance(inner, PoissonSampled):
+            depth, inner = depth + 1, inner.mechanism
+        if depth > MOST_NESTED:
+            raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":
-            raise ValueError(
-                "relation 'replace' has no analysis for PoissonSampled; a replaced record is one removed and one "
-                "added, so group privacy turns (epsilon, delta) for 'add_or_remove' into "
-                "(2 epsilon, (1 + exp(epsilon)) delta)"
-            )
-        return [(as_mechanism(self.mechanism)._sampled(self._rate(), relation), 1.0)]
+            return [(as_mechanism(self.mechanism)._replaced(poisson_rate(self.rate)), 1.0)]
+        return [(as_mechanism(self.mechanism)._sampled(poisson_rate(self.rate), relation), 1.0)]
 
-    def _sampled(self, rate: Any, relation: str) -> Any:
-        rate = self._rate() * rate
-        least = array_module(rate).maximum(rate, _LEAST_RATE)
-        return as_mechanism(self.mechanism)._sampled(least, relation)
+    def _sampled(self, rate: Rate, relation: str) -> Any:
+        return as_mechanism(self.mechanism)._sampled(nested(rate, poisson_rate(self.rate)), relation)
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
+    def _replaced(self, rate: Rate) -> Any:
+        return as_mechanism(self.mechanism)._replaced(nested(rate, poisson_rate(self.rate)))
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """Exact for Gaussians and mixtures of them, from the tails of the pair for all others."""
+        if relation == "replace":
+            ((pair, _),) = self._dominating(relation)
+            return from_pair(pair, order, pair.log_moment)
+        inner = as_mechanism(self.mechanism)
+        if isinstance(inner, PoissonSampled):
+            # Divergences grow with the rate, so that a product that is rounded up bounds them.
+            rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
+            rate = module(rate).minimum(rate, 1.0)
+            return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
+        known = inner._sampled_renyi(self.rate, order, relation)
+        if known is not None:
+            return known
+        found = []
+        for name in ["remove", "add"] if relation == "add_or_remove" else [relation]:
+            ((pair, _),) = self._dominating(name)
+            whole = functools.partial(inner._renyi, relation=name)
+            found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
+        return functools.reduce(module(found).maximum, found)
+
+    def _pure(self) -> Any | None:
+        pure = as_mechanism(self.mechanism)._pure()
+        return None if pure is None else amplified(pure, nonnegative(self.rate, 1.0))
+
+    def _rho(self) -> Any | None:
+        if at_hand(self.rate) and np.all(np.asarray(self.rate) == 1):
+            return as_mechanism(self.mechanism)._rho()
+        return super()._rho()
+
+    def _approximate_rho(self) -> tuple[Any, Any] | None:
+        inner, rate = self.mechanism, nonnegative(self.rate, 1.0)
+        if not isinstance(inner, ApproximateDP):
+            return super()._approximate_rho()
+        # (log(1 + q (e^eps - 1)), q delta)-DP: Li, Qardaji, Su 2012; Balle, Barthe, Gaboardi 2018.
+        epsilon = amplified(nonnegative(inner.epsilon), rate)
+        return rho_of_pure(epsilon), inflated(nonnegative(inner.delta, 1.0) * rate, 2.0**-51)
+
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
-
-    def _rate(self) -> Any:
-        """The rate in float64, at least 1e-14, NaN where it is none."""
-        xp = array_module(self.rate)
-        rate = xp.asarray(self.rate, np.float64)
-        return xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, _LEAST_RATE), np.nan)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         xp = array_module(self, steps)
@@ -78,7 +134,7 @@ class PoissonSampled(Mechanism):
         while isinstance(inner, PoissonSampled):
             rate, inner = rate * xp.asarray(inner.rate, np.float64), as_mechanism(inner.mechanism)
         inner_rare, inner_total = inner._rarely_sampled(steps)
-        rare = rate < _LEAST_RATE
+        rare = rate < LEAST_RATE
         if xp is np and not rare.any():
             return inner_rare, inner_total
         # NaN parameters or rates have no guarantee at all.

@@ -1,4 +1,4 @@
-"""A mechanism given by the probabilities of its outputs."""
+"""`FromTables`: a mechanism given by the probabilities of its outputs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.parameters import array_module
+from jaxacct.mechanisms.renyi.tables import table_divergence
 
 __all__ = ["FromTables"]
 
@@ -55,6 +56,10 @@ class FromTables(Mechanism):
             total = table.sum(-1)
             if np.any(np.abs(total - 1.0) > _SLACK):
                 raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        names = ["remove", "add"] if relation == "add_or_remove" else [relation]
+        return table_divergence([pair for name in names for pair, _ in self._dominating(name)], order)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         if relation == "replace":

@@ -1,4 +1,4 @@
-"""Pictures: privacy profiles, trade-off curves, privacy losses, budgets and sweeps, on matplotlib axes.
+"""Plots on matplotlib axes: privacy profiles, trade-off curves, privacy losses, budgets and sweeps.
 
 Every function takes ``ax`` (None makes a figure), draws, and returns the axes. Where there are bounds, the picture
 shows both: a line where the guarantee is, and a band down to the other bound. What is not a bound is dotted and says

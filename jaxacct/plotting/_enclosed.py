@@ -1,4 +1,4 @@
-"""A trade-off curve between two bounds, from bounds of delta at some epsilons."""
+"""Trade-off curves between two bounds, from bounds of delta at several epsilons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of many runs of a release loop: what was accepted, how accurate it was, and what it cost.
+"""Plots of many runs of a release loop: what was accepted, its accuracy, and its cost.
 
 Needs matplotlib (``pip install 'jaxacct[plot]'``). The figures are those of the accuracy-first Rényi paper. They show
 true scores of one experiment under different noise, so they are for data that is made or public.

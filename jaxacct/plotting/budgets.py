@@ -1,4 +1,4 @@
-"""How a budget is spent, step by step, by one filter or by several that are asked the same queries."""
+"""Plots of how a budget is spent, step by step, by one filter or several."""
 
 from __future__ import annotations
 

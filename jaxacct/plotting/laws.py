@@ -1,4 +1,4 @@
-"""The law of a privacy loss, as a histogram of its lattice."""
+"""Histograms of privacy losses."""
 
 from __future__ import annotations
 

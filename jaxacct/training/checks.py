@@ -1,4 +1,4 @@
-"""What functions of this room ask of their arguments, by name and before JAX sees them: trees and functions."""
+"""Checks of arguments that are trees or functions."""
 
 from __future__ import annotations
 

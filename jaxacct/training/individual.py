@@ -1,4 +1,4 @@
-"""DP-SGD in which every example pays for its own gradient, under an individual filter."""
+"""DP-SGD under an individual filter: every example pays for its own gradient."""
 
 from __future__ import annotations
 

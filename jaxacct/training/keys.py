@@ -1,4 +1,4 @@
-"""Random keys: where a run's randomness comes from, and how it is never used twice."""
+"""Random keys of a run, each used once."""
 
 from __future__ import annotations
 

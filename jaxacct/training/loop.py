@@ -1,4 +1,4 @@
-"""The loop around the jitted step: ask, record what was released, stop when told to."""
+"""The loop around the jitted step: update, record what was released, stop when asked."""
 
 from __future__ import annotations
 

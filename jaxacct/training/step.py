@@ -1,4 +1,4 @@
-"""One private training step under a filter: the filter is asked first, and a refusal changes nothing."""
+"""One private training step: the filter is asked first, and a refusal changes nothing."""
 
 from __future__ import annotations
 

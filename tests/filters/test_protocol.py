@@ -356,10 +356,10 @@ def test_queries_of_the_wrong_kind_raise():
         filters.approximate_gdp(1.0),
     )
     for query in (sampled, Composed([Gaussian(1.0), sampled])):
-        with pytest.raises(ValueError, match=r"query must be a Gaussian, got PoissonSampled"):
+        with pytest.raises(ValueError, match="GDP cannot account for a Poisson-sampled"):
             gdp.update(query, gdp.init())
     assert gdp.update(PoissonSampled(Gaussian(2.0), 1.0), gdp.init())[0]
-    with pytest.raises(ValueError, match=r"got PoissonSampled"):
+    with pytest.raises(ValueError, match="cannot account for a Poisson-sampled"):
         jax.jit(lambda rate: gdp.update(PoissonSampled(Gaussian(2.0), rate), gdp.init()))(1.0)
     with pytest.raises(ValueError, match=r"rate must be below 0.2 in the regime 'small'"):
         approximate.update(sampled, approximate.init())

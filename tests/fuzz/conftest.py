@@ -1,4 +1,4 @@
-"""Counts the hostile calls of every test, for ``--junitxml``; bench/fuzz_calls.py adds them up."""
+"""Counts the hostile calls of every test, for ``--junitxml``; `verification.fuzzing.count_calls` adds them up."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Damaged files: what was written, or an error with a name. bench/fuzz_files.py does this at length, by coverage."""
+"""Damaged files: what was written, or an error with a name. verification/fuzzing does this at length, by coverage."""
 
 from __future__ import annotations
 

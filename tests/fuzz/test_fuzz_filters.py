@@ -37,6 +37,7 @@ MAKERS = {
     "natural_approximate_dp": {
         "epsilon": 1.0, "delta": 1e-4, "rounds": 10, "grid": cases.SYMMETRIC, "relation": "remove"
     },
+    "from_epsilon": {"name": "zcdp", "epsilon": 1.0, "delta": 1e-5},
     "odometer": {"filter": filters.gdp(1.0), "levels": 2, "orders": None},
     "plan_epsilon": {"plan": Gaussian(10.0), "delta": 1e-5, "order": 8.0, "steps": 2, "orders": [2.0, 8.0]},
     "plan_order": {"plan": Gaussian(10.0), "delta": 1e-5, "epsilon": 1.0, "steps": 2, "orders": [2.0, 8.0]},

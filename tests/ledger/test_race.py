@@ -1,4 +1,4 @@
-"""Processes that are killed while they race for one budget; at full size: python bench/ledger_race.py --runs 10."""
+"""Processes that are killed while they race for one budget; at full size: python -m verification.races."""
 
 import json
 import os
@@ -11,18 +11,16 @@ import jax
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import ledger as _ledger
-from jaxacct.ledger.stores import base as _store
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "ledger_race.py"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def raced(*arguments):
-    environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     if jax.config.jax_compilation_cache_dir:
         environment["JAX_COMPILATION_CACHE_DIR"] = jax.config.jax_compilation_cache_dir
-    command = [sys.executable, "-W", "ignore", str(SCRIPT), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200, check=False)
+    command = [sys.executable, "-W", "ignore", "-m", "verification.races", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -65,38 +63,6 @@ def test_a_great_race_with_kills_neither_overspends_nor_loses(tmp_path):
     run, _ = raced("--seed", "100", "--kills", "60")
     assert run["spent"] == run["budget"] == 8000
     assert run["kills"] == 60
-
-
-def test_a_process_that_dies_between_charge_and_answer_stays_charged(tmp_path, monkeypatch):
-    def die(*_):
-        raise KeyboardInterrupt
-
-    place = tmp_path / "budget.db"
-    with Ledger(place, filters.pure_dp(1.0)) as ledger, monkeypatch.context() as patch:
-        patch.setattr(_ledger, "Entry", die)  # committed, and not yet told
-        with pytest.raises(KeyboardInterrupt):
-            ledger.request(0.75, "lost")
-    again = Ledger(place)
-    (entry,) = again.outstanding()
-    assert (entry.label, entry.admitted) == ("lost", True)
-    assert not again.request(0.5)
-    assert again.verify().admitted == 1
-
-
-def test_a_process_that_dies_before_the_commit_charges_nothing(tmp_path, monkeypatch):
-    def die(*_):
-        raise KeyboardInterrupt
-
-    place = tmp_path / "budget.db"
-    with Ledger(place, filters.pure_dp(1.0)) as ledger:
-        append = _store.append
-        with monkeypatch.context() as patch:
-            patch.setattr(_store, "append", lambda *given: (append(*given), die()))  # written, and not yet committed
-            with pytest.raises(KeyboardInterrupt):
-                ledger.request(0.75)
-        assert Ledger(place).spent() == 0
-        assert ledger.request(0.75)
-    assert Ledger(place).verify().admitted == 1
 
 
 def test_two_objects_race_for_the_last_of_a_budget(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 
 from jaxacct import PLD, LossGrid, PrivacyProfile, TradeOff
 from jaxacct.losses.compare.attack import advantage, bayes_risk, power
-from jaxacct.losses.engines.devices import Spread
 from tests import finite
 
 LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
@@ -75,24 +74,3 @@ def test_perfect_privacy_and_none():
     everything = TradeOff(*np.eye(len(LAW))[[-1, 0]])
     assert advantage(everything) == 1.0
     assert np.all(bayes_risk(everything, PRIORS) == 0.0)
-
-
-def test_batches_over_devices_come_back_as_they_went():
-    with pytest.raises(ValueError, match="devices must hold at least one device, got none"):
-        Spread([])
-    alone, single = Spread(), Spread(jax.local_devices()[:1])
-    assert (alone.shares, single.shares) == (1, 1)
-    np.testing.assert_array_equal(single.padded(np.array([4, 5, 6]), 5), [4, 5, 6, 4, 5])
-    single.shares = 4
-    np.testing.assert_array_equal(single.padded(np.array([4, 5, 6]), 5), [4, 5, 6, 4, 5, 6, 4, 5])
-    np.testing.assert_array_equal(single.padded(np.array([1, 2]), 4), [1, 2, 1, 2])
-    tree = {"x": np.arange(6.0).reshape(3, 2), "y": [1, 2, 3]}
-    assert alone.place(tree) is tree
-    with jax.enable_x64(True):
-        placed = single.place(tree)
-    assert isinstance(placed["x"], jax.Array)
-    assert placed["x"].sharding == single._sharding
-    for spread, given in ((single, placed), (alone, tree)):
-        back = spread.gather(given["x"])
-        assert isinstance(back, np.ndarray)
-        np.testing.assert_array_equal(back, tree["x"])

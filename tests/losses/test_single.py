@@ -76,13 +76,6 @@ def test_records_that_are_hardly_ever_sampled_cost_nothing():
     assert jaxacct.delta(mechanism, 0.0, steps=1000).upper <= 1e-4
 
 
-def test_a_rate_of_0_asks_no_engine(monkeypatch):
-    monkeypatch.setattr("jaxacct.accounting.enclosure.bounds_with_failures", None)
-    never = jaxacct.PoissonSampled(jaxacct.Laplace(0.1), 0.0)
-    assert jaxacct.epsilon(never, 1e-300, steps=1000) == (0.0, 0.0)
-    assert jaxacct.delta(never, 0.5, steps=1000) == (0.0, 0.0)
-
-
 def test_no_epsilon_is_left_where_an_infinite_loss_is_likelier_than_delta():
     lower, upper = jaxacct.epsilon(jaxacct.ApproximateDP(1.0, 1e-3), np.array([1e-5, 1e-2]))
     assert lower[0] == upper[0] == np.inf

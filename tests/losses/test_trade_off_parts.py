@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid, PrivacyProfile, TradeOff
-from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves import trade_off as tradeoff
 
 pytestmark = pytest.mark.usefixtures("in_float64")
@@ -139,10 +138,3 @@ def test_a_profiles_atoms_become_segments_that_are_rounded_to_its_side(bound, si
             assert 7 <= sign * units(found.widths[k + 1], law.masses[k], x) <= 9
             assert 6.5 <= sign * units(found.drops[k + 1], law.masses[k] * math.exp(-x), x) <= 9.5
     assert 6.5 <= sign * units(found.drops[0], excess[0] * math.exp(60.0), 60.0) <= 9.5
-
-
-def test_a_row_of_a_law_that_is_no_number_is_one_row():
-    grid = LossGrid(1.0, -1, 3)
-    masses = conversions.masses_of_excess(jnp.array([[0.1, 0.2, 0.1], [math.nan, 0.2, 0.1]]), grid, "upper")[0]
-    assert np.isfinite(np.asarray(masses[0])).all()
-    assert np.isnan(np.asarray(masses[1])).any()

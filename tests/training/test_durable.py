@@ -23,7 +23,6 @@ from jaxacct.training import (
     seeded_keys,
     with_accuracy,
 )
-from jaxacct.training.durable_runs import records as _records
 
 pytest.importorskip("orbax.checkpoint", reason="durable runs need orbax-checkpoint")
 
@@ -306,29 +305,3 @@ def test_settings_must_stay_and_the_history_comes_back(tmp_path):
         opened(tmp_path, **options | {"settings": {"delta": 1e-3}}),
     ):
         pass
-
-
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"kind": "attempt"},
-        {"kind": "done", "step": 7, "gradient_norm": None},
-        {"kind": "unheard of"},
-        [],
-        *(
-            {"kind": "charge", "step": 1, "sigma": sigma, "rate": 0.1, "clip_scale": scale, "budget_left": 0.5,
-             "filter_state": []}
-            for sigma, scale in ((1.0, 0.0), (1.0, -1.0), (0.0, 1.0), (1.0, 2.0))
-        ),
-    ],
-)  # fmt: skip
-def test_a_journal_of_sound_seals_that_is_none_of_a_run_is_named(tmp_path, record):
-    journal = Journal(tmp_path / "journal")
-    journal.append({"kind": "run", "filter": "x", "settings": {}})
-    journal.append(record)
-    journal.sync()
-    journal.close()
-    journal = Journal(tmp_path / "journal")
-    with pytest.raises(ValueError, match="is none of a run: line 2"):
-        _records.checked(journal)
-    journal.close()

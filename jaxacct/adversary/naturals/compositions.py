@@ -1,4 +1,4 @@
-"""Compositions of a family by how often each member was played: exact if members are finite, else on a lattice."""
+"""Compositions of a family by how often each member ran: exact for finite members, else on a grid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the natural filter really costs: ``natural_filter_cost``."""
+"""`natural_filter_cost`: the privacy that a natural filter really guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A first query, a budget and a selection rule that together break the natural filter: ``counterexample``."""
+"""`counterexample`: a first query, a budget and a selection rule that together break the natural filter."""
 
 from __future__ import annotations
 

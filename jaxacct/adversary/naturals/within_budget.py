@@ -12,6 +12,7 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, excess, experiments_of
 from jaxacct.adversary.naturals.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
 from jaxacct.losses.compare import enclose as families
+from jaxacct.mechanisms.directions import side_names
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 
 __all__ = ["Budget", "Verdict", "mu_needed"]
@@ -125,8 +126,8 @@ class Budget:
             relation, grid = self.compositions.relation, self.compositions.grid
             names = [relation]
             with jax.enable_x64(True):
-                if relation == "add_or_remove" and not families.is_curve(self._budget):
-                    names = ["remove"] if self.mu is not None or self._budget._symmetric else ["remove", "add"]
+                if not families.is_curve(self._budget):
+                    names = side_names(self._budget, relation)[: 1 if self.mu is not None else None]
                 self._enclosed = [families.enclose(self._budget, grid, name) for name in names]
         return len(self._enclosed)
 

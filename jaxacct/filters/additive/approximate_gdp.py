@@ -20,6 +20,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import LedgerFilter
 from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
@@ -39,6 +40,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("approximate_gdp", "budget", "regime")
 @keeps(LedgerState)
 @_register
 class ApproximateGDPFilter(LedgerFilter):

@@ -19,6 +19,7 @@ from jaxacct.filters.additive.base import in_budget
 from jaxacct.filters.additive.costs import approximate_cost
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.guarantees import ZCDPGuarantee
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
@@ -40,6 +41,7 @@ class ApproximateZCDPState(NamedTuple):
     delta: LedgerState
 
 
+@printed_as("approximate_zcdp", "rho", "delta")
 @keeps(ApproximateZCDPState)
 @_register
 class ApproximateZCDPFilter:

@@ -1,4 +1,4 @@
-"""What filters share whose queries' costs add up in the very unit of the budget."""
+"""Base of filters whose queries have a cost in the unit of the budget."""
 
 from __future__ import annotations
 

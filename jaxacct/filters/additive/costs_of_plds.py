@@ -1,4 +1,4 @@
-"""What a query costs that is given as an upper `PLD`, in pure, Rényi, zero-concentrated and Gaussian privacy.
+"""Pure, Rényi, zCDP and GDP costs of a query given as an upper `PLD`.
 
 A PLD is taken at its word: P gives loss l_i the mass p_i, Q gives it q_i = p_i exp(-l_i), each good to a few units, and
 there is mass at infinity on P's side (``infinity_mass``) and on Q's (1 - sum q_i) that no other loss has. A difference

@@ -1,4 +1,4 @@
-"""Queries that are Gaussians, or as private as one: their mu^2."""
+"""The mu^2 of queries that are Gaussian mechanisms or are dominated by one."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
     if isinstance(query, PoissonSampled):
         if not _always(query.rate):
             raise ValueError(
-                "query must be a Gaussian, got PoissonSampled with a rate that is not the number 1: what is "
-                "known of a sampled Gaussian is not a mu of GDP; use filters.renyi or filters.approximate_gdp"
+                "GDP cannot account for a Poisson-sampled Gaussian (rate not concretely 1): use filters.priced_menu "
+                "or filters.renyi"
             )
         return gaussian_parts(query.mechanism)
     if isinstance(query, Composed):

@@ -1,4 +1,4 @@
-"""The GDP filter: a budget for Gaussian mechanisms chosen with full adaptivity, without any loss."""
+"""The GDP filter: a budget for Gaussian mechanisms chosen with full adaptivity, as tight as a fixed schedule."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_pa
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import LedgerFilter
 from jaxacct.filters.guarantees import GDPGuarantee
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 
@@ -31,6 +32,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("gdp", "mu")
 @keeps(LedgerState)
 @_register
 class GDPFilter(LedgerFilter):

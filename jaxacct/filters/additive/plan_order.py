@@ -1,4 +1,4 @@
-"""Which order to give a Rényi filter, for a schedule that is expected but not binding."""
+"""`plan_order`: the Rényi order for a schedule that is expected but not binding."""
 
 from __future__ import annotations
 

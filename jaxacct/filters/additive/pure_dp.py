@@ -1,4 +1,4 @@
-"""The pure filter: the sum of epsilons."""
+"""The pure-DP filter: a budget for the sum of epsilons."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.filters.guarantees import PureDPGuarantee
+from jaxacct.filters.printing import printed_as
 
 __all__ = ["PureDPFilter", "pure_dp"]
 
@@ -24,6 +25,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("pure_dp", "epsilon")
 @_register
 class PureDPFilter(AdditiveFilter):
     """A budget of epsilon, the unit of `spent` and `remaining`; see `pure_dp`.

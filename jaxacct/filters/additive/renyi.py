@@ -1,4 +1,4 @@
-"""The Rényi filter: a rigorous budget for any mechanism with a Rényi curve, sampled Gaussians among them."""
+"""The Rényi filter: a bound for any mechanism with a Rényi curve, sampled Gaussians among them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import RenyiGuarantee
+from jaxacct.filters.printing import printed_as
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.losses.renyi.curve import divergence
@@ -35,6 +36,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("renyi", "rho", "order")
 @_register
 class RenyiFilter(AdditiveFilter):
     """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.

@@ -23,6 +23,7 @@ from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import LedgerFilter, is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
@@ -41,6 +42,7 @@ _STATEMENT = (
 _DEAD = np.array([2 << 24, 0, 0], np.uint32)
 
 
+@printed_as("renyi_any", "rho", "orders")
 @keeps(LedgerState)
 @_register
 class AnyOrderFilter(LedgerFilter):

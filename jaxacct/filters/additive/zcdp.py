@@ -1,4 +1,4 @@
-"""The zCDP filter: the sum of rhos."""
+"""The zCDP filter: a budget for the sum of rhos."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import concentrated_cost
 from jaxacct.filters.guarantees import ZCDPGuarantee
+from jaxacct.filters.printing import printed_as
 
 __all__ = ["ZCDPFilter", "zcdp"]
 
@@ -25,6 +26,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("zcdp", "rho")
 @_register
 class ZCDPFilter(AdditiveFilter):
     """A budget of rho, the unit of `spent` and `remaining`; see `zcdp`.

@@ -1,4 +1,4 @@
-"""Tables on disk, by the hash of everything they depend on; a file is believed only if its own hash agrees.
+"""Keeps tables on disk under the hash of their inputs; a file with a wrong hash is computed anew.
 
 A digest guards against truncation, corruption and mix-ups, not against somebody who may write to the directory: keep
 it as private as the program.

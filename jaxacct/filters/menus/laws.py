@@ -1,4 +1,4 @@
-"""A menu's queries as laws on one lattice, how often each could run alone, and where the lattice has to reach."""
+"""The privacy losses of a menu's entries on one grid, and how often each could run alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A priced menu whose table is kept, so that queries off the menu have a price as well: `online_menu`.
+"""`online_menu`: a priced menu that also prices queries which are not on it.
 
 *The table.* `jaxacct.filters.menus.table` computes functions U_b >= 0, linear in b between nodes, with
 

@@ -18,6 +18,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.naturals.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
 __all__ = ["AdditiveProfileFilter", "additive_profile"]
@@ -30,6 +31,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("additive_profile", "parameters")
 @keeps(LedgerState)
 @_register
 class AdditiveProfileFilter:

@@ -1,4 +1,4 @@
-"""The natural filter: composes what ran as if it had been fixed in advance, and says what that is worth."""
+"""The natural filter: composes what ran as if it had been fixed in advance, and says what that guarantees."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters import amounts
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters.residues.on_grid import ComposedState, after, law_of, nothing, on_grid
 from jaxacct.filters.residues.prepare import joined, pieces_up
@@ -32,7 +33,7 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.directions import RELATIONS
+from jaxacct.mechanisms.directions import RELATIONS, first_side
 
 __all__ = ["NaturalFilter", "NaturalState", "UndeclaredNaturalFilter", "natural"]
 
@@ -177,6 +178,7 @@ def _budget_curve(declared: _Declared) -> PrivacyProfile:
     return PrivacyProfile.from_mechanism(budget, "upper", relation=declared.relation, grid=grid)
 
 
+@printed_as("natural", "rounds", "relation")
 @keeps(ComposedState)
 @_register
 class UndeclaredNaturalFilter:
@@ -215,9 +217,7 @@ class UndeclaredNaturalFilter:
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:
         """The query's law on this filter's grid: do it once for a query that is asked again."""
-        return on_grid(
-            query, self.grid, "remove" if self.relation == "add_or_remove" else self.relation, symmetric=False
-        )
+        return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
         """Whether the composition with ``query`` stays within the budget at every order, and the state after it.
@@ -305,7 +305,7 @@ def natural(
         if grid is None or not grid.lowest < 0 < grid.highest:
             raise ValueError(f"grid must hold losses on either side of 0 where no family is declared, got {grid}")
         with jax.enable_x64(True):
-            one = "remove" if relation == "add_or_remove" else relation
+            one = first_side(relation)
             line = np.asarray(families.enclose(budget, grid, one).line)
             # Pieces are rounded up, by far less than what is taken off.
             room = on_device(pieces_up(np.maximum(line - 2.0**-44 * line, 0.0)))

@@ -1,4 +1,4 @@
-"""The natural (epsilon, delta) filter: exact composition against one point, and what that is worth (Theorem 9)."""
+"""The natural (epsilon, delta) filter and its guarantee (Theorem 9)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.naturals.ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import ComposedState, after, grid_for, law_of, nothing, on_grid
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
@@ -45,6 +46,7 @@ class SymmetricLaw(PLD):
     """
 
 
+@printed_as("natural_approximate_dp", "parameters")
 @keeps(ComposedState)
 @_register
 class NaturalApproximateDPFilter:

@@ -1,4 +1,4 @@
-"""Individual budgets: every example pays for what it contributes, and drops out when its own budget is gone.
+"""`individual`: a ledger for each example over any filter; an example drops out when its budget is spent.
 
 *The program.* In step t, from what was released so far (y_1 .. y_(t-1), "the past"), the analyst picks a function g_t,
 a noise sigma_t, a rate q_t and a clip norm C_t. For each example X_i of the data set S a filter is asked whether the
@@ -81,6 +81,7 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
 __all__ = ["IndividualFilter", "IndividualState", "for_each_example", "individual"]
@@ -110,6 +111,7 @@ class IndividualState(NamedTuple):
     allowed: Array
 
 
+@printed_as("individual", "filter", "examples")
 @keeps(IndividualState)
 @_register
 class IndividualFilter:

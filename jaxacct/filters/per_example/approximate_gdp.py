@@ -1,4 +1,4 @@
-"""Algorithm 3 of the f-DP filters paper: the approximate GDP filter for each example by itself. Asymptotic."""
+"""The approximate GDP filter for each example (Algorithm 3 of the f-DP filters paper). Asymptotic."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from jaxacct.filters.per_example.examples import (
     given_norms,
     settle_norms,
 )
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
 __all__ = ["IndividualApproximateGDPFilter", "individual_approximate_gdp"]
@@ -42,6 +43,7 @@ _BELOW = np.int32(2**30 - 1)
 _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
 
 
+@printed_as("individual_approximate_gdp", "common", "examples")
 @keeps(ExamplesState)
 @_register
 class IndividualApproximateGDPFilter(ExampleLedgers):

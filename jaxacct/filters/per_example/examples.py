@@ -1,4 +1,4 @@
-"""What individual filters share: norms that are read safely, and one word of 32 bits for each example.
+"""What individual filters share: checked norms, and one 32-bit counter for each example.
 
 A word holds what an example has spent and, in its sign bit, whether it takes part in the step at hand. So a step reads
 the norms and the words and writes the words, in place, and who takes part is read off them.

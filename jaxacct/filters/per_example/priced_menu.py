@@ -1,4 +1,4 @@
-"""The priced menu for each example by itself: everybody pays for their own clipped gradient norm, in whole units."""
+"""The priced menu for each example, charged for its own clipped gradient norm in whole units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, _fraction, priced_menu
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, fraction_of, priced_menu
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
     FLAG,
@@ -32,6 +32,7 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.states import keeps
 
@@ -42,6 +43,7 @@ _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)
 
 
+@printed_as("individual_priced_menu", "common", "examples")
 @keeps(ExamplesState)
 @_register
 class IndividualPricedMenuFilter(ExampleLedgers):
@@ -114,7 +116,7 @@ class IndividualPricedMenuFilter(ExampleLedgers):
 
     def fraction(self, state: ExamplesState) -> Array:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return _fraction(self.common.budget, self.spent(state), amounts.caller_dtype())
+        return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
 
 
 def _clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:

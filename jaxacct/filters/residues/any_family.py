@@ -1,4 +1,4 @@
-"""The residue filter for any budget family and any update, each step of which is certified before it is taken."""
+"""The residue filter for any budget family and update; every step is certified before it is taken."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct._numerics.host import at_hand, floats, hosted, module, on_device, on_host
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import keeps
@@ -21,7 +22,7 @@ from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.directions import RELATIONS
+from jaxacct.mechanisms.directions import RELATIONS, first_side
 
 __all__ = ["ResidueCheck", "ResidueFilter", "ResidueFilterState", "check_residue", "residue"]
 
@@ -91,6 +92,7 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
     return ResidueCheck(sane & (worst <= tolerance), worst)
 
 
+@printed_as("residue", "parameter", "rounds")
 @keeps(ResidueFilterState)
 @_register
 class ResidueFilter:
@@ -131,7 +133,7 @@ class ResidueFilter:
     @jax.enable_x64(True)
     def prepare(self, query: Any) -> PLD:
         """The query's upper law on this filter's grid."""
-        one = "remove" if self.relation == "add_or_remove" else self.relation
+        one = first_side(self.relation)
         return on_grid(query, self.grid, one, symmetric=False)
 
     @jax.enable_x64(True)

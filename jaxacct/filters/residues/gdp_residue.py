@@ -1,4 +1,4 @@
-"""The GDP residue filter: a GDP budget, with a slack if wanted, that any query at all can be charged to."""
+"""The GDP residue filter: a GDP budget, with optional slack, that any query can be charged to."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import MOST, each, floats, hosted, module, on_device
+from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, module, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import with_atom
+from jaxacct.filters.printing import number, printed_as
 from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
 from jaxacct.filters.residues.solver import largest, largest_for_response
 from jaxacct.filters.states import keeps
@@ -58,6 +59,13 @@ class ResidueState(NamedTuple):
 
     mu: Array
     delta: Array
+
+    def __repr__(self) -> str:
+        if not at_hand(self):
+            return f"ResidueState(mu={self.mu}, delta={self.delta})"
+        with jax.enable_x64(True):
+            mu, delta = amounts.join(self.mu), amounts.join(self.delta)
+        return f"ResidueState(mu={number(mu)} and delta={number(delta)} are left)"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,6 +109,7 @@ class ApproximateGDPGuarantee:
         return with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.slack)
 
 
+@printed_as("gdp_residue", "mu", "slack")
 @keeps(ResidueState)
 @_register
 class GDPResidueFilter:
@@ -299,7 +308,7 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
     best = largest(wanted, losses, masses, room, rho, guess, _TOLERANCE, _TRIES)
     less, affordable = _after_atom(delta, inflated(both, 4.0 * 2.0**-52))
     best = xp.where(affordable & (top < 1), best, -1.0)
-    # Slack is for what it saves: none is paid for a hundredth of the charge.
+    # Spend slack only if it lowers the charge by more than 1 %.
     saves = (best > plain) & ((plain < 0) | (s == 0) | (mu * mu - best * best < 0.99 * (mu * mu - plain * plain)))
     return xp.where(saves, best, plain), xp.where(saves, less, rest)
 

@@ -1,4 +1,4 @@
-"""A filter that needs concrete queries, made to serve a traced noise: a finite list of queries, prepared in advance."""
+"""`on_levels`: serves traced noise with a filter that needs concrete queries, by rounding to prepared levels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts, prepare
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, shrunk
+from jaxacct.filters.printing import printed_as
 
 __all__ = ["LevelsFilter", "on_levels"]
 
 
+@printed_as("on_levels", "filter")
 @_register
 class LevelsFilter:
     """``filter``, asked through a list of sampled Gaussians; make it with `on_levels`.

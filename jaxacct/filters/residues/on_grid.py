@@ -1,4 +1,4 @@
-"""What was composed so far along one path: an upper law on a fixed grid, as a filter's state."""
+"""The composition so far along one path, as an upper PLD on a fixed grid: the state of a filter."""
 
 from __future__ import annotations
 

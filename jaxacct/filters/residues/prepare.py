@@ -1,4 +1,4 @@
-"""A query's privacy loss in the few atoms on which a residue is computed: ``prepare``, once per query.
+"""`prepare`: a query's privacy loss in a few atoms, from which residues are computed quickly.
 
 A curve's pair (P, Q) has the masses of its segments; the law of the loss under P and, reversed, under Q are needed.
 Atoms between two kept losses are moved to them with their P- and Q-mass (connecting the dots), which dominates. Where
@@ -31,7 +31,7 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.directions import RELATIONS
+from jaxacct.mechanisms.directions import RELATIONS, first_side
 
 __all__ = ["Prepared", "prepare"]
 
@@ -154,7 +154,7 @@ def _of_gaussian(square: Array, atoms: int) -> Prepared:
 
 
 def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
-    one = "remove" if relation == "add_or_remove" else relation
+    one = first_side(relation)
     if grid is None:
         if not _validate.is_traced(query) and (exact := _experiments(query, one)) is not None:
             return to_trade_off(exact[0])

@@ -25,7 +25,7 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct._numerics.host import module
 from jaxacct._numerics.log1p import log1p
-from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.directions import ONE_SIDED, directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.table import Tabulated
 
@@ -63,7 +63,7 @@ def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
         mechanism: a Gaussian, Poisson-sampled or not, with parameters of any shape and noise multipliers of at least
             0.02 (Gauss-Legendre quadrature); or any other mechanism with scalar parameters, whose dominating pair it
             is then that the moments are of.
-        relation: ``"remove"``, ``"add"`` or ``"replace"``.
+        relation: ``"remove"``, ``"add"``, ``"replace"``, ``"zero_out"`` or ``"fill_in"``.
 
     Returns:
         :class:`Moments` of the broadcast shape, float64, no bounds; NaN for bad traced values. Where the loss is
@@ -73,7 +73,7 @@ def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
         ValueError: a composition of several runs, ``"add_or_remove"``, a Gaussian with a rate of 0 or a noise below
             0.02, another mechanism with a batch of parameters.
     """
-    _validate.one_of(("remove", "add", "replace"), relation=relation)
+    _validate.one_of(ONE_SIDED, relation=relation)
     with quiet_float64():
         pair = _one_pair(mechanism, relation)
         if not isinstance(pair, GaussianPair):
@@ -138,7 +138,8 @@ def _pair(mechanism: Any, relation: str) -> GaussianPair:
 
 def _reversed(mechanism: Any, relation: str) -> Any:
     """The pair (Q, P): that of the other direction. Pairs of neighbours that are replaced go either way."""
-    return _one_pair(mechanism, {"remove": "add", "add": "remove", "replace": "replace"}[relation])
+    other = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
+    return _one_pair(mechanism, other.get(relation, relation))
 
 
 def _by_atoms(pair: Any, reverse: Any) -> Moments:

@@ -1,4 +1,4 @@
-"""What a curve means to an attacker who must tell P from Q: advantage, power, Bayes risk.
+"""What a privacy curve means to an attacker who must tell P from Q: advantage, power, Bayes risk.
 
 Each is a number of one curve and a bound from the curve's side: an upper profile (or a lower trade-off curve) bounds
 advantage and power from above and the risk from below. Power at a false positive rate is :meth:`TradeOff.power`.

@@ -1,4 +1,4 @@
-"""The symmetrised Delta-divergence, a distance of curves that sees crossings, in both of its forms.
+"""The symmetrised Delta-divergence: a distance between curves that sees crossings.
 
 For profiles, sup over gamma of |H_a - H_b| / (1 + gamma); for trade-off curves, the least Delta such that
 f_a(x + Delta) - Delta <= f_b(x) and the same with a and b exchanged. They agree (Kaassis et al. 2024; Appendix C.2 of

@@ -1,4 +1,4 @@
-"""What comparisons are made of: mechanisms, PLDs, profiles and trade-off curves, enclosed on one common grid."""
+"""Encloses mechanisms, PLDs, profiles and trade-off curves on one common grid for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a curve stands among Gaussians: G_mu itself, and the two mu between which a curve lies."""
+"""`mu_of`: the two Gaussians between which a curve lies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Blackwell order: which of two curves is leakier everywhere, suprema and infima, crossings, chains.
+"""The Blackwell order: `dominates`, crossings, chains.
 
 What a "yes" or "no" is about: a *mechanism* stands for its true curve, enclosed from both sides. A *curve* (PLD,
 PrivacyProfile, TradeOff) is taken at its word, as the law that its arrays state. So ``dominates(a, b)`` with an upper

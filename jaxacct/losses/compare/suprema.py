@@ -1,4 +1,4 @@
-"""The least curve above a family and the greatest below it: suprema and infima in the Blackwell order."""
+"""`supremum` and `infimum` of a family of curves in the Blackwell order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arrays are privacy profiles and trade-off curves; what is wrong with one that is not."""
+"""Checks that arrays are privacy profiles or trade-off curves."""
 
 from __future__ import annotations
 

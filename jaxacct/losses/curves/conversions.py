@@ -1,4 +1,4 @@
-"""Between mechanisms, privacy loss distributions and the nodes of privacy profiles; each keeps its side.
+"""Conversions between mechanisms, PLDs and privacy profiles; each keeps its side.
 
 A profile on a grid is the curve of a law on that grid, so the two convert without discretisation: H determines the
 masses by Proposition 5 of the residue paper, P(L = log g) = g (H'(g+) - H'(g-)), and the masses determine H. What is
@@ -33,7 +33,7 @@ from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.directions import directions, side_names
 
 __all__ = [
     "concrete",
@@ -101,12 +101,8 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
 
     ``bound`` may also be "point": lower bounds at the points alone, tighter than the curve from below.
     """
-    sides = directions(mechanism, relation)
-    names = [relation]
-    if relation == "add_or_remove":
-        names = ["remove", "add"][: len(sides)]
     found = []
-    for name, parts in zip(names, sides, strict=True):
+    for name, parts in zip(side_names(mechanism, relation), directions(mechanism, relation), strict=True):
         if len(parts) == 1 and not _validate.is_traced(parts[0][1]) and np.all(np.asarray(parts[0][1]) == 1):
             flat, shape = _flattened(parts[0][0])
             found.append(_pair_excess(flat, grid.losses, bound).reshape((*shape, grid.size)))

@@ -1,4 +1,4 @@
-"""From the tails of a privacy loss to the nodes of its hockey-stick curve, from above and from below.
+"""Hockey-stick curves from the tails of a privacy loss, from above and from below.
 
 The curve is kept as its *excess* over perfect privacy, E(gamma) = H(gamma) - (1 - gamma)_+, because both of its ends
 are then small numbers with all their digits: with l = log gamma,

@@ -1,4 +1,4 @@
-"""A privacy loss distribution on a lattice: masses under P, and a mass at infinity."""
+"""`PLD`: a privacy loss distribution on a grid, with masses under P and a mass at infinity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from jaxacct.losses.grids.convex_envelope import convex_below, lowered
 from jaxacct.losses.grids.discretize import CEILING, step_masses
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.grids.supporting_lines import masses_below
-from jaxacct.mechanisms.directions import directions
+from jaxacct.mechanisms.directions import directions, witness
 
 __all__ = ["PLD"]
 
@@ -69,7 +69,8 @@ class PLD:
         Args:
             mechanism: a mechanism with scalar parameters. A ``Composed`` is composed on the grid.
             bound: ``"upper"`` or ``"lower"``.
-            relation: ``"remove"``, ``"add"`` or ``"replace"``: one direction at a time (their supremum is looser
+            relation: ``"remove"``, ``"add"``, ``"replace"``, or of ``"replace_special"`` ``"zero_out"`` or
+                ``"fill_in"``: one direction at a time (their supremum is looser
                 than composing each and taking the worse at the end).
             grid: lattice; without it, one that holds all but about 1e-15 of the loss on 8,192 points, which
                 needs concrete parameters.
@@ -78,10 +79,12 @@ class PLD:
             ValueError: an unknown bound or relation, no analysis for the relation, or a batch of mechanisms.
         """
         _validate.one_of(("upper", "lower"), bound=bound)
-        if isinstance(relation, str) and relation == "add_or_remove":
-            raise ValueError("relation must be one direction ('remove', 'add' or 'replace'), got 'add_or_remove'")
+        if isinstance(relation, str) and relation in ("add_or_remove", "replace_special"):
+            both = "'remove' or 'add'" if relation == "add_or_remove" else "'zero_out' or 'fill_in'"
+            raise ValueError(f"relation must be one direction ({both}), got {relation!r}")
         with quiet_float64():
-            (parts,) = directions(mechanism, relation)
+            # What is below the mechanism's own pair need not be below what it does: a case of it is.
+            (parts,) = directions(witness(mechanism) if bound == "lower" else mechanism, relation)
             pairs = [pair for pair, _ in parts]
             settings = np.broadcast_shapes(*settings_shapes(parts))
             if settings:

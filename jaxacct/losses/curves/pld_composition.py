@@ -1,4 +1,4 @@
-"""Sums of independent losses on a lattice: which points they take, and with which probability.
+"""Composition of PLDs on a grid.
 
 A law here is anything with ``masses``, ``infinity_mass``, ``grid`` and ``bound``, as :class:`jaxacct.PLD` has them.
 """

@@ -1,4 +1,4 @@
-"""Privacy profiles: the hockey-stick curve H(gamma) on a fixed grid, a bound from one side."""
+"""`PrivacyProfile`: the hockey-stick curve on a fixed grid, a bound from one side."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PrivacyProfile:
             mechanism: parameters of any shape; a family of mechanisms is a batch of curves. A ``Composed`` must have
                 scalar parameters and is composed on the grid by FFT (absolute accuracy about 1e-14).
             bound: ``"upper"`` or ``"lower"``.
-            relation: ``"remove"``, ``"add"``, ``"replace"``, or ``"add_or_remove"``: the supremum of both directions.
+            relation: see :func:`jaxacct.delta`; `add_or_remove` and `replace_special` are suprema of two directions.
                 To compose, compose each direction and take the supremum last: that is tighter.
             grid: without it, 8,192 losses over all but about 1e-16 of the loss, which needs concrete parameters.
 

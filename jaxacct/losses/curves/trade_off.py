@@ -1,4 +1,4 @@
-"""Trade-off curves f(alpha): the smallest type II error of a test of P against Q at type I error alpha."""
+"""`TradeOff`: the smallest type II error of a test of P against Q at a given type I error."""
 
 from __future__ import annotations
 

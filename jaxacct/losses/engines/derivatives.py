@@ -78,11 +78,11 @@ def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
     if array_module(epsilon) is not np:
         return _contour_slopes(_COMPILED, pairs, counts, epsilon)
     found = unknown(*counts.shape)
-    open_ = np.arange(epsilon.size)
+    open_, leaves = np.arange(epsilon.size), (pairs.noise, pairs.rate, pairs.reverse, pairs.rest)
     for size in _SIZES:
         rows = max(1, _WORK // (size.nodes * counts.shape[1]))
         for some in np.array_split(open_, -(-open_.size // rows)):
-            query = GaussianPair(pairs.noise[some], pairs.rate[some], pairs.reverse[some]), counts[some], epsilon[some]
+            query = GaussianPair(*(x[some] for x in leaves)), counts[some], epsilon[some]
             with np.errstate(all="ignore"):
                 new = _contour_slopes(size, *query)
             for old, value in zip(found, new, strict=True):
@@ -177,15 +177,15 @@ def _log_ratio_slopes(size: Size, prepared: Any, pairs: Any, counts: Array) -> t
 def run_slopes(pair: GaussianPair, counts: Array, epsilon: Array) -> Slopes:
     """Derivatives of delta(epsilon) of one run each, but none in how often; shapes as those of a composition."""
     xp = array_module(epsilon, pair.noise)
-    noise, rate, add = pair.noise[:, 0], pair.rate[:, 0], pair.reverse[:, 0] > 0.5
+    noise, rate, add, rest = pair.noise[:, 0], pair.rate[:, 0], pair.reverse[:, 0] > 0.5, pair.rest[:, 0]
     losses = xp.where(add, -epsilon, epsilon)
-    x = 0.5 + noise**2 * inner_loss(losses, rate)
+    x = 0.5 + noise**2 * inner_loss(losses, rate, rest)
     z0, z1 = x / noise, (x - 1.0) / noise
     (base_above, base_below), (shift_above, shift_below) = normal_tails(z0), normal_tails(z1)
-    mixed = (1.0 - rate) * base_below + rate * shift_below
+    mixed = rest * base_below + rate * shift_below
     growth = xp.exp(epsilon)
     density = xp.exp(-0.5 * z1 * z1) / np.sqrt(2.0 * np.pi)
-    value = xp.where(add, base_below, (1.0 - rate) * base_above + rate * shift_above)
+    value = xp.where(add, base_below, rest * base_above + rate * shift_above)
     by_epsilon = -growth * xp.where(add, mixed, base_above)
     by_rate = xp.where(add, growth * (base_below - shift_below), shift_above - base_above)
     by_noise = -xp.where(add, growth, 1.0) * rate * density / noise**2

@@ -1,4 +1,4 @@
-"""A batch over several devices, of one process or of many."""
+"""Spreads a batch over several devices, of one process or of many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds on a composition that need no lattice: crude, sound for every parameter, and never infinite without need.
+"""Crude bounds on a composition that hold for every parameter and need no transform.
 
 For epsilon >= 0 and T_k runs of part k:
 

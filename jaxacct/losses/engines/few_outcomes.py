@@ -1,4 +1,4 @@
-"""Compositions of few outcomes, sum by sum.
+"""Compositions of mechanisms with few outcomes, as exact sums over sums of losses.
 
 T runs of a pair with n outcomes of finite loss l_j and probability p_j have one sum of losses for each way to write T
 as c_1 + ... + c_n: the loss sum_j c_j l_j, of P-probability T! / (c_1! ... c_n!) prod_j p_j^c_j. Several parts of a

@@ -1,7 +1,9 @@
-"""One run of a mechanism: its hockey stick straight from the tails of its loss, no lattice.
+"""delta and epsilon of one run of a mechanism, from the tails of its loss.
 
-H(eps) = P(L > eps) - e^eps Q(L > eps). For any event E, P(E) - e^eps Q(E) <= H(eps), so tails evaluated at a loss
-that is off by eta give at most H, and at least H - (e^eta - 1) P(L > eps - eta).
+H(eps) = P(L > eps) - e^eps Q(L > eps). Tails are read at eps - eta, where the pair may be off by up to eta: they are
+those of A = {L > l} for some l in [eps - 2 eta, eps], atoms at eps and all that rounding may have put there included.
+For any event, P(A) - e^eps Q(A) <= H(eps); and what of A lies at most at eps takes at most (e^(2 eta) - 1) P(A), and
+at most e^eps Q(A), from it. Nor does H exceed (1 - e^(eps - l)) P(A) where no loss exceeds l (docs/proofs/one-run.md).
 
 A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon, upper)``, a bound of log H for
 epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and epsilon has no
@@ -14,12 +16,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.roots import crossing
-from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.mechanisms.pairs.base import loss_room
 from jaxacct.mechanisms.pairs.gaussian_curve import log_inverse
 
 __all__ = ["single_delta", "single_epsilon", "single_value"]
@@ -33,41 +37,49 @@ _UNDERFLOW = -700.0
 @np.errstate(all="ignore")
 def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta(epsilon) for one run of ``pair``."""
-    lower, upper = (x[..., 0] for x in _from_tails(pair, column(epsilon)))
-    xp = array_module(epsilon, upper)
-    if hasattr(pair, "log_hockey_stick"):
+    xp, closed = array_module(epsilon, *jax.tree.leaves(pair)), hasattr(pair, "log_hockey_stick")
+    largest = pair.max_loss()
+    if closed and xp is np and np.all(epsilon >= 0):
+        lower, upper = np.zeros(()), np.ones(())
+    else:
+        lower, upper = (x[..., 0] for x in _from_tails(pair, column(epsilon), largest, pair.loss_error()))
+    if closed:
         log_lower, log_upper = (pair.log_hockey_stick(xp.maximum(epsilon, 0.0), side) for side in (False, True))
-        rounding = 1e-13  # of exp, up to a logarithm of 700
+        rounding = 1e-13  # of exp
         closed_lower = xp.where(log_lower > _UNDERFLOW, deflated(xp.exp(log_lower), rounding), 0.0)
         # NaN stays NaN, which fails closed below.
         closed_upper = inflated(xp.exp(xp.maximum(log_upper, _UNDERFLOW)), rounding)
         closed_upper = xp.where(log_upper == -np.inf, 0.0, closed_upper)
         lower = xp.where(epsilon >= 0, closed_lower, lower)
         upper = xp.where(epsilon >= 0, closed_upper, upper)
-    return possible(lower, xp.where(epsilon >= pair.max_loss(), 0.0, upper), epsilon)
+    return possible(lower, xp.where(epsilon >= largest, 0.0, upper), epsilon)
 
 
-def _from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
-    """Bounds at several epsilons of each setting, shape ``(..., n)``."""
+def _from_tails(pair: Any, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
+    """Bounds at several epsilons of each setting, shape ``(..., n)``; ``largest`` and ``loss_error`` are the pair's."""
     cut = array_module(epsilon).clip(epsilon, -_LARGEST, _LARGEST)
-    p, _, q, _, error = pair.tails(cut)
+    eta = loss_room(loss_error, cut)
+    p, _, q, _, error = pair.tails(cut - eta)
     xp = array_module(cut, p)
     # e^eps Q(L > eps) <= P(L > eps) <= 1, so the exponential cannot overflow but by rounding. A Q-tail that may
     # have underflowed counts as nothing above and as _TINY below.
     log_q = xp.log(xp.maximum(q, _TINY))
     log_scaled = cut + log_q
     scaled = xp.exp(xp.minimum(log_scaled, 0.0))
-    eta = pair.loss_error()[..., None] + 2.0**-50 * xp.abs(cut)
     slack = 2.0 * (error + 2.0**-50 * (1.0 + xp.abs(cut) + xp.abs(log_q))) * (p + scaled)
-    upper = p - xp.where(q > _TINY, scaled, 0.0) + slack + 2.0 * xp.expm1(eta) * (p + slack) + _TINY
-    return p - xp.exp(log_scaled) - slack, upper
+    sure = xp.where(q > _TINY, scaled, 0.0)
+    upper = p - sure + slack + xp.minimum(inflated(xp.expm1(2.0 * eta) * (p + slack), 1e-9), sure)
+    below_top = -xp.expm1(xp.minimum(cut - column(largest), 0.0))
+    upper = xp.minimum(upper, inflated(below_top * p, 2.0 * error + 16.0 * UNIT)) + _TINY
+    lower = p - xp.exp(log_scaled) - slack
+    return xp.where(epsilon > _LARGEST, 0.0, lower), upper
 
 
-def _possible_from_tails(pair: Any, epsilon: Array) -> tuple[Array, Array]:
+def _possible_from_tails(pair: Any, epsilon: Array, largest: Array, loss_error: Array) -> tuple[Array, Array]:
     """The same, cut to what a delta can be."""
-    lower, upper = _from_tails(pair, epsilon)
+    lower, upper = _from_tails(pair, epsilon, largest, loss_error)
     xp = array_module(epsilon, upper)
-    return possible(lower, xp.where(epsilon >= pair.max_loss()[..., None], 0.0, upper), epsilon)
+    return possible(lower, xp.where(epsilon >= column(largest), 0.0, upper), epsilon)
 
 
 def single_value(pair: Any, epsilon: Array) -> Array:
@@ -87,19 +99,20 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     zero = xp.zeros(np.broadcast_shapes(np.shape(largest), np.shape(delta)))
     target = xp.log(delta)
     if hasattr(pair, "log_hockey_stick"):
-        goal, curve = target, pair.log_hockey_stick
+        room = 8.0 * UNIT * (1.0 + xp.abs(target))  # of the logarithm
+        least, most, curve = target - room, target + room, pair.log_hockey_stick
         steering = lambda bound: bound - target  # noqa: E731
         # Where the dominating Gaussian is small enough, so is the pair itself.
-        end = log_inverse(pair.gaussian_mu(), target)
+        end = log_inverse(pair.gaussian_mu(), least)
         small = xp.isfinite(end)
         low = bottom = zero
         high = xp.where(small, end, _LARGEST)
     else:
-        goal = delta
+        least, most, limits = delta, delta, (largest, pair.loss_error())
         steering = lambda bound: xp.log(0.5 + 0.5 * bound / delta)  # noqa: E731
-        curve = lambda epsilon, upper: _possible_from_tails(pair, epsilon[..., None])[upper][..., 0]  # noqa: E731
+        curve = lambda epsilon, upper: _possible_from_tails(pair, column(epsilon), *limits)[upper][..., 0]  # noqa: E731
         # Neighbours among some ends, between which the bounds come down to delta.
-        at_lower, at_upper = _possible_from_tails(pair, _ENDS + zero[..., None])
+        at_lower, at_upper = _possible_from_tails(pair, _ENDS + zero[..., None], *limits)
         above, found = at_lower > column(delta), at_upper <= column(delta)
         low = xp.where(above, _ENDS, 0.0).max(-1)
         high = xp.where(above | (low[..., None] >= _ENDS), _LARGEST, _ENDS).min(-1)
@@ -112,16 +125,16 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
     def surely_above(epsilon: Array) -> tuple[Array, Array]:
         bound = curve(epsilon, False)
-        return bound > goal, steering(bound)
+        return bound > most, steering(bound)
 
     def not_surely_below(epsilon: Array) -> tuple[Array, Array]:
         bound = curve(epsilon, True)
-        return ~(bound <= goal), steering(bound)
+        return ~(bound <= least), steering(bound)
 
     # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
     lower, _ = crossing(surely_above, low, xp.where(infinite > delta, low, high) + zero)
     _, high = crossing(not_surely_below, xp.minimum(bottom, end) + zero, end + zero)
-    upper = xp.where(curve(zero, True) <= goal, 0.0, xp.where(small, high, np.inf))
+    upper = xp.where(curve(zero, True) <= least, 0.0, xp.where(small, high, np.inf))
     upper = xp.where(xp.isnan(largest), upper, xp.minimum(upper, xp.maximum(largest, 0.0)))
     upper = xp.where(xp.isnan(upper), np.inf, upper)
     # An infinite loss that is likelier than delta leaves no epsilon.

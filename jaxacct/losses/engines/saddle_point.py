@@ -1,4 +1,4 @@
-"""The saddle-point approximation of delta(epsilon): an estimate that steers, never a bound."""
+"""The saddle-point approximation of delta(epsilon): an estimate that guides searches, not a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that give everything away with some probability, split off a composition before it is computed.
+"""Splits runs that fail with some probability (an infinite loss) off a composition.
 
 Let a run be, under P, with probability d an output that Q does not have, and under Q with the same probability one that
 P does not have; otherwise it is a pair (P', Q'). If any run of a composition fails the loss is infinite; given that

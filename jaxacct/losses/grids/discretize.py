@@ -1,4 +1,4 @@
-"""One run's privacy loss on a lattice, from above and from below.
+"""One run's privacy loss on a grid, from above and from below.
 
 Between neighbouring lattice points it is placed by `losses.grids.supporting_lines`. From above, what lies beyond the
 lattice's top counts as infinite, and what lies under its lowest point is moved up to that; from below, the former is

@@ -31,7 +31,7 @@ from jax import Array
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import UNIT, inflated
 
-__all__ = ["ETA", "convolved"]
+__all__ = ["ETA", "convolved", "eta_of", "spectrum"]
 
 ETA = 8.0 * UNIT
 _TINY = 1e-300  # no modulus is smaller, unless there is no mass
@@ -74,8 +74,27 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
     Returns:
         ``(product, error)``: shapes ``(..., n)`` and ``(...)``. No entry is off by more than the error.
     """
+    power, bound, errors = spectrum(measure, count, n, other)
+    xp = array_module(power)
+    # The half spectrum stands for n frequencies: all but the first and the last count twice.
+    ends = np.full(n // 2 + 1, 2.0 / n)
+    ends[0] = ends[-1] = 1.0 / n
+    product = np.fft.irfft(power, n) if xp is np else _irfft(n)(power)
+    return product, inflated(((errors + eta_of(n) * (bound + errors)) * ends).sum(-1), 1e-9)
+
+
+def eta_of(n: int) -> float:
+    """What a transform of ``n`` points of total 1 may be off by, in each entry."""
+    return math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
+
+
+def spectrum(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, Any, Any]:
+    """The transform of ``other * measure^count``, a bound on its moduli, and one on its error, each ``(..., n/2 + 1)``.
+
+    See :func:`convolved`, which inverts it.
+    """
     xp = array_module(measure, 0.0 if other is None else other)
-    eta = math.expm1((math.log2(n) + 1.0) * math.log1p(ETA))
+    eta = eta_of(n)
 
     def transformed(x: Any) -> tuple[Any, Any, Any]:
         """The spectrum, a bound on its error, and on the moduli of what it stands for."""
@@ -98,9 +117,4 @@ def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any,
         spectrum, off, modulus = transformed(other)
         power, bound = power * spectrum, bound * modulus
         relative = relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT
-    errors = bound * relative
-    # The half spectrum stands for n frequencies: all but the first and the last count twice.
-    ends = np.full(n // 2 + 1, 2.0 / n)
-    ends[0] = ends[-1] = 1.0 / n
-    product = np.fft.irfft(power, n) if xp is np else _irfft(n)(power)
-    return product, inflated(((errors + eta * (bound + errors)) * ends).sum(-1), 1e-9)
+    return power, bound, bound * relative

@@ -1,4 +1,4 @@
-"""The lattice on which every discrete privacy loss lives."""
+"""`LossGrid`: the grid of equally spaced losses on which discrete curves live."""
 
 from __future__ import annotations
 

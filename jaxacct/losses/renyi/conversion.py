@@ -1,4 +1,4 @@
-"""What a Rényi divergence implies in (epsilon, delta), and back."""
+"""Conversions between a Rényi divergence and (epsilon, delta)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The privacy curve that rho-zCDP implies, rounded so that it stays a guarantee."""
+"""The privacy curve that rho-zCDP implies, rounded upwards."""
 
 from __future__ import annotations
 

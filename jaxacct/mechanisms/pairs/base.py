@@ -1,4 +1,4 @@
-"""What the engine needs to know of a dominating pair (P, Q): tails of its privacy loss, and a rough survey.
+"""The protocol of a dominating pair (P, Q): tails of its privacy loss, largest loss, and a rough survey.
 
 The loss is L = log dP/dQ. Everything the engine certifies rests on :class:`Tails`; the survey only steers the
 choice of grids and tilts, so an inaccurate survey costs tightness and never soundness.
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Pair", "Survey", "Tails"]
+__all__ = ["Pair", "Survey", "Tails", "loss_room"]
 
 
 class Tails(NamedTuple):
@@ -61,7 +62,10 @@ class Pair(Protocol):
         ...
 
     def loss_error(self) -> Array:
-        """How far from a loss its tails may have been evaluated, shape ``(...)``."""
+        """How far from a loss its tails may have been evaluated, but for 8 units of the loss, shape ``(...)``.
+
+        :func:`loss_room` is both.
+        """
         ...
 
     def anchor(self) -> Array:
@@ -70,3 +74,14 @@ class Pair(Protocol):
         It only steers: ignoring it costs nothing but tightness.
         """
         ...
+
+
+def loss_room(error: Array, losses: Array) -> Array:
+    """How far from ``losses``, shape ``(..., edges)``, the tails that a pair gives for them may have been evaluated.
+
+    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Whoever reads tails allows for that, whatever lies
+    between: they are those at the loss in question, or at any other within this distance, and an atom there may have
+    been counted or not (docs/proofs/one-run.md).
+    """
+    # A unit more than pairs claim, for the subtraction of the room itself.
+    return (error[..., None] + 9.0 * UNIT * array_module(losses).abs(losses)) * (1.0 + 2.0**-40)

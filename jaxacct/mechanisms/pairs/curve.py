@@ -22,7 +22,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, column, repeated
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rounding import UNIT, total
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 
 __all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]
@@ -205,7 +205,7 @@ class RenyiPair(CurvePair):
 
     def _exponent_error(self, losses: Array) -> Array:
         a, divergence = column(self.order), column(self.divergence)
-        return 8.0 * UNIT * a * (losses + divergence - log1p(-1.0 / a))
+        return 16.0 * UNIT * a * (losses + divergence - log1p(-1.0 / a))
 
     def loss_error(self) -> Array:
         """None: the tails are evaluated at the loss itself."""
@@ -219,18 +219,31 @@ def merged_curves(parts: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
     concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
     """
-    found: list[tuple[Any, Any]] = []
-    for pair, count in parts:
-        for i, (other, _) in enumerate(found):
-            if isinstance(pair, ConcentratedPair) and isinstance(other, ConcentratedPair):
-                found[i] = (ConcentratedPair(other.rho + pair.rho), count)
-                break
-            if isinstance(pair, RenyiPair) and isinstance(other, RenyiPair) and _same(pair.order, other.order):
-                found[i] = (RenyiPair(pair.order, other.divergence + pair.divergence), count)
-                break
+    kinds: list[list[tuple[Any, Any]]] = []
+    for part in parts:
+        alike = next((kind for kind in kinds if _alike(kind[0][0], part[0])), None)
+        if alike is None:
+            kinds.append([part])
         else:
-            found.append((pair, count))
-    return found
+            alike.append(part)
+    return [(_whole([pair for pair, _ in kind]), kind[0][1]) for kind in kinds]
+
+
+def _alike(first: Any, second: Any) -> bool:
+    """Whether two parts are known to add up."""
+    if isinstance(first, RenyiPair) and isinstance(second, RenyiPair):
+        return _same(first.order, second.order)
+    return isinstance(first, ConcentratedPair) and isinstance(second, ConcentratedPair)
+
+
+def _whole(pairs: list[Any]) -> Any:
+    """One pair for all that add up; docs/proofs/parameters.md, lemma 7, for the rounding."""
+    first = pairs[0]
+    if len(pairs) == 1:
+        return first
+    if isinstance(first, ConcentratedPair):
+        return ConcentratedPair(total([pair.rho for pair in pairs]))
+    return RenyiPair(first.order, total([pair.divergence for pair in pairs]))
 
 
 def _same(first: Any, second: Any) -> bool:

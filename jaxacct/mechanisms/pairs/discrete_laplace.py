@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct._numerics.rounding import UNIT, quotient_up
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.table import Atoms
 
@@ -102,8 +102,8 @@ class DiscreteLaplacePair:
 
     @np.errstate(all="ignore")
     def max_loss(self) -> Array:
-        """sensitivity / scale."""
-        return inflated(self.sensitivity / self.scale, 4.0 * UNIT)
+        """sensitivity / scale, rounded up."""
+        return quotient_up(self.sensitivity, self.scale)
 
     @np.errstate(all="ignore")
     def loss_error(self) -> Array:

@@ -12,7 +12,8 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["LOG_WEIGHT", "GaussianPair", "Z", "normal_tails"]
 
@@ -30,34 +31,41 @@ class GaussianPair:
     """P = (1 - rate) N(0, s^2) + rate N(1, s^2) against Q = N(0, s^2), or the reverse.
 
     Attributes:
-        noise: s, the noise multiplier sigma / sensitivity; float64.
-        rate: sampling rate; 1 gives the Gaussian mechanism itself.
+        noise: s, the noise multiplier sigma / sensitivity, within ``NOISE_UNITS``; float64.
+        rate: sampling rate, within ``RATE_UNITS``; 1 gives the Gaussian mechanism itself.
         reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`. A leaf, so that both directions of a
             query run in one batch of one compiled program.
+        rest: 1 - rate, within ``RATE_UNITS`` of itself; without it, of a ``rate`` that is exact.
     """
 
     noise: Any
     rate: Any
     reverse: Any
+    rest: Any = None
+
+    def __post_init__(self) -> None:
+        if self.rest is None:
+            object.__setattr__(self, "rest", 1.0 - self.rate)
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""
-        return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate))
+        return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate), column(self.rest))
 
     @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
+        rest = column(self.rest)
         xp = array_module(losses, noise, q, add)
         x = self._outcome(xp.where(add, -losses, losses))
         z0, z1 = x / noise, (x - 1.0) / noise
         base_above, base_below = normal_tails(z0)
         shift_above, shift_below = normal_tails(z1)
-        mix_above = (1.0 - q) * base_above + q * shift_above
-        mix_below = (1.0 - q) * base_below + q * shift_below
-        # XLA's erfc was measured at 1.7 u (1 + 2 z^2 / 2); its argument's own rounding adds 2 u z^2. Doubled.
+        mix_above = rest * base_above + q * shift_above
+        mix_below = rest * base_below + q * shift_below
+        # Of erfc, its arguments and the parameters: docs/proofs/parameters.md, lemma 4.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), _REACH + 2.0)
-        error = UNIT * (24.0 + 8.0 * larger**2)
+        error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
         choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
         return Tails(  # reversed, L > l means x < x(l)
             choose(base_below, mix_above),
@@ -67,25 +75,39 @@ class GaussianPair:
             error,
         )
 
+    def sample(self) -> Sample:
+        """What the pair is made of: the Gaussian mechanism itself, in the same direction."""
+        xp = array_module(self.noise, self.reverse)
+        one = xp.ones_like(self.noise)
+        return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
+
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(noise, q, add)
-        loss = mixed_loss((xp.concatenate([Z * noise, 1.0 + Z * noise], -1) - 0.5) / noise**2, q)
-        mixture = xp.concatenate([log1p(-q) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1)
+        rest = column(self.rest)
+        loss = mixed_loss((xp.concatenate([Z * noise, 1.0 + Z * noise], -1) - 0.5) / noise**2, q, rest)
+        mixture = xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1)
         base = np.concatenate([LOG_WEIGHT, np.full_like(LOG_WEIGHT, -np.inf)])
         return Survey(xp.where(add, -loss, loss), xp.where(add, base, mixture))
 
     def max_loss(self) -> Array:
-        """log(1 / (1 - q)) in the direction `add`, where P is the base; none in the other."""
-        xp = array_module(self.rate, self.reverse)
-        return xp.where(self.reverse > 0.5, -log1p(-self.rate), np.inf)
+        """log(1 / (1 - q)), rounded up, in the direction `add`, where P is the base; none in the other."""
+        largest = inflated(-log_rest(self.rate, self.rest), 32.0 * UNIT)
+        return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
     @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """mu-GDP dominates the pair at every order: a hockey stick is convex in the pair, and Q against Q has none."""
-        return 1.0 / self.noise
+        return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
+
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        xp = array_module(order, self.noise, self.rate)
+        whole = 0.5 * order * (order - 1.0) / self.noise**2
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.rate), xp.log(self.rate) + whole)
 
     @np.errstate(all="ignore")
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
@@ -97,21 +119,24 @@ class GaussianPair:
             add:     H(g) = D G(g q / D),  D = 1 - g (1 - q) = q (1 - x),  0 where D <= 0.
 
         Both arguments are formed from sums of numbers of one sign, so they are good to a few units; G is
-        decreasing, so it is read that much to either side.
+        decreasing, so it is read that much to either side, and increasing in its mu, likewise
+        (docs/proofs/parameters.md, lemma 5).
         """
         xp = array_module(epsilon, self.noise, self.rate, self.reverse)
-        mu, add, q = 1.0 / self.noise, self.reverse > 0.5, self.rate
+        add, q, rest = self.reverse > 0.5, self.rate, self.rest
+        mu = inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT * (1.0 if upper else -1.0))
         ratio = xp.expm1(xp.minimum(epsilon, 30.0)) / q
-        beyond = epsilon - xp.log(q) + log1p(-(1.0 - q) * xp.exp(-xp.maximum(epsilon, 30.0)))
+        beyond = epsilon - xp.log(q) + log1p(-rest * xp.exp(-xp.maximum(epsilon, 30.0)))
         inner = xp.where(epsilon > 30.0, beyond, log1p(ratio))
-        x = (1.0 - q) * xp.expm1(xp.minimum(epsilon, 700.0)) / q
-        units = (-16.0 if upper else 16.0) * UNIT
+        x = rest * xp.expm1(xp.minimum(epsilon, 700.0)) / q
+        units = (-32.0 if upper else 32.0) * UNIT
         moved = inflated(x, units)
         left = log1p(-xp.minimum(moved, 1.0 - UNIT))
         at = inflated(xp.where(add, epsilon - left, inner), units)
         curve = log_delta_bounds(mu, at)[int(upper)]
         value = curve + xp.log(q) + xp.where(add, left, 0.0)
-        value = value - units * (1.0 + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0))
+        size = 1.0 + 0.25 * xp.abs(curve) + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0)
+        value = value - units * xp.where(xp.isfinite(curve), size, 0.0)
         return xp.where(add & (moved >= 1.0), -np.inf, value)
 
     def infinity(self) -> Array:
@@ -121,14 +146,18 @@ class GaussianPair:
     @np.errstate(all="ignore")
     def anchor(self) -> Array:
         """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms."""
-        loss = mixed_loss(-0.5 / self.noise**2, self.rate)
+        loss = mixed_loss(-0.5 / self.noise**2, self.rate, self.rest)
         return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss)
 
     @np.errstate(all="ignore")
     def loss_error(self) -> Array:
-        """Backward error of ``_outcome``: x is off by a few u |x|, and dL/dx <= 1 / s^2."""
+        """Backward error of ``_outcome``, where a float64 can weigh it, and of the parameters.
+
+        docs/proofs/parameters.md, lemma 4.
+        """
         reach = _REACH * self.noise + 1.5
-        return UNIT * (16.0 + 8.0 * reach / self.noise**2)
+        own = array_module(self.rest).where(self.rest == 0.0, 0.0, 24.0)
+        return UNIT * (own + (10.0 + NOISE_UNITS) * reach / self.noise**2)
 
 
 def normal_tails(z: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""The privacy curve of mu-GDP, N(mu, 1) against N(0, 1), rounded so that it stays a guarantee."""
+"""The privacy curve of mu-GDP, N(mu, 1) against N(0, 1), rounded upwards."""
 
 from __future__ import annotations
 

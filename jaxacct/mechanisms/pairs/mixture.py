@@ -9,10 +9,11 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
 
 __all__ = ["MixturePair"]
 
@@ -42,18 +43,25 @@ class MixturePair:
     weights: tuple[Any, ...]
     reverse: Any
 
-    def _components(self) -> tuple[Array, Array, Array]:
-        """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight."""
+    def _components(self) -> tuple[Array, Array, Rate]:
+        """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight.
+
+        Sums of k weights and their quotients: each is off by 2 k + 2 units.
+        """
         xp = array_module(*self.sensitivities, *self.weights)
         s, w = (xp.stack(xp.broadcast_arrays(*values), -1) for values in (self.sensitivities, self.weights))
         moving = xp.where(s > 0, w, 0.0)
-        total = moving.sum(-1)
-        return s, moving / total[..., None], xp.minimum(total / w.sum(-1), 1.0)
+        total, still = moving.sum(-1), xp.where(s > 0, 0.0, w).sum(-1)
+        return s, moving / total[..., None], Rate(total / (total + still), still / (total + still))
 
-    def _outcome(self, losses: Array, s: Array, v: Array, rate: Array) -> Array:
+    def _units(self) -> float:
+        """By how many units the numbers of :meth:`_components` may be off, at least ``RATE_UNITS``."""
+        return max(2.0 * len(self.weights) + 2.0, RATE_UNITS)
+
+    def _outcome(self, losses: Array, s: Array, v: Array, rate: Rate) -> Array:
         """The x at which the loss of the mixture against the base is ``losses``; -inf below its range."""
         noise = column(self.noise)
-        m = inner_loss(losses, rate[..., None])
+        m = inner_loss(losses, column(rate.value), column(rate.rest))
         xp = array_module(m, noise, s, v)
         goal = xp.where(xp.isfinite(m), m, 0.0)
         # The solution is a constant to derivatives: those of one more Newton step are the right ones.
@@ -74,14 +82,14 @@ class MixturePair:
         z0 = x / noise
         base_above, base_below = normal_tails(z0)
         moved = normal_tails((x[..., None] - s[..., None, :]) / noise[..., None])
-        rate, largest = rate[..., None], s.max(-1)[..., None]
+        share, rest, largest = column(rate.value), column(rate.rest), s.max(-1)[..., None]
         mix_above, mix_below = (
-            (1.0 - rate) * base + rate * (v[..., None, :] * side).sum(-1)
+            rest * base + share * (v[..., None, :] * side).sum(-1)
             for base, side in zip((base_above, base_below), moved, strict=True)
         )
-        # As in GaussianPair; the sum of k terms adds a roundoff a term.
+        # As in GaussianPair; the sum of k terms adds a roundoff a term, and weights are off as well.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), _REACH + 2.0)
-        error = UNIT * (24.0 + 4.0 * s.shape[-1] + 8.0 * larger**2)
+        error = UNIT * (24.0 + 4.0 * s.shape[-1] + 2.0 * self._units() + 8.0 * larger**2)
         choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
         return Tails(  # reversed, L > l means x < x(l)
             choose(base_below, mix_above),
@@ -100,25 +108,35 @@ class MixturePair:
         # The base is a component that does not move; points of one component follow one another.
         shifts = xp.concatenate([xp.zeros_like(s[..., :1]), s], -1)
         outcomes = shifts[..., None] + noise[..., None] * Z
-        weights = xp.concatenate([log1p(-rate[..., None]), xp.log(rate[..., None] * v)], -1)
+        weights = xp.concatenate([column(log_rest(*rate)), xp.log(column(rate.value) * v)], -1)
         mixture, base = weights[..., None] + LOG_WEIGHT, np.full(s.shape[-1] + 1, -np.inf)
         base[0] = 0.0
         base = xp.where(add[..., None], base[:, None] + LOG_WEIGHT, mixture)
         flat = lambda x: x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])  # noqa: E731
-        loss = mixed_loss(_moving_loss(flat(outcomes), s, v, noise)[0], rate[..., None])
+        loss = mixed_loss(_moving_loss(flat(outcomes), s, v, noise)[0], column(rate.value), column(rate.rest))
         return Survey(xp.where(add, -loss, loss), flat(base))
 
     def max_loss(self) -> Array:
-        """-log of the weight of sensitivity 0 in the direction `add`, where P is the base; none in the other."""
-        rate = self._components()[2]
-        return array_module(rate, self.reverse).where(self.reverse > 0.5, -log1p(-rate), np.inf)
+        """-log of the weight of sensitivity 0, rounded up, in the direction `add`, where P is the base; or none."""
+        least = log_rest(*self._components()[2])
+        largest = inflated(-least, (16.0 + 2.0 * self._units()) * UNIT)
+        return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
     @np.errstate(all="ignore")
     def loss_error(self) -> Array:
-        """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
+        """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh, and the weights'."""
         largest = self._components()[0].max(-1)
         size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
-        return UNIT * (128.0 + 3.0 * _ACCEPTED * (1.0 + size))
+        return UNIT * (128.0 + 3.0 * self._units() + 3.0 * _ACCEPTED * (1.0 + size))
+
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        s, v, rate = self._components()
+        xp = array_module(order, s, v, rate)
+        whole = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
+        moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-rate), xp.log(rate) + moved)
 
     def infinity(self) -> Array:
         """None: all of the line is support."""

@@ -1,4 +1,4 @@
-"""What the curves of one-parameter families share: which arguments make sense, and what the others get.
+"""What curves of one-parameter families share: checks of arguments, and answers for invalid ones.
 
 A parameter of 0 is perfect privacy; negative, infinite or NaN ones are no guarantee at all (delta 1, epsilon infinite).
 """

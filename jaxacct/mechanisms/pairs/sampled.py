@@ -9,10 +9,11 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, deflated
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, mixed_loss
-from jaxacct.mechanisms.pairs.table import LEAST, Atoms, lists_outcomes
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
+from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
+from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["SampledPair"]
 
@@ -31,18 +32,24 @@ class SampledPair:
         inner: the pair of the mechanism for the same direction (Zhu, Dong, Wang 2022, on Poisson sampling).
         rate: sampling rate in (0, 1]; float64.
         reverse: 0 is the direction `remove`, 1 is `add`; a leaf, see ``GaussianPair``.
+        rest: 1 - rate, see ``GaussianPair``.
     """
 
     inner: Any
     rate: Any
     reverse: Any
+    rest: Any = None
+
+    def __post_init__(self) -> None:
+        if self.rest is None:
+            object.__setattr__(self, "rest", 1.0 - self.rate)
 
     @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
-        q, add = column(self.rate), column(self.reverse) > 0.5
+        q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         xp = array_module(losses, q, add)
-        m = inner_loss(xp.where(add, -losses, losses), q)
+        m = inner_loss(xp.where(add, -losses, losses), q, rest)
         m = xp.where(add, -m, m)
         p_above, p_below, q_above, q_below, error = self.inner.tails(xp.clip(m, -_FARTHEST, _FARTHEST))
         # Out of range: below every loss (remove), where even L = -inf counts as above, or above every loss (add).
@@ -50,15 +57,19 @@ class SampledPair:
         p_above, q_above = (xp.where(m == -np.inf, 1.0, xp.where(m == np.inf, 0.0, x)) for x in (p_above, q_above))
         p_below, q_below = (xp.where(m == -np.inf, 0.0, xp.where(m == np.inf, 1.0, x)) for x in (p_below, q_below))
         error = xp.where(xp.isinf(m), 0.0, error)  # 0 and 1 are exact
-        mixed_above, mixed_below = q * p_above + (1.0 - q) * q_above, q * p_below + (1.0 - q) * q_below
-        backwards_above, backwards_below = (1.0 - q) * p_above + q * q_above, (1.0 - q) * p_below + q * q_below
+        mixed_above, mixed_below = q * p_above + rest * q_above, q * p_below + rest * q_below
+        backwards_above, backwards_below = rest * p_above + q * q_above, rest * p_below + q * q_below
         return Tails(
             xp.where(add, p_above, mixed_above),
             xp.where(add, p_below, mixed_below),
             xp.where(add, backwards_above, q_above),
             xp.where(add, backwards_below, q_below),
-            error + 8.0 * UNIT,
+            error + (8.0 + RATE_UNITS) * UNIT,
         )
+
+    def sample(self) -> Sample:
+        """What the pair is made of."""
+        return Sample(self.inner, self.rate, self.rest, self.reverse)
 
     @np.errstate(all="ignore")
     def lists_outcomes(self) -> bool:
@@ -68,63 +79,79 @@ class SampledPair:
     def atoms(self) -> Atoms:
         """Those of a tabulated ``inner``, unsorted where it has infinite losses.
 
-        Sums of two masses of one sign are off by three units more than they. An outer loss is off by no more than the
-        inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what it is itself, as
-        the largest one may be huge and the likeliest next to nothing.
+        Sums of two masses of one sign are off by three units more than they, and as the rate is. An outer loss is off
+        by no more than the inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what
+        it is itself, as the largest one may be huge and the likeliest next to nothing.
         """
-        q, add = column(self.rate), column(self.reverse) > 0.5
-        inner = self.inner.atoms()
+        return self._mixed(self.inner.atoms())
+
+    def window(self, log_share: Array) -> Window:
+        """That of the inner pair; see :class:`jaxacct.mechanisms.pairs.table.Window`."""
+        inner = self.inner.window(log_share)
+        rate, still, add = self.rate, self.rest, self.reverse > 0.5
+        xp = array_module(rate, inner.rest_p)
+        p, q = inner.rest_p, inner.rest_q
+        mixed, backwards = rate * p + still * q, still * p + rate * q
+        rest = (inflated(xp.where(add, x, y), (8.0 + 2.0 * RATE_UNITS) * UNIT) for x, y in ((p, mixed), (backwards, q)))
+        return Window(self._mixed(inner.atoms), *rest)
+
+    def _mixed(self, inner: Atoms) -> Atoms:
+        """The atoms of the sample from those of the inner pair."""
+        q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         xp = array_module(q, add, inner.losses)
         # A loss far below 0 is lost in log(1 - rate), which is at least -37.
         upwards = xp.where(add, -inner.losses, inner.losses)
         size = xp.where(xp.isfinite(upwards), xp.maximum(upwards, xp.minimum(-upwards, 64.0)), 0.0) - xp.log(q)
         # What underflows stays something, too small to be taken at its word.
         least = xp.where(inner.p + inner.q > 0, LEAST, 0.0)
-        mixed, backwards = q * inner.p + (1.0 - q) * inner.q, (1.0 - q) * inner.p + q * inner.q
+        mixed, backwards = q * inner.p + rest * inner.q, rest * inner.p + q * inner.q
         mixed, backwards = xp.maximum(mixed, least), xp.maximum(backwards, least)
         return Atoms(
-            self._outer(inner.losses, q, add),
+            self._outer(inner.losses, q, rest, add),
             xp.where(add, inner.p, mixed),
             xp.where(add, backwards, inner.q),
-            inner.error + 8.0 * UNIT,
+            inner.error + (8.0 + RATE_UNITS) * UNIT,
             column(self.loss_error()) + 8.0 * UNIT * size,
         )
 
-    def _outer(self, loss: Array, rate: Any, add: Any) -> Array:
+    def _outer(self, loss: Array, rate: Any, rest: Any, add: Any) -> Array:
         """The loss on a sample where the inner one is ``loss``."""
-        straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate)
+        straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate, rest)
         return array_module(straight, add).where(add, -straight, straight)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
-        q, add = column(self.rate), column(self.reverse) > 0.5
+        q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         inner = self.inner.survey()
         xp = array_module(q, add, inner.losses)
-        losses = self._outer(inner.losses, q, add)
+        losses = self._outer(inner.losses, q, rest, add)
         # Q has exp(-L) times the mass of P; what the survey of P does not see of Q lies at the lowest loss.
         log_q = inner.log_masses - inner.losses
         unseen = xp.maximum(1.0 - xp.exp(xp.minimum(log_q, 0.0)).sum(-1, keepdims=True), 0.0)
-        log_rest = log1p(-q)
-        mixture = inner.log_masses + xp.log(q) + log1p((1 - q) / q * xp.exp(xp.minimum(-inner.losses, 600.0)))
+        least = log_rest(q, rest)
+        mixture = inner.log_masses + xp.log(q) + log1p(rest / q * xp.exp(xp.minimum(-inner.losses, 600.0)))
         masses = xp.where(add, inner.log_masses, mixture)
-        lowest = xp.where(add | (q == 1.0), losses.min(-1, keepdims=True), log_rest)
-        rest = xp.where(add, -np.inf, xp.log(unseen) + log_rest)
-        return Survey(xp.concatenate([losses, lowest], -1), xp.concatenate([masses, rest], -1))
+        lowest = xp.where(add | (rest == 0.0), losses.min(-1, keepdims=True), least)
+        left = xp.where(add, -np.inf, xp.log(unseen) + least)
+        return Survey(xp.concatenate([losses, lowest], -1), xp.concatenate([masses, left], -1))
 
     def max_loss(self) -> Array:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; at most log(1 / (1 - rate)) in the direction `add`."""
-        return self._outer(self.inner.max_loss(), self.rate, self.reverse > 0.5)
+        largest, add = self.inner.max_loss(), self.reverse > 0.5
+        xp = array_module(largest, add)
+        found = mixed_loss_up(xp.where(add, -largest, largest), self.rate, self.rest, add)
+        return array_module(found, add).where(add, -found, found)
 
     def loss_error(self) -> Array:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
-        return self.inner.loss_error() + 128.0 * UNIT
+        return self.inner.loss_error() + 160.0 * UNIT
 
     def infinity(self) -> Array:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""
-        straight = deflated(self.rate * self.inner.infinity(), 2.0 * UNIT)
-        return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rate < 1.0), 0.0, straight)
+        straight = deflated(self.rate * self.inner.infinity(), (2.0 + RATE_UNITS) * UNIT)
+        return array_module(straight, self.reverse).where((self.reverse > 0.5) & (self.rest > 0.0), 0.0, straight)
 
     def anchor(self) -> Array:
         """The image of the inner one."""
-        return self._outer(self.inner.anchor(), self.rate, self.reverse > 0.5)
+        return self._outer(self.inner.anchor(), self.rate, self.rest, self.reverse > 0.5)

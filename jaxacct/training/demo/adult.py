@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from jaxacct.training.demo.dataset import Dataset
+from jaxacct.training.demo.dataset import Dataset, from_openml
 from jaxacct.training.demo.unpacked import unpacked
 
 __all__ = ["adult", "encode"]
@@ -122,9 +121,7 @@ def _read(file: Path) -> list[list[str]]:
 
 
 def _from_openml() -> Iterable[list[str]]:
-    from sklearn.datasets import fetch_openml
-
-    bunch: Any = fetch_openml("adult", version=2, as_frame=False, parser="liac-arff")
+    bunch = from_openml("adult", 2, "adult.data.gz and adult.test.gz")
     names = list(bunch.feature_names)
     columns = []
     for name in _DOMAIN:

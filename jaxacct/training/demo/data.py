@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxacct._files import as_path
 from jaxacct.training.demo.adult import adult
-from jaxacct.training.demo.dataset import Dataset
+from jaxacct.training.demo.dataset import Dataset, from_openml
 from jaxacct.training.demo.unpacked import unpacked
 
 __all__ = ["DATASETS", "Dataset", "digits", "load", "mnist"]
@@ -62,11 +62,10 @@ def mnist(path: str | Path | None = None) -> Dataset:
     Raises:
         ValueError: files that are not IDX files of matching lengths.
         FileNotFoundError: no ``t10k`` files under ``path``.
+        ConnectionError: no ``path``, and no way to OpenML.
     """
     if path is None:
-        from sklearn.datasets import fetch_openml
-
-        bunch: Any = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff")
+        bunch = from_openml("mnist_784", 1, "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz and maybe train-*")
         x = np.asarray(bunch.data, np.float32).reshape(-1, 28, 28, 1) / 255.0
         return _split("mnist", _normalise(x), np.asarray(bunch.target).astype(np.int32), 10_000, "OpenML mnist_784")
     folder = Path(path)

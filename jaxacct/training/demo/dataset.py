@@ -1,12 +1,13 @@
-"""What a data set is."""
+"""`Dataset`, and downloads of data sets that are not bundled."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "from_openml"]
 
 
 class Dataset(NamedTuple):
@@ -29,3 +30,22 @@ class Dataset(NamedTuple):
     test_y: np.ndarray
     classes: int
     source: str
+
+
+def from_openml(name: str, version: int, files: str) -> Any:
+    """scikit-learn's download of a data set; ``files`` says what a folder would have to hold instead.
+
+    Raises:
+        ConnectionError: there is no way to OpenML.
+    """
+    from sklearn.datasets import fetch_openml
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it tries once more
+            return fetch_openml(name, version=version, as_frame=False, parser="liac-arff", n_retries=1, delay=0.5)
+    except OSError as problem:
+        raise ConnectionError(
+            f"data {name} could not be downloaded from OpenML ({problem}): give the folder that holds {files} as path "
+            "(--path), or use digits, which needs no download"
+        ) from None

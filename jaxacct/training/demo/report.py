@@ -1,4 +1,4 @@
-"""What a run says at its end: epsilon three ways, each with what kind of number it is."""
+"""The report of a training run: each epsilon with the kind of number that it is."""
 
 from __future__ import annotations
 

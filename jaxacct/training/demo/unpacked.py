@@ -1,4 +1,4 @@
-"""Gzipped files of a data set, read whole and no further than a limit."""
+"""Reads gzipped data files up to a size limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a pytree with Orbax: written aside, whole or not there, with a digest of their own."""
+"""Checkpoints of a pytree with Orbax, atomic and with a digest."""
 
 from __future__ import annotations
 

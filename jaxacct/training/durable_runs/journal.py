@@ -1,4 +1,4 @@
-"""A write-ahead journal: sealed lines in one file, on the disk before anything that they pay for happens."""
+"""A write-ahead journal: every charge is on disk before its release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the journal of a run says: which records there are, the settings it began with, the steps that were charged."""
+"""The records of a run's journal: its settings, and the steps that were charged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def checked(journal: Journal) -> list[dict[str, Any]]:
             charged.add(record["step"])
             good = 0 < record["sigma"] < math.inf and 0 < record["clip_scale"] <= 1
         if not good or (record["kind"] == "done" and record["step"] not in charged):
-            raise ValueError(f"journal {journal.path} is none of a run: line {number} holds {record!r:.200}")
+            raise ValueError(f"journal {journal.path} line {number}: not a valid run record: {record!r:.200}")
     return journal.records
 
 

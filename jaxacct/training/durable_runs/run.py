@@ -1,4 +1,4 @@
-"""Runs that may be killed anywhere: what a step costs is on the disk before the step's release exists.
+"""`durable_run`: training that may be killed at any moment; a step's cost is on disk before its release.
 
 Two records with two duties. The *journal* holds the budget: a sealed line for every charge, fsynced between a
 step's two halves, after the filter has admitted it and before any private data is touched. *Checkpoints* hold the

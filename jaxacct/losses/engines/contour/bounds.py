@@ -45,8 +45,9 @@ from jaxacct.losses.engines.contour.quadrature import (
     placed,
     quadrature,
     rough_cumulants,
+    rough_log_moment,
 )
-from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon
+from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, transform
 from jaxacct.losses.engines.saddle_point import saddle_log_delta
@@ -55,7 +56,8 @@ __all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", 
 
 Array = Any  # NumPy's or JAX's
 
-_COARSE, _FINE = 32, 12  # tilts tried: over all magnitudes, then between two of the first
+_COARSE, _FINE = 14, (10, 10, 12)  # tilts tried: over all magnitudes, then between two of the last ones
+_JUMP = 3.0  # e-foldings of delta that a slightly larger tilt may lose
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
@@ -63,7 +65,6 @@ _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
-_STRIDE = 4
 
 
 class Size(NamedTuple):
@@ -72,7 +73,7 @@ class Size(NamedTuple):
     points: int
     """Points of a step's quadrature."""
     nodes: int
-    """Frequencies; a square of a power of 2."""
+    """Frequencies; a power of 2."""
 
 
 class Plan(NamedTuple):
@@ -120,8 +121,7 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
     lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     xp = array_module(goal)
-    each = xp.where(pairs.reverse > 0.5, -log1p(-pairs.rate), np.inf)
-    largest = inflated(xp.where(counts == 0, 0.0, counts * each).sum(-1), 1e-9)
+    largest = inflated(xp.where(counts == 0, 0.0, counts * pairs.max_loss()).sum(-1), 1e-9)
     if kind == "delta":
         return xp.where(goal > largest, 0.0, lower), xp.where(goal > largest, 0.0, upper)
     upper = xp.where(largest < upper, largest, upper)
@@ -130,7 +130,7 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
     """Bounds from the transform; see :func:`contour_bounds`."""
-    integrand = _integrand(prepared, counts, found)
+    integrand = trimmed(_integrand(prepared, counts, found))
     if kind == "delta":
         xp = array_module(goal)
         lower, upper, _, _ = read_delta(integrand, goal)
@@ -161,22 +161,33 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 
     def cumulants(t: Array, cut: Array):
         """Of the composition at tilts of shape ``(N, B)``."""
-        each = rough_cumulants(pairs, t[..., None], cut)
-        return [xp.where(counts > 0, counts * one, 0.0).sum(-1) for one in each]
+        return [composed(one) for one in rough_cumulants(pairs, t[..., None], cut)]
+
+    def composed(each: Array) -> Array:
+        return xp.where(counts > 0, counts * each, 0.0).sum(-1)
 
     def judged(t: Array, cut: Array) -> Array:
         """What a tilt says of log delta, or of epsilon."""
-        bound = cumulants(t, cut)[0] - log1p(t) - t * log1p(1.0 / t)
+        bound = composed(rough_log_moment(pairs, t[..., None], cut)) - log1p(t) - t * log1p(1.0 / t)
         value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
         return xp.where(xp.isnan(value), np.inf, value)
 
     def searched(cut: Array, low: Any, high: Any, count: int) -> tuple[Array, Array, Array]:
-        """The logarithm of the best of ``count`` tilts, the distance of neighbours', and what it says."""
+        """The logarithm of the best of ``count`` tilts, the distance of neighbours', and what it says.
+
+        The next larger tilt says something of it too, and the one after that where it is much worse: rare and large
+        losses take over all of a sudden, and where they are about to the period would have to be long.
+        """
         spacing = (high - low) / (count - 1)
         grid = low + spacing * np.arange(float(count))[:, None]
-        value = judged(xp.exp(grid), cut).T
+        value = judged(xp.exp(grid), cut)
+        beyond = value[2:] - (_JUMP if kind == "delta" else _JUMP / xp.exp(grid[2:]))
+        value = xp.maximum(value[:-1], value[1:])
+        if count == _FINE[-1]:
+            value = xp.maximum(value[:-1], beyond)
+        value = value.T
         at = first_least(value)
-        return pick(grid.T, at), spacing, pick(value, at)
+        return pick(grid[: value.shape[-1]].T, at), spacing, pick(value, at)
 
     def tapered(log_delta: Array) -> Array:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
@@ -189,8 +200,9 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 
     def anywhere(cut: Array) -> tuple[Array, Array]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between two."""
-        near, spacing, _ = searched(cut, *ends, _COARSE)
-        near, _, value = searched(cut, near - spacing, near + spacing, _FINE)
+        near, spacing, value = searched(cut, *ends, _COARSE)
+        for count in _FINE:  # the least lies between the one before and the second after
+            near, spacing, value = searched(cut, near - spacing, near + 2.0 * spacing, count)
         return near, value
 
     cut = tapered(log_goal) if kind == "epsilon" else xp.full_like(counts, np.inf)
@@ -200,6 +212,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
         near, value = anywhere(cut)
         cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+        near = searched(cut, near - 0.5, near + 0.3, _FINE[-1])[0]  # a taper further out spoils tilts that were good
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":
@@ -211,10 +224,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 
 def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:
     """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
-    return _prepared(plan(kind, pairs, counts, goal), size, pairs, counts)
-
-
-def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
+    chosen = plan(kind, pairs, counts, goal)
     theta, cut = chosen.theta, chosen.cut
     xp = array_module(theta)
     digits = xp.broadcast_to((30.0 + xp.log(counts.sum(-1)))[:, None], counts.shape)
@@ -224,7 +234,8 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    back = xp.broadcast_to(_BACK, (_BACK.size, theta.size))
+    near_1 = _BACK if kind == "delta" else _BACK[:0]  # no epsilon asks for it
+    back = xp.broadcast_to(near_1, (near_1.size, theta.size))
     every = xp.concatenate([tilts, -back])
     moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
     moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
@@ -232,7 +243,7 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
     rest = moments[tilts.shape[0] :] + back * chosen.epsilon
     rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
-    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
+    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0, initial=1.0), 1e-12) + missing
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
@@ -244,6 +255,12 @@ def _prepared(chosen: Plan, size: Size, pairs: Any, counts: Array) -> Prepared:
     spacing = stopped(2.0 * np.pi / period)
     parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
     return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0)))
+
+
+def _strided(nodes: int) -> np.ndarray:
+    """Every fourth frequency, and from the 128th on each that is 3 % larger than the last."""
+    far = (128 * 1.03 ** np.arange(max(np.log(nodes / 128) / np.log(1.03), 0.0))).astype(int)
+    return np.unique(np.append(np.arange(0, min(nodes, 128), 4), far))
 
 
 def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand:
@@ -278,11 +295,12 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / size_of
 
     # Cut off where errors of further terms would outweigh what the decay bounds.
-    # The decay is known for all larger frequencies, so every fourth will do.
-    some = xp.broadcast_to(frequencies[:, None, ::_STRIDE], (*counts.shape, nodes // _STRIDE))
+    # The decay is known for all larger frequencies, so some will do.
+    at = _strided(nodes)
+    some = xp.broadcast_to(frequencies[:, None, at], (*counts.shape, at.size))
     fallen = decay(parts.layer_masses, parts.layer_lengths, some)
     left = powered(log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
-    left = xp.repeat(left, _STRIDE, axis=-1)
+    left = left[:, np.searchsorted(at, index, side="right") - 1]
     beyond = xp.exp(left) / np.pi / xp.maximum(frequencies - spacing[:, None], 1e-300)
     beyond = xp.where(index >= 2, beyond, np.inf)
     total = xp.cumsum(weight * off, -1)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept

@@ -1,4 +1,4 @@
-"""The tilted loss of a (Poisson-sampled) Gaussian as a few hundred weighted points, with certified errors.
+"""The tilted loss of a (Poisson-sampled) Gaussian as some hundred weighted points, with certified errors.
 
 With t the output in units of the noise, mu = 1 / s, u = mu t - mu^2 / 2 and R(t) = 1 - q + q e^u, the loss is
 log R (`remove`) or -log R (`add`), and E_P[exp(z L)] = A(b) = E_{t ~ N(0,1)}[R^b] with b = 1 + z or b = -z.
@@ -38,13 +38,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, histogram, logsumexp, running_least, stopped
+from jaxacct._numerics.arrays import array_module, histogram, logsumexp, product, running_least, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
+from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 
-__all__ = ["Points", "Quadrature", "decay", "log_moments", "placed", "quadrature", "rough_cumulants"]
+__all__ = [
+    "Points",
+    "Quadrature",
+    "decay",
+    "layers_of",
+    "log_moments",
+    "placed",
+    "quadrature",
+    "rough_cumulants",
+    "rough_log_moment",
+]
 
 Array = Any  # NumPy's or JAX's
 
@@ -113,26 +124,26 @@ class Quadrature(NamedTuple):
     layer_lengths: Array
 
 
-def _log_ratio(q: Array, u: Array) -> tuple[Array, Array]:
-    """log(1 - q + q e^u) and its derivative in u."""
+def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
+    """log(1 - q + q e^u) and its derivative in u; ``rest`` is 1 - q."""
     xp = array_module(u)
     small = q * xp.expm1(xp.minimum(u, 40.0))
     near = xp.abs(small) < 0.5
-    sampled = q < 1.0  # a rate of 1 is kept away from log(0), whose derivative is none
-    log_rest, log_shifted = log1p(-xp.where(sampled, q, 0.5)), xp.log(q) + u
-    apart = log_shifted - log_rest
+    sampled = rest > 0.0  # a rate of 1 is kept away from log(0), whose derivative is none
+    least, log_shifted = log_rest(xp.where(sampled, q, 0.5), xp.where(sampled, rest, 0.5)), xp.log(q) + u
+    apart = log_shifted - least
     less = xp.exp(-xp.abs(apart))
-    far = xp.maximum(log_rest, log_shifted) + log1p(less)
+    far = xp.maximum(least, log_shifted) + log1p(less)
     whole = u - (q - 1.0) * xp.expm1(xp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
     value = xp.where(near, log1p(xp.where(near, small, 0.0)), xp.where(sampled, far, whole))
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
 
 
-def _slope_at_0(q: Array, mu: Array) -> Array:
+def _slope_at_0(pair: Any, mu: Array) -> Array:
     """The derivative of log R in u at t = 0, within a few units."""
     xp = array_module(mu)
-    sampled = q * xp.exp(-0.5 * mu * mu)
-    return xp.where(q < 1.0, sampled / (xp.where(q < 1.0, 1.0 - q, 1.0) + sampled), 1.0)
+    sampled = pair.rate * xp.exp(-0.5 * mu * mu)
+    return xp.where(pair.rest > 0.0, sampled / (xp.where(pair.rest > 0.0, pair.rest, 1.0) + sampled), 1.0)
 
 
 def _exponent(pair: Any, theta: Array) -> Array:
@@ -149,7 +160,7 @@ def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, 
     xp = array_module(beta)
     mu = 1.0 / pair.noise
     reach = xp.sqrt(2.0 * digits) + 1.0
-    slope = _slope_at_0(pair.rate, mu)
+    slope = _slope_at_0(pair, mu)
     low = xp.minimum(beta * mu * slope, 0.0) - reach
     most = xp.maximum(beta * mu, 0.0)
     high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
@@ -164,8 +175,22 @@ def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, 
     return t, mu[..., None] * t - (0.5 * mu * mu)[..., None], log_taper_above(t, cut[..., None])
 
 
+def rough_log_moment(pair: Any, theta: Array, cut: Array) -> Array:
+    """K of the loss at tilt theta, certified by nothing: to choose by. inf where the cells are too wide."""
+    return _rough_law(pair, theta, cut)[0]
+
+
 def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array]:
-    """K, K', K'' of the loss at tilt theta, certified by nothing: to choose by. inf where the cells are too wide."""
+    """K, K' and K'', as :func:`rough_log_moment`."""
+    xp = array_module(theta)
+    log_total, weights, loss, lost = _rough_law(pair, theta, cut)
+    mean = (weights * loss).sum(-1)
+    variance = (weights * (loss - mean[..., None]) ** 2).sum(-1)
+    return log_total, xp.where(lost, np.inf, mean), variance
+
+
+def _rough_law(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array, Array]:
+    """K, the tilted law's weights and losses, and where the cells are too wide."""
     xp = array_module(theta)
     beta = _exponent(pair, theta)
     t, u, taper = _edges(pair, beta, cut, xp.full_like(beta, 32.0), _ROUGH_CELLS)
@@ -174,18 +199,16 @@ def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, 
     series = small * (1.0 - small * (0.5 - small / 3.0))
     psi = xp.where(u > 40.0, xp.log(q) + u, xp.where(xp.abs(small) < 1e-3, series, xp.log(1.0 + small)))
     log_weight = -0.5 * t**2 + taper + beta[..., None] * psi
-    loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     top = log_weight.max(-1)
     widths = t[..., 1:] - t[..., :-1]
     none = xp.zeros_like(widths[..., :1])
     spans = 0.5 * (xp.concatenate([widths, none], -1) + xp.concatenate([none, widths], -1))
     weights = xp.exp(log_weight - top[..., None]) * spans
     total = weights.sum(-1)
-    mean = (weights * loss).sum(-1) / total
-    variance = (weights * (loss - mean[..., None]) ** 2).sum(-1) / total
     lost = weights[..., _ROUGH_CELLS[0] + 1 :].sum(-1) > 1e-3 * total
-    log_total = top + xp.log(total) - _HALF_LOG_2PI
-    return xp.where(lost, np.inf, log_total), xp.where(lost, np.inf, mean), variance
+    log_total = xp.where(lost, np.inf, top + xp.log(total) - _HALF_LOG_2PI)
+    loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
+    return log_total, weights / total[..., None], loss, lost
 
 
 def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Points:
@@ -202,7 +225,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     beta = _exponent(pair, theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
     edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), cells=_CELLS)
-    edge_psi, edge_slope = _log_ratio(stopped(pair.rate)[..., None], edge_u)
+    edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)
     edge_base = -0.5 * edges**2 + edge_taper
     left, right = edges[..., :-1], edges[..., 1:]
     square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
@@ -223,9 +246,11 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
 
     mu, q = 1.0 / pair.noise[..., None], pair.rate[..., None]
     u = mu * t - 0.5 * mu * mu
-    psi, slope = _log_ratio(q, u)
-    # psi is off by a few units of itself and by what u's rounding, damped by the slope, makes of it.
-    off = 16.0 * UNIT * (xp.abs(psi) + slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
+    psi, slope = _log_ratio(q, pair.rest[..., None], u)
+    # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
+    # slope, make of it: docs/proofs/parameters.md, lemma 6.
+    sure = xp.where(pair.rest == 0.0, 16.0, 48.0)[..., None] * xp.abs(psi)
+    off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
     log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
     cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered
     return Points(t, step, psi, slope, log_base, off, *cells, left[..., 0], right[..., -1])
@@ -256,7 +281,7 @@ def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     """
     xp = array_module(beta)
     mu = 1.0 / pair.noise
-    slope = _slope_at_0(pair.rate, mu)
+    slope = _slope_at_0(pair, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
     ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]
@@ -321,8 +346,8 @@ def _strip(pair: Any, beta: Array, cut: Array, points: Points, log_total: Array,
     return xp.exp(xp.minimum(between + 1e-9, 700.0))
 
 
-def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array]:
-    """Weights of total 1, the log of their total, and its relative error but for the strip's."""
+def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array, Array]:
+    """Weights and their total, the log of the integral, and its relative error but for the strip's."""
     xp = array_module(beta)
     size = points.t.shape[-1]
     power = beta[..., None] * points.psi
@@ -331,13 +356,15 @@ def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array,
     weights = xp.exp(log_weight - top[..., None])
     total = weights.sum(-1)
     log_total = top + xp.log(total) + xp.log(points.step) - _HALF_LOG_2PI
-    weights = weights / total[..., None]
     square = 0.5 * points.t**2
-    units = UNIT * (24.0 + 8.0 * (square + xp.abs(points.log_base + square)) + 4.0 * xp.abs(power))
-    rounding = (weights * (units + xp.abs(beta)[..., None] * points.off)).sum(-1)
+    # Two errors of a point's logarithm: one that the tilt does not change, and one that is in proportion to beta.
+    fixed = UNIT * (24.0 + 8.0 * (square + xp.abs(points.log_base + square)))
+    tilted = points.off + 4.0 * UNIT * xp.abs(points.psi)
+    means = product(weights[..., None, :], xp.stack([fixed, tilted], -1))[..., 0, :] / total[..., None]
+    rounding = means[..., 0] + xp.abs(beta) * means[..., 1]
     rounding = rounding + UNIT * (2.0 * size + 32.0 + 8.0 * xp.abs(top - log_total))
     outside = _outside(*stopped((pair, beta, cut, points)))
-    return weights, log_total, rounding + 2.0 * xp.exp(xp.minimum(outside - log_total, 700.0))
+    return weights, total, log_total, rounding + 2.0 * xp.exp(xp.minimum(outside - log_total, 700.0))
 
 
 def _thinned(points: Points) -> Points:
@@ -351,7 +378,7 @@ def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
     xp = array_module(tilts)
     points = _thinned(points)
     beta = _exponent(pair, tilts)
-    _, log_total, relative = _weighed(pair, beta, cut, points)
+    _, _, log_total, relative = _weighed(pair, beta, cut, points)
     error = relative + _strip_at_0(pair, beta, cut, points.step)
     # The rule's sum is at least (1 - error) of the integral.
     return xp.where(error < 0.5, log_total + 2.0 * error, np.inf)
@@ -363,7 +390,8 @@ def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Arr
     mu = 1.0 / pair.noise
     beta = _exponent(pair, theta)
     psi = points.psi
-    weights, log_total, relative = _weighed(pair, beta, cut, points)
+    weights, total, log_total, relative = _weighed(pair, beta, cut, points)
+    weights = weights / total[..., None]
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     mean = (weights * loss).sum(-1)
     centred = loss - mean[..., None]
@@ -390,7 +418,12 @@ def _layers(points: Points, mu: Array, power: Array, log_total: Array) -> tuple[
     base = xp.minimum(points.log_base[..., 1:], points.log_base[..., :-1])
     least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - _HALF_LOG_2PI
     lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), 1e-9)
-    density = xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 1e-9, -np.inf)
+    return layers_of(xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 1e-9, -np.inf), lengths)
+
+
+def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
+    """Uniform pieces, masses and lengths, under a step function: log ``density`` on neighbouring ``lengths``."""
+    xp = array_module(density)
     hill = _hill(density)
     rest = density + log1p(-xp.exp(hill - density))
     rest = xp.where(xp.isfinite(density) & (rest > -700.0), rest, -np.inf)
@@ -431,4 +464,4 @@ def decay(masses: Array, lengths: Array, frequency: Array) -> Array:
     squares = (frequency * frequency)[..., None] * (lengths * lengths / 32.0)[..., None, :]
     inverses = (2.0 / frequency)[..., None] * (1.0 / lengths)[..., None, :]
     share = xp.maximum(xp.minimum(squares, 0.7), 1.0 - inverses)
-    return deflated((masses[..., None, :] * share).sum(-1), 1e-9)
+    return deflated(product(share, masses[..., None])[..., 0], 1e-9)

@@ -1,7 +1,9 @@
 """The Fourier transform of a weighted set of losses at equally spaced frequencies, and its rounding error.
 
-In float64, exp(i w_j x) for j = side a + b is a product: two short tables and a matrix product instead of a long table.
-Its error is some hundred units in all, which T steps make T times larger.
+In float64, exp(i w_j x) for j = wide a + b is a product: two short tables and a matrix product instead of a long table.
+Its error is some hundred units in all, which T steps make T times larger. NumPy takes settings and points in blocks:
+tables stay in a core's cache, and products stay so small that the BLAS works them off alone. Its own threads would wait
+for each other where the settings already share the cores.
 
 In float32 that would be far too much. But the losses have mean 0, so the transform minus 1 is a sum of terms of
 second order, -2 sin^2(w x / 2) and sin(w x) - w x, each of which float32 knows to a relative unit. Then the error of
@@ -15,7 +17,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import array_module, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
@@ -24,6 +26,8 @@ __all__ = ["Transform", "log_modulus_of", "transform", "transform_float32"]
 Array = Any  # NumPy's or JAX's
 
 _UNIT32 = 2.0**-24
+_TABLE = 2**15  # numbers in a table, at most
+_ALONE = 2**15  # multiplications in a complex product of matrices up to which OpenBLAS starts no threads
 
 
 class Transform(NamedTuple):
@@ -41,23 +45,41 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
         losses: shape ``(B, K, S)``.
         weights: totals 1, shape ``(B, K, S)``.
         spacing: distance of frequencies, shape ``(B,)``.
-        nodes: number of frequencies, the square of a power of 2.
+        nodes: number of frequencies, a power of 2.
     """
     xp = array_module(losses)
-    side = round(nodes**0.5)
+    wide = 1 << ((nodes.bit_length() - 1) // 2)
+    tall = nodes // wide
     spacing = spacing[:, None, None]
-    ci, si = _powers(losses * spacing, side)
-    co, so = _powers(losses * (side * spacing), side)
-    weights = weights[:, :, None, :]
-    # One product of tables twice as high and wide.
-    table = xp.concatenate([ci * weights, si * weights], -2)
-    both = xp.concatenate([co, so], -2)
-    highest = {} if xp is np else {"precision": "highest"}
-    found = xp.matmul(both, table.swapaxes(-1, -2), **highest)
-    flat = lambda x: x.reshape(*losses.shape[:-1], nodes)  # noqa: E731
-    real = flat(found[..., :side, :side] - found[..., side:, side:])
-    imag = flat(found[..., :side, side:] + found[..., side:, :side])
-    return Transform(real - 1.0, imag, xp.full_like(real, (80.0 + 12.0 * side + 2.0 * losses.shape[-1]) * UNIT))
+    if xp is np:
+        found = _in_blocks(losses, weights, spacing, tall, wide)
+    else:
+        inner = _powers(losses * spacing, wide) * weights[:, :, None, :]
+        outer = _powers(losses * (wide * spacing), tall)
+        found = product(outer, inner.swapaxes(-1, -2))
+    found = found.reshape(*losses.shape[:-1], nodes)
+    error = xp.full(found.shape, (80.0 + 6.0 * (tall + wide) + 2.0 * losses.shape[-1]) * UNIT)
+    return Transform(found.real - 1.0, found.imag, error)
+
+
+def _in_blocks(losses: Array, weights: Array, spacing: Array, tall: int, wide: int) -> Array:
+    """The products of tables, shape ``(B, K, tall, wide)``."""
+    found = np.zeros((*losses.shape[:-1], tall, wide), np.complex128)
+    # Factors of high x thick and thick x wide numbers.
+    thick = max(32, _ALONE // (tall * wide))
+    high = max(1, min(tall, _ALONE // (thick * wide)))
+    rows = max(1, _TABLE // (tall * thick * losses.shape[1]))
+    for row in range(0, len(losses), rows):
+        some = slice(row, row + rows)
+        for first in range(0, losses.shape[-1], thick):
+            block = losses[some, :, first : first + thick]
+            outer = _powers(block * (wide * spacing[some]), tall)
+            inner = _powers(block * spacing[some], wide)
+            inner *= weights[some, :, None, first : first + thick]
+            outer = outer.reshape(*block.shape[:-1], tall // high, high, block.shape[-1])
+            product = np.matmul(outer, inner.swapaxes(-1, -2)[:, :, None])
+            found[some] += product.reshape(*block.shape[:-1], tall, wide)
+    return found
 
 
 def log_modulus_of(real: Array, imag: Array) -> Array:
@@ -69,22 +91,28 @@ def log_modulus_of(real: Array, imag: Array) -> Array:
     return 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
 
 
-def _powers(phase: Array, count: int) -> tuple[Array, Array]:
-    """cos(j phase) and sin(j phase) for j < ``count``, a power of 2, on a new axis before the last.
+def _powers(phase: Array, count: int) -> Array:
+    """exp(i j phase) for j < ``count``, a power of 2, on a new axis before the last.
 
     By multiplication, so that two transcendental functions are enough: what the first rounds to grows with j, and
     each of log2(count) products adds 3 units.
     """
     xp = array_module(phase)
-    cos, sin = xp.cos(phase)[..., None, :], xp.sin(phase)[..., None, :]
-    real, imag = xp.ones_like(cos), xp.zeros_like(sin)
-    while real.shape[-2] < count:
-        real, imag = (
-            xp.concatenate([real, real * cos - imag * sin], -2),
-            xp.concatenate([imag, real * sin + imag * cos], -2),
-        )
-        cos, sin = (cos - sin) * (cos + sin), 2.0 * cos * sin
-    return real, imag
+    base = (xp.cos(phase) + 1j * xp.sin(phase))[..., None, :]
+    if xp is not np:
+        table = xp.ones_like(base)
+        while table.shape[-2] < count:
+            table = xp.concatenate([table, table * base], -2)
+            base = base * base
+        return table
+    table = np.empty((*phase.shape[:-1], count, phase.shape[-1]), np.complex128)
+    table[..., :1, :] = 1.0
+    known = 1
+    while known < count:
+        np.multiply(table[..., :known, :], base, out=table[..., known : 2 * known, :])
+        known *= 2
+        base = base * base
+    return table
 
 
 def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:

@@ -1,4 +1,4 @@
-"""Where the contour and the cells of a composition go, from surveys of its parts; nothing here is certified."""
+"""Places the contour and the cells of a composition, by estimates; nothing here is certified."""
 
 from __future__ import annotations
 

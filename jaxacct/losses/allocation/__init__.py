@@ -1,0 +1,5 @@
+"""Sums of likelihood ratios: what an epoch of random allocation is made of.
+
+``ratios`` cuts one ratio into cells, ``plan`` says where to look at their sum, ``sums`` bounds its curve and tests it,
+``tables`` makes pairs of that. Imports pairs, numerics, and the FFT powers of grids.
+"""

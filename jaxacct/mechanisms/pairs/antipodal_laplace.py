@@ -1,0 +1,112 @@
+"""The pair of replaced records in a Poisson sample that a Laplace mechanism sums up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.sampled_loss import log_rest, mixed_loss
+
+__all__ = ["AntipodalLaplacePair"]
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_REACH = 40.0  # outcomes further from a centre than that, in units of the scale, weigh nothing
+
+
+@mechanism
+class AntipodalLaplacePair:
+    """P = (1 - q) Lap(0, 1) + q Lap(eps, 1) against Q = (1 - q) Lap(0, 1) + q Lap(-eps, 1).
+
+    With m(y) = log(1 - q + q e^y), the loss at an outcome t in [0, eps] is m(2 t - eps) - m(-eps). It is odd, and
+    constant beyond eps: an atom at either end.
+
+    Attributes:
+        epsilon: eps, sensitivity / scale, within a unit and rounded up; float64.
+        rate: q in (0, 1].
+        rest: 1 - q, see ``GaussianPair``.
+    """
+
+    epsilon: Any
+    rate: Any
+    rest: Any = None
+
+    def __post_init__(self) -> None:
+        if self.rest is None:
+            object.__setattr__(self, "rest", 1.0 - self.rate)
+
+    def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
+        return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)
+
+    def _inner(self, loss: Array, eps: Array, q: Array, rest: Array) -> Array:
+        """The y with m(y) - m(-eps) = loss >= 0: log(e^(loss - eps) + (e^loss - 1) (1 - q) / q)."""
+        xp = array_module(loss, eps, q)
+        return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
+        xp = array_module(losses, eps, q)
+        at = xp.abs(losses)
+        t = xp.clip(0.5 * (eps + self._inner(at, eps, q, rest)), 0.0, eps)
+        base, high, low = 0.5 * xp.exp(-t), 0.5 * xp.exp(t - eps), 0.5 * xp.exp(-eps - t)
+        p_above, p_below = rest * base + q * (1.0 - high), rest * (1.0 - base) + q * high
+        q_above, q_below = rest * base + q * low, rest * (1.0 - base) + q * (1.0 - low)
+        # At the largest loss its atom is not above; below its negative there is nothing.
+        negative, largest = losses < 0.0, self._largest(eps, q, rest)
+        over = xp.where(negative, at > largest, at >= largest)
+        p_above, q_above = (xp.where(over, 0.0, x) for x in (p_above, q_above))
+        p_below, q_below = (xp.where(over, 1.0, x) for x in (p_below, q_below))
+        return Tails(
+            xp.where(negative, q_below, p_above),
+            xp.where(negative, q_above, p_below),
+            xp.where(negative, p_below, q_above),
+            xp.where(negative, p_above, q_below),
+            UNIT * (48.0 + 8.0 * xp.minimum(eps, 800.0)) + 0.0 * (losses + q),
+        )
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
+        eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
+        xp = array_module(eps, q)
+        near, far = xp.minimum(0.5 * eps, _REACH), xp.minimum(eps, _REACH)
+        outcomes, logs = [], []
+        density = lambda t: xp.logaddexp(log_rest(q, rest) - xp.abs(t), xp.log(q) - xp.abs(t - eps)) - math.log(2.0)  # noqa: E731
+        for low, high in ((-far, 0.0 * eps), (0.0 * eps, near), (eps - near, eps)):
+            half = 0.5 * (high - low)
+            t = low + half * (1.0 + _NODES)
+            outcomes.append(t)
+            logs.append(density(t) + xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS))
+        # Beyond an end lies as much as the density there.
+        ends = xp.concatenate([-eps, eps], -1)
+        t = xp.concatenate([*outcomes, ends], -1)
+        at = xp.abs(t)
+        loss = mixed_loss(2.0 * at - eps, q, rest) - mixed_loss(-eps, q, rest)
+        return Survey(xp.where(t < 0.0, -loss, loss), xp.concatenate([*logs, density(ends)], -1))
+
+    def max_loss(self) -> Array:
+        """That of every outcome from eps on, rounded up."""
+        return self._largest(self.epsilon, self.rate, self.rest) + self.loss_error()
+
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order]: no loss is larger than the largest."""
+        return (1.0 + 1e-12) * (order - 1.0) * self.max_loss()
+
+    def loss_error(self) -> Array:
+        """A loss moves with y by no more than y does; eps is a rounded quotient."""
+        return UNIT * (64.0 + 32.0 * self.epsilon - 16.0 * array_module(self.rate).log(self.rate))
+
+    def infinity(self) -> Array:
+        """None."""
+        return 0.0 * (self.epsilon + self.rate)
+
+    def anchor(self) -> Array:
+        """The atom at the largest loss."""
+        return self._largest(self.epsilon, self.rate, self.rest)

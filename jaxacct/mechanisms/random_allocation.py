@@ -1,0 +1,139 @@
+"""Random allocation of records to the batches of an epoch ("balls in bins")."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.allocation import allocation_pair
+from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
+from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+
+__all__ = ["RandomAllocation"]
+
+
+@mechanism
+class RandomAllocation(Mechanism):
+    """One epoch of ``batches`` runs of ``mechanism``; each record is in ``participations`` of them, chosen at random.
+
+    The choice is uniform, afresh for every epoch, and independent of that of other records: with one participation
+    every record draws one of t batches, and batches have random sizes ("balls in bins"; Chua et al., "Balls-and-Bins
+    Sampling for DP-SGD", 2024; Feldman and Shenfeld, "Privacy amplification by random allocation", 2025). One run of
+    this mechanism is one epoch: ``steps`` counts epochs.
+
+    With (P, Q) the pair of ``mechanism`` for `remove`, one participation has the pair of the mixture over i of
+    Q x .. x P (at i) x .. x Q and the product Q x .. x Q; for `add` the two are exchanged. Its ratio is the mean of t
+    independent ratios of (P, Q). The runs may depend on the results of earlier ones, in the epoch and before, and their
+    noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded.
+    For k participations upper bounds are those of k epochs of one participation and a k-th part of the batches each;
+    lower bounds are those of a test on the sum of the ratios of all t batches. `replace` is bounded from above by
+    the antipodal pair of an epoch's pair, and from below by records that become one that adds nothing; the two may be
+    far apart. Proofs are in docs/proofs/random-allocation.md.
+
+    Bounds are computed by FFT (``jaxacct.losses.allocation``) when numbers are known, inside `jit` on a CPU by a
+    call of the host. A program that cannot call the host answers delta 1 and epsilon inf.
+
+    Attributes:
+        mechanism: what runs on each batch: anything with one pair a run whose losses hardly exceed 330.
+        batches: t, a whole number >= 1 and at most 2^20; any shape.
+        participations: k, a whole number between 1 and ``batches``.
+
+    Raises:
+        ValueError: concrete numbers that are not whole, or more participations than batches.
+    """
+
+    mechanism: Any
+    batches: ArrayLike
+    participations: ArrayLike = 1
+
+    def __post_init__(self) -> None:
+        _validate.count(batches=self.batches, participations=self.participations)
+        _validate.at_most(2.0**20, batches=self.batches)
+        _check_order(self.batches, self.participations)
+
+    def _numbers(self) -> tuple[Any, Any]:
+        """t and k in float64, NaN where they make no sense."""
+        t, k = whole_number(self.batches, 1.0), whole_number(self.participations, 1.0)
+        xp = array_module(t, k)
+        return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        pair = _pair_of_one_run(self.mechanism)
+        side = "remove" if relation == "replace" else relation
+        t, k = self._numbers()
+        xp = array_module(t, k)
+        one = np.ones(())
+        parts = [(t, one)]
+        if _validate.is_traced(k) or np.any(k != 1.0):
+            # A random set of k batches is one of each of k random blocks; what is told of the blocks only helps.
+            small = xp.floor(t / k)
+            larger = t - k * small
+            parts = [(small, k - larger), (small + 1.0, larger)]
+            if not _validate.is_traced(larger):
+                parts = [part for part in parts if np.any(part[1] != 0)]
+        found = [(allocation_pair(pair, size, one, side, True), count) for size, count in parts]
+        if relation == "replace":
+            return [(AntipodalTablePair(pair, one), count) for pair, count in found]
+        return found
+
+    def _replaced(self, rate: Any) -> Any:
+        raise ValueError(
+            "relation 'replace' has no analysis for PoissonSampled of RandomAllocation; 'add_or_remove' has one, and "
+            "group privacy turns its (epsilon, delta) into (2 epsilon, (1 + exp(epsilon)) delta)"
+        )
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
+
+    def _witness(self) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness()
+        return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
+
+    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+        return as_mechanism(self.mechanism)._rarely_sampled(whole_steps(steps) * self._numbers()[1])
+
+
+@mechanism
+class _Attacked(RandomAllocation):
+    """What a test makes of an epoch: a pair that the epoch's dominates. A replaced record adds nothing."""
+
+    def _sides(self, relation: str) -> list[str]:
+        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
+
+    def _as(self, side: str) -> str:
+        return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        pair = _pair_of_one_run(self.mechanism)
+        t, k = self._numbers()
+        if not _validate.is_traced((t, k)) and np.all(k == t):
+            return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
+        return [(allocation_pair(pair, t, k, relation, False), 1.0)]
+
+    def _witness(self) -> Mechanism:
+        return self
+
+
+def _pair_of_one_run(mechanism: Any) -> Any:
+    """The pair of ``mechanism`` for `remove`, which is that for `add` with its sides exchanged."""
+    parts = as_mechanism(mechanism)._dominating("remove")
+    if len(parts) != 1 or _validate.is_traced(parts[0][1]) or np.any(np.asarray(parts[0][1]) != 1.0):
+        raise ValueError(
+            f"RandomAllocation has no analysis for {type(mechanism).__name__}, of which one run is not one pair; give "
+            "a mechanism for a single batch: a composition of Gaussians, say, is one Gaussian"
+        )
+    return parts[0][0]
+
+
+def _check_order(batches: Any, participations: Any) -> None:
+    if _validate.is_traced((batches, participations)) or any(
+        value is None or type(value) is object for value in (batches, participations)
+    ):
+        return
+    if np.any(np.asarray(participations) > np.asarray(batches)):
+        raise ValueError(f"participations must be at most batches, got {participations} of {batches}")

@@ -1,0 +1,85 @@
+"""What closed formulas of Rényi curves share, and the curve of pure differential privacy.
+
+Each formula is log(1 + excess) / (order - 1) with the excess formed from positive terms only, so that small curves
+keep their digits, and rounded up by 1e-12 relative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import inflated
+
+__all__ = ["ROUNDING", "from_excess", "guarded", "log_rest", "proportional", "pure_divergence", "response_divergence"]
+
+ROUNDING = 1e-12
+_TINY = 1e-300  # what is smaller may have underflowed, and 0 would say that nothing is released
+_SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
+
+
+def log_rest(x: Array) -> Array:
+    """log(e^x - 1 - x); at 0 that of 1e-150."""
+    xp = module(x)
+    small = xp.abs(x) < 1.0
+    v = xp.where(small, x, 0.0)
+    series = xp.ones_like(v)
+    for k in range(_SERIES, 2, -1):
+        series = 1.0 + v / k * series
+    near = 2.0 * xp.log(xp.where(small, xp.maximum(xp.abs(x), 1e-150), 1.0)) - xp.log(2.0) + xp.log(series)
+    y = xp.where(small, 1.0, x)
+    rest = xp.log(xp.expm1(xp.minimum(y, 30.0)) - xp.minimum(y, 30.0))
+    far = xp.where(y > 30.0, y + log1p(-(1.0 + y) * xp.exp(-xp.maximum(y, 30.0))), rest)
+    return xp.where(small, near, far)
+
+
+def from_excess(log_excess: Array, order: Array, size: Array) -> Array:
+    """log(1 + e^log_excess) / (order - 1), rounded up; ``size`` is the largest exponent that was rounded."""
+    margin = ROUNDING + 2.0**-49 * size
+    return inflated(module(log_excess, size).logaddexp(0.0, log_excess + margin) / (order - 1.0), ROUNDING)
+
+
+def guarded(value: Array, parameter: Array, order: Array) -> Array:
+    """``value``, at least 1e-300, and infinite where a parameter or an order makes no sense."""
+    xp = module(value, parameter, order)
+    good = (parameter > 0) & (parameter < np.inf) & (order > 1) & (order < np.inf) & ~xp.isnan(value)
+    return xp.where(good, xp.maximum(value, _TINY), np.inf)
+
+
+@hosted
+def pure_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
+    """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
+
+    log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
+    all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
+    with k - 1 + e^eps below for k categories.
+    """
+    xp, a, eps, categories = floats(order, epsilon, categories)
+    others = xp.log(categories - 1.0)
+    log_excess = a * eps + xp.log(-xp.expm1(-(a - 1.0) * eps)) + xp.log(-xp.expm1(-a * eps)) - xp.logaddexp(others, eps)
+    value = from_excess(log_excess, a, a * eps)
+    return guarded(xp.minimum(value, eps), eps, a)
+
+
+def response_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
+    """`pure_divergence`, and 0 at an epsilon of 0.
+
+    log(1 + e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (e^eps + k - 1)) / (a - 1), from the three atoms. For
+    k = 2 it bounds every eps-DP mechanism.
+    """
+    xp, categories, epsilon, order = floats(categories, epsilon, order)
+    epsilon = xp.where(xp.isnan(categories), np.nan, epsilon)
+    value = pure_divergence(epsilon, order, categories)
+    return module(value, epsilon, order).where((order > 1) & (epsilon == 0), 0.0, value)
+
+
+@hosted
+def proportional(rho: Any, order: Any) -> Array:
+    """order * rho, rounded up; infinite where either makes no sense."""
+    xp, rho, order = floats(rho, order)
+    good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)
+    return xp.where(good, rho * order * (1.0 + 2.0**-49), np.inf)

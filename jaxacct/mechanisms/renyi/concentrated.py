@@ -1,0 +1,71 @@
+"""The exact zCDP constants of pure privacy, randomized response and Laplace noise, and amplified pure privacy.
+
+The rho of zCDP is the supremum over orders of D_order / order. For three pairs that supremum is proven to be the limit
+at order 1, the Kullback-Leibler divergence. Put t = order - 1/2 and s = t^2, so order (order - 1) = s - 1/4 and
+
+    D_order / order = (F(s) - F(1/4)) / (s - 1/4),      F = log of the moment below, as a function of s,
+
+=============================  =============================================================
+pair                           exp(F(s)), up to a constant factor
+=============================  =============================================================
+Laplace                        cosh(eps sqrt(s)) + sinh(eps sqrt(s)) / (2 sqrt(s))
+randomized response, k = 2     cosh(eps sqrt(s))
+k - 2 <= 2 exp(eps / 2)        2 exp(eps / 2) cosh(eps sqrt(s)) + k - 2
+=============================  =============================================================
+
+Each is entire in s, of order 1/2, with real negative zeros only (s = -u^2 makes it cos(eps u) + sin(eps u) / (2u),
+whose zeros are the eigenvalues of a Sturm-Liouville problem, or 2 exp(eps / 2) cos(eps u) + k - 2). So F is a constant
+plus a sum of log(1 + s / z_i) with z_i > 0: concave, and its chord's slope falls from F'(1/4) on. That gives
+
+    Laplace: eps + exp(-eps) - 1;      randomized response: eps (e^eps - 1) / (e^eps + k - 1).
+
+Randomized response on two categories dominates every eps-DP pair (Kairouz, Oh, Viswanath 2015), so eps-DP is
+eps tanh(eps / 2)-zCDP and no better constant holds; Bun, Steinke 2016 (Proposition 3.3) have eps^2 / 2, which is
+larger. Response on more categories is dominated by that on fewer, k real, so k stops counting at 2 + 2 exp(eps / 2).
+The same way (epsilon, delta)-DP is delta-approximate eps tanh(eps / 2)-zCDP.
+"""
+
+from __future__ import annotations
+
+from jax import Array
+
+from jaxacct._numerics.host import module
+from jaxacct._numerics.log1p import log1p
+
+__all__ = ["UP", "amplified", "rho_of_laplace", "rho_of_pure", "rho_of_response"]
+
+UP = 1 + 2.0**-44
+"""Above the errors of exp, expm1, log1p and tanh together, far inside a ledger's slack."""
+
+
+def rho_of_pure(epsilon: Array) -> Array:
+    """epsilon tanh(epsilon / 2)."""
+    return epsilon * module(epsilon).tanh(epsilon / 2) * UP
+
+
+def rho_of_response(epsilon: Array, categories: Array) -> Array:
+    """eps (e^eps - 1) / (e^eps + k - 1), with k of at most 2 + 2 exp(eps / 2)."""
+    xp = module(epsilon, categories)
+    counted = xp.minimum(categories, 2 + 2 * xp.exp(xp.minimum(epsilon / 2, 300.0)))
+    # Over e^eps: eps (1 - e^-eps) / (1 + (k - 1) e^-eps), which no epsilon overflows.
+    return epsilon * -xp.expm1(-epsilon) / (1 + (counted - 1) * xp.exp(-epsilon)) * UP
+
+
+def rho_of_laplace(epsilon: Array) -> Array:
+    """epsilon + exp(-epsilon) - 1; its series epsilon^2 / 2 (1 - epsilon / 3 (1 - ...)) where that cancels."""
+    xp = module(epsilon)
+    small = xp.minimum(epsilon, 0.5)
+    series = xp.ones_like(small)
+    for k in range(18, 2, -1):
+        series = 1 - small / k * series
+    return xp.where(epsilon < 0.5, small * small / 2 * series, epsilon + xp.expm1(-epsilon)) * UP
+
+
+def amplified(epsilon: Array, rate: Array) -> Array:
+    """log(1 + rate (e^epsilon - 1)), the larger of both directions' largest losses; at most epsilon."""
+    xp = module(epsilon, rate)
+    small = log1p(rate * xp.expm1(xp.minimum(epsilon, 700.0)))
+    # What cancels here is at most of size epsilon, hence the absolute margin.
+    large = epsilon + xp.log(rate + (1 - rate) * xp.exp(-epsilon)) + 2.0**-40 * (1 + epsilon)
+    amplified = xp.where(epsilon <= 700, small, xp.maximum(large, 0.0))
+    return xp.minimum(amplified * UP, epsilon) + 0 * (rate + epsilon)

@@ -1,0 +1,67 @@
+"""The Rényi divergence of a pair without a formula of its own: from its tails, or a bound of its moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxacct._numerics.host import floats, module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.renyi.tails import log_excess
+
+__all__ = ["doubled", "from_pair", "sampled_moment", "unknown"]
+
+Curve = Callable[..., Array]
+
+_TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+
+def unknown(order: Array) -> Array:
+    """The bound of log E_Q[(P/Q)^order] where none is known."""
+    return module(order).full_like(order, np.inf)
+
+
+@np.errstate(all="ignore")
+def doubled(log_moment: Array) -> Array:
+    """log(1 + 2 (A - 1)) of log A, rounded up; where A is above e, log(2 A)."""
+    xp = module(log_moment)
+    small = log1p(2.0 * xp.expm1(xp.minimum(log_moment, 1.0)))
+    return inflated(xp.where(log_moment > 1.0, log_moment + math.log(2.0), small), 1e-12)
+
+
+@np.errstate(all="ignore")
+def sampled_moment(inner: Curve, rate: Any, order: Array) -> Array:
+    """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
+    xp, c, rate = floats((order - 1.0) * inner(order), rate)
+    small = log1p(rate * xp.expm1(xp.minimum(c, 30.0)))
+    value = inflated(xp.where(c > 30.0, xp.logaddexp(0.0, xp.log(rate) + c), small), 1e-12)
+    return xp.where(rate == 0.0, 0.0, value)
+
+
+@np.errstate(all="ignore")
+def from_pair(pair: Any, order: Any, log_moment: Curve) -> Array:
+    """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
+    _, a = floats(order)
+    moments = [log_moment(a + s) for s in (0.0, *_TILTS)]
+    xp = module(pair, a, moments)
+    moments = xp.stack(xp.broadcast_arrays(*moments), -1)
+    moments = xp.where(xp.isnan(moments), np.inf, moments)
+    shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
+    flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
+    moments = xp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
+    a = flat(order)
+    tilts = np.broadcast_to(np.asarray(_TILTS), (a.shape[0], len(_TILTS)))
+    pairs = flattened(pair, shape, xp)
+    excess = log_excess(pairs, a, tilts, moments[:, 1:])
+    value = inflated(xp.minimum(xp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
+    good = (a > 1) & (a < np.inf) & ~xp.isnan(value)
+    for leaf in jax.tree.leaves(pairs):
+        good &= ~xp.isnan(leaf.reshape(good.size, -1)).any(-1)
+    return xp.where(good, value, np.inf).reshape(shape)

@@ -1,0 +1,126 @@
+"""An upper bound of the Rényi divergence of any pair, from the tails of its loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from jaxacct._numerics.arrays import logsumexp
+from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.mechanisms.renyi.gaussian import log_remainder
+
+__all__ = ["log_excess", "log_power_excess"]
+
+_REFINE = 8  # cells between neighbouring points of the survey
+_FARTHEST = 600.0  # largest absolute loss on the grid
+_CELLS = 8192  # about as many as there are, of a survey of 1,024 points
+_TINY = 1e-290  # Q-mass below which a tail may have underflowed
+
+
+@hosted(work=lambda pair, order, *rest: np.size(order) * _CELLS)
+def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
+    """An upper bound of log(E_Q[(P/Q)^order] - 1) for a batch of pairs.
+
+    The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1), convex and at least 0. In a cell of losses with Q-mass q
+    and P-mass p, P/Q lies between the cell's ends and has the mean p / q, so the chord of f between the ends bounds
+    the cell's part from above. No term is negative, so nothing cancels; the error is of second order in the cells,
+    which follow the points of the pair's survey. Ends move outwards by the pair's ``loss_error``.
+
+    Args:
+        pair: leaves of shape ``(batch,)``.
+        order: a > 1, shape ``(batch,)``.
+        tilts: s > 0, shape ``(batch, S)``: above the grid's top l, E_Q[e^(a L)] <= e^(-s l) E_Q[e^((a + s) L)].
+        moments: bounds of log E_Q[e^((a + s) L)] for each of them; inf where nothing is known.
+
+    Returns:
+        float64, shape ``(batch,)``, rounded up; inf where losses may be infinite, or too large to bound.
+    """
+    xp, a, tilts, moments = floats(order, tilts, moments)
+    a = a[..., None]
+    loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
+    infinity = xp.asarray(pair.infinity())[..., None]
+    edges = _edges(pair)
+    tails = pair.tails(edges)
+    eta = loss_error + 4.0 * UNIT * xp.abs(edges)
+    low, high = (edges - eta)[..., :-1], (edges + eta)[..., 1:]
+    p, q = (
+        _upper_cells(tails.p_above, tails.p_below, tails.error),
+        _upper_cells(tails.q_above, tails.q_below, tails.error),
+    )
+    log_f = lambda loss: log_power_excess(loss, a)  # noqa: E731
+    at_low, at_high = log_f(low), log_f(high)
+    # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
+    width = high - low
+    slack = 16.0 * UNIT + 4.0 * tails.error.max(-1, keepdims=True) + q.slack + p.slack
+    mean = xp.where(q.mass > _TINY, p.mass / xp.maximum(q.mass, _TINY), 0.0) * xp.exp(-low)
+    share = (mean - 1.0) / xp.expm1(width)
+    rounding = mean * slack / xp.expm1(width)
+    rising = at_high > at_low
+    rounding = xp.where(slack > 0.1, np.inf, rounding)  # a mass that is all rounding: the worse end
+    share = xp.clip(xp.where(rising, share + rounding, share - rounding), 0.0, 1.0)
+    top = xp.maximum(at_low, at_high)
+    chord = top + xp.log((1.0 - share) * xp.exp(at_low - top) + share * xp.exp(at_high - top))
+    by_q = xp.log(inflated(q.mass, q.slack)) + chord
+    # f(x) / x rises for x > 1: a bound by the P-mass alone, where the Q-mass is too small for a float.
+    by_p = xp.log(inflated(p.mass, p.slack)) + at_high - high
+    cells = xp.where(q.mass > _TINY, by_q, xp.where(low >= 0.0, by_p, xp.log(_TINY * a)))
+    # Below the grid f is at most its value at x = 0 or at the lowest loss.
+    first = log_f(edges[..., :1] + eta[..., :1])
+    under = xp.log(inflated(tails.q_below[..., :1], tails.error[..., :1])) + xp.maximum(xp.log(a - 1.0), first)
+    last = edges[..., -1:]
+    beyond = (moments - tilts * low[..., -1:]).min(-1, keepdims=True)
+    nothing = (max_loss + loss_error <= last) & (infinity == 0.0)
+    beyond = xp.where(nothing, -np.inf, xp.where(infinity > 0.0, np.inf, beyond))
+    total = logsumexp(xp.concatenate([cells, under, beyond], -1))
+    margin = 1e-12 + 16.0 * UNIT * a * xp.minimum(xp.abs(last), _FARTHEST)
+    total = total + margin[..., 0]
+    return xp.where(xp.isnan(tails.p_above).any(-1) | xp.isnan(total), np.inf, total)
+
+
+def _edges(pair: Any) -> Array:
+    """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
+    survey = pair.survey()
+    xp = module(pair)
+    loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
+    points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
+    greatest = points.max(-1, keepdims=True)
+    largest = xp.minimum(xp.where(xp.isfinite(max_loss), max_loss, greatest), _FARTHEST)
+    shape = np.broadcast_shapes(points.shape[:-1], largest.shape[:-1])
+    points, largest = (xp.broadcast_to(x, (*shape, x.shape[-1])) for x in (points, largest))
+    points = xp.sort(xp.clip(xp.concatenate([points, largest], -1), -_FARTHEST, largest), -1)
+    # An atom at either end must not count as beyond it because of a rounding: one more cell around it.
+    pad = 4.0 * loss_error + 8.0 * UNIT * xp.abs(points)
+    points = xp.concatenate([points[..., :1] - pad[..., :1], points, points[..., -1:] + pad[..., -1:]], -1)
+    between = np.arange(_REFINE) / _REFINE
+    inner = points[..., :-1, None] + between * (points[..., 1:] - points[..., :-1])[..., None]
+    return xp.concatenate([inner.reshape(*shape, -1), points[..., -1:]], -1)
+
+
+class _Mass:
+    """Masses of cells and the relative errors of them."""
+
+    def __init__(self, mass: Array, slack: Array):
+        self.mass, self.slack = mass, slack
+
+
+def _upper_cells(above: Array, below: Array, error: Array) -> _Mass:
+    """Mass of each cell from the smaller tail; the slack is its relative error."""
+    xp = module(above, below, error)
+    right = above[..., :-1] < below[..., 1:]
+    differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
+    mass = xp.maximum(differences, 0.0)
+    smaller = xp.where(right, above[..., :-1], below[..., 1:])
+    scale = 2.0 * smaller * xp.maximum(error[..., :-1], error[..., 1:])
+    return _Mass(mass + scale, xp.where(mass > 0, 2.0 * scale / xp.where(mass > 0, mass, 1.0), 1.0))
+
+
+def log_power_excess(loss: Array, a: Array) -> Array:
+    """log(e^(a l) - 1 - a (e^l - 1)) for losses l of any shape; -inf at 0."""
+    xp = module(loss, a)
+    near = xp.abs(loss) < 1e-150
+    safe = xp.where(near, 1.0, loss)
+    moderate = xp.minimum(safe, _FARTHEST)
+    return xp.where(near, -np.inf, log_remainder(xp.expm1(moderate), safe, safe, a))

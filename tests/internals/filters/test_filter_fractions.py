@@ -1,0 +1,165 @@
+"""The share of the budget that each filter says is spent: of which budget, the largest or the least, rounded up."""
+
+from __future__ import annotations
+
+import importlib
+from fractions import Fraction
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct import PLD, Gaussian, LossGrid, filters
+from jaxacct.filters import amounts
+from jaxacct.filters.residues import on_grid as _composed_law
+
+natural = importlib.import_module("jaxacct.filters.naturals.natural")
+approximate = importlib.import_module("jaxacct.filters.naturals.natural_approximate_dp")
+orders = importlib.import_module("jaxacct.filters.additive.renyi_any")
+menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
+
+
+def ledger_of(*shares):
+    """The state of ledgers of which these shares, in units of 2^-24, are spent."""
+    return amounts.LedgerState(jnp.array([[n, 0, 0] for n in shares], jnp.uint32))
+
+
+def one(share):
+    return amounts.LedgerState(jnp.array([share, 0, 0], jnp.uint32))
+
+
+def test_a_ledgers_fraction_is_its_own_that_of_two_the_larger_and_of_orders_the_least():
+    part = 2**22 + 2**20
+    just_more = amounts.LedgerState(jnp.array([part, 1, 1], jnp.uint32))
+
+    @jax.jit  # in one program, which compiles sooner than many small ones
+    def read():
+        ledgers = filters.gdp(0.7), filters.pure_dp(0.7), filters.odometer(filters.zcdp(3.0))
+        both = filters.approximate_zcdp(0.5, 1e-6)
+        several = filters.AnyOrderFilter(amounts.split(np.ones(3)), (8.0, 16.0, 12.0))
+        return (
+            [ledger.fraction(one(part)) for ledger in ledgers],
+            [ledger.fraction(just_more) for ledger in ledgers],
+            [
+                both.fraction(filters.ApproximateZCDPState(one(rho), one(delta)))
+                for rho, delta in ((part, 3 * part), (3 * part, part))
+            ],
+            several.fraction(ledger_of(3 * part, part, 2 * part)),
+        )
+
+    exact, more, both, least = read()
+    assert [float(x) for x in exact] == [part / 2**24] * 3
+    assert all(part / 2**24 < float(x) < part / 2**24 * (1 + 2.0**-20) for x in more)
+    assert [float(x) for x in both] == [3 * part / 2**24] * 2
+    assert float(least) == part / 2**24
+    bands = filters.additive_profile(0.5, 1e-4, rounds=5)
+    count = len(bands.pieces)
+    state = ledger_of(*[part] * (count - 2), 2 * part, 3 * part)  # the last one counts rounds
+    share, spent, left = jax.jit(lambda s: (bands.fraction(s), bands.spent(s), bands.remaining(s)))(state)
+    assert float(share) == 2 * part / 2**24
+    assert spent.shape == left.shape == (count - 1,)
+
+
+def test_an_order_that_is_out_reads_as_twice_its_budget_and_stays_out():
+    rho = np.array([1.0, 0.25])
+    ledger = filters.AnyOrderFilter(amounts.split(rho), (8.0, 16.0))
+    costs = np.array([0.6 * rho[0], 1.2 * rho[1]])
+
+    @jax.jit
+    def step(costs, state):
+        admitted, state = ledger.update(costs, state)
+        return admitted, state, (ledger.spent(state), ledger.remaining(state), ledger.fraction(state))
+
+    admitted, state, (spent, left, share) = step(costs, ledger.init())
+    assert admitted
+    np.testing.assert_allclose(spent, [0.6 * rho[0], 2 * rho[1]], rtol=1e-6)
+    assert float(left[1]) == 0.0
+    assert float(share) == pytest.approx(0.6, rel=1e-6)
+    for cost in (0.0, 1e-30):
+        admitted, after, _ = step(np.full(2, cost), state)
+        assert admitted
+        assert np.asarray(after.words)[1].tolist() == [2 << 24, 0, 0]
+    assert not step(np.array([0.5 * rho[0], 0.0]), state)[0]
+    assert orders._DEAD.tolist() == [2 * amounts.EXACT >> 64, 0, 0]
+
+
+def test_rounds_are_counted_over_the_most_there_may_be():
+    declared = natural._Declared(None, (Gaussian(1.0), Gaussian(2.0)), 8, "remove", None)
+    made = natural.NaturalFilter(np.ones((9, 9), bool), declared)
+    state = natural.NaturalState(jnp.array([2, 1], jnp.int32))
+    assert float(made.fraction(state)) == 3 / 8
+    assert int(made.spent(state)) == 3
+    grid = LossGrid(0.5, -2, 5)
+    for rounds, share in ((8, 3 / 8), (None, 0.0)):
+        undeclared = natural.UndeclaredNaturalFilter(np.zeros((5, 2), np.float32), grid, "remove", rounds)
+        state = _composed_law.ComposedState(jnp.zeros((5, 2)), jnp.zeros(2), jnp.int32(3))
+        assert float(undeclared.fraction(state)) == share
+    # Of the natural (epsilon, delta) filter it is delta that is spent.
+    for spent in (0.0, 3e-6, 1e-5):
+        asked = SimpleNamespace(parameters=(0.5, 1e-5, 7), spent=lambda _, spent=spent: jnp.float32(spent))
+        found = float(approximate.NaturalApproximateDPFilter.fraction(asked, state))
+        assert spent / 1e-5 <= found <= spent / 1e-5 * (1 + 2.0**-18)
+
+
+def test_a_menus_fraction_is_exact_at_the_end_and_rounded_up_before_it():
+    for dtype, width in (("float32", 2.0**-22), ("float64", 2.0**-50)):
+        for spent in (0, 1, 33, 99, 100):
+            found = float(menu_table.fraction_of(np.int32(100), jnp.int32(spent), dtype))
+            assert Fraction(spent, 100) <= Fraction(found) <= Fraction(spent, 100) * (1 + Fraction(width))
+        assert float(menu_table.fraction_of(np.int32(100), jnp.int32(100), dtype)) == 1.0
+
+
+def _past_checks(kind, masses, atom, grid):
+    """A law with arrays that its constructor may refuse, as traced ones are not."""
+    good = kind(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid, "upper")
+    return jax.tree.unflatten(jax.tree.structure(good), [np.array(masses), np.float64(atom)])
+
+
+def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
+    grid = LossGrid(0.3125, -1, 3)  # of this test alone: what is compiled here is made up
+
+    def after(state, law, grid):
+        return state._replace(rounds=state.rounds + 1)
+
+    query = PLD(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid)
+    monkeypatch.setattr(natural, "after", after)
+    monkeypatch.setattr(natural, "pld_excess", lambda law, grid: jnp.zeros(3))
+    monkeypatch.setattr(approximate, "after", after)
+    monkeypatch.setattr(approximate, "law_of", lambda *_: SimpleNamespace(hockey_stick=lambda epsilon: 0 * epsilon))
+    undeclared = natural.UndeclaredNaturalFilter(np.zeros((3, 2), np.float32), grid, "remove", 2)
+    for ledger in (undeclared, approximate.NaturalApproximateDPFilter((1.0, 1e-4, 2), grid)):
+        state, history = _composed_law.ComposedState(jnp.zeros((3, 2)), jnp.zeros(2), jnp.int32(0)), []
+        for _ in range(3):
+            admitted, state = ledger.update(query, state)
+            history.append(bool(admitted))
+        assert history == [True, True, False]
+        assert int(state.rounds) == 2
+        # What is no law is refused: negative or no numbers, totals that are off.
+        fresh, short = state._replace(rounds=jnp.int32(0)), 1.1e-6 if ledger is undeclared else 1.1e-9
+        for masses, atom, fine in (
+            ([0.0, 0.5, 0.25], 0.25, True), ([0.5, 0.5, 0.0], 0.9e-3, True),
+            ([0.5, 0.5 - 0.8 * short, 0.0], 0.0, True),
+            ([0.0, 0.0, 0.0], 0.0, False), ([0.5, 0.5 - short, 0.0], 0.0, False), ([0.5, 0.5, 0.0], 1.1e-3, False),
+            ([-0.1, 1.0, 0.1], 0.0, False), ([0.6, 0.5, 0.0], -0.1, False), ([np.nan, 0.5, 0.5], 0.0, False),
+        ):  # fmt: skip
+            law = _past_checks(approximate.SymmetricLaw if ledger is not undeclared else PLD, masses, atom, grid)
+            assert bool(ledger.update(law, fresh)[0]) == fine, (masses, atom)
+
+
+def test_a_declared_family_may_play_what_the_budget_holds_after_every_query_and_in_as_many_rounds(monkeypatch):
+    asked = []
+
+    def test(counts):
+        asked.append(counts)
+        return SimpleNamespace(certain=counts not in ((1, 1), (3, 0)))
+
+    monkeypatch.setattr(natural, "Compositions", lambda *x: x)
+    monkeypatch.setattr(natural, "Budget", lambda budget, made, tolerance: SimpleNamespace(test=test))
+    made = filters.natural(Gaussian(0.5), (Gaussian(2.0), Gaussian(3.0)), 3)
+    wanted = {(0, 0), (1, 0), (2, 0), (0, 1), (0, 2), (0, 3)}
+    assert {tuple(x) for x in np.argwhere(made.allowed).tolist()} == wanted
+    assert set(asked) == wanted | {(1, 1), (3, 0)}
+    with pytest.raises(ValueError, match="rounds must give at most 200000 counts of 2 members, got 200704"):
+        filters.natural(Gaussian(0.5), (Gaussian(2.0), Gaussian(3.0)), 447)

@@ -1,0 +1,258 @@
+"""Parts of priced menus by themselves: online certificates, the scan's margins, tables, schedules."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+
+from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
+from jaxacct.filters import amounts
+from jaxacct.filters.menus import cache as _table_cache
+from jaxacct.filters.menus import gaussian_menu as _menus
+from jaxacct.filters.menus import table as _budget_table
+from jaxacct.filters.menus.laws import MenuLaws
+
+# The package's names for these are the functions'.
+menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
+online = importlib.import_module("jaxacct.filters.menus.online_menu")
+RNG = np.random.default_rng(4)
+
+
+def test_the_tables_scan_is_given_an_error_and_fades_that_cover_rounding(monkeypatch):
+    class Stop(Exception):
+        pass
+
+    given = []
+
+    def levels(*arguments):
+        given.append(arguments)
+        raise Stop
+
+    monkeypatch.setattr(_budget_table, "_levels", levels)
+    grid = LossGrid(0.25, -6, 14)
+    masses = RNG.uniform(0.0, 0.2, (2, 6))
+    laws = MenuLaws(grid, masses, RNG.uniform(0.0, 0.1, (2, 14)), 2, 3)
+    with pytest.raises(Stop):
+        _budget_table.budget_table(laws, np.array([7, 12]), 5, lambda _: True, 100)
+    carry, rows, n = given[0][0], jax.tree.map(np.asarray, given[0][1]), given[0][2]
+    unit = 2.0**-53
+    assert n == 32
+    half = masses * np.exp(-0.125 * np.arange(-2, 4))
+    eta = (1 + 8 * unit) ** (5 + 1) - 1
+    wanted = eta * half.sum(-1) + (2 * eta + 8 * unit) * np.sqrt((half**2).sum(-1))
+    assert np.all(rows.error >= wanted)
+    assert np.all(rows.error <= 1.02 * wanted)
+    kernel = np.fft.irfft(np.asarray(rows.spectra), n)
+    assert np.allclose(kernel[:, np.arange(-2, 4)], half, rtol=1e-12)
+    assert (rows.nodes.tolist(), rows.share.tolist()) == ([2, 3], [pytest.approx(0.4), pytest.approx(0.4)])
+    for found, exact in (
+        (rows.excess, laws.excess * np.exp(-0.5 * grid.losses)),
+        (rows.left, np.exp(-0.125 * np.arange(3, 0, -1))),
+        (rows.right, np.exp(-0.125 * np.arange(1, 3))),
+    ):
+        assert np.all(np.asarray(found) >= exact)
+        assert np.all(np.asarray(found) <= exact * (1 + 200 * unit))
+    assert carry.curve.shape == (14,)
+    assert carry.ring.shape == (3, 17)
+    assert (carry.last.shape, carry.pace.shape, carry.norms.shape) == ((2, 14), (2, 14), (3,))
+    with pytest.raises(ValueError, match="prices must be above 7, the distance of nodes, got 7"):
+        _budget_table.budget_table(laws, np.array([7, 12]), 7, lambda _: True, 100)
+
+
+def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
+    grid = LossGrid(0.5, -2, 5)
+    for masses, fine in (([0.5, 0.5 + 3e-9], False), ([0.5, 0.5], True), ([0.9, 0.05], False)):
+        # Losses -1 and 0 points: what Q holds is 0.5 e^0.5 + ..., so the third is too much on Q's side only.
+        laws = SimpleNamespace(grid=grid, masses=np.array([masses]), below=1, above=0, excess=np.zeros((1, 5)))
+        if fine or masses[0] == 0.5:
+            laws.below, laws.above = 0, 1
+        table = SimpleNamespace(budget=40, excess=np.full(5, 0.01), curves=np.zeros((3, 5)))
+        monkeypatch.setattr(menu_table, "menu_laws", lambda *_, laws=laws: (laws, np.array([3.0])))
+        monkeypatch.setattr(menu_table, "budget_table", lambda *_, table=table: table)
+        if fine:
+            kept = menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+            a = float(kept["slack"])
+            assert a == pytest.approx(0.01 * 1e-3 / 40)
+            assert np.asarray(kept["excess"]) == pytest.approx(
+                0.01 + 40 * a * np.exp(np.minimum(grid.losses, 0)), rel=1e-12
+            )
+            assert int(kept["reach"]) == 1
+            assert kept["prices"].tolist() == [32]
+            assert int(kept["node"]) == 1
+        else:
+            with pytest.raises(ArithmeticError, match="more than probability 1"):
+                menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+    table.budget = 31
+    with pytest.raises(ValueError, match=r"menu must hold a query that fits within epsilon 1 at delta 0[.]001"):
+        menu_table._table([], 1.0, 1e-3, 32, None, None, False)
+
+
+def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
+    reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
+    monkeypatch.setattr(menu_table, "PrivacyProfile", lambda *_: reached)
+    monkeypatch.setattr(menu_table, "decreasing", lambda profile: profile)
+    kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
+    with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
+        menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
+
+
+def test_where_tables_lie_and_what_is_left_of_a_write_that_fails(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAXACCT_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _table_cache.directory() == tmp_path / "jaxacct"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert _table_cache.directory() == pathlib.Path.home() / ".cache" / "jaxacct"
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "here"))
+    assert _table_cache.directory() == tmp_path / "here"
+
+    def broken(*_, **__):
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(np, "savez", broken)
+    with pytest.raises(RuntimeError, match="no"):
+        _table_cache.store("key", {"a": np.ones(1)})
+    assert list((tmp_path / "here").iterdir()) == []
+
+    def gone(*_, **__):
+        for path in (tmp_path / "here").iterdir():
+            path.unlink()
+        raise RuntimeError("gone")
+
+    monkeypatch.setattr(np, "savez", gone)
+    with pytest.raises(RuntimeError, match="gone"):
+        _table_cache.store("key", {"a": np.ones(1)})
+
+
+def _priced(budget, prices):
+    """A filter of which these two are known, and no table was made."""
+    made = object.__new__(filters.PricedMenuFilter)
+    for name, value in (("budget", np.int32(budget)), ("prices", np.array(prices, np.int32))):
+        object.__setattr__(made, name, value)
+    return made
+
+
+def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypatch):
+    asked = []
+
+    def epsilon(query, delta, steps):
+        asked.append((query, delta, steps))
+        return menu_table.Bounds(0.1 * steps, 0.2 * steps)
+
+    monkeypatch.setattr(menu_table.accounting, "epsilon", epsilon)
+    ledger = _priced(100, [30, 101, 50])
+    found = menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+    assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
+    assert found.lower == pytest.approx([0.3, 0.0, 0.2])
+    assert found.upper == pytest.approx([0.6, 0.0, 0.4])
+
+
+def test_an_online_query_is_read_twice_as_far_as_the_menus_and_its_roots_are_rounded_up(monkeypatch):
+    asked = []
+
+    def law_of(query, step, grid):
+        asked.append((query, step, grid))
+        return PLD(np.arange(5.0), np.float64(0.0), LossGrid(0.25, -2, 5)), np.ones(grid.size)
+
+    monkeypatch.setattr(online, "law_of", law_of)
+    grid = LossGrid(0.25, -40, 60)
+    masses, lowest, excess = filters.OnlineMenuFilter._law(SimpleNamespace(reach=7, grid=grid), "query")
+    assert asked == [("query", LossGrid(0.25, -14, 29), grid)]
+    assert lowest == -2
+    with mpmath.workdps(30):
+        for found, line, factor in (
+            (masses, 0.25 * np.arange(-2, 3), np.arange(5)),
+            (excess, grid.losses, np.ones(60)),
+        ):
+            for value, loss, one in zip(found.tolist(), line.tolist(), factor, strict=True):
+                exact = one * mpmath.exp(-mpmath.mpf(loss) / 2)
+                # At least what the exponential, its argument and the product may be off by, and hardly more.
+                assert exact * (1 + 12 * 2.0**-53 * (4 + abs(loss))) <= value
+                assert value <= exact * (1 + 20 * 2.0**-53 * (4 + abs(loss)))
+
+
+def test_nodes_are_parts_of_the_cheapest_price_and_at_least_so_many_and_prices_go_as_one_over_runs(monkeypatch):
+    for unit, runs, node, prices in (
+        (288, (700.0, 350.0, 701.0), 256, (288, 577, 288)), (288, (200.0, 199.0), 85, (288, 289)),
+        (288, (1e6,), 256, (288,)), (16, (3.0, 1.0), 1, (16, 48)), (32, (300.0, 0.5), 14, (32, 19200)),
+        (100, (401.0,), 88, (100,)), (100, (399.0,), 44, (100,)),
+    ):  # fmt: skip
+        given, told = [], []
+
+        total, laws = int(unit * max(runs) / node), SimpleNamespace(grid=LossGrid(0.5, -2, 5))
+
+        def table(_, prices, node, met, most, report, whole, given=given, total=total):
+            given.append((prices.tolist(), node, most, whole))
+            report(total // 2)
+            report(total + 5)
+            return SimpleNamespace(budget=10**9, excess=np.zeros(5), curves=None)
+
+        monkeypatch.setattr(menu_table, "menu_laws", lambda *_, laws=laws, runs=runs: (laws, np.array(runs)))
+        monkeypatch.setattr(menu_table, "budget_table", table)
+        menu_table._table([], 1.0, 1e-3, unit, None, lambda *x, told=told: told.append(x), False)
+        assert given == [(list(prices), node, 2**31 - 2, False)]
+        assert told == [(total // 2, total), (total, total)]
+        assert node < unit  # a price is more than a node
+
+
+@jax.enable_x64(True)
+def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anything_else_is_none():
+    # Past the checks of their constructors, as traced numbers are.
+    build = lambda *values: jax.tree.unflatten(jax.tree.structure(Gaussian(1.0)), values)  # noqa: E731
+
+    def sampled(one, rate):
+        return jax.tree.unflatten(jax.tree.structure(PoissonSampled(one, 0.1)), [*jax.tree.leaves(one), rate])
+
+    read = _menus.as_sampled_gaussian
+    assert [float(x) for x in read(build(3.0, 2.0))] == [1.5, 1.0]
+    assert [float(x) for x in read(sampled(sampled(build(3.0, 2.0), 0.5), 0.25))] == [1.5, 0.125]
+    for sigma, sensitivity in ((0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (1.0, -1.0), (-1.0, -1.0), (np.nan, 1.0)):
+        assert np.isnan(float(read(build(sigma, sensitivity))[0]))
+    for rate, fine in ((0.0, True), (1.0, True), (-0.1, False), (1.1, False), (np.nan, False)):
+        assert np.isfinite(float(read(sampled(build(1.0, 1.0), rate))[1])) == fine
+    assert read(GDP(1.0)) is None
+    assert read(PoissonSampled(PureDP(1.0), 0.5)) is None
+    for rate in (0.25, 1.0):
+        hair = _menus.shrunk(PoissonSampled(Gaussian(3.0, sensitivity=2.0), rate))
+        assert (hair.mechanism.sigma, hair.rate) == (1.5 * (1 - 2.0**-45), min(rate * (1 + 2.0**-45), 1.0))
+    other = GDP(1.0)
+    assert _menus.shrunk(other) is other
+    parts = _menus.parts_of(Composed([Gaussian(1.0), Composed([Gaussian(2.0)], 3)], [2, 5]))
+    assert [(part.sigma, float(n)) for part, n in parts] == [(1.0, 2.0), (2.0, 15.0)]
+    assert _menus.parts_of(other) == [(other, 1.0)]
+
+
+def test_a_menu_that_is_not_the_ledgers_is_no_schedule():
+    ledger = _priced(0, [30, 101])
+    with pytest.raises(ValueError, match="menu must be the 2 entries"):
+        menu_table.constant_schedules(ledger, ["a", "b", "c"], 1e-5)
+
+
+def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
+    seen = []
+
+    def profile(excess, grid, bound):
+        seen.append((np.asarray(excess), grid, bound))
+        return SimpleNamespace(
+            symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.5, excess=excess, grid=grid)
+        )
+
+    monkeypatch.setattr(menu_table, "PrivacyProfile", profile)
+    excess = np.array([0.1, 0.9, 0.2, 1.5, 0.3])
+    kept = {"excess": excess, "spacing": 0.5, "lowest": -2, "prices": np.array([32, 40]), "budget": 400}
+    made = menu_table.filter_of([Gaussian(1.5), GDP(0.3)], kept, 0.5, 0.5)
+    ((worst, grid, bound),) = seen
+    assert (grid, bound) == (LossGrid(0.5, -2, 5), "upper")
+    np.testing.assert_allclose(worst, np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)), rtol=1e-13)
+    assert np.all(worst >= np.minimum(excess, np.minimum(np.exp(grid.losses), 1.0)))
+    assert worst.max() <= 1.0
+    assert (made.prices.tolist(), int(made.budget)) == ([32, 40], 400)
+    with jax.enable_x64(True):
+        assert np.asarray(amounts.join(jnp.asarray(made.noise)))[0] == 1.5
+        assert np.isnan(np.asarray(amounts.join(jnp.asarray(made.rate)))[1])

@@ -1,0 +1,192 @@
+"""Tables that are off by as much as they say: every bound must hold for the truth behind them, and charge no more.
+
+The masses and losses of an exact experiment are moved by the errors that the table admits, in all directions, large
+enough to be seen. A charge that is left out is then a bound that fails.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxacct._numerics.rows import Row
+from jaxacct.losses.curves import from_tails as nodes
+from jaxacct.losses.engines.one_run import single_delta, single_epsilon
+from jaxacct.losses.grids.discretize import step_masses
+from jaxacct.mechanisms.pairs.table import TablePair
+from jaxacct.mechanisms.renyi.tails import _upper_cells, log_excess
+from tests import finite
+
+pytestmark = pytest.mark.usefixtures("in_float64")
+
+UNIT = np.log(2.0)
+TRUTH = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
+FINITE = finite.compose(finite.randomized_response(2), finite.randomized_response(4))
+OFF, SLACK = 1e-4, 1e-5
+# P-masses, Q-masses and losses in units of what the table admits, and what it admits.
+MOVES = [(p, q, 0, OFF, 0) for p in (-1, 1) for q in (-1, 1)] + [(0, 0, x, 0, SLACK) for x in (-1, 1)]
+MOVES = np.array([*MOVES, (0, 0, 0, 0, 0)])
+OFFS, SLACKS = MOVES[:, 3:].T[:, :, None]
+
+
+def smudged(experiment):
+    """A table for each of ``MOVES``."""
+    loss = lambda p, q: np.log(float(p / q)) if p and q else (np.inf if p else -np.inf)  # noqa: E731
+    losses, p, q = np.array(sorted((loss(p, q), float(p), float(q)) for p, q in experiment)).T
+    up_p, up_q, up, off, slack = MOVES.T[:, :, None]
+    # What is stored times 1 plus or minus the error is the truth.
+    return TablePair(
+        Row(losses + up * slack), Row(p / (1 + up_p * off)), Row(q / (1 + up_q * off)), off[:, 0], slack[:, 0]
+    )
+
+
+def hockey_stick(experiment, epsilon):
+    return np.array([float(finite.hockey_stick(experiment, float(np.exp(e)))) for e in np.ravel(epsilon)])
+
+
+def excess(experiment, epsilon):
+    return hockey_stick(experiment, epsilon) - np.maximum(0.0, -np.expm1(np.ravel(epsilon)))
+
+
+def tail(experiment, epsilon, reach=1e-3):
+    """P(L > epsilon) + e^epsilon Q(L > epsilon), of which errors are shares, a little to the left of epsilon."""
+    seen = lambda p, q, e: not q or (p and np.log(float(p / q)) > e - reach)  # noqa: E731
+    return np.array([sum(float(p) + np.exp(e) * float(q) for p, q in experiment if seen(p, q, e)) for e in epsilon])
+
+
+def test_one_run_is_bracketed():
+    at = np.array([-1.2, -0.3, 0.0, 0.5, UNIT, 1.5, 3 * UNIT, 3.0])
+    inside = np.array([0.2, 1.0, 1.8])
+    goal = hockey_stick(TRUTH, inside)
+
+    @jax.jit
+    def bounds(pairs):
+        deltas = jax.vmap(lambda pair: jax.vmap(lambda e: jnp.stack(single_delta(pair, e)))(at).T, out_axes=1)
+        epsilons = jax.vmap(lambda pair: jax.vmap(lambda d: jnp.stack(single_epsilon(pair, d)))(goal).T, out_axes=1)
+        return deltas(pairs), epsilons(pairs)
+
+    (lower, upper), (low, high) = jax.tree.map(np.asarray, bounds(smudged(TRUTH)))
+    truth, share = hockey_stick(TRUTH, at), 3.05 * (OFFS + SLACKS) + 2e-12
+    assert np.all((lower <= truth) & (truth <= upper))
+    room = share * tail(TRUTH, at)
+    assert np.all((upper - truth <= room) & (truth - lower <= room))
+    assert np.all((low <= inside) & (inside <= high))
+    slope = (goal - hockey_stick(TRUTH, inside + 1e-6)) * 1e6
+    room = 1.01 * share * tail(TRUTH, inside) / slope
+    assert np.all((high - inside <= room) & (inside - low <= room))
+
+
+def _chords_between(values, losses):
+    at = losses[:-1] + np.array([0.2, 0.5, 0.9])[:, None] * np.diff(losses)
+    share = np.expm1(at - losses[:-1]) / np.expm1(np.diff(losses))
+    return at, values[:, None, :-1] * (1 - share) + values[:, None, 1:] * share
+
+
+def test_nodes_lie_on_their_sides():
+    pairs = smudged(TRUTH)
+
+    @jax.jit
+    def bounds(pairs, losses, ends):
+        middles = 0.5 * (losses[:-1] + losses[1:])
+        ended = jax.vmap(lambda pair, end: nodes.nodes_below(losses, pair.tails(middles), end, end))(pairs, ends)
+        kinds = ("lower", "point", "upper")
+        return ended, *(jax.vmap(lambda pair, b=b: nodes.from_pair(pair, losses, b))(pairs) for b in kinds)
+
+    ends = 0.1 * (1 - 2 * OFFS[:, 0])
+    for losses in (UNIT * np.arange(-6, 7), 0.5 * np.arange(-6, 7)):
+        ended, lower, point, upper = (np.asarray(x) for x in bounds(pairs, losses, ends))
+        truth = excess(TRUTH, losses)
+        assert np.all((lower <= truth) & (point <= truth) & (truth <= upper) & (ended <= truth))
+        for below in (lower, ended):
+            between, chords = _chords_between(below, losses)
+            assert np.all(chords <= excess(TRUTH, between).reshape(between.shape) + 1e-15)
+        mirrored = [(q, p) for p, q in TRUTH]
+        near, wide = (
+            np.where(losses >= 0, tail(TRUTH, losses, reach), np.exp(losses) * tail(mirrored, -losses, reach))
+            for reach in (1e-3, 1.1 * UNIT)
+        )
+        room = 3.05 * OFFS * near + 3.05 * SLACKS * wide + 4e-14
+        assert np.all(upper - truth <= room)
+        assert np.all((truth - point)[:, 1:-1] <= room[:, 1:-1])
+        if losses[-1] > 4:  # the lattice holds the losses: the lines at the middles touch at its points
+            assert np.all((truth - lower)[:, 1:-1] <= room[:, 1:-1])
+            assert np.all((truth - ended) <= room)
+        assert np.all(lower[:, [0, -1]] == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("order", "by_mass", "by_loss"), [(1.5, 18.6, 0.3), (4.0, 11.2, 1.8)])
+def test_renyi_divergence_is_charged_what_the_tails_may_hide(order, by_mass, by_loss):
+    orders, tilts = np.full(len(MOVES), order), np.ones((len(MOVES), 1))
+    found = np.exp(log_excess(smudged(FINITE), orders, tilts, np.full((len(MOVES), 1), np.inf)))
+    truth = float(sum(q * ((p / q) ** order - 1) for p, q in ((float(p), float(q)) for p, q in FINITE)))
+    assert np.all(found >= truth)
+    assert np.all(found <= truth * (1 + (by_mass * OFFS + by_loss * SLACKS)[:, 0] + 1e-11))
+    endless = log_excess(smudged(TRUTH), orders, tilts, np.zeros((len(MOVES), 1)))
+    assert np.all(np.asarray(endless) == np.inf)
+
+
+def test_small_cells_next_to_large_tails_are_charged_their_tails_errors():
+    """A cell's mass is a difference of tails, each off on its own: here neighbours err in opposite directions."""
+    edges = np.linspace(-0.6, 1.0, 9)
+    q = np.array([0.3, 0.2, 0.1, 1e-3, 1e-3, 1e-3, 0.2, 0.197])
+    p = q * np.exp(0.5 * (edges[1:] + edges[:-1]))
+    off = 1e-6 * (-1.0) ** np.arange(9)
+    with jax.enable_x64(True):
+        for masses in (p, q):
+            above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+            below = np.append(0.0, np.cumsum(masses))
+            for sign in (1, -1):
+                found = _upper_cells(above / (1 + sign * off), below / (1 - sign * off), jnp.full(9, 1e-6))
+                mass, slack = np.asarray(found.mass), np.asarray(found.slack)
+                assert np.all(mass >= masses)
+                assert np.all(mass * (1 - slack) <= masses)
+                assert np.all(slack <= 1e-5 * np.minimum(above[:-1], below[1:]) / masses)
+
+
+@jax.jit
+def _placed(pairs, lowest):
+    """Steps of all the tables on one lattice of spacing log 2 / 2."""
+    return jax.vmap(lambda pair: step_masses(pair, 0.5 * UNIT, lowest, 40))(pairs)
+
+
+def _read(masses, losses, at):
+    """The hockey stick of masses."""
+    return (masses[:, None] * -np.expm1(np.minimum(at[..., None] - losses, 0.0))).sum(-1)
+
+
+@pytest.mark.parametrize("lowest", [-20.0, -2.0, -39.0])
+def test_a_step_on_a_lattice_lies_between(lowest):
+    step = jax.tree.map(np.asarray, _placed(smudged(TRUTH), lowest))
+    losses = (lowest + np.arange(40)) * 0.5 * UNIT
+    at = np.array([-2.5, -1.3, -0.7, 0.0, 0.4, 1.0, 1.4, 2.0, 3.0])
+    truth, moved = hockey_stick(TRUTH, at), 2 * SLACKS
+    above = _read(step.above, losses, at - moved) + step.infinite_above[:, None]
+    below = _read(step.below, losses, at + moved) + step.infinite_below[:, None]
+    assert np.all(above >= truth)
+    assert np.all(below <= truth + step.spurious[:, None])
+    assert np.all(step.infinite_below <= 0.1)
+    assert np.all(step.infinite_below >= 0.1 * (1 - 2.1 * OFFS[:, 0]) - 1e-15)
+    room = 7 * (OFFS + SLACKS) + 1.1e-9
+    if lowest == -20.0:
+        assert np.all(above <= truth * (1 + room))
+        assert np.all(below >= truth * (1 - room))
+        assert np.all(step.infinite_above <= 0.1 * (1 + 3.1 * OFFS[:, 0] + 1e-8))
+        # Nothing is moved: margins of about 64 units a rounding are all there is.
+        held = np.flatnonzero(step.below[-1] > 1e-9)
+        atoms = {round(float(np.log(float(p / q))) / UNIT): 0.0 for p, q in TRUTH if p and q}
+        for p, q in TRUTH:
+            if p and q:
+                atoms[round(float(np.log(float(p / q))) / UNIT)] += float(p)
+        exact = np.array([atoms[k] for k in sorted(atoms)])
+        off = (step.below[-1][held] / exact - 1) * 2.0**53, (step.above[-1][held] / exact - 1) * 2.0**53
+        assert np.all(np.abs(off[0] + 165) <= 75), off
+        assert np.all(np.abs(off[1] - 80) <= 40), off
+    elif lowest == -2.0:  # two atoms are below the lattice, of which one may have been moved onto it
+        assert np.all((below >= truth * (1 - room))[:, at >= 1.0])
+        assert np.all(above[:, at >= 0.0] <= (truth * (1 + room))[:, at >= 0.0])
+        total = step.above.sum(-1)  # what is below the lattice is on its lowest point
+        assert np.all(np.abs(total - 0.9) <= 0.9 * 2.1 * OFFS[:, 0] + 1e-12)
+    else:
+        beyond = sum(float(p) for p, q in TRUTH if p > q)  # all losses above 0, where the lattice ends
+        assert np.all(np.abs(step.infinite_above - beyond) <= 3.1 * OFFS[:, 0] + 1e-8)

@@ -1,0 +1,228 @@
+"""Tails of every pair against densities integrated another way, and the laws that every pair obeys."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from jaxacct import (
+    Composed,
+    Exponential,
+    FromTables,
+    Gaussian,
+    Laplace,
+    MixtureOfGaussians,
+    PermuteAndFlip,
+    PoissonSampled,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
+)
+from jaxacct.mechanisms.directions import directions
+
+MIXTURE = MixtureOfGaussians(0.9, (0.0, 1.0, 2.5), (0.7, 0.2, 0.1))
+EVERY = {
+    "gaussian": (Gaussian(1.3), "remove"),
+    "laplace": (Laplace(0.7), "remove"),
+    "mixture": (MIXTURE, "remove"),
+    "mixture added": (MIXTURE, "add"),
+    "exponential": (Exponential(1.5), "remove"),
+    "permute and flip": (PermuteAndFlip(0.8), "remove"),
+    "sampled gaussian": (PoissonSampled(Gaussian(0.8), 0.3), "add"),
+    "sampled laplace": (PoissonSampled(Laplace(0.7), 0.1), "remove"),
+    "sampled laplace added": (PoissonSampled(Laplace(0.7), 0.1), "add"),
+    "sampled mixture": (PoissonSampled(MIXTURE, 0.2), "add"),
+    "replaced gaussian": (PoissonSampled(Gaussian(0.8), 0.3), "replace"),
+    "replaced laplace": (PoissonSampled(Laplace(0.7), 0.1), "replace"),
+    "replaced mixture": (PoissonSampled(MIXTURE, 0.2), "replace"),
+    "replaced tables": (PoissonSampled(FromTables([0.5, 0.3, 0.2, 0.0], [0.2, 0.3, 0.4, 0.1]), 0.2), "replace"),
+    "truncated": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "remove"),
+    "truncated, zeroed out": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "zero_out"),
+    "truncated, filled in": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "fill_in"),
+    "truncated, replaced": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "replace"),
+    "with replacement": (SampledWithReplacement(Gaussian(1.1), 3, 10), "remove"),
+    "with replacement, replaced": (SampledWithReplacement(Gaussian(1.1), 3, 10), "replace"),
+    "without replacement": (SampledWithoutReplacement(Gaussian(1.1), 3, 10), "replace"),
+    "laplace without replacement": (SampledWithoutReplacement(Laplace(1.1), 3, 10), "replace"),
+}
+
+
+def pair_of(mechanism, relation):
+    with jax.enable_x64(True):
+        ((pair, _),) = directions(mechanism, relation)[0]
+        return jax.tree.map(lambda leaf: jax.numpy.asarray(leaf, np.float64), pair)
+
+
+def tails_of(pair, losses):
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, jax.jit(lambda p, x: p.tails(x))(pair, np.asarray(losses, np.float64)))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_tails_are_those_of_a_pair(name):
+    """dP = e^L dQ between any two losses, both sides add up to 1, and tails fall."""
+    pair = pair_of(*EVERY[name])
+    with jax.enable_x64(True):
+        largest, error, infinity = float(pair.max_loss()), float(pair.loss_error()), float(pair.infinity())
+        survey = jax.tree.map(np.asarray, pair.survey())
+        anchor = float(pair.anchor())
+    losses = np.linspace(-4.0, min(largest, 4.0), 4001)
+    p_above, p_below, q_above, q_below, _ = tails_of(pair, losses)
+    np.testing.assert_allclose(p_above + p_below, 1.0, atol=1e-14)
+    np.testing.assert_allclose(q_above + q_below, 1.0, atol=1e-14)
+    assert np.all(np.diff(p_above) <= 1e-15)
+    assert np.all(np.diff(q_above) <= 1e-15)
+    p, q = -np.diff(p_above), -np.diff(q_above)
+    assert np.all(p >= np.exp(losses[:-1]) * q - 1e-13)
+    assert np.all(p <= np.exp(losses[1:]) * q + 1e-13)
+    assert infinity == 0.0
+    assert 0.0 <= error < 1e-11
+    assert abs(anchor) <= 4.0
+    # The survey is a quadrature of the loss under P.
+    weights = np.exp(survey.log_masses)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-6)
+    seen = (weights * np.clip(survey.losses, losses[0], losses[-1])).sum()
+    assert seen == pytest.approx(losses[0] + np.trapezoid(p_above, losses), abs=5e-3)
+    if largest < 4.0:
+        assert tails_of(pair, [largest * (1 + 1e-9)]).p_above[0] == 0.0
+
+
+def hockey_stick(pair, losses):
+    p_above, _, q_above, _, _ = tails_of(pair, losses)
+    return p_above - np.exp(losses) * q_above
+
+
+def integrated(p, q, losses, points):
+    """E_Q[(dP/dQ - e^l)_+] on the line, by adaptive quadrature on pieces."""
+    ends = np.concatenate([[-60.0], np.linspace(*points, 60), [60.0]])
+    part = lambda x, gamma: max(p(x) - gamma * q(x), 0.0)  # noqa: E731
+    return [
+        sum(integrate.quad(part, a, b, args=(gamma,), epsabs=1e-14)[0] for a, b in itertools.pairwise(ends))
+        for gamma in np.exp(losses)
+    ]
+
+
+def _laplace(shift, scale):
+    return lambda x: np.exp(-abs(x - shift) / scale) / (2 * scale)
+
+
+def _mixture(sigma, shifts, weights):
+    return lambda x: (
+        sum(w * np.exp(-0.5 * ((x - s) / sigma) ** 2) for s, w in zip(shifts, weights, strict=True))
+        / (sigma * np.sqrt(2 * np.pi))
+    )
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "p", "q", "rate"),
+    [
+        (Laplace(0.7, 1.5), _laplace(0.0, 0.7), _laplace(1.5, 0.7), 1.0),
+        (MIXTURE, _mixture(0.9, (0, 1, 2.5), (0.7, 0.2, 0.1)), _mixture(0.9, (0,), (1,)), 1.0),
+        (PoissonSampled(Laplace(0.7), 0.1), _laplace(0.0, 0.7), _laplace(1.0, 0.7), 0.1),
+        (
+            PoissonSampled(MIXTURE, 0.2),
+            _mixture(0.9, (0, 1, 2.5), (0.7, 0.2, 0.1)),
+            _mixture(0.9, (0,), (1,)),
+            0.2,
+        ),
+    ],
+    ids=["laplace", "mixture", "sampled laplace", "sampled mixture"],
+)
+def test_one_run_matches_the_integral_of_densities_in_both_directions(mechanism, p, q, rate):
+    losses = np.array([-0.3, -0.02, 0.0, 0.05, 0.7])
+    sampled = lambda x: rate * p(x) + (1 - rate) * q(x)  # noqa: E731
+    for relation, top, bottom in (("remove", sampled, q), ("add", q, sampled)):
+        truth = integrated(top, bottom, losses, (-6.0, 8.0))
+        found = hockey_stick(pair_of(mechanism, relation), losses)
+        np.testing.assert_allclose(found, truth, atol=2e-8)
+
+
+def test_mixture_tails_keep_their_digits_far_out():
+    pair = pair_of(MIXTURE, "remove")
+    losses = np.array([5.0, 20.0, 60.0])
+    found = tails_of(pair, losses)
+    with mp.workdps(40):
+        sigma = mp.mpf(0.9)
+        shifts, weights = [mp.mpf(x) for x in MIXTURE.sensitivities], [mp.mpf(x) for x in MIXTURE.weights]
+
+        def ratio(x):
+            terms = [w * mp.e ** ((s * x - s * s / 2) / sigma**2) for s, w in zip(shifts, weights, strict=True)]
+            return mp.log(mp.fsum(terms))
+
+        for i, loss in enumerate(losses):
+            x = mp.findroot(lambda x, loss=loss: ratio(x) - loss, loss * 0.9**2 / 2.5 + 2)
+            p = mp.fsum(w * mp.erfc((x - s) / sigma / mp.sqrt(2)) / 2 for s, w in zip(shifts, weights, strict=True))
+            q = mp.erfc(x / sigma / mp.sqrt(2)) / 2
+            # Relative to what moving the loss by a few roundoffs does.
+            assert found.p_above[i] == pytest.approx(float(p), rel=1e-11)
+            assert found.q_above[i] == pytest.approx(float(q), rel=1e-11)
+
+
+def test_a_sampled_gaussian_has_one_pair_however_it_is_built():
+    losses = np.concatenate([np.linspace(-0.2, 3.0, 33), [1e-9, -1e-9]])
+    losses.sort()
+    for relation in ("remove", "add"):
+        known = tails_of(pair_of(PoissonSampled(Gaussian(0.8), 0.15), relation), losses)
+        mixture = MixtureOfGaussians(0.8, (0.0, 1.0), (0.85, 0.15))
+        others = [
+            mixture,
+            PoissonSampled(MixtureOfGaussians(0.8, (1.0,), (1.0,)), 0.15),
+            PoissonSampled(PoissonSampled(Gaussian(0.8), 0.5), 0.3),
+            PoissonSampled(Composed([Gaussian(1.6)], [4]), 0.15),
+        ]
+        for other in others:
+            for one, two in zip(known[:4], tails_of(pair_of(other, relation), losses)[:4], strict=True):
+                np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-300)
+
+
+def test_tiny_rates_lose_no_digits():
+    rate, scale = 1e-10, 1.0
+    losses = np.array([-0.5 * rate, 0.3 * rate, rate])  # losses of remove lie within rate * expm1(+-1)
+    found = tails_of(pair_of(PoissonSampled(Laplace(scale), rate), "remove"), losses)
+    with mp.workdps(40):
+        for i, loss in enumerate(losses):
+            inner = mp.log1p(mp.expm1(mp.mpf(loss)) / mp.mpf(rate))
+            q = mp.e ** (-(1 + inner) / 2) / 2
+            assert found.q_above[i] == pytest.approx(float(q), rel=1e-12)
+
+
+def test_without_replacement_is_the_theorem():
+    """Balle, Barthe, Gaboardi 2018: delta'(log(1 + q (e^eps - 1))) = q delta(eps) for a Gaussian under `replace`."""
+    q, sigma = 0.3, 1.1
+    epsilon = np.array([0.0, 0.2, 1.0, 3.0])
+    mu = 1 / sigma
+    inner = stats.norm.cdf(mu / 2 - epsilon / mu) - np.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    pair = pair_of(SampledWithoutReplacement(Gaussian(sigma), 3, 10), "replace")
+    outer = np.log1p(q * np.expm1(epsilon))
+    np.testing.assert_allclose(hockey_stick(pair, outer), q * inner, rtol=1e-12)
+    # The curve of a symmetric relation: H(gamma) = gamma H(1 / gamma) + 1 - gamma.
+    reflected = np.exp(-outer) * q * inner - np.expm1(-outer)
+    np.testing.assert_allclose(hockey_stick(pair, -outer), reflected, rtol=1e-12)
+
+
+def test_the_exponential_mechanism_is_the_supremum_over_shifts():
+    epsilon = 1.5
+    losses = np.linspace(-1.6, 1.6, 33)
+    t = np.linspace(0.0, epsilon, 20001)[:, None]
+    p = (1 - np.exp(t - epsilon)) / (1 - np.exp(-epsilon))
+    stick = p * np.maximum(1 - np.exp(losses - t), 0) + (1 - p) * np.maximum(1 - np.exp(losses - t + epsilon), 0)
+    found = hockey_stick(pair_of(Exponential(epsilon), "remove"), losses)
+    assert np.all(found >= stick.max(0) - 1e-14)
+    np.testing.assert_allclose(found, stick.max(0), atol=1e-8)
+
+
+def test_no_exponential_mechanism_exceeds_its_curve():
+    rng = np.random.default_rng(0)
+    epsilon, losses = 1.2, np.linspace(-1.2, 1.2, 25)
+    curve = hockey_stick(pair_of(Exponential(epsilon), "remove"), losses)
+    for _ in range(50):
+        scores = rng.normal(size=6)
+        moved = scores + rng.choice([-1.0, 0.0, 1.0], size=6)
+        p, q = (np.exp(epsilon * s / 2) / np.exp(epsilon * s / 2).sum() for s in (scores, moved))
+        stick = np.maximum(p - np.exp(losses)[:, None] * q, 0).sum(1)
+        assert np.all(stick <= curve + 1e-12)

@@ -1,0 +1,59 @@
+"""``jaxacct ledger`` as a shell sees it."""
+
+import json
+import shlex
+
+import pytest
+
+from jaxacct import filters
+from jaxacct.cli import ledger as command
+from jaxacct.cli import main
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(line):
+        with pytest.raises(SystemExit) as stop:
+            main(["ledger", *shlex.split(line)])
+        captured = capsys.readouterr()
+        return stop.value.code, captured.out, captured.err
+
+    return run
+
+
+@pytest.mark.parametrize("name", command._TARGETS)
+def test_a_ledger_made_from_epsilon_and_delta_quotes_them(run, name):
+    code, out, _ = run(f"create team.db {name} epsilon=1 delta=1e-6 --json")
+    made = json.loads(out)
+    assert code == 0
+    assert made["delta"] == 1e-6
+    assert 0.99 <= made["epsilon"] <= 1.0
+    assert made["spent_epsilon"] == 0.0
+
+
+def test_a_clock_that_ran_ahead_once_can_be_got_past(run, monkeypatch):
+    from jaxacct.ledger import ledger as _ledger
+
+    run("create team.db pure_dp epsilon=1")
+    now = _ledger.time.time()
+    monkeypatch.setattr(_ledger.time, "time", lambda: now + 1e6)
+    assert run("request team.db --cost 0.1")[0] == 0
+    monkeypatch.setattr(_ledger.time, "time", lambda: now)
+    for line in ("request team.db --cost 0.1", "release team.db 1"):
+        code, _, err = run(line)
+        assert code == 2
+        assert "raise clock_tolerance" in err
+        assert run(f"{line} --clock-tolerance inf")[0] == 0
+    assert run("request team.db --cost 0.1 --clock-tolerance nan")[0] == 2
+
+
+@pytest.mark.parametrize("name", command._FILTERS)
+def test_create_knows_every_filter_s_parameters(name):
+    import inspect
+
+    given = inspect.signature(getattr(filters, name)).parameters
+    for word in command._FILTERS[name].split():
+        parameter = given[word.strip("[]")]
+        assert (parameter.default is not inspect.Parameter.empty) == word.startswith("[")

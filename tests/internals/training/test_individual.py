@@ -1,0 +1,39 @@
+"""A step in which everybody pays for themselves: who is charged, who contributes, and how much."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct.training import (
+    clip_by_global_norm,
+    clipped_gradient_sum,
+)
+from jaxacct.training.fixed_point import released
+
+SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
+
+
+def loss(params, example):
+    x, y = example
+    return 0.5 * (jnp.dot(x, params["w"]) - y) ** 2
+
+
+PARAMS = {"w": jnp.arange(4, dtype=jnp.float32) / 4}
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(SIZE, 4)).astype(np.float32) / 4
+Y = RNG.normal(size=SIZE).astype(np.float32) / 2
+X[0] = 0.0  # learns nothing, ever
+Y[1] = 50.0  # always at the clip norm
+DATA = (jnp.asarray(X), jnp.asarray(Y))
+
+
+def test_contributions_are_clipped_to_what_was_charged_example_by_example():
+    bounds = np.float32(RNG.uniform(0, 1, SIZE))
+    bounds[:3] = [0.0, np.nan, -1.0]
+    sums = jax.jit(lambda mask: clipped_gradient_sum(loss, PARAMS, DATA, mask, CLIP, clip_scale=bounds))
+    for i in (0, 1, 2, 7, 8, 9):
+        vector = np.asarray(released(sums(jnp.arange(SIZE) == i), 1.0)["w"], np.float64)
+        gradient = {"w": jnp.asarray((X[i] @ np.asarray(PARAMS["w"]) - Y[i]) * X[i] / CLIP)}
+        alone = np.asarray(clip_by_global_norm(gradient, bounds[i])["w"])
+        assert np.linalg.norm(vector) <= max(np.nan_to_num(bounds[i]), 0)
+        np.testing.assert_allclose(vector, alone, atol=2.0**-22)

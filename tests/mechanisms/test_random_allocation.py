@@ -1,0 +1,185 @@
+"""Random allocation: bounds against exact sums, quadrature in many digits, and reference values."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import jax
+import mpmath
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import PLD, FromTables, Gaussian, Laplace, PoissonSampled, RandomAllocation, delta, epsilon
+
+P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.125, 0.375, 0.5])
+
+
+def exact(t: int, k: int, eps: float, relation: str) -> Fraction:
+    """delta of an epoch of tables, outcome by outcome, in rational numbers."""
+    p, q = ([Fraction(float(x)) for x in table] for table in (P, Q))
+    p, q = [x / sum(p) for x in p], [x / sum(q) for x in q]
+    gamma, total = Fraction(math.exp(eps)), Fraction(0)
+    subsets = list(itertools.combinations(range(t), k))
+    for outcome in itertools.product(range(3), repeat=t):
+        base = math.prod((q[o] for o in outcome), start=Fraction(1))
+        mix = sum(
+            math.prod((p[o] if i in chosen else q[o] for i, o in enumerate(outcome)), start=Fraction(1))
+            for chosen in subsets
+        ) / len(subsets)
+        one, other = (mix, base) if relation == "remove" else (base, mix)
+        total += max(one - gamma * other, Fraction(0))
+    return total
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+@pytest.mark.parametrize(("t", "k"), [(1, 1), (2, 1), (5, 1), (4, 2), (5, 3), (3, 3)])
+def test_bounds_enclose_exact_sums_over_outcomes(t: int, k: int, relation: str) -> None:
+    for eps in (-0.3, 0.0, 0.9):
+        truth = float(exact(t, k, eps, relation))
+        found = delta(RandomAllocation(FromTables(P, Q), t, k), eps, relation=relation)
+        assert found.lower <= truth * (1 + 1e-12) + 1e-15
+        assert truth <= found.upper * (1 + 1e-12)
+
+
+def two_batches(sigma: float, eps: float, relation: str) -> mpmath.mpf:
+    """delta of one epoch of two batches with Gaussian noise, by quadrature over the first in 20 digits."""
+    with mpmath.workdps(20):
+        s, gamma = mpmath.mpf(sigma), mpmath.e ** mpmath.mpf(eps)
+        density = lambda z: mpmath.exp(-z * z / 2) / mpmath.sqrt(2 * mpmath.pi)  # noqa: E731
+        above = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
+        ratio = lambda z: mpmath.exp(z / s - 1 / (2 * s * s))  # noqa: E731
+        z_of = lambda r: s * (mpmath.log(r) + 1 / (2 * s * s))  # noqa: E731
+
+        def inner(z: mpmath.mpf) -> mpmath.mpf:
+            # remove: E[(r1 + r2 - 2 gamma)_+] / 2; add: E[(1 - gamma (r1 + r2) / 2)_+].
+            rest = (2 * gamma if relation == "remove" else 2 / gamma) - ratio(z)
+            if relation == "remove":
+                if rest <= 0:
+                    return density(z) * (1 - rest) / 2
+                return density(z) * (above(z_of(rest) - 1 / s) - rest * above(z_of(rest))) / 2
+            if rest <= 0:
+                return mpmath.mpf(0)
+            return density(z) * gamma * (rest * above(-z_of(rest)) - above(1 / s - z_of(rest))) / 2
+
+        kink = z_of(2 * gamma if relation == "remove" else 2 / gamma)
+        points = sorted({mpmath.mpf(x) for x in range(-14, 15, 2)} | {kink})
+        return mpmath.quad(inner, points)
+
+
+@pytest.mark.parametrize("relation", ["remove", "add"])
+@pytest.mark.parametrize(("sigma", "eps"), [(1.0, 0.5), (1.0, 3.0), (0.5, 6.0), (4.0, 0.3), (30.0, 0.01)])
+def test_two_batches_match_quadrature(sigma: float, eps: float, relation: str) -> None:
+    truth = float(two_batches(sigma, eps, relation))
+    found = delta(RandomAllocation(Gaussian(sigma), 2), eps, relation=relation)
+    assert found.lower <= truth * (1 + 1e-9)
+    assert truth * (1 - 1e-9) <= found.upper
+    if truth > 1e-12:
+        assert found.upper - found.lower <= 5e-3 * truth
+
+
+REFERENCE = [  # sums of log-normals on a linear lattice, means preserved, Richardson extrapolation: (value, error)
+    (1.0, 8, 1, 3.7186, "remove", 9.995506102860672e-09, 4.8e-14),
+    (1.0, 64, 1, 1.7988, "remove", 9.990629444808864e-09, 5.4e-14),
+    (0.8, 1000, 1, 1.0, "remove", 8.81130842075994e-09, 8.8e-13),
+    (1.0, 8, 1, 1.0, "remove", 0.004928248216268242, 9.9e-9),
+    (1.0, 8, 1, 1.0, "add", 0.0013216864254323687, 2.7e-9),
+    (1.0, 64, 10, 3.0, "remove", 3.6733230691692626e-08, 1.2e-11),
+    (1.0, 64, 10, 3.0, "add", 1.1717247832746267e-10, 3.6e-14),
+]
+
+
+@pytest.mark.parametrize(("sigma", "t", "epochs", "eps", "relation", "value", "error"), REFERENCE)
+def test_reference_values_are_enclosed_and_narrowly(sigma, t, epochs, eps, relation, value, error) -> None:
+    mechanism = RandomAllocation(Gaussian(sigma), t)
+    found = delta(mechanism, eps, steps=epochs, relation=relation)
+    assert found.lower <= value + error
+    assert value - error <= found.upper
+    read = epsilon(mechanism, value, steps=epochs, relation=relation)
+    assert read.lower <= eps * (1 + 1e-6)
+    assert eps * (1 - 1e-6) <= read.upper
+    assert read.upper - read.lower <= (1e-3 if epochs == 1 else 2e-3)
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(0.7), Laplace(1.5), PoissonSampled(Gaussian(1.0), 0.2)])
+def test_many_batches_cost_less_than_few_and_never_more_than_one_run(mechanism) -> None:
+    found = [epsilon(RandomAllocation(mechanism, t), 1e-6) for t in (1, 4, 40, 4000)]
+    once = epsilon(mechanism, 1e-6)
+    assert found[0].lower <= once.upper
+    assert once.lower <= found[0].upper
+    for more, less in itertools.pairwise(found):
+        assert less.lower <= more.upper
+        assert less.upper < more.upper
+
+
+def test_every_participation_is_a_composition() -> None:
+    both = epsilon(RandomAllocation(Gaussian(2.0), 5, 5), 1e-6), epsilon(Gaussian(2.0), 1e-6, steps=5)
+    assert both[0].lower <= both[1].upper
+    assert both[1].lower <= both[0].upper
+    assert both[0].upper - both[0].lower < 2e-3
+
+
+def test_two_participations_lie_between_one_and_two_epochs_of_half_the_batches() -> None:
+    one = epsilon(RandomAllocation(Gaussian(1.0), 64), 1e-6)
+    two = epsilon(RandomAllocation(Gaussian(1.0), 64, 2), 1e-6)
+    blocks = epsilon(RandomAllocation(Gaussian(1.0), 32), 1e-6, steps=2)
+    assert one.upper < two.lower
+    assert two.upper == pytest.approx(blocks.upper, rel=1e-6)
+    assert two.upper - two.lower < 0.15
+
+
+def test_programs_and_maps_give_the_eager_bounds() -> None:
+    eager = epsilon(RandomAllocation(Gaussian(1.0), 64), 1e-8)
+    inside = jax.jit(lambda sigma, t: epsilon(RandomAllocation(Gaussian(sigma), t), 1e-8))(1.0, 64)
+    mapped = jax.vmap(lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 64), 1e-8))(np.array([1.0, 2.0]))
+    for found in (inside, (mapped.lower[0], mapped.upper[0])):
+        np.testing.assert_allclose(found, eager, rtol=1e-6)
+    many = epsilon(RandomAllocation(Gaussian(np.array([1.0, 2.0])), np.array([[8], [64]])), 1e-8)
+    assert many.upper.shape == (2, 2)
+    assert many.upper[1, 0] == eager.upper
+    bad = jax.jit(lambda t: epsilon(RandomAllocation(Gaussian(1.0), t), 1e-8))(2.5)
+    assert bad.upper == np.inf
+
+
+@pytest.mark.slow
+def test_a_program_without_host_fails_closed() -> None:
+    with jaxacct.without_callbacks():
+        found = jax.jit(lambda sigma: epsilon(RandomAllocation(Gaussian(sigma), 8), 1e-8))(1.0)
+    assert found.upper == np.inf
+    assert found.lower == 0.0
+
+
+def test_losses_on_a_grid_bound_the_epoch_from_either_side() -> None:
+    mechanism = RandomAllocation(Gaussian(1.0), 64)
+    truth = delta(mechanism, 0.5, relation="remove")
+    assert PLD.from_mechanism(mechanism, "lower").hockey_stick(0.5) <= truth.upper
+    assert PLD.from_mechanism(mechanism).hockey_stick(0.5) >= truth.lower
+
+
+def test_replaced_records_cost_no_less_than_removed_ones() -> None:
+    mechanism = RandomAllocation(Gaussian(1.0), 64)
+    replaced, special, plain = (
+        epsilon(mechanism, 1e-6, relation=name) for name in ("replace", "replace_special", "add_or_remove")
+    )
+    assert special == plain
+    assert plain.lower <= replaced.lower < replaced.upper
+
+
+def test_calibration_meets_its_target() -> None:
+    found = jaxacct.calibrate(lambda sigma: RandomAllocation(Gaussian(sigma), 64), epsilon=1.0, delta=1e-6)
+    assert epsilon(RandomAllocation(Gaussian(found.parameter), 64), 1e-6).upper <= 1.0
+    assert found.parameter < 1.05  # a Gaussian that is not hidden among batches takes 4.2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [((Gaussian(1.0), 4, 5), "participations"), ((Gaussian(1.0), 2.5), "batches"), ((Gaussian(1.0), 2**21), "batches")],
+)
+def test_bad_numbers_are_named(arguments, word) -> None:
+    with pytest.raises(ValueError, match=word):
+        RandomAllocation(*arguments)
+
+
+def test_a_composition_inside_an_epoch_has_no_analysis() -> None:
+    with pytest.raises(ValueError, match="one pair"):
+        epsilon(RandomAllocation(jaxacct.Composed([Gaussian(1.0), Laplace(1.0)]), 4), 1e-6)
