@@ -12,7 +12,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["LOG_WEIGHT", "GaussianPair", "Z", "normal_tails"]
@@ -74,6 +74,12 @@ class GaussianPair:
             choose(mix_above, base_below),
             error,
         )
+
+    def sample(self) -> Sample:
+        """What the pair is made of: the Gaussian mechanism itself, in the same direction."""
+        xp = array_module(self.noise, self.reverse)
+        one = xp.ones_like(self.noise)
+        return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
