@@ -136,7 +136,7 @@ class MixturePair:
         xp = array_module(order, s, v, rate)
         whole = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
         moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
-        return (1.0 + 1e-12) * xp.logaddexp(log1p(-rate), xp.log(rate) + moved)
+        return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved)
 
     def infinity(self) -> Array:
         """None: all of the line is support."""
