@@ -138,8 +138,7 @@ def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
 def _family(sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, report: Any) -> Family:
     """The family of a menu of loud queries of the box and one small Gaussian."""
     width = _mu(epsilon, delta) / _SMALL
-    middle = math.sqrt(rate[0] * rate[1])
-    loud = {(sigma[0], rate[1]): 1.5 if middle < rate[1] else 1.0, (sigma[0], middle): 1.0}
+    loud = _references(sigma, rate)
     menu = [PoissonSampled(Gaussian(s), q) for s, q in loud] + [Gaussian(1.0 / width)]
     laws, runs = menu_laws(menu, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
@@ -154,6 +153,12 @@ def _family(sigma: tuple[float, float], rate: tuple[float, float], epsilon: floa
     most = int(1.1 * budgets)
     curves = worst_curves(singles, budgets / runs, grid, enough, lambda done: report(min(done, most), most))
     return family_of(curves, grid, width, epsilon, delta, _SPACING)
+
+
+def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> dict[tuple[float, float], float]:
+    """The loud queries whose worst case the family follows, and how much dearer than alone each of them is."""
+    middle = math.sqrt(rate[0] * rate[1])
+    return {(sigma[0], rate[1]): 1.5 if middle < rate[1] else 1.0, (sigma[0], middle): 1.0}
 
 
 def _mu(epsilon: float, delta: float) -> float:
