@@ -33,7 +33,7 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PricedBoxFilter", "priced_box"]
 
-_VERSION = 1  # of what is computed; another number makes all tables on disk strangers
+_VERSION = 2  # of what is computed; another number makes all tables on disk strangers
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -450,7 +450,8 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Pric
     reached = float(profile.hockey_stick(target[0]))
     if not reached <= target[1]:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {target[0]:g}")
-    family = prepared(grid, kept["nodes"] / UNITS, kept["excess"], float(kept["width"]), float(kept["slack"]))
+    width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
+    family = prepared(grid, kept["nodes"] / UNITS, kept["excess"], width, slack, far)
     with jax.enable_x64(True):
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
