@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING, Any
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
-    from jaxacct import adversary, expost, filters, interop, ledger, losses, mechanisms, plotting, training
+    from jaxacct import (
+        adversary,
+        certificates,
+        expost,
+        filters,
+        interop,
+        ledger,
+        losses,
+        mechanisms,
+        plotting,
+        training,
+    )
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.accounting.calibration import Calibration, calibrate
     from jaxacct.accounting.noise_planning import NoisePlan, plan_noise
     from jaxacct.accounting.traced import without_callbacks
+    from jaxacct.certificates import Certificate, certify, read_certificate
     from jaxacct.ledger import Ledger
     from jaxacct.losses.compare.order import dominates, is_chain
     from jaxacct.losses.compare.suprema import supremum
@@ -39,7 +51,9 @@ if TYPE_CHECKING:
         RandomizedResponse,
         RenyiDP,
         SampledWithoutReplacement,
+        SampledWithReplacement,
         Skellam,
+        TruncatedPoisson,
         ZeroConcentratedDP,
     )
 
@@ -48,6 +62,7 @@ _HOME = {
     "ApproximateDP": "jaxacct.mechanisms.approximate",
     "Bounds": "jaxacct.accounting",
     "Calibration": "jaxacct.accounting.calibration",
+    "Certificate": "jaxacct.certificates.certificate",
     "Composed": "jaxacct.mechanisms.composed",
     "DiscreteGaussian": "jaxacct.mechanisms.discrete_gaussian",
     "DiscreteLaplace": "jaxacct.mechanisms.discrete_laplace",
@@ -70,19 +85,26 @@ _HOME = {
     "RandomizedResponse": "jaxacct.mechanisms.randomized_response",
     "RenyiDP": "jaxacct.mechanisms.concentrated",
     "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
+    "SampledWithReplacement": "jaxacct.mechanisms.with_replacement",
     "Skellam": "jaxacct.mechanisms.skellam",
+    "TruncatedPoisson": "jaxacct.mechanisms.truncated_poisson",
     "TradeOff": "jaxacct.losses.curves.trade_off",
     "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
     "calibrate": "jaxacct.accounting.calibration",
+    "certify": "jaxacct.certificates.certificate",
     "delta": "jaxacct.accounting",
     "dominates": "jaxacct.losses.compare.order",
     "epsilon": "jaxacct.accounting",
     "is_chain": "jaxacct.losses.compare.order",
     "plan_noise": "jaxacct.accounting.noise_planning",
+    "read_certificate": "jaxacct.certificates.certificate",
     "supremum": "jaxacct.losses.compare.suprema",
     "without_callbacks": "jaxacct.accounting.traced",
 }
-_ROOMS = ("adversary", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting", "training")
+_ROOMS = (
+    "adversary", "certificates", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting",
+    "training",
+)  # fmt: skip
 
 __all__ = [
     "GDP",
@@ -90,6 +112,7 @@ __all__ = [
     "ApproximateDP",
     "Bounds",
     "Calibration",
+    "Certificate",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -109,13 +132,17 @@ __all__ = [
     "RandomAllocation",
     "RandomizedResponse",
     "RenyiDP",
+    "SampledWithReplacement",
     "SampledWithoutReplacement",
     "Skellam",
     "TradeOff",
+    "TruncatedPoisson",
     "ZeroConcentratedDP",
     "__version__",
     "adversary",
     "calibrate",
+    "certificates",
+    "certify",
     "delta",
     "dominates",
     "epsilon",
@@ -128,6 +155,7 @@ __all__ = [
     "mechanisms",
     "plan_noise",
     "plotting",
+    "read_certificate",
     "supremum",
     "training",
     "without_callbacks",

@@ -16,6 +16,8 @@ from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
+from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
+from jaxacct.mechanisms.with_replacement import SampledWithReplacement
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
 __all__ = [
@@ -36,7 +38,9 @@ __all__ = [
     "RandomAllocation",
     "RandomizedResponse",
     "RenyiDP",
+    "SampledWithReplacement",
     "SampledWithoutReplacement",
     "Skellam",
+    "TruncatedPoisson",
     "ZeroConcentratedDP",
 ]

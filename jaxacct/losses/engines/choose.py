@@ -160,8 +160,11 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         tight = _tight(kind, lower, upper)
         if width is not None:
             tight &= lower >= (1.0 - width) * upper
-        worst = np.where(tight, upper, -np.inf).reshape(sides, -1).max(0)
-        return tight[members] | (upper[members] <= worst[members % worst.size])
+        return tight[members] | (upper[members] <= worst(tight)[members])
+
+    def worst(tight: np.ndarray) -> np.ndarray:
+        """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
+        return np.tile(np.where(tight, upper, -np.inf).reshape(sides, -1).max(0), sides)
 
     parts = counts.shape[1]
     if parts == 1:
@@ -178,7 +181,10 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         few = (counts[members].sum(-1) <= MOST_RUNS) & ~settled(members)
         if options.devices is not None or not few.any():
             return members
-        left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), members[few]))
+        for side in range(sides):  # one direction after the other: what is no worse needs no narrow bounds
+            own = members[few & (members // (total // sides) == side)]
+            query = groups, counts, goal, worst(_tight(kind, lower, upper))
+            left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, query, own))
         return members[~few]
 
     def by_lines(members: np.ndarray) -> np.ndarray:
@@ -322,8 +328,8 @@ def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: An
         return universal_bounds(kind, size, groups, counts, goal)
 
 
-def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
-    return few_run_bounds(kind, groups, counts, goal)
+def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, enough: Any):
+    return few_run_bounds(kind, groups, counts, goal, enough)
 
 
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):

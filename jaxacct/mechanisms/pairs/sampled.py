@@ -11,7 +11,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss, mixed_loss_up
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
@@ -66,6 +66,10 @@ class SampledPair:
             xp.where(add, backwards_below, q_below),
             error + (8.0 + RATE_UNITS) * UNIT,
         )
+
+    def sample(self) -> Sample:
+        """What the pair is made of."""
+        return Sample(self.inner, self.rate, self.rest, self.reverse)
 
     @np.errstate(all="ignore")
     def lists_outcomes(self) -> bool:
@@ -141,7 +145,7 @@ class SampledPair:
 
     def loss_error(self) -> Array:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
-        return self.inner.loss_error() + 128.0 * UNIT
+        return self.inner.loss_error() + 160.0 * UNIT
 
     def infinity(self) -> Array:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""

@@ -249,7 +249,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     psi, slope = _log_ratio(q, pair.rest[..., None], u)
     # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
     # slope, make of it: docs/proofs/parameters.md, lemma 6.
-    sure = xp.where(pair.rest == 0.0, 16.0, 40.0)[..., None] * xp.abs(psi)
+    sure = xp.where(pair.rest == 0.0, 16.0, 48.0)[..., None] * xp.abs(psi)
     off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
     log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
     cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered

@@ -15,14 +15,16 @@ from jaxacct.losses.engines.lines.gaussian import GaussianLine
 from jaxacct.losses.engines.lines.laplace import LaplaceLine
 from jaxacct.losses.engines.lines.mixture import MixtureLine
 from jaxacct.losses.engines.lines.outcomes import OutcomesLine
+from jaxacct.losses.engines.lines.revealed import RevealedLine
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["line_of"]
+__all__ = ["has_derivatives", "line_of"]
 
 
 def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
@@ -30,6 +32,10 @@ def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
 
     None where its transform is not known.
     """
+    if isinstance(pair, RevealedPair):
+        makers = [line_of(pair.first), None if pair.second is None else line_of(pair.second)]
+        known = makers[0] is not None and (pair.second is None or makers[1] is not None)
+        return functools.partial(_of_two, pair, makers) if known else None
     if lists_outcomes(pair):
         return functools.partial(_of_outcomes, pair)
     inner = pair.inner if isinstance(pair, SampledPair) else pair
@@ -42,6 +48,11 @@ def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
     return functools.partial(MixtureLine.of, pair) if isinstance(pair, MixturePair) else None
 
 
+def _of_two(pair: Any, makers: Any, theta: Array, log_share: Array, points: int) -> Line:
+    first, second = (None if make is None else make(theta, log_share, points) for make in makers)
+    return RevealedLine(first, second, pair.weight, pair.rest, pair.doubt)
+
+
 def _of_outcomes(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
     return OutcomesLine(pair.atoms(), 0.0 * theta, theta)
 
@@ -49,3 +60,16 @@ def _of_outcomes(pair: Any, theta: Array, log_share: Array, points: int) -> Line
 def _of_window(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
     window = pair.window(log_share)
     return OutcomesLine(window.atoms, window.rest_p, theta)
+
+
+def has_derivatives(pairs: list[Any]) -> bool:
+    """Whether compositions of pairs of these kinds have transforms that may be differentiated in parameters.
+
+    Of listed outcomes alone, curves have kinks at every sum of losses.
+    """
+    inner = [pair.inner if isinstance(pair, SampledPair) else pair for pair in pairs]
+    smooth = [isinstance(one, LaplacePair | GaussianPair | MixturePair) for one in inner]
+    discrete = [hasattr(one, "window") or hasattr(one, "atoms") for one in inner]
+    return all(a or b for a, b in zip(smooth, discrete, strict=True)) and (
+        any(smooth) or any(hasattr(one, "window") for one in inner)
+    )
