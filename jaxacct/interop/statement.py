@@ -15,6 +15,7 @@ from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation
 __all__ = ["Statement", "dp_sgd_statement"]
 
 _MOST_GROUP = 1000
+_LEAST_NOISE = 0.05  # of less there is no epsilon worth a statement
 
 
 class Statement(NamedTuple):
@@ -63,7 +64,8 @@ def dp_sgd_statement(
         records: number of training records, treated as public.
         batch: (expected) number of records in a batch.
         epochs: passes; the number of steps is epochs * records / batch, rounded up.
-        noise_multiplier: standard deviation of the noise on the sum of clipped gradients, over the clip norm.
+        noise_multiplier: standard deviation of the noise on the sum of clipped gradients, over the clip norm; at least
+            0.05.
         delta: by default the largest power of ten that is below 1 / records.
         records_per_user: if given, also the privacy of all records of a user, at most so many, by group privacy:
             (epsilon, delta) for one record is (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)) for k.
@@ -74,7 +76,8 @@ def dp_sgd_statement(
     _validate.integer(1, 2**53, records=records, batch=batch)
     _validate.number(epochs=epochs)
     _validate.number(noise_multiplier=noise_multiplier)
-    _validate.positive(epochs=epochs, noise_multiplier=noise_multiplier)
+    _validate.positive(epochs=epochs)
+    _validate.at_least(_LEAST_NOISE, noise_multiplier=noise_multiplier)
     if not epochs * (records / batch) <= 2.0**53:
         raise ValueError(f"epochs must come to at most 2**53 steps, got {epochs:g}")
     if batch > records:

@@ -91,8 +91,7 @@ class RandomAllocation(Mechanism):
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
-        # A batch has the pair of a record that is in it or not, for every relation.
-        inner = as_mechanism(self.mechanism)._witness("remove" if relation == "replace" else relation)
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
