@@ -15,7 +15,7 @@ from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation
 __all__ = ["Statement", "dp_sgd_statement"]
 
 _MOST_GROUP = 1000
-_LEAST_NOISE = 0.05  # of less there is no epsilon worth a statement
+_NOISE = (0.05, 1e4)  # beyond there is no epsilon worth a statement, or no noise that anybody adds
 
 
 class Statement(NamedTuple):
@@ -64,8 +64,8 @@ def dp_sgd_statement(
         records: number of training records, treated as public.
         batch: (expected) number of records in a batch.
         epochs: passes; the number of steps is epochs * records / batch, rounded up.
-        noise_multiplier: standard deviation of the noise on the sum of clipped gradients, over the clip norm; at least
-            0.05.
+        noise_multiplier: standard deviation of the noise on the sum of clipped gradients, over the clip norm; from
+            0.05 to 10,000.
         delta: by default the largest power of ten that is below 1 / records.
         records_per_user: if given, also the privacy of all records of a user, at most so many, by group privacy:
             (epsilon, delta) for one record is (k epsilon, delta (e^(k epsilon) - 1) / (e^epsilon - 1)) for k.
@@ -77,7 +77,8 @@ def dp_sgd_statement(
     _validate.number(epochs=epochs)
     _validate.number(noise_multiplier=noise_multiplier)
     _validate.positive(epochs=epochs)
-    _validate.at_least(_LEAST_NOISE, noise_multiplier=noise_multiplier)
+    _validate.at_least(_NOISE[0], noise_multiplier=noise_multiplier)
+    _validate.at_most(_NOISE[1], noise_multiplier=noise_multiplier)
     if not epochs * (records / batch) <= 2.0**53:
         raise ValueError(f"epochs must come to at most 2**53 steps, got {epochs:g}")
     if batch > records:
