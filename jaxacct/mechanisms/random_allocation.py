@@ -90,8 +90,8 @@ class RandomAllocation(Mechanism):
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
@@ -115,7 +115,7 @@ class _Attacked(RandomAllocation):
             return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
         return [(allocation_pair(pair, t, k, relation, False), 1.0)]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         return self
 
 
