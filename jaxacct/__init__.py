@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         RandomizedResponse,
         RenyiDP,
         SampledWithoutReplacement,
+        Shuffled,
         Skellam,
         ZeroConcentratedDP,
     )
@@ -69,6 +70,7 @@ _HOME = {
     "RandomAllocation": "jaxacct.mechanisms.random_allocation",
     "RandomizedResponse": "jaxacct.mechanisms.randomized_response",
     "RenyiDP": "jaxacct.mechanisms.concentrated",
+    "Shuffled": "jaxacct.mechanisms.shuffled",
     "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
     "Skellam": "jaxacct.mechanisms.skellam",
     "TradeOff": "jaxacct.losses.curves.trade_off",
@@ -110,6 +112,7 @@ __all__ = [
     "RandomizedResponse",
     "RenyiDP",
     "SampledWithoutReplacement",
+    "Shuffled",
     "Skellam",
     "TradeOff",
     "ZeroConcentratedDP",

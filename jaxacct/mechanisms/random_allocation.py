@@ -78,7 +78,7 @@ class RandomAllocation(Mechanism):
                 parts = [part for part in parts if np.any(part[1] != 0)]
         found = [(allocation_pair(pair, size, one, side, True), count) for size, count in parts]
         if relation == "replace":
-            return [(AntipodalTablePair(pair, one), count) for pair, count in found]
+            return [(AntipodalTablePair(pair, one, np.zeros(())), count) for pair, count in found]
         return found
 
     def _replaced(self, rate: Any) -> Any:

@@ -338,7 +338,7 @@ class _Lattice:
         other, own = self._tilted(laws[1], kappa if k == 1 else None)
         sure = np.exp(t * np.log1p(-worst) - 1e-14) if worst < 0.5 else 0.0
         outside = lambda count: self._outside([(laws[1], count), (laws[0], t - count)])[0]  # noqa: E731
-        alias = lambda count, kappa: float(np.exp(min(outside(count) - kappa + 1e-12 * abs(kappa), 1.0)))  # noqa: E731
+        alias = lambda count, kappa: float(np.exp(min(outside(count) - kappa + 1e-12 * abs(kappa), 690.0)))  # noqa: E731
         q_alias, p_alias = alias(0, t * kappa), alias(k, k * own + (t - k) * kappa)
         half = np.ones(w.points // 2 + 1)
         power = spectrum(base, t - k, w.points) if k < t else (half, half, 0.0 * half)
