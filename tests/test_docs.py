@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md"))
-THEOREMS = [page for page in PAGES if page.parent.name in ("theorems", "proofs") and page.stem != "index"]
+THEOREMS = [page for page in PAGES if page.parent.name == "theorems" and page.stem != "index"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUNNABLE = [page for page in PAGES if BLOCK.search(page.read_text(encoding="utf-8"))]
 # Compile next to nothing; the others are slow tests.

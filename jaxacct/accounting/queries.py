@@ -114,7 +114,7 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     if not plain and _validate.is_traced((mechanism, target, steps)):
         raise ValueError("precision, devices and progress belong to calls outside jit, vmap and grad")
     mechanism, target, steps = settled(as_mechanism(mechanism), target, steps, buffers=False)
-    if _is_exact(mechanism):
+    if _is_exact(mechanism, relation):
         return _enclosed(kind, mechanism, target, steps, relation, options)
     # The mechanism's own pair is more than its worst case; the witness is a case, so its lower bound is one.
     upper = _enclosed(kind, mechanism, target, steps, relation, options, warn=False).upper
@@ -122,11 +122,11 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
 
 
-def _is_exact(mechanism: Any) -> bool:
+def _is_exact(mechanism: Any, relation: str) -> bool:
     """Whether the mechanism's own pair is its worst case, whatever its parameters."""
     stand_in = jax.tree.map(lambda leaf: np.ones(leaf.shape) if _validate.is_traced(leaf) else leaf, mechanism)
     with jax.enable_x64(True), _validate.unchecked():
-        return witness(stand_in) is stand_in
+        return witness(stand_in, relation) is stand_in
 
 
 def _enclosed(
@@ -143,7 +143,7 @@ def _enclosed(
     if _validate.is_traced((mechanism, target, steps)):
         return traced_answer(kind, mechanism, target, steps, relation, attained)
     with jax.enable_x64(True):
-        mechanism = witness(mechanism) if attained else mechanism
+        mechanism = witness(mechanism, relation) if attained else mechanism
         lower, upper, _, _ = enclosure(kind, mechanism, target, steps, relation, options)
     if warn:
         _warn_if_wide(kind, lower, upper)

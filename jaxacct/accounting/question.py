@@ -67,7 +67,7 @@ class Question(NamedTuple):
             value = next(number) if is_traced else next(constant)
             leaves.append(value if known is None else np.float64(known))
         mechanism, target, steps = jax.tree.unflatten(self.tree, leaves)
-        return witness(mechanism) if self.attained else mechanism, target, steps
+        return witness(mechanism, self.relation) if self.attained else mechanism, target, steps
 
 
 class Outline(NamedTuple):

@@ -15,6 +15,7 @@ filter                   accepts (or the number in brackets)         theorem    
 `additive_profile`       symmetric losses                            residue filters, Thm 15   bound
 `natural_approximate_dp` anything, made symmetric                    residue filters, Thm 9    bound
 `natural`                a declared family                           residue filters, Thm 6    bound, or none
+`priced_box`             sampled Gaussians of a box                  residue filters, Thm 1    bound, near worst case
 `priced_menu`            what an entry of its menu dominates         residue filters, Lemma 1  bound, exact worst case
 `approximate_gdp`        sampled Gaussians, rate < 0.2 or > 0.8      f-DP filters, Thm 4.3     asymptotic only
 ======================== =========================================== ========================= =======================
@@ -50,6 +51,7 @@ from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
 from jaxacct.filters.additive.zcdp import ZCDPFilter, zcdp
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import Filter, Guarantee
+from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
 from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
 from jaxacct.filters.halting import Halted, halting_scan
@@ -93,6 +95,7 @@ __all__ = [
     "Odometer",
     "OnlineMenuFilter",
     "Prepared",
+    "PricedBoxFilter",
     "PricedMenuFilter",
     "ProfileGuarantee",
     "PureDPFilter",
@@ -125,6 +128,7 @@ __all__ = [
     "plan_epsilon",
     "plan_order",
     "prepare",
+    "priced_box",
     "priced_menu",
     "pure_dp",
     "renyi",

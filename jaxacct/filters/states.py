@@ -14,7 +14,7 @@ __all__ = ["keeps"]
 T = TypeVar("T", bound=type)
 _METHODS = (
     "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",
-    "loss_bound",
+    "loss_bound", "steps_left",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
 from jaxacct.interop.read_events import UnreadableEvent, read
-from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables
+from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
 
 __all__ = ["Accountant"]
 
@@ -74,7 +74,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         if spent.is_nothing or target_delta == 1.0:
             return 0.0
         if target_delta == 0.0:
-            return math.inf if spent.fails else _pure_epsilon(spent.mechanism())
+            return _pure_epsilon(spent.mechanism())
         return float(self.bounds(target_delta).upper)
 
     def get_delta(self, target_epsilon: float) -> float:
@@ -90,14 +90,14 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         spent = self._spent
         if not spent.private:
             return 1.0
-        parts, fails = spent.all_parts(), spent.fails
+        parts = spent.all_parts()
         delta, finite = 0.0, target_epsilon < math.inf
         if parts and (finite or any(_may_be_infinite(part) for part, _ in parts)):
             whole = composed(parts)
             if target_epsilon < _pure_epsilon(whole):
                 at = float(target_epsilon) if finite else _FAR
                 delta = float(accounting.delta(whole, at, relation=self._relation()).upper)
-        return min(1.0, (fails + (1.0 - fails) * delta) * _UP) if fails else delta
+        return delta
 
     def bounds(self, target_delta: float) -> accounting.Bounds:
         """:func:`jaxacct.epsilon` of the composition: the upper bound, and how tight it is.
@@ -122,6 +122,6 @@ def _pure_epsilon(mechanism: Any) -> float:
 
 def _may_be_infinite(mechanism: Any) -> bool:
     inner = getattr(mechanism, "mechanism", None)
-    return isinstance(mechanism, (ApproximateDP, FromProfile, FromTables)) or (
+    return isinstance(mechanism, (ApproximateDP, FromProfile, FromTables, SampledWithReplacement)) or (
         inner is not None and _may_be_infinite(inner)
     )

@@ -46,7 +46,6 @@ class Reading:
         rho: of all parts that are (xi, rho)-zCDP, added up.
         xi: of the same; only where rho is above 0.
         divergences: Rényi divergences at `ORDERS` of parts of which nothing else is known, shape ``(orders,)``.
-        hazard: -log of the probability that nothing failed, where failing reveals everything.
         private: False if some part releases its data as they are.
     """
 
@@ -54,7 +53,6 @@ class Reading:
     rho: float = 0.0
     xi: float = 0.0
     divergences: np.ndarray | None = None
-    hazard: float = 0.0
     private: bool = True
 
     def __add__(self, other: Reading) -> Reading:
@@ -70,7 +68,6 @@ class Reading:
             _sum(self.rho, other.rho),
             _sum(self.xi, other.xi),
             curve,
-            _sum(self.hazard, other.hazard),
             self.private and other.private,
         )
 
@@ -81,7 +78,7 @@ class Reading:
         parts = {name: dataclasses.replace(part, count=part.count * count) for name, part in self.parts.items()}
         curve = None if self.divergences is None else self.divergences * count * _UP
         times = count * _UP
-        return Reading(parts, self.rho * times, self.xi * times, curve, self.hazard * times, self.private)
+        return Reading(parts, self.rho * times, self.xi * times, curve, self.private)
 
     @property
     def is_curve(self) -> bool:
@@ -91,22 +88,17 @@ class Reading:
     @property
     def is_nothing(self) -> bool:
         """Whether nothing is revealed."""
-        return self.private and not (self.parts or self.is_curve or self.hazard)
+        return self.private and not (self.parts or self.is_curve)
 
     @property
     def is_single(self) -> bool:
         """Whether it is one run of one mechanism, or Gaussians (which together are one)."""
-        if not self.private or self.hazard:
+        if not self.private:
             return False
         parts = list(self.parts.values())
         if self.is_curve or not parts:
             return self.is_curve and not parts
         return all(type(one.mechanism) is Gaussian for one in parts) or (len(parts) == 1 and parts[0].count == 1)
-
-    @property
-    def fails(self) -> float:
-        """The probability that something failed, rounded up."""
-        return min(1.0, -math.expm1(-self.hazard * _UP) * _UP)
 
     def at_orders(self) -> np.ndarray:
         """The Rényi divergences at `ORDERS` of what is known by a curve, rounded up."""
@@ -124,8 +116,6 @@ class Reading:
             return ApproximateDP(0.0, 1.0)
         with np.errstate(over="ignore"):
             parts = self.all_parts()
-        if self.hazard:
-            parts = [*parts, (ApproximateDP(0.0, self.fails), 1)]
         return composed(parts) if parts else PureDP(0.0)
 
     def _curve(self) -> Any:

@@ -13,7 +13,6 @@ from dp_accounting import dp_event
 from jaxacct import _validate
 from jaxacct.interop.composition import MOST, Part, Reading, composed
 from jaxacct.interop.selection import repeated
-from jaxacct.interop.truncation import log_binomial_tail
 from jaxacct.mechanisms import (
     DiscreteLaplace,
     FromTables,
@@ -24,6 +23,8 @@ from jaxacct.mechanisms import (
     PureDP,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
 )
 from jaxacct.mechanisms.directions import directions
 
@@ -56,8 +57,8 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
     Rényi divergences leaves it at 1.)
 
     Args:
-        event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent`` and ``SampledWithReplacementDpEvent``;
-            events may be nested. Counts may be as large as 2**53.
+        event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent``; events may be nested. Counts may be
+            as large as 2**53.
         relation: ``"add_or_remove"``, ``"replace"``, or ``"replace_special"`` (a record is replaced by one of value
             zero). Ask the result about the same relation.
 
@@ -280,41 +281,55 @@ def _poisson(event: Any, relation: str) -> Reading:
     return _leaf(event, mechanism, relation, is_sum)
 
 
-def _without_replacement(event: Any, relation: str) -> Reading:
-    """The inner event on a sample of fixed size (Balle, Barthe, Gaboardi 2018, Theorem 9), for replaced records."""
-    size, total = operator.index(event.sample_size), operator.index(event.source_dataset_size)
+def _sizes(sample: Any, total: Any) -> tuple[int, int]:
+    size, total = operator.index(sample), operator.index(total)
     if not 0 <= size <= total:
         raise ValueError(f"sample_size must be a whole number from 0 to {total}, got {size}")
-    inner = _read(event.event, relation)
-    if not inner.private or (size == total and relation == "replace"):
+    return size, total
+
+
+def _fixed_size(event: Any, relation: str, kind: Any, what: str) -> Reading:
+    """The inner event on a sample of fixed size, in which every record takes the place of another one.
+
+    So the inner event is read for replaced records, whatever the relation.
+    """
+    size, total = _sizes(event.sample_size, event.source_dataset_size)
+    if relation == "replace_special":
+        raise ValueError("samples of a fixed size have an analysis for 'add_or_remove' and 'replace' only")
+    inner = _read(event.event, "replace")
+    if not inner.private:
         return inner
-    if relation != "replace":
-        raise ValueError("samples of a fixed size have an analysis for relation 'replace' only")
     if size == 0 or inner.is_nothing:
         return Reading()
-    return _leaf(event, SampledWithoutReplacement(_one_run(inner, "a sample"), size, total), relation)
+    return _leaf(event, kind(_one_run(inner, what), size, total), relation)
+
+
+def _without_replacement(event: Any, relation: str) -> Reading:
+    """See `SampledWithoutReplacement`; all of the data are no sample."""
+    if event.sample_size == event.source_dataset_size:
+        return _read(event.event, relation)
+    return _fixed_size(event, relation, SampledWithoutReplacement, "a sample")
+
+
+def _with_replacement(event: Any, relation: str) -> Reading:
+    """See `SampledWithReplacement`."""
+    return _fixed_size(event, relation, SampledWithReplacement, "a sample")
 
 
 def _truncated(event: Any, relation: str) -> Reading:
-    """A Poisson-sampled Gaussian whose samples are cut to a size.
-
-    Unless at least as many *other* records as that size are in the sample, the record's own coin and value decide as in
-    a Poisson sample that is not cut. That event's probability does not depend on the record, and knowing that it
-    happened helps an adversary at most: (0, P[Bin(n, q) >= size])-DP next to the Poisson-sampled Gaussian. Of use
-    where samples are hardly ever cut.
-    """
+    """A Poisson-sampled Gaussian whose samples are cut to a size; see `TruncatedPoisson`."""
     total, size = operator.index(event.dataset_size), operator.index(event.truncated_batch_size)
     _validate.scalar(noise_multiplier=event.noise_multiplier)
     _validate.nonnegative(dataset_size=total, truncated_batch_size=size, noise_multiplier=event.noise_multiplier)
     rate = float(event.sampling_probability)
     _validate.rate(sampling_probability=rate)
-    if rate == 0.0 or size == 0:
+    if rate == 0.0 or size == 0 or total == 0:
         return Reading()
-    plain = dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier))
-    cut = math.exp(log_binomial_tail(total, rate, size)) * _UP
-    if relation == "replace":
-        raise ValueError("truncated samples have an analysis for 'add_or_remove' and 'replace_special' only")
-    return _read(plain, relation) + Reading(hazard=-math.log1p(-cut) * _UP if cut < 1.0 else math.inf)
+    if size >= total:  # is never cut
+        return _read(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier)), relation)
+    if event.noise_multiplier == 0:
+        return _everything(event, relation)
+    return _leaf(event, TruncatedPoisson(Gaussian(float(event.noise_multiplier)), rate, size, total), relation)
 
 
 def _selection(event: Any, relation: str) -> Reading:
@@ -335,6 +350,7 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.SelfComposedDpEvent: _self_composed,
     dp_event.PoissonSampledDpEvent: _poisson,
     dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
+    dp_event.SampledWithReplacementDpEvent: _with_replacement,
     dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RepeatAndSelectDpEvent: _selection,
 }

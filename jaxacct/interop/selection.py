@@ -30,7 +30,7 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
         D(a) + mean d + log(mean) / (a - 1).
 
     Raises:
-        ValueError: a mean below 1 or a negative shape; a run that fails with some probability.
+        ValueError: a mean below 1 or a negative shape.
     """
     if not (math.isfinite(mean) and mean >= 1.0):
         raise ValueError(f"mean must be a finite number of at least 1, got {mean:g}")
@@ -38,8 +38,6 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
         raise ValueError(f"shape must be at least 0, got {shape:g}")
     if not inner.private or inner.is_nothing:
         return inner
-    if inner.hazard:
-        raise ValueError("repeated selection has no analysis for a run that may fail, such as on truncated samples")
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # what overflows says nothing
         return _repeated(inner, mean, shape, relation)
 

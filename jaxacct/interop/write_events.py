@@ -22,6 +22,8 @@ from jaxacct.mechanisms import (
     PureDP,
     RandomizedResponse,
     SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
     ZeroConcentratedDP,
 )
 from jaxacct.mechanisms.base import as_mechanism
@@ -43,7 +45,8 @@ def to_dp_event(mechanism: Any, steps: int = 1, relation: str = "add_or_remove")
     Args:
         mechanism: one with an event: `Gaussian`, `GDP`, `Laplace`, `DiscreteLaplace`, `RandomizedResponse`,
             `MixtureOfGaussians`, `ZeroConcentratedDP`, `PureDP`, `PermuteAndFlip`; `PoissonSampled`,
-            `SampledWithoutReplacement` and `Composed` of such. Scalar parameters.
+            `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement` and `Composed` of such. Scalar
+            parameters.
         steps: a whole number, at least 1.
         relation: ``"add_or_remove"``, ``"replace_special"`` or ``"replace"``: what the mechanism's sensitivity is
             stated for.
@@ -102,6 +105,13 @@ def _mixture(mechanism: MixtureOfGaussians, relation: str) -> dp_event.DpEvent:
     return dp_event.MixtureOfGaussiansDpEvent(_scalar(mechanism.sigma), sensitivities, weights)
 
 
+def _truncated_noise(mechanism: TruncatedPoisson) -> float:
+    event = to_dp_event(mechanism.mechanism, 1, "add_or_remove")
+    if not isinstance(event, dp_event.GaussianDpEvent):
+        raise ValueError("mechanism of a TruncatedPoisson must be a Gaussian or GDP to have an event")
+    return event.noise_multiplier
+
+
 def _composed(mechanism: Composed, relation: str) -> dp_event.DpEvent:
     return dp_event.ComposedDpEvent(
         [to_dp_event(part, int(_scalar(steps)), relation) for part, steps in mechanism.parts()]
@@ -120,6 +130,12 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
     PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
     PoissonSampled: lambda m, relation: dp_event.PoissonSampledDpEvent(
         _scalar(m.rate), to_dp_event(m.mechanism, 1, "add_or_remove")
+    ),
+    SampledWithReplacement: lambda m, relation: dp_event.SampledWithReplacementDpEvent(
+        int(_scalar(m.records)), int(_scalar(m.batch)), to_dp_event(m.mechanism, 1, "replace")
+    ),
+    TruncatedPoisson: lambda m, relation: dp_event.TruncatedSubsampledGaussianDpEvent(
+        int(_scalar(m.records)), _scalar(m.rate), int(_scalar(m.largest)), _truncated_noise(m)
     ),
     SampledWithoutReplacement: lambda m, relation: dp_event.SampledWithoutReplacementDpEvent(
         int(_scalar(m.dataset_size)), int(_scalar(m.sample_size)), to_dp_event(m.mechanism, 1, "replace")

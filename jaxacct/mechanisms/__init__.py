@@ -17,6 +17,8 @@ from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
 from jaxacct.mechanisms.shuffled import Shuffled
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
+from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
+from jaxacct.mechanisms.with_replacement import SampledWithReplacement
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
 __all__ = [
@@ -37,8 +39,10 @@ __all__ = [
     "RandomAllocation",
     "RandomizedResponse",
     "RenyiDP",
+    "SampledWithReplacement",
     "SampledWithoutReplacement",
     "Shuffled",
     "Skellam",
+    "TruncatedPoisson",
     "ZeroConcentratedDP",
 ]

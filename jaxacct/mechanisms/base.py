@@ -65,7 +65,7 @@ class Mechanism:
         """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
         return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         """The mechanism whose exact curve is the lower bound: itself, unless its pair is more than its worst case.
 
         A guarantee that is only a curve may be dominated by a pair that no mechanism with the guarantee attains. Then

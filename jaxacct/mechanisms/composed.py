@@ -112,8 +112,8 @@ class Composed(Mechanism):
             found += as_mechanism(part)._runs(relation, times(count, steps))
         return merged_curves(found)
 
-    def _witness(self) -> Mechanism:
-        found = [as_mechanism(part)._witness() for part in self.mechanisms]
+    def _witness(self, relation: str) -> Mechanism:
+        found = [as_mechanism(part)._witness(relation) for part in self.mechanisms]
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 

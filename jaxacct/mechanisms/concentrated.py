@@ -60,7 +60,7 @@ class ZeroConcentratedDP(Mechanism):
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         return [(ConcentratedPair(positive(self.rho) * whole_steps(steps)), 1.0)]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         return unchecked(GDP, mu=_root(2.0 * positive(self.rho)))
 
 
@@ -107,7 +107,7 @@ class RenyiDP(Mechanism):
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon) * whole_steps(steps)), 1.0)]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         # mu = 0 is no Gaussian; one of 1e-100 stands for it, and its bounds from below are 0.
         mu = _root(2.0 * nonnegative(self.epsilon) / self._order())
         return unchecked(GDP, mu=array_module(mu).maximum(mu, 1e-100))

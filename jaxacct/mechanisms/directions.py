@@ -56,6 +56,6 @@ def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
     return as_mechanism(mechanism)._rarely_sampled(steps)
 
 
-def witness(mechanism: Any) -> Any:
-    """``mechanism`` itself, or the one whose exact curve is a lower bound for its class; see ``Mechanism``."""
-    return as_mechanism(mechanism)._witness()
+def witness(mechanism: Any, relation: str) -> Any:
+    """``mechanism`` itself, or the one whose exact curve is a lower bound for ``relation``; see ``Mechanism``."""
+    return as_mechanism(mechanism)._witness(relation)

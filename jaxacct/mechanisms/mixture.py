@@ -18,6 +18,7 @@ from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 __all__ = ["MixtureOfGaussians"]
 
+_LEAST = 1e-300  # smallest weight: its logarithm, and the exponential of that, are good to a few units
 _SLACK = 1e-9  # how far the weights may sum up to something else than 1
 
 
@@ -37,7 +38,7 @@ class MixtureOfGaussians(Mechanism):
     Attributes:
         sigma: standard deviation of the noise, > 0; any shape.
         sensitivities: k numbers >= 0, not all 0; each of any shape.
-        weights: as many numbers >= 0 that sum up to 1.
+        weights: as many numbers, 0 or at least 1e-300, that sum up to 1; each is divided by their sum.
 
     Raises:
         ValueError: concrete values that are none of these, or lists of different length.
@@ -62,7 +63,11 @@ class MixtureOfGaussians(Mechanism):
         for sensitivity, weight in zip(self.sensitivities, self.weights, strict=True):
             _validate.nonnegative(sensitivities=sensitivity, weights=weight)
         if not _validate.is_traced(self.weights):
-            total = np.asarray(sum(np.asarray(weight, np.float64) for weight in self.weights))
+            weights = [np.asarray(weight, np.float64) for weight in self.weights]
+            for weight in weights:
+                if np.any((weight > 0) & (weight < _LEAST)):
+                    raise ValueError(f"weights must be at least {_LEAST:g} or 0, got {weight[weight > 0].min()}")
+            total = np.asarray(sum(weights))
             if np.any(abs(total - 1.0) > _SLACK):
                 raise ValueError(f"weights must sum up to 1, got {total.flat[np.argmax(abs(total - 1.0))]}")
         if not _validate.is_traced(self.sensitivities):
@@ -97,6 +102,8 @@ class MixtureOfGaussians(Mechanism):
         good = abs(total - 1.0) <= _SLACK
         for value in (*sensitivities, *weights):
             good = good & (value >= 0) & xp.isfinite(value)
+        for weight in weights:
+            good = good & ((weight >= _LEAST) | (weight == 0))
         good = good & (
             sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
         )

@@ -123,8 +123,8 @@ class PoissonSampled(Mechanism):
         epsilon = amplified(nonnegative(inner.epsilon), rate)
         return rho_of_pure(epsilon), inflated(nonnegative(inner.delta, 1.0) * rate, 2.0**-51)
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:

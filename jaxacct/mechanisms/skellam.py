@@ -13,10 +13,11 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, take
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms import parameters as _values
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 __all__ = ["Skellam", "SkellamPair"]
 
@@ -152,6 +153,32 @@ class SkellamPair:
         least = xp.minimum(xp.minimum(p_above, p_below), xp.minimum(q_above, q_below))
         error = 2.0 * log_error + UNIT * (3.0 * size + 32.0) + 2.0 * rest / least
         return Tails(p_above, p_below, q_above, q_below, xp.broadcast_to(error, p_above.shape))
+
+    @np.errstate(all="ignore")
+    def window(self, log_share: Array) -> Window:
+        """See :class:`jaxacct.mechanisms.pairs.table.Window`; NumPy's, about exp(``log_share``) left out."""
+        size = self._size()
+        z, gap = 2.0 * column(self.mu), column(self.sensitivity)
+        logs, log_error = self._logs(size)
+        weights = np.exp(logs)
+        after = np.cumsum(weights[..., :0:-1], -1)[..., ::-1]  # from each x >= 1 on
+        total = 1.0 + 2.0 * after[..., :1]
+        many = (after > np.exp(np.maximum(log_share - 2.0, -720.0))[..., None] * total).sum(-1) + 1.0
+        room = np.floor(0.5 * (MOST_LISTED - 1.0 - self.sensitivity))
+        reach = np.clip(np.minimum(many, room), 1.0, size - 2.0 - self.sensitivity)
+        reach = np.where(np.isfinite(reach), reach, 1.0)
+        k = np.arange(np.nanmax(2.0 * reach + self.sensitivity, initial=1.0) + 1.0)
+        last = 2.0 * reach[..., None] + gap
+        x = np.minimum(k, last) - reach[..., None]
+        at, shifted = _at(logs, x), _at(logs, x - gap)
+        p, q = (np.where(k <= last, np.exp(one), 0.0 * one) / total for one in (shifted, at))
+        error = 2.0 * log_error + UNIT * (3.0 * size + 32.0)
+        off = 2.0 * log_error + 4.0 * UNIT * (2.0 - at - shifted)
+        beyond = np.exp(np.maximum(_chernoff(z, size - gap), -700.0))
+        ends = np.stack([reach, reach + self.sensitivity], -1)  # after[n] holds what is above n
+        rest = (take(after, ends.astype(np.int64)) / total).sum(-1) + 2.0 * beyond[..., 0]
+        rest = inflated(rest, 1e-9) + 1e-300
+        return Window(Atoms(shifted - at, p, q, error, off), rest, rest)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:

@@ -9,14 +9,16 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats
+from jaxacct._numerics.host import floats, module
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
+from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["SampledWithoutReplacement"]
 
@@ -27,19 +29,25 @@ _LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 class SampledWithoutReplacement(Mechanism):
     """Runs ``mechanism`` on ``sample_size`` of ``dataset_size`` records, every such subset being equally likely.
 
-    For `replace` only, with the inner mechanism's parameters for `replace` (a clipped sum moves by up to twice the
-    clip norm). With q = sample_size / dataset_size and an inner curve H(gamma) for `replace`, the sampled one is at
-    most q H(1 + (gamma - 1) / q) at gamma >= 1 (Balle, Barthe, Gaboardi 2018, Theorem 9), and at gamma < 1 what
-    exchanging the neighbours makes of it, gamma H'(1 / gamma) + 1 - gamma. For a symmetric inner pair (P, Q)
-    these are the curves of ((1 - q) Q + q P, Q) and of (P, (1 - q) P + q Q) (Zhu, Dong, Wang 2022): together
-    the curve of one symmetric pair, in which one step is exact and which composes.
+    The inner mechanism's parameters are those for *replaced* records, for every relation: whatever is drawn takes the
+    place of something else (a clipped sum moves by up to twice the clip norm). Let (P, Q) be its symmetric pair for
+    them, H their curve, and q = sample_size / dataset_size.
 
-    Under `add` and `remove` the size of the dataset changes, and with it the probability of every sample.
+    * `remove` has ((1 - q) Q + q P, Q), `add` has (P, (1 - q) P + q Q): a record of the larger data set is drawn with
+      probability q, and then takes the place of one of the others (``docs/proofs/samples-of-fixed-size.md``). Where
+      (P, Q) is attained by a record and others that pull in opposite directions, both bounds are bounds of the worst
+      case.
+    * `replace` is at most q H(1 + (gamma - 1) / q) at gamma >= 1 (Balle, Barthe, Gaboardi 2018, Theorem 9), and at
+      gamma < 1 what exchanging the neighbours makes of it, gamma H'(1 / gamma) + 1 - gamma. These are the curves of the
+      two pairs above (Zhu, Dong, Wang 2022): together the curve of one symmetric pair, which composes. The *upper*
+      bound is its composition, which is proven. No data sets are known that attain it for several steps (Lebeda,
+      Regehr, Kamath, Steinke 2024); the *lower* bound is that of the best attack known, one of the two pairs in every
+      step. For one step both are the same.
 
     Attributes:
         mechanism: a mechanism with a symmetric pair: Gaussian, Laplace, exponential and their like.
         sample_size: whole number >= 1 of records in a sample; any shape.
-        dataset_size: whole number >= ``sample_size``; public.
+        dataset_size: whole number >= ``sample_size``, the number of records of the larger data set; public.
 
     Raises:
         ValueError: concrete sizes that are not whole, or a sample that is larger than the dataset or smaller
@@ -61,16 +69,12 @@ class SampledWithoutReplacement(Mechanism):
     def _rate(self) -> Rate:
         return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         inner = as_mechanism(self.mechanism)
-        if relation != "replace":
+        if relation not in ("remove", "add", "replace"):
             raise ValueError(
-                f"relation {relation!r} has no analysis for SampledWithoutReplacement, whose dataset has a fixed size; "
-                "relation 'replace' has one, with the inner sensitivity for replaced records"
+                "relation 'replace_special' has no analysis for SampledWithoutReplacement; 'replace' is an upper bound "
+                "of it if a special record counts as one of value 0"
             )
         if not inner._symmetric:
             raise ValueError(
@@ -78,9 +82,16 @@ class SampledWithoutReplacement(Mechanism):
                 "Gaussian, Laplace or exponential mechanism has one"
             )
         rate = self._rate()
+        if relation != "replace":
+            return [(inner._sampled(rate, relation), 1.0)]
         return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
 
     def _renyi(self, order: Any, relation: str) -> Any:
+        if relation in ("add_or_remove", "add", "remove"):
+            for name in self._sides(relation):
+                self._dominating(name)  # says what is wrong, if anything is
+            sampled = unchecked(PoissonSampled, mechanism=self.mechanism, rate=_rounded_up(self._rate().value))
+            return sampled._renyi(order, relation)
         # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
         # halves together.
         ((pair, _),) = self._dominating(relation)
@@ -96,14 +107,26 @@ class SampledWithoutReplacement(Mechanism):
 
         return from_pair(pair, order, log_moment)
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
-        same = inner is self.mechanism
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness("replace")
         sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
-        return self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
+        same = inner is self.mechanism
+        found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
+        return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
     def _sampled(self, rate: Rate, relation: str) -> Any:
         raise ValueError(
-            "PoissonSampled has no analysis for SampledWithoutReplacement, which has no 'add' or 'remove'; "
-            "use SampledWithoutReplacement of the inner mechanism alone"
+            "PoissonSampled has no analysis for SampledWithoutReplacement, whose samples depend on how many records "
+            "there are; use SampledWithoutReplacement of the inner mechanism alone"
         )
+
+    def _replaced(self, rate: Rate) -> Any:
+        return self._sampled(rate, "replace")
+
+    def _as(self, side: str) -> str:
+        return side if side in ("zero_out", "fill_in") else super()._as(side)
+
+
+def _rounded_up(rate: Any) -> Any:
+    """A quotient that is off by a unit; divergences grow with the rate."""
+    return module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -14,36 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxacct.filters.residues.levels import LevelsFilter, on_levels
-    from jaxacct.training.accuracy_first import Rounds, divided, fit_until_accurate, plan_rounds
-    from jaxacct.training.budget import FILTERS, Budget, plan_budget, planned_mechanism
-    from jaxacct.training.clipping import (
-        add_clipped,
-        clip_by_global_norm,
-        clipped_gradient_sum,
-        global_norm,
-        per_example_gradients,
-    )
-    from jaxacct.training.demo.data import DATASETS, Dataset, load
-    from jaxacct.training.demo.models import MODELS, Functional, build, functional
-    from jaxacct.training.demo.report import make_report, privacy_rows, realised_mechanism, table, write_report
-    from jaxacct.training.durable_runs.journal import Journal
+    from jaxacct.training.accuracy_first import Rounds, fit_until_accurate, plan_rounds
+    from jaxacct.training.budget import Budget, plan_budget
+    from jaxacct.training.clipping import clipped_gradient_sum, per_example_gradients
+    from jaxacct.training.demo.data import load
+    from jaxacct.training.demo.models import build, functional
+    from jaxacct.training.demo.report import make_report
     from jaxacct.training.durable_runs.run import DurableRun, durable_run
-    from jaxacct.training.fixed_point import FixedPointSum, empty_sum
-    from jaxacct.training.individual import (
-        IndividualTrainState,
-        gradient_norms,
-        init_individual,
-        make_individual_step,
-    )
-    from jaxacct.training.keys import Keys, attempt_keys, fresh_keys, seeded_keys, step_keys
+    from jaxacct.training.individual import IndividualTrainState, gradient_norms, init_individual, make_individual_step
+    from jaxacct.training.keys import Keys, fresh_keys, seeded_keys, step_keys
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
-    from jaxacct.training.noise import add_gaussian_noise, gaussian_tree, largest_sigma
+    from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
-    from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
-    from jaxacct.training.schedules import SCHEDULES, Released, Schedule, adaptive, constant, warmup_decay
-    from jaxacct.training.sharding import ShardedExamples, replicate, shard_examples
+    from jaxacct.training.sampling import Sample, poisson_sample
+    from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
+    from jaxacct.training.sharding import ShardedExamples, shard_examples
     from jaxacct.training.step import (
-        Filter,
         Proposal,
         SplitStep,
         StepReport,
@@ -82,19 +68,10 @@ _HOME = {name: f"jaxacct.training.{module}" for module, names in _MODULES.items(
 _HOME |= {name: "jaxacct.filters.residues.levels" for name in ("LevelsFilter", "on_levels")}
 
 __all__ = [
-    "DATASETS",
-    "FILTERS",
-    "MODELS",
-    "SCHEDULES",
     "Budget",
-    "Dataset",
     "DurableRun",
-    "Filter",
     "FilteredAggregateState",
-    "FixedPointSum",
-    "Functional",
     "IndividualTrainState",
-    "Journal",
     "Keys",
     "LevelsFilter",
     "Outcome",
@@ -110,27 +87,19 @@ __all__ = [
     "TrainState",
     "accuracy",
     "adaptive",
-    "add_clipped",
     "add_gaussian_noise",
-    "attempt_keys",
     "build",
-    "clip_by_global_norm",
     "clipped_gradient_sum",
     "constant",
-    "divided",
     "durable_run",
-    "empty_sum",
     "filtered_aggregate",
     "fit",
     "fit_until_accurate",
     "fresh_keys",
     "functional",
-    "gaussian_tree",
-    "global_norm",
     "gradient_norms",
     "init_individual",
     "init_state",
-    "largest_sigma",
     "load",
     "make_individual_step",
     "make_report",
@@ -141,21 +110,13 @@ __all__ = [
     "per_example_gradients",
     "plan_budget",
     "plan_rounds",
-    "planned_mechanism",
     "poisson_sample",
-    "privacy_rows",
-    "realised_mechanism",
-    "replicate",
-    "sample_pieces",
     "seeded_keys",
     "shard_examples",
     "step_keys",
     "stop_on_interrupt",
-    "table",
-    "take_piece",
     "warmup_decay",
     "with_accuracy",
-    "write_report",
 ]
 
 

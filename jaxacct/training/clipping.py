@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
+from jaxacct.training.convolutions import in_canonical_order
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.sampling import sample_pieces, take_piece
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
@@ -22,6 +23,9 @@ from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 __all__ = ["add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"]
 
 _UNIT_ROUNDOFF = 2.0**-24
+_SHORT = 512  # a chain of additions that is short whatever the size
+# Examples whose gradients are taken at once on a CPU: more do not fit into its caches.
+_AT_ONCE = 64
 
 
 def global_norm(tree: Any) -> jax.Array:
@@ -87,7 +91,8 @@ def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, ex
     """
     _check.floats(params=params)
     _check.rows(examples=examples)
-    return jax.vmap(jax.grad(_check.losses(loss)), in_axes=(None, 0))(params, examples)
+    gradients = jax.vmap(jax.grad(_check.losses(loss)), in_axes=(None, 0))
+    return in_canonical_order(gradients)(params, examples)
 
 
 def add_clipped(
@@ -127,14 +132,66 @@ def add_clipped(
     unit = jnp.asarray(clip_norm, jnp.float32)
     scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
 
-    def clipped(gradient: Any, scale: jax.Array) -> Any:
-        # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped
-        # later.
-        gradient = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) / unit, gradient)
-        return clip_by_global_norm(gradient, scale)
+    factors = _factors(gradients, unit, scale)
 
-    vectors = jax.vmap(clipped, in_axes=(0, 0 if scale.ndim else None))(gradients, scale)
-    return fixed_point.accumulate(total, vectors, valid)
+    def clipped(leaf: jax.Array) -> jax.Array:
+        # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped later.
+        of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
+        return jnp.where(of_rows > 0, (leaf.astype(jnp.float32) / unit) * of_rows, 0.0)
+
+    return fixed_point.accumulate_of(total, gradients, valid, clipped)
+
+
+def _factors(gradients: Any, unit: jax.Array, scale: jax.Array) -> jax.Array:
+    """What each row is multiplied with to be of norm at most ``scale`` units, (batch,) float32; 0 where it counts as 0.
+
+    `clip_by_global_norm` says why that is certain. Two cases differ from it, because squares are not scaled here. A
+    row whose squares overflow (a norm above 1e19 units) counts as 0. Where they vanish (below 2^-60 in all, of at most
+    2^30 entries, each flushed below 2^-126), the norm is below 2^-29 units, so that every coordinate is less than a
+    quantum, and truncated to 0 whatever the factor.
+    """
+    leaves = [leaf for leaf in jax.tree.leaves(gradients) if leaf.size]
+    if not leaves:
+        return jnp.ones(jax.tree.leaves(gradients)[0].shape[0], jnp.float32)
+    squares = [_rows_of_squares(leaf, unit) for leaf in leaves]
+    chain = max(_chain(leaf.shape[1:]) for leaf in leaves)
+    target = scale * jnp.float32(1.0 - (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF)
+    total = jnp.sum(jnp.stack(squares), axis=0)
+    norm = jnp.sqrt(total)
+    # where, not minimum: a NaN norm must land on the zero branch.
+    factor = jnp.where(norm <= target, 1.0, target / jnp.where(norm > 0, norm, 1.0))
+    return jnp.where(jnp.isfinite(total) & (target > 0), factor, 0.0)
+
+
+def _rows_of_squares(leaf: jax.Array, unit: jax.Array) -> jax.Array:
+    """The sum of squares of each row of ``leaf`` in units of ``unit``, in two steps of which none is long."""
+    inner, _ = _split(leaf.shape[1:])
+    values = leaf.astype(jnp.float32) / unit
+    if inner is None:
+        return jax.vmap(_sum_of_squares)(values)
+    # The barrier keeps the compiler from merging the two sums into one long one.
+    partial = jnp.sum(values * values, axis=tuple(range(leaf.ndim - inner, leaf.ndim)))
+    return jnp.sum(jax.lax.optimization_barrier(partial), axis=tuple(range(1, leaf.ndim - inner)))
+
+
+def _split(shape: tuple[int, ...]) -> tuple[int | None, int]:
+    """How many of the last dimensions are summed first so that no chain of additions is long, and the chain's length.
+
+    None where no split of the dimensions does, and `_sum_of_squares` cuts them.
+    """
+    size = math.prod(shape)
+    found = [
+        (math.prod(shape[len(shape) - inner :]) + math.prod(shape[: len(shape) - inner]), inner)
+        for inner in range(len(shape) + 1)
+    ]
+    chain, inner = min(found)
+    if chain <= max(_SHORT, 8 * math.isqrt(size)):
+        return inner, chain
+    return None, _block(size) + -(-size // _block(size))
+
+
+def _chain(shape: tuple[int, ...]) -> int:
+    return _split(shape)[1]
 
 
 def clipped_gradient_sum(
@@ -187,7 +244,8 @@ def clipped_gradient_sum(
     _of_rows(size, clip_scale=clip_scale)
 
     def over(params: Any, rows: Any, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
-        sample = sample_pieces(mask, min(physical_batch, mask.shape[0]))
+        most = min(physical_batch, mask.shape[0])
+        sample = sample_pieces(mask, min(most, _AT_ONCE) if jax.default_backend() == "cpu" else most)
 
         def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
             number, _ = carry

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -38,6 +39,7 @@ __all__ = [
 
 LOW_BITS = 12
 _MOST_PIECE = 2**18
+_CHUNK = 64  # 64 * 2^24 quanta are 2^30
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["high", "low"], meta_fields=["size"])
@@ -107,20 +109,38 @@ def accumulate(total: FixedPointSum, vectors: Any, valid: jax.Array) -> FixedPoi
     Raises:
         ValueError: a batch of more than 2^18, which could overflow a limb.
     """
+    return accumulate_of(total, vectors, valid, lambda leaf: leaf.astype(jnp.float32))
+
+
+def accumulate_of(
+    total: FixedPointSum, vectors: Any, valid: jax.Array, prepared: Callable[[jax.Array], jax.Array]
+) -> FixedPointSum:
+    """`accumulate` of ``prepared(leaf)`` for the leaves of ``vectors``, in one pass over them.
+
+    Coordinates are truncated towards zero to whole quanta, which never lengthens a vector. A coordinate is at most 2^24
+    quanta, so that 64 of them fit into an int32; only their sums are split into limbs.
+    """
     batch = valid.shape[0]
     if batch > _MOST_PIECE:
         raise ValueError(f"physical_batch must be at most {_MOST_PIECE}, got {batch}")
-    bits = high_bits(total.size)
+    scale = jnp.float32(2.0 ** (high_bits(total.size) + LOW_BITS))
+    whole = batch // _CHUNK * _CHUNK
+
+    def chunks(leaf: jax.Array, kept: jax.Array) -> jax.Array:
+        """Sums over chunks of at most 64 rows, (chunks, ...)."""
+        # The product with a power of two is exact, and so are truncation and conversion.
+        quanta = jnp.trunc(jnp.where(kept, prepared(leaf), 0.0) * scale).astype(jnp.int32)
+        rows = quanta.reshape(-1, min(_CHUNK, leaf.shape[0]), *leaf.shape[1:])
+        return jnp.sum(rows, axis=1, dtype=jnp.int32)
 
     def add(high: jax.Array, low: jax.Array, leaf: jax.Array) -> tuple[jax.Array, jax.Array]:
         kept = valid.reshape((batch,) + (1,) * (leaf.ndim - 1))
-        scaled = jnp.where(kept, leaf.astype(jnp.float32), 0.0) * jnp.float32(2.0**bits)
-        upper = jnp.trunc(scaled)
-        # Exact: both have the same exponent or the difference has fewer bits. Truncation never lengthens a
-        # vector.
-        lower = jnp.trunc((scaled - upper) * jnp.float32(2.0**LOW_BITS))
-        high = high + jnp.sum(upper.astype(jnp.int32), axis=0, dtype=jnp.int32)
-        low = low + jnp.sum(lower.astype(jnp.int32), axis=0, dtype=jnp.int32)
+        for part in (slice(0, whole), slice(whole, batch)):
+            if part.start == part.stop:
+                continue
+            sums = chunks(leaf[part], kept[part])
+            high = high + jnp.sum(sums >> LOW_BITS, axis=0, dtype=jnp.int32)
+            low = low + jnp.sum(sums & (2**LOW_BITS - 1), axis=0, dtype=jnp.int32)
         return _carry(high, low)
 
     return _map_limbs(add, total, vectors)

@@ -29,9 +29,12 @@ GOOD = {
     "PermuteAndFlip": {"epsilon": 1.0},
     "PoissonSampled": {"mechanism": Gaussian(1.0), "rate": 0.1},
     "PureDP": {"epsilon": 1.0},
+    "RandomAllocation": {"mechanism": Gaussian(1.0), "batches": 4, "participations": 1},
     "RandomizedResponse": {"epsilon": 1.0, "categories": 2},
     "RenyiDP": {"order": 2.0, "epsilon": 0.5},
     "SampledWithoutReplacement": {"mechanism": Gaussian(1.0), "sample_size": 10, "dataset_size": 100},
+    "SampledWithReplacement": {"mechanism": Gaussian(1.0), "batch": 10, "records": 100},
+    "TruncatedPoisson": {"mechanism": Gaussian(1.0), "rate": 0.1, "largest": 20, "records": 100},
     "Skellam": {"mu": 1.0, "sensitivity": 1},
     "ZeroConcentratedDP": {"rho": 0.5},
 }

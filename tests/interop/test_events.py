@@ -80,6 +80,27 @@ READ = [
         "replace",
         m.SampledWithoutReplacement(m.Gaussian(2.0, 2.0), 10, 100),
     ),
+    (
+        e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
+        "add_or_remove",
+        m.SampledWithoutReplacement(m.Gaussian(2.0, 2.0), 10, 100),
+    ),
+    *(
+        (
+            e.SampledWithReplacementDpEvent(100, 10, GAUSSIAN),
+            relation,
+            m.SampledWithReplacement(m.Gaussian(2.0, 2.0), 10, 100),
+        )
+        for relation in ("replace", "add_or_remove")
+    ),
+    *(
+        (
+            e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 9, 2.0),
+            relation,
+            m.TruncatedPoisson(m.Gaussian(2.0), 0.1, 9, 50),
+        )
+        for relation in ("replace", "add_or_remove", "replace_special")
+    ),
     (e.SampledWithoutReplacementDpEvent(100, 100, GAUSSIAN), "replace", m.Gaussian(2.0, 2.0)),
     (e.SampledWithoutReplacementDpEvent(100, 0, GAUSSIAN), "replace", m.PureDP(0.0)),
     (
@@ -102,20 +123,23 @@ def test_an_event_is_read_as_its_mechanism(event, relation, expected):
     [
         (e.UnsupportedDpEvent(), "add_or_remove", "no analysis of this event"),
         (e.DpEvent(), "add_or_remove", "no analysis of this event"),
-        (e.SampledWithReplacementDpEvent(10, 2, GAUSSIAN), "replace", "no analysis of this event"),
+        (e.SampledWithReplacementDpEvent(10, 2, e.LaplaceDpEvent(1.0)), "replace", "it has one for Gaussian"),
         (e.ComposedDpEvent([GAUSSIAN, e.UnsupportedDpEvent()]), "replace", "^UnsupportedDpEvent"),
         (e.RandomizedResponseDpEvent(0.5, 2), "add_or_remove", "'replace_special'"),
         (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace", "added to a sum"),
         (e.PoissonSampledDpEvent(0.1, e.ZCDpEvent(0.1)), "replace_special", "added to a sum"),
         (e.PoissonSampledDpEvent(0.1, e.SelfComposedDpEvent(e.LaplaceDpEvent(1.0), 2)), "add_or_remove", "Gaussians"),
-        (e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN), "add_or_remove", "relation 'replace' only"),
+        (
+            e.SampledWithoutReplacementDpEvent(100, 10, GAUSSIAN),
+            "replace_special",
+            "'add_or_remove' and 'replace' only",
+        ),
         (e.SampledWithoutReplacementDpEvent(10, 100, GAUSSIAN), "replace", "sample_size"),
         (e.SingleEpochTreeAggregationDpEvent(1.0, [4]), "add_or_remove", "'replace_special' only"),
         (e.SingleEpochTreeAggregationDpEvent(1.0, []), "replace_special", "step_counts"),
         (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [0.5, 0.5]), "add_or_remove", "zip|weights"),
         (e.MixtureOfGaussiansDpEvent(1.0, [-1.0], [1.0]), "add_or_remove", "sensitivities"),
         (e.MixtureOfGaussiansDpEvent(1.0, [1.0], [0.9]), "add_or_remove", "sum up to 1"),
-        (e.TruncatedSubsampledGaussianDpEvent(50, 0.1, 9, 2.0), "replace", "truncated samples"),
         (e.RepeatAndSelectDpEvent(GAUSSIAN, 0.5, 1.0), "add_or_remove", "mean"),
         (e.RepeatAndSelectDpEvent(GAUSSIAN, 2.0, -1.0), "add_or_remove", "shape"),
         (e.SelfComposedDpEvent(GAUSSIAN, -1), "add_or_remove", "count"),

@@ -60,7 +60,7 @@ def _atoms(mechanism, relation, cells):
         (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "remove"),
         (MixtureOfGaussians(1.2, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), "add"),
         (Exponential(1.0), "remove"),
-        (SampledWithoutReplacement(Gaussian(1.0), 1, 5), "replace"),
+        (SampledWithoutReplacement(Gaussian(1.0), 1, 5), "remove"),
     ],
     ids=["laplace", "sampled laplace", "sampled laplace added", "mixture", "mixture added", "exponential", "wor"],
 )
@@ -187,8 +187,8 @@ def test_bad_traced_values_fail_closed():
         (lambda: SampledWithoutReplacement(Gaussian(1.0), 5, 4), "sample_size must be at most dataset_size"),
         (lambda: SampledWithoutReplacement(Gaussian(1.0), 0.5, 4), "sample_size must be a whole number"),
         (
-            lambda: jaxacct.delta(SampledWithoutReplacement(Gaussian(1.0), 1, 4), 1.0),
-            "SampledWithoutReplacement.* relation 'replace' has one",
+            lambda: jaxacct.delta(SampledWithoutReplacement(Gaussian(1.0), 1, 4), 1.0, relation="zero_out"),
+            "SampledWithoutReplacement; 'replace' is an upper bound",
         ),
         (
             lambda: jaxacct.delta(

@@ -81,11 +81,18 @@ def table(p: list[Any], q: list[Any], largest: Any = None) -> Law:
     return Law(curve, tuple(losses), largest)
 
 
-def response(pure: Any, categories: int = 2, delta: Any = 0) -> Law:
+def response_masses(pure: Any, categories: int = 2, delta: Any = 0) -> tuple[list[Any], list[Any]]:
     keep, up = 1 - mpf(delta), mp.exp(pure)
     total = up + categories - 1
     p = [keep * up / total, keep * (categories - 2) / total, keep / total, mpf(delta), mpf(0)]
-    return table(p, [p[2], p[1], p[0], p[4], p[3]], pure)
+    return p, [p[2], p[1], p[0], p[4], p[3]]
+
+
+def response(pure: Any, categories: int = 2, delta: Any = 0) -> Law:
+    law = table(*response_masses(pure, categories, delta))
+    # Where only the infinite loss is left, exactly.
+    curve = lambda x: law.curve(x) if x < pure else mpf(delta)  # noqa: E731
+    return Law(curve, law.atoms, None if delta else pure)
 
 
 def integers(log_mass: Callable[[int], Any], loss: Callable[[int], Any], gap: int, largest: Any = None) -> Law:
@@ -130,13 +137,19 @@ def discrete_gaussian(sigma: Any, gap: int) -> Law:
     return integers(lambda n: -(mpf(n) ** 2) / (2 * sigma**2), lambda n: (2 * mpf(n) - gap) * gap / (2 * sigma**2), gap)
 
 
-def discrete_laplace(scale: Any, gap: int) -> Law:
+def discrete_laplace_masses(scale: Any, gap: int) -> tuple[list[Any], list[Any]]:
     t = mp.exp(-1 / scale)
     inner = (1 - t) / (1 + t)
     mass = lambda away: t**away * inner  # noqa: E731
     end = lambda away: t**away / (1 + t)  # noqa: E731
     p = [end(gap), *(mass(gap - n) for n in range(1, gap)), end(0)]
-    return table(p, p[::-1], gap / scale)._replace(atoms=tuple((2 * mpf(n) - gap) / scale for n in range(gap + 1)))
+    return p, p[::-1]
+
+
+def discrete_laplace(scale: Any, gap: int) -> Law:
+    return table(*discrete_laplace_masses(scale, gap), gap / scale)._replace(
+        atoms=tuple((2 * mpf(n) - gap) / scale for n in range(gap + 1))
+    )
 
 
 def skellam(mu: Any, gap: int) -> Law:
@@ -246,26 +259,27 @@ def neighbours(loss: Any, steps: tuple[int, ...] = (-3, -1, 0, 1, 2)) -> list[fl
     return [at for step in steps if math.isfinite(at := found + step * float(np.spacing(found)))]
 
 
-def _spread(rng: np.random.Generator, low: float, high: float) -> float:
+def spread(rng: np.random.Generator, low: float, high: float) -> float:
+    """Log-uniform."""
     return float(np.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 def some_rate(rng: np.random.Generator) -> float:
     """A rate, often next to 0 or 1."""
-    near = _spread(rng, 1e-16, 0.3)
+    near = spread(rng, 1e-16, 0.3)
     return float(rng.choice([near if near >= 1e-14 else 1e-14, 1.0 - near, rng.uniform(0.05, 0.95), 1.0 - 2.0**-53]))
 
 
 def inner_laws(rng: np.random.Generator, wild: bool) -> dict[str, tuple[Any, Law]]:
     """A symmetric mechanism of every family, and what is true of it; ``wild`` draws from everywhere."""
-    sigma = _spread(rng, 1e-3, 1e4) if wild else _spread(rng, 0.3, 5)
-    far = _spread(rng, 1e-17, 1e17) if wild else _spread(rng, 0.2, 5)
-    pure = _spread(rng, 1e-9, 300) if wild else _spread(rng, 0.05, 5)
-    mu, gap = _spread(rng, 1e-3, 40), int(rng.integers(1, 4))
-    delta = _spread(rng, 1e-300, 0.5) if wild else _spread(rng, 1e-9, 0.1)
-    scale = _spread(rng, 1e-2, 50) if wild else _spread(rng, 0.3, 5)
-    noise = _spread(rng, 0.02, 30) if wild else _spread(rng, 0.3, 4)
-    sensitivity, categories = _spread(rng, 0.3, 3), int(_spread(rng, 2, 1e6))
+    sigma = spread(rng, 1e-3, 1e4) if wild else spread(rng, 0.3, 5)
+    far = spread(rng, 1e-17, 1e17) if wild else spread(rng, 0.2, 5)
+    pure = spread(rng, 1e-9, 300) if wild else spread(rng, 0.05, 5)
+    mu, gap = spread(rng, 1e-3, 40), int(rng.integers(1, 4))
+    delta = spread(rng, 1e-300, 0.5) if wild else spread(rng, 1e-9, 0.1)
+    scale = spread(rng, 1e-2, 50) if wild else spread(rng, 0.3, 5)
+    noise = spread(rng, 0.02, 30) if wild else spread(rng, 0.3, 4)
+    sensitivity, categories = spread(rng, 0.3, 3), int(spread(rng, 2, 1e6))
     epsilons = np.sort(rng.uniform(0.05, 3, 2))
     deltas = np.exp(-rng.uniform(1, 3) - 2 * epsilons) * rng.uniform(0.3, 1, 2)
     points = [(exact(e), exact(d)) for e, d in zip(epsilons, deltas, strict=True)]
@@ -299,7 +313,7 @@ def cases(rng: np.random.Generator, wild: bool = False) -> dict[str, Case]:
             nested = m.PoissonSampled(m.PoissonSampled(mechanism, first), second)
             true = sampled(law, exact(first) * exact(second), relation)
             found[f"nested {name}"] = Case(nested, relation, true)
-        whole = int(_spread(rng, 2, 1e12))
+        whole = int(spread(rng, 2, 1e12))
         size = int(rng.choice([1, whole - 1, max(whole // 3, 1)]))
         true = without_replacement(law, exact(Fraction(size, whole)))
         found[f"subset {name}"] = Case(m.SampledWithoutReplacement(mechanism, size, whole), "replace", true)
@@ -313,14 +327,14 @@ def cases(rng: np.random.Generator, wild: bool = False) -> dict[str, Case]:
         found[f"sampled table, {relation}"] = Case(
             m.PoissonSampled(m.FromTables(p, q), rate), relation, sampled(true, exact(rate), relation)
         )
-        sigma = _spread(rng, 0.05, 20) if wild else _spread(rng, 0.3, 4)
+        sigma = spread(rng, 0.05, 20) if wild else spread(rng, 0.3, 4)
         moves, weights = [0.0, *rng.uniform(0.3, 2, 2)], rng.dirichlet(np.ones(3) * (0.1 if wild else 1.0))
         weights = np.maximum(weights, 1e-13)
         near = some_rate(rng)
         weights = np.array([1 - near, near / 3, 2 * near / 3]) if rng.random() < 0.5 else weights / weights.sum()
         true = mixture(exact(sigma), [*map(exact, moves)], [*map(exact, weights)], relation == "add")
         found[f"mixture, {relation}"] = Case(m.MixtureOfGaussians(sigma, tuple(moves), tuple(weights)), relation, true)
-    number, sigma = int(rng.integers(2, 400)), _spread(rng, 1, 100)
+    number, sigma = int(rng.integers(2, 400)), spread(rng, 1, 100)
     parts = [m.Gaussian(sigma)] * number + [m.GDP(0.01), m.Composed([m.Gaussian(3.0), m.Gaussian(7.0)], [3, 1])]
     square = number / exact(sigma) ** 2 + exact(0.01) ** 2 + mpf(3) / 9 + mpf(1) / 49
     found["composed gaussians"] = Case(m.Composed(parts), "remove", gaussian(mp.sqrt(square)))

@@ -14,7 +14,7 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = ["as_sampled_gaussian", "gaussian_menu", "parts_of", "shrunk"]
+__all__ = ["as_sampled_gaussian", "gaussian_menu", "narrow", "parts_of", "shrunk"]
 
 _MARGIN = 2.0**-45
 _MOST = 100_000  # noise multipliers, or rates
@@ -54,17 +54,17 @@ def gaussian_menu(
         raise ValueError(f"sigma and rate must rise, got {sigma} and {rate}")
     noise = np.geomspace(low, high, int(sigmas))  # a single one is the smallest
     shares = np.geomspace(least, most, int(rates)) if rates > 1 else np.array([most])
-    noise = _narrow(np.clip(noise, low, high), up=False)
-    shares = _narrow(np.clip(shares, least, most), up=True)
+    noise = narrow(np.clip(noise, low, high), up=False)
+    shares = narrow(np.clip(shares, least, most), up=True)
     return [PoissonSampled(Gaussian(float(s)), float(q)) for q in np.unique(shares) for s in np.unique(noise)]
 
 
-def _narrow(value: np.ndarray, *, up: bool) -> np.ndarray:
+def narrow(value: Any, *, up: bool) -> np.ndarray:
     """The nearest float32 numbers above or below, as float64."""
-    narrow = value.astype(np.float32)
-    off = narrow < value if up else narrow > value
+    near = np.asarray(value, np.float64).astype(np.float32)
+    off = near < value if up else near > value
     toward = np.float32(np.inf if up else 0.0)
-    return np.where(off, np.nextafter(narrow, toward), narrow).astype(np.float64)
+    return np.where(off, np.nextafter(near, toward), near).astype(np.float64)
 
 
 @np.errstate(all="ignore")

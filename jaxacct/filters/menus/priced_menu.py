@@ -34,6 +34,7 @@ __all__ = [
     "PricedMenuFilter",
     "constant_schedules",
     "filter_of",
+    "fraction_of",
     "kept_table",
     "priced_menu",
 ]
@@ -140,7 +141,7 @@ class PricedMenuFilter:
 
     def fraction(self, state: MenuState) -> Array:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return _fraction(self.budget, state.spent, amounts.caller_dtype())
+        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
 
 
 def _parameters(query: Any) -> list[Any]:
@@ -189,7 +190,8 @@ def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
 
 
 @jax.enable_x64(True)
-def _fraction(budget: ArrayLike, spent: Array, dtype: str) -> Array:
+def fraction_of(budget: ArrayLike, spent: Array, dtype: str) -> Array:
+    """The share of a budget of whole units that is spent, rounded up; 1 is all of it."""
     xp, spent, budget = floats(spent, budget)
     share = spent / budget
     return amounts.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)

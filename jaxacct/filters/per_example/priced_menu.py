@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, _fraction, priced_menu
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, fraction_of, priced_menu
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
     FLAG,
@@ -116,7 +116,7 @@ class IndividualPricedMenuFilter(ExampleLedgers):
 
     def fraction(self, state: ExamplesState) -> Array:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return _fraction(self.common.budget, self.spent(state), amounts.caller_dtype())
+        return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
 
 
 def _clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:

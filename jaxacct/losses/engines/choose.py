@@ -25,7 +25,7 @@ from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, finish, 
 from jaxacct.losses.engines.contour.transform import transform_float32
 from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
-from jaxacct.losses.engines.discrete_laws.bounds import universal_bounds
+from jaxacct.losses.engines.discrete_laws.bounds import has_lines, universal_bounds
 from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
 from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
@@ -41,7 +41,8 @@ _SIZES = (
     Size(2048, 1024),
     Size(2048, 4096),
 )  # of the contour, tried in turn
-_CELLS = (Cells(512, 1024), Cells(1024, 4096), Cells(2048, 16384), Cells(4096, 65536))  # of discrete laws
+_CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
+_LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
 _FEW_AFTER_CONTOUR = 3  # the same of contours
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
@@ -56,6 +57,7 @@ _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 _NARROW = 1e-6  # that asks for no larger size of a cheap one
+_HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
 class Options(NamedTuple):
@@ -158,8 +160,11 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         tight = _tight(kind, lower, upper)
         if width is not None:
             tight &= lower >= (1.0 - width) * upper
-        worst = np.where(tight, upper, -np.inf).reshape(sides, -1).max(0)
-        return tight[members] | (upper[members] <= worst[members % worst.size])
+        return tight[members] | (upper[members] <= worst(tight)[members])
+
+    def worst(tight: np.ndarray) -> np.ndarray:
+        """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
+        return np.tile(np.where(tight, upper, -np.inf).reshape(sides, -1).max(0), sides)
 
     parts = counts.shape[1]
     if parts == 1:
@@ -176,8 +181,28 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         few = (counts[members].sum(-1) <= MOST_RUNS) & ~settled(members)
         if options.devices is not None or not few.any():
             return members
-        left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, (groups, counts, goal), members[few]))
+        for side in range(sides):  # one direction after the other: what is no worse needs no narrow bounds
+            own = members[few & (members // (total // sides) == side)]
+            query = groups, counts, goal, worst(_tight(kind, lower, upper))
+            left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, query, own))
         return members[~few]
+
+    def by_lines(members: np.ndarray) -> np.ndarray:
+        """More and more frequencies where transforms are known; returns the members that another engine may help."""
+        nodes = np.zeros(total)
+        for size in _LINES:
+            # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
+            wide = upper[members] / np.maximum(lower[members], 1e-300) - 1.0
+            hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
+            hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
+            ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
+            run, each = functools.partial(_universal(options), kind, size), 4.0 * size.cells * size.nodes**0.5
+            open_now = attempt(run, parts, each, (groups, counts, goal), ready, 0.9 * _NARROW)
+            nodes[ready] = size.nodes
+            members = members[~np.isin(members, ready) | np.isin(members, open_now)]
+        left = members[~settled(members)]
+        report(members.size - left.size)
+        return left
 
     compiled = _compiled(options) or options.precision == "float32"
     for i, size in enumerate(_SIZES if contour else ()):
@@ -194,6 +219,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         answered, low, high = sum_bounds(kind, some, runs, target, report)
         narrow(open_[answered], low[answered], high[answered])
         open_ = open_[~answered]
+    if open_.size and has_lines(groups):
+        open_ = by_lines(open_)
     for i, size in enumerate(_CELLS):
         if i == _FEW_AFTER and not contour:
             open_ = law_by_law(open_)
@@ -301,8 +328,8 @@ def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: An
         return universal_bounds(kind, size, groups, counts, goal)
 
 
-def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any):
-    return few_run_bounds(kind, groups, counts, goal)
+def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, enough: Any):
+    return few_run_bounds(kind, groups, counts, goal, enough)
 
 
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):

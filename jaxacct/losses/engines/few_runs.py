@@ -20,13 +20,13 @@ import numpy as np
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_outcomes, placed, with_edge
-from jaxacct.losses.engines.one_run import single_delta, single_epsilon
+from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 __all__ = ["MOST_RUNS", "few_run_bounds"]
 
 MOST_RUNS = 16
-_SIZES = (96, 384, 384, 384)  # points of a law: to learn what matters, then to answer
+_SIZES = (96, 192, 384, 384)  # points of a law: to learn what matters, then to answer
 _TIGHT = 0.9995  # lower over upper bound that ends it
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
@@ -47,8 +47,12 @@ class _Aim(NamedTuple):
     spread: float
 
     def theta(self) -> float:
-        """By how much e-folds delta falls with epsilon, about."""
-        return -np.log(self.delta) / max(self.epsilon, self.spread)
+        """By how much e-folds the probability of a loss above epsilon falls with epsilon, about.
+
+        A tiny loss contributes no more than itself to delta, however likely it is.
+        """
+        size = max(self.epsilon, self.spread)
+        return -np.log(min(self.delta / min(size, 1.0), 0.5)) / size
 
     def weights(self, losses: np.ndarray, log_masses: np.ndarray) -> np.ndarray:
         """How much a point matters: its mass, and how likely the rest brings its loss to about epsilon.
@@ -74,7 +78,7 @@ class _Aim(NamedTuple):
 
 
 def few_run_bounds(
-    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray
+    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray, enough: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(B,)``.
 
@@ -83,8 +87,11 @@ def few_run_bounds(
         groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
         counts: whole numbers >= 0, shape ``(B, K)``, that add up to at most ``MOST_RUNS``.
         goal: shape ``(B,)``.
+        enough: upper bounds that are as good as any smaller ones, shape ``(B,)``.
     """
     import jax
+
+    enough = np.full(goal.shape, -np.inf) if enough is None else enough
 
     found = []
     for row in range(goal.size):
@@ -97,19 +104,18 @@ def few_run_bounds(
             found.append((0.0, np.inf if kind == "epsilon" else 1.0))
             continue
         with np.errstate(all="ignore"):  # what comes of it fails closed
-            found.append(_answer(kind, runs, float(goal[row])))
+            found.append(_answer(kind, runs, float(goal[row]), float(enough[row])))
     lower, upper = zip(*found, strict=True)
     return np.array(lower), np.array(upper)
 
 
-def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float, float]:
+def _answer(kind: str, runs: list[tuple[Any, int]], goal: float, enough: float) -> tuple[float, float]:
     total = sum(count for _, count in runs)
     if kind == "delta":
         alone = max(float(single_delta(_one(pair), np.array([goal]))[1][0]) for pair, _ in runs)
         epsilon, delta = goal, alone
     else:
-        share = np.array([goal / total])
-        epsilon, delta = sum(count * _finite(single_epsilon(_one(pair), share)[1][0]) for pair, count in runs), goal
+        epsilon, delta = sum(count * _rough_epsilon(pair, goal / total) for pair, count in runs), goal
     bounds = (0.0, np.inf if kind == "epsilon" else 1.0)
     spread = _finite(sum(count * _square(pair.survey()) for pair, count in runs) ** 0.5)
     for size in _SIZES:
@@ -119,7 +125,7 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
             return bounds
         found = (_delta if kind == "delta" else _epsilon)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
-        if bounds[0] >= _TIGHT * bounds[1]:
+        if bounds[0] >= _TIGHT * bounds[1] or bounds[1] <= enough:
             break
         # What was wide was aimed at the wrong place: next time between the bounds.
         between = math.sqrt(bounds[0]) * math.sqrt(bounds[1]) if bounds[0] > 0 else bounds[1]
@@ -128,6 +134,14 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float) -> tuple[float,
         elif np.isfinite(bounds[1]):
             epsilon = between
     return bounds
+
+
+def _rough_epsilon(pair: Any, delta: float) -> float:
+    """About where the hockey stick of one run falls to ``delta``."""
+    survey = pair.survey()
+    half = _Half(Law(survey.losses, np.exp(survey.log_masses), np.zeros(())))
+    beyond = half.stick(half.losses)[0] <= delta
+    return max(_finite(half.losses[np.argmax(beyond)]), 0.0)
 
 
 def _finite(value: float) -> float:
@@ -241,18 +255,22 @@ def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
     losses, masses, off = _products(first, second)
     place = np.searchsorted(edges, losses)
     count = edges.size + 1
-    # Q-masses relative to those at the cell's lower edge.
+    # Q-masses relative to those at the cell's lower edge, less the P-masses: no tiny difference is lost in them.
     reference = np.concatenate([edges[:1], edges])
-    away = reference[place] - losses + off
+    away = reference[place] - losses
     # So far below the first edge that e^away overflows: left out.
     masses = np.where(away < 600.0, masses, 0.0)
-    p = np.bincount(place, masses, count)
-    q = np.bincount(place, masses * np.exp(np.minimum(away, 600.0)) * (1.0 + EPS * np.abs(away)), count)
+    change = np.expm1(np.minimum(away, 600.0))
+    # A loss that is off moves e^away by as much times itself.
+    off = off + EPS * np.abs(away)
+    change = change + 4.0 * (EPS * np.abs(change) + off * (1.0 + np.maximum(change, 0.0)))
     rounding = (losses.size + 16) * EPS
-    p, q = deflated(p, rounding) - losses.size * 1e-323, inflated(q, rounding) + losses.size * 1e-323
-    good = p > 0
-    ratio = np.log(np.where(good, p, 1.0)) - np.log(np.where(good, q, 1.0))
-    at = reference + ratio - 8 * EPS * (1.0 + np.abs(ratio) + np.abs(reference))
+    p = np.bincount(place, masses, count)
+    good = p > losses.size * 1e-300  # next to which nothing underflows
+    more = np.bincount(place, masses * change, count) + 3.0 * rounding * np.bincount(place, masses * abs(change), count)
+    ratio = np.log1p(more / np.where(good, p, 1.0) + 1e-22)
+    at = reference - ratio - 8 * EPS * (np.abs(ratio) + np.abs(reference))
+    p = deflated(p, rounding)
     return Law(np.where(good, at, 0.0), np.where(good, p, 0.0), deflated(_either(first, second), 8 * EPS))
 
 
@@ -286,25 +304,26 @@ class _Half:
     def __init__(self, law: Law) -> None:
         order = np.argsort(law.losses)
         self.losses, self.masses = law.losses[order], law.masses[order]
-        # P- and Q-masses of all points from one on, the latter relative to e^-loss there: no exponent is positive, so
-        # none overflows, and what underflows is nothing next to the P-mass. Each round doubles the windows.
-        above, against, length, rounds = self.masses, self.masses, 1, 0
+        # P-masses of all points from one on, and their hockey sticks at its loss. Each round doubles the windows. All
+        # terms are non-negative and no exponent is positive: nothing cancels, nothing overflows.
+        above, sticks, length, rounds = self.masses, np.zeros_like(self.masses), 1, 0
         while length < above.size:
-            fall = np.exp(self.losses[:-length] - self.losses[length:])
+            away = self.losses[:-length] - self.losses[length:]
+            joined = sticks[:-length] - np.expm1(away) * above[length:] + np.exp(away) * sticks[length:]
+            sticks = np.append(joined, sticks[-length:])
             above = np.append(above[:-length] + above[length:], above[-length:])
-            against = np.append(against[:-length] + fall * against[length:], against[-length:])
             length, rounds = 2 * length, rounds + 1
-        self.above, self.against = np.append(above, 0.0), np.append(against, 0.0)
+        self.above, self.sticks = np.append(above, 0.0), np.append(sticks, 0.0)
         self.starts = np.append(self.losses, self.losses[-1])
-        # Of the sums. Differences of losses are off by a unit of themselves, d, and d e^-d is at most 1 / e.
-        self.units = 4.0 * rounds + 24.0
+        # Of a sum and of a product with a difference of losses, each round.
+        self.units = 8.0 * rounds + 24.0
 
     def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E[(1 - e^(at - L))_+], and a bound on its error."""
+        """E[(1 - e^(at - L))_+], and a bound on its error where ``at`` is off by a unit of itself."""
         place = np.searchsorted(self.losses, at, side="right")
         away = np.minimum(at - self.starts[place], 0.0)
-        p, q = self.above[place], self.against[place] * np.exp(away)
-        return np.maximum(p - q, 0.0), EPS * (self.units + 2.0 * np.abs(at)) * (p + q)
+        value = np.exp(away) * self.sticks[place] - np.expm1(away) * self.above[place]
+        return value, EPS * (self.units * value + 4.0 * np.abs(at) * self.above[place])
 
 
 def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:

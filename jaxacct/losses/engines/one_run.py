@@ -45,7 +45,7 @@ def single_delta(pair: Any, epsilon: Array) -> tuple[Array, Array]:
         lower, upper = (x[..., 0] for x in _from_tails(pair, column(epsilon), largest, pair.loss_error()))
     if closed:
         log_lower, log_upper = (pair.log_hockey_stick(xp.maximum(epsilon, 0.0), side) for side in (False, True))
-        rounding = 1e-13  # of exp, up to a logarithm of 700
+        rounding = 1e-13  # of exp
         closed_lower = xp.where(log_lower > _UNDERFLOW, deflated(xp.exp(log_lower), rounding), 0.0)
         # NaN stays NaN, which fails closed below.
         closed_upper = inflated(xp.exp(xp.maximum(log_upper, _UNDERFLOW)), rounding)
@@ -99,15 +99,16 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     zero = xp.zeros(np.broadcast_shapes(np.shape(largest), np.shape(delta)))
     target = xp.log(delta)
     if hasattr(pair, "log_hockey_stick"):
-        goal, curve = target, pair.log_hockey_stick
+        room = 8.0 * UNIT * (1.0 + xp.abs(target))  # of the logarithm
+        least, most, curve = target - room, target + room, pair.log_hockey_stick
         steering = lambda bound: bound - target  # noqa: E731
         # Where the dominating Gaussian is small enough, so is the pair itself.
-        end = log_inverse(pair.gaussian_mu(), target)
+        end = log_inverse(pair.gaussian_mu(), least)
         small = xp.isfinite(end)
         low = bottom = zero
         high = xp.where(small, end, _LARGEST)
     else:
-        goal, limits = delta, (largest, pair.loss_error())
+        least, most, limits = delta, delta, (largest, pair.loss_error())
         steering = lambda bound: xp.log(0.5 + 0.5 * bound / delta)  # noqa: E731
         curve = lambda epsilon, upper: _possible_from_tails(pair, column(epsilon), *limits)[upper][..., 0]  # noqa: E731
         # Neighbours among some ends, between which the bounds come down to delta.
@@ -124,16 +125,16 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
     def surely_above(epsilon: Array) -> tuple[Array, Array]:
         bound = curve(epsilon, False)
-        return bound > goal, steering(bound)
+        return bound > most, steering(bound)
 
     def not_surely_below(epsilon: Array) -> tuple[Array, Array]:
         bound = curve(epsilon, True)
-        return ~(bound <= goal), steering(bound)
+        return ~(bound <= least), steering(bound)
 
     # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
     lower, _ = crossing(surely_above, low, xp.where(infinite > delta, low, high) + zero)
     _, high = crossing(not_surely_below, xp.minimum(bottom, end) + zero, end + zero)
-    upper = xp.where(curve(zero, True) <= goal, 0.0, xp.where(small, high, np.inf))
+    upper = xp.where(curve(zero, True) <= least, 0.0, xp.where(small, high, np.inf))
     upper = xp.where(xp.isnan(largest), upper, xp.minimum(upper, xp.maximum(largest, 0.0)))
     upper = xp.where(xp.isnan(upper), np.inf, upper)
     # An infinite loss that is likelier than delta leaves no epsilon.

@@ -9,9 +9,10 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
+from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 __all__ = ["DiscreteGaussianPair"]
 
@@ -88,6 +89,26 @@ class DiscreteGaussianPair:
         # As in GaussianPair for the exponents; sums of 97 terms and what is next to them, at leisure.
         far = xp.minimum((xp.abs(last) + gap + 1.0) / sigma, _REACH + 2.0)
         return Tails(p_above, p_below, q_above, q_below, UNIT * (1024.0 + 8.0 * far**2))
+
+    @np.errstate(all="ignore")
+    def window(self, log_share: Array) -> Window:
+        """See :class:`jaxacct.mechanisms.pairs.table.Window`; NumPy's, at most exp(``log_share``) left out."""
+        sigma, gap = column(self.sigma), column(self.sensitivity)
+        reach = np.ceil(self.sigma * np.sqrt(2.0 * np.clip(2.0 - log_share, 1.0, 720.0))) + 1.0
+        reach = np.where(np.isfinite(reach), np.minimum(reach, MOST_LISTED), 1.0)
+        size = min(np.nanmax(2.0 * reach + self.sensitivity, initial=1.0) + 1.0, MOST_LISTED)
+        reach = np.minimum(reach, np.floor(0.5 * (size - 1.0 - self.sensitivity)))  # as far as there is room
+        k = np.arange(size)
+        last = 2.0 * reach[..., None] + gap
+        x = np.minimum(k, last) - reach[..., None]
+        total = 1.0 + 2.0 * self._sum_from(np.ones(1))
+        mass = lambda y: np.where(k <= last, np.exp(-0.5 * (y / sigma) ** 2), 0.0 * y) / total  # noqa: E731
+        far = (np.abs(x) + gap + 1.0) / sigma
+        losses = (x - 0.5 * gap) * (gap / sigma**2)
+        atoms = Atoms(losses, mass(x - gap), mass(x), UNIT * (1024.0 + 8.0 * far**2), 8.0 * UNIT * np.abs(losses))
+        rest = self._sum_from(np.stack([reach + 1.0, reach + self.sensitivity + 1.0], -1)) / total
+        rest = inflated(rest.sum(-1), 1e-9) + 1e-300
+        return Window(atoms, rest, rest)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:

@@ -12,7 +12,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["LOG_WEIGHT", "GaussianPair", "Z", "normal_tails"]
@@ -63,8 +63,7 @@ class GaussianPair:
         shift_above, shift_below = normal_tails(z1)
         mix_above = rest * base_above + q * shift_above
         mix_below = rest * base_below + q * shift_below
-        # XLA's erfc was measured at 1.7 u (1 + 2 z^2 / 2); its argument's own rounding adds 2 u z^2. Doubled. The
-        # rest is the parameters': docs/proofs/parameters.md, lemma 4.
+        # Of erfc, its arguments and the parameters: docs/proofs/parameters.md, lemma 4.
         larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), _REACH + 2.0)
         error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
         choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
@@ -75,6 +74,12 @@ class GaussianPair:
             choose(mix_above, base_below),
             error,
         )
+
+    def sample(self) -> Sample:
+        """What the pair is made of: the Gaussian mechanism itself, in the same direction."""
+        xp = array_module(self.noise, self.reverse)
+        one = xp.ones_like(self.noise)
+        return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:
@@ -96,6 +101,13 @@ class GaussianPair:
     def gaussian_mu(self) -> Array:
         """mu-GDP dominates the pair at every order: a hockey stick is convex in the pair, and Q against Q has none."""
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
+
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        xp = array_module(order, self.noise, self.rate)
+        whole = 0.5 * order * (order - 1.0) / self.noise**2
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.rate), xp.log(self.rate) + whole)
 
     @np.errstate(all="ignore")
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
@@ -123,7 +135,8 @@ class GaussianPair:
         at = inflated(xp.where(add, epsilon - left, inner), units)
         curve = log_delta_bounds(mu, at)[int(upper)]
         value = curve + xp.log(q) + xp.where(add, left, 0.0)
-        value = value - units * (1.0 + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0))
+        size = 1.0 + 0.25 * xp.abs(curve) + xp.abs(xp.log(q)) + xp.where(add, xp.abs(left), 0.0)
+        value = value - units * xp.where(xp.isfinite(curve), size, 0.0)
         return xp.where(add & (moved >= 1.0), -np.inf, value)
 
     def infinity(self) -> Array:
@@ -144,7 +157,7 @@ class GaussianPair:
         """
         reach = _REACH * self.noise + 1.5
         own = array_module(self.rest).where(self.rest == 0.0, 0.0, 24.0)
-        return UNIT * (own + (8.0 + NOISE_UNITS) * reach / self.noise**2)
+        return UNIT * (own + (10.0 + NOISE_UNITS) * reach / self.noise**2)
 
 
 def normal_tails(z: Array) -> tuple[Array, Array]:

@@ -129,6 +129,15 @@ class MixturePair:
         size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
         return UNIT * (128.0 + 3.0 * self._units() + 3.0 * _ACCEPTED * (1.0 + size))
 
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
+        s, v, rate = self._components()
+        xp = array_module(order, s, v, rate)
+        whole = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
+        moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-rate), xp.log(rate) + moved)
+
     def infinity(self) -> Array:
         """None: all of the line is support."""
         return 0.0 * self.noise

@@ -9,10 +9,10 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
-from jaxacct._numerics.rounding import UNIT, deflated
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss, mixed_loss_up
-from jaxacct.mechanisms.pairs.table import LEAST, Atoms, lists_outcomes
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
+from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["SampledPair"]
@@ -67,6 +67,10 @@ class SampledPair:
             error + (8.0 + RATE_UNITS) * UNIT,
         )
 
+    def sample(self) -> Sample:
+        """What the pair is made of."""
+        return Sample(self.inner, self.rate, self.rest, self.reverse)
+
     @np.errstate(all="ignore")
     def lists_outcomes(self) -> bool:
         """Whether the inner pair does."""
@@ -79,8 +83,21 @@ class SampledPair:
         by no more than the inner one, and by what :meth:`loss_error` and the logarithm of a tiny rate say: each by what
         it is itself, as the largest one may be huge and the likeliest next to nothing.
         """
+        return self._mixed(self.inner.atoms())
+
+    def window(self, log_share: Array) -> Window:
+        """That of the inner pair; see :class:`jaxacct.mechanisms.pairs.table.Window`."""
+        inner = self.inner.window(log_share)
+        rate, still, add = self.rate, self.rest, self.reverse > 0.5
+        xp = array_module(rate, inner.rest_p)
+        p, q = inner.rest_p, inner.rest_q
+        mixed, backwards = rate * p + still * q, still * p + rate * q
+        rest = (inflated(xp.where(add, x, y), (8.0 + 2.0 * RATE_UNITS) * UNIT) for x, y in ((p, mixed), (backwards, q)))
+        return Window(self._mixed(inner.atoms), *rest)
+
+    def _mixed(self, inner: Atoms) -> Atoms:
+        """The atoms of the sample from those of the inner pair."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
-        inner = self.inner.atoms()
         xp = array_module(q, add, inner.losses)
         # A loss far below 0 is lost in log(1 - rate), which is at least -37.
         upwards = xp.where(add, -inner.losses, inner.losses)
@@ -128,7 +145,7 @@ class SampledPair:
 
     def loss_error(self) -> Array:
         """That of the inner loss, which moves the outer one by no more, and that of ``inner_loss``."""
-        return self.inner.loss_error() + 128.0 * UNIT
+        return self.inner.loss_error() + 160.0 * UNIT
 
     def infinity(self) -> Array:
         """``rate`` times the inner one for `remove`; none for `add`, where the numerator is in the mixture."""

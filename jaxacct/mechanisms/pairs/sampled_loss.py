@@ -7,7 +7,7 @@ If L = log dP/dQ then log d((1 - q) Q + q P)/dQ = log(1 - q + q e^L): increasing
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,10 +15,20 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["inner_loss", "log_rest", "mixed_loss", "mixed_loss_up"]
+__all__ = ["Sample", "inner_loss", "log_rest", "mixed_loss", "mixed_loss_up"]
 
 _HIGH = 30.0  # above, e^-loss is negligible beside 1 or the expression is the exact one in logarithms
+_RARE = 0.25  # up to which 1 - q is no small number
 _LOW = -0.6  # below, q > 0.45, and e^loss - (1 - q) is a difference that may cancel, at no cost to the outer loss
+
+
+class Sample(NamedTuple):
+    """What a sampled pair is made of: the pair of the mechanism, the rate and its complement, and the direction."""
+
+    inner: Any
+    rate: Any
+    rest: Any
+    reverse: Any
 
 
 @np.errstate(all="ignore")
@@ -33,9 +43,15 @@ def log_rest(rate: Any, rest: Any) -> Array:
 def mixed_loss(loss: Array, rate: Any, rest: Any) -> Array:
     """log(rest + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, shapes that broadcast."""
     xp = array_module(loss, rate)
-    near = log1p(rate * xp.expm1(xp.clip(loss, _LOW, _HIGH)))
+    is_near = _near(loss, rate)
+    near = log1p(rate * xp.expm1(xp.where(is_near, loss, 0.0)))
     far = xp.logaddexp(log_rest(rate, rest), xp.log(rate) + loss)
-    return xp.where((loss > _HIGH) | (loss < _LOW), far, near)
+    return xp.where(is_near, near, far)
+
+
+def _near(loss: Any, rate: Any) -> Array:
+    """Where log(1 + rate expm1(loss)) has a relative error of a few units: its argument stays away from 0."""
+    return (loss <= _HIGH) & ((loss >= _LOW) | (rate < _RARE))
 
 
 @np.errstate(all="ignore")
@@ -43,8 +59,7 @@ def mixed_loss_up(loss: Array, rate: Any, rest: Any, down: Any = False) -> Array
     """An upper bound of the loss on a sample where the inner one is at most ``loss``; where ``down``, a lower bound."""
     xp = array_module(loss, rate)
     found = mixed_loss(loss, rate, rest)
-    near = (loss >= _LOW) & (loss <= _HIGH)
-    size = 64.0 * xp.abs(found) + xp.where(near, 0.0, 64.0 + 4.0 * xp.abs(xp.log(rate)))
+    size = 64.0 * xp.abs(found) + xp.where(_near(loss, rate), 0.0, 64.0 + 4.0 * xp.abs(xp.log(rate)))
     room = xp.where(xp.isfinite(found), UNIT * size, 0.0)
     return xp.where(rest == 0.0, loss, found + xp.where(down, -room, room))
 
@@ -53,7 +68,7 @@ def mixed_loss_up(loss: Array, rate: Any, rest: Any, down: Any = False) -> Array
 def inner_loss(loss: Array, rate: Any, rest: Any) -> Array:
     """The loss m with ``mixed_loss(m, rate, rest) == loss``, and -inf below the range of ``mixed_loss``.
 
-    Exact for a loss that is off by at most 128 roundoffs, and 6 of itself: log(1 + expm1(loss) / rate) is formed with
+    Exact for a loss that is off by at most 160 units, and 6 of itself: log(1 + expm1(loss) / rate) is formed with
     log1p, so that a loss near 0 keeps its relative accuracy for tiny rates; above 30 as
     loss - log(rate) + log1p(-rest exp(-loss)); and below -0.6 as log((exp(loss) - rest) / rate), which does not cancel
     where 1 + expm1(loss) / rate does.

@@ -13,7 +13,7 @@ from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.base import Survey, Tails
 
-__all__ = ["LEAST", "Atoms", "TablePair", "Tabulated", "lists_outcomes"]
+__all__ = ["LEAST", "MOST_LISTED", "Atoms", "TablePair", "Tabulated", "Window", "lists_outcomes"]
 
 LEAST = 1e-307
 """Masses up to here may have underflowed: they are not good to a relative error, and count as none from below."""
@@ -32,6 +32,22 @@ class Atoms(NamedTuple):
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
     loss_error: Any
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
+
+
+MOST_LISTED = 8192
+"""Outcomes of a window, at most."""
+
+
+class Window(NamedTuple):
+    """Outcomes that hold all but a probability of at most ``rest_p`` under P and ``rest_q`` under Q, ``(...)``.
+
+    A pair with infinitely many outcomes may have a method ``window(log_share)`` that lists, in NumPy, as many as leave
+    out about exp(``log_share``), or :data:`MOST_LISTED`.
+    """
+
+    atoms: Atoms
+    rest_p: Array
+    rest_q: Array
 
 
 def lists_outcomes(pair: Any) -> bool:

@@ -53,6 +53,19 @@ class WithoutReplacementPair:
         above, below = self.above.loss_error(), self.below.loss_error()
         return array_module(above, below).maximum(above, below)
 
+    def gaussian_mu(self) -> Array:
+        """The larger one, where Gaussians dominate both; inf where none is known."""
+        if not (hasattr(self.above, "gaussian_mu") and hasattr(self.below, "gaussian_mu")):
+            return np.inf + 0.0 * self.above.infinity()
+        above, below = self.above.gaussian_mu(), self.below.gaussian_mu()
+        return array_module(above, below).maximum(above, below)
+
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
+        above, below = self.above.log_moment(order), self.below.log_moment(order)
+        return (1.0 + 1e-12) * array_module(above, below).logaddexp(above, below)
+
     def infinity(self) -> Array:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.above.infinity()

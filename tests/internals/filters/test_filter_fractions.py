@@ -106,9 +106,9 @@ def test_rounds_are_counted_over_the_most_there_may_be():
 def test_a_menus_fraction_is_exact_at_the_end_and_rounded_up_before_it():
     for dtype, width in (("float32", 2.0**-22), ("float64", 2.0**-50)):
         for spent in (0, 1, 33, 99, 100):
-            found = float(menu_table._fraction(np.int32(100), jnp.int32(spent), dtype))
+            found = float(menu_table.fraction_of(np.int32(100), jnp.int32(spent), dtype))
             assert Fraction(spent, 100) <= Fraction(found) <= Fraction(spent, 100) * (1 + Fraction(width))
-        assert float(menu_table._fraction(np.int32(100), jnp.int32(100), dtype)) == 1.0
+        assert float(menu_table.fraction_of(np.int32(100), jnp.int32(100), dtype)) == 1.0
 
 
 def _past_checks(kind, masses, atom, grid):

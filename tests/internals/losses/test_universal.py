@@ -16,7 +16,6 @@ from jaxacct.accounting.batch import Batch
 from jaxacct.losses.engines.choose import grouped
 from jaxacct.losses.engines.discrete_laws import bounds as universal
 from jaxacct.losses.engines.discrete_laws import cells
-from jaxacct.losses.engines.discrete_laws import smoothing as smoothed
 from jaxacct.losses.engines.discrete_laws.bounds import Size, universal_bounds
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
@@ -214,39 +213,6 @@ def test_points_that_coincide_leave_room_for_edges():
     edges = cells.placed(losses, weights, (np.array([0.5 - 1e-9]), np.array([0.5])), 8)
     assert np.isfinite(edges).all()
     assert (np.diff(edges) >= 0).all()
-
-
-def _hats(x, s):
-    """E of the functions that are 1 at one of the points x and 0 at the others, of a log-normal of mean 1."""
-
-    def below(a, power):
-        """E[X^power; X < a]."""
-        return mpmath.exp(s**2 * power * (power - 1) / 2) * mpmath.ncdf((mpmath.log(a) + s**2 * (0.5 - power)) / s)
-
-    found = []
-    for j in range(len(x)):
-        weight = (below(x[0], 0) if j == 0 else 0) + (1 - below(x[-1], 0) if j == len(x) - 1 else 0)
-        for other in (j - 1, j + 1):
-            if 0 <= other < len(x):
-                a, b = sorted((x[j], x[other]))
-                mass, mean = (below(b, k) - below(a, k) for k in (0, 1))
-                weight += (mean - x[other] * mass) / (x[j] - x[other])
-        found.append(weight)
-    return found
-
-
-@pytest.mark.parametrize("s", [1e-6, 0.1, 1.0, 7.9])
-def test_weights_of_the_hats(s):
-    found = smoothed.smoothing(np.array([s]), np.array([0.5]))
-    with mpmath.workdps(40):
-        truth = _hats([mpmath.exp(mpmath.mpf(a)) for a in np.insert(found.ahead[0], 5, 0.0)], mpmath.mpf(s))
-    got = np.insert(found.owed[0], 5, found.kept)
-    for weight, bound in zip(truth, got, strict=True):
-        assert weight <= bound <= weight + 1e-12
-
-
-def test_wide_smoothing_gives_no_lower_bound():
-    assert smoothed.smoothing(np.array([20.0]), np.array([0.5])).rest == np.inf
 
 
 def test_sampled_pairs_of_renyi_divergences_have_bounds():

@@ -20,6 +20,8 @@ from jaxacct import (
     PermuteAndFlip,
     PoissonSampled,
     SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
 )
 from jaxacct.mechanisms.directions import directions
 
@@ -39,6 +41,12 @@ EVERY = {
     "replaced laplace": (PoissonSampled(Laplace(0.7), 0.1), "replace"),
     "replaced mixture": (PoissonSampled(MIXTURE, 0.2), "replace"),
     "replaced tables": (PoissonSampled(FromTables([0.5, 0.3, 0.2, 0.0], [0.2, 0.3, 0.4, 0.1]), 0.2), "replace"),
+    "truncated": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "remove"),
+    "truncated, zeroed out": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "zero_out"),
+    "truncated, filled in": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "fill_in"),
+    "truncated, replaced": (TruncatedPoisson(Gaussian(0.9), 0.2, 3, 10), "replace"),
+    "with replacement": (SampledWithReplacement(Gaussian(1.1), 3, 10), "remove"),
+    "with replacement, replaced": (SampledWithReplacement(Gaussian(1.1), 3, 10), "replace"),
     "without replacement": (SampledWithoutReplacement(Gaussian(1.1), 3, 10), "replace"),
     "laplace without replacement": (SampledWithoutReplacement(Laplace(1.1), 3, 10), "replace"),
 }

@@ -23,6 +23,8 @@ from jaxacct import (
     RandomizedResponse,
     RenyiDP,
     SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
     ZeroConcentratedDP,
 )
 from jaxacct._numerics.rows import flattened, settings_shapes
@@ -54,11 +56,18 @@ EVERY = {
         for name in ("gaussian", "laplace", "mixture", "tables", "randomized response", "approximate", "pure")
     },
     "rarely sampled laplace": (PoissonSampled(Laplace(np.array([0.5, 5.0])), 1e-7), "remove"),
+    "truncated": (TruncatedPoisson(Gaussian(np.array([0.9, 3.0])), 0.2, 3, 10), "remove"),
+    "truncated, zeroed out": (TruncatedPoisson(Gaussian(np.array([0.9, 3.0])), 0.2, 3, 10), "zero_out"),
+    "truncated, filled in": (TruncatedPoisson(Gaussian(0.9), np.array([0.2, 0.3]), 3, 10), "fill_in"),
+    "truncated, replaced": (TruncatedPoisson(Gaussian(0.9), 0.2, np.array([3, 4, 5]), 10), "replace"),
+    "with replacement": (SampledWithReplacement(Gaussian(np.array([1.1, 2.0])), 3, 10), "add"),
+    "with replacement, replaced": (SampledWithReplacement(Gaussian(1.1), np.array([3, 5]), 10), "replace"),
     "without replacement": (SampledWithoutReplacement(Gaussian(np.array([0.5, 5.0])), 3, 10), "replace"),
 }
 ONE_OF_A_KIND = [
     *("gaussian", "laplace", "discrete gaussian", "discrete laplace", "randomized response", "exponential", "tables"),
     *("replaced gaussian", "replaced laplace", "replaced mixture", "replaced tables"),
+    *("truncated", "truncated, zeroed out", "truncated, replaced", "with replacement", "with replacement, replaced"),
     *("mixture", "renyi", "concentrated", "sampled laplace", "sampled tables", "without replacement"),
 ]
 LOSSES = np.sort(np.concatenate([np.linspace(-4.0, 4.0, 33), [-700.0, -40.0, -1e-6, 1e-6, 0.3, 40.0, 700.0]]))

@@ -56,7 +56,8 @@ __all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", 
 
 Array = Any  # NumPy's or JAX's
 
-_COARSE, _FINE = 14, (10, 10, 10)  # tilts tried: over all magnitudes, then between two of the last ones
+_COARSE, _FINE = 14, (10, 10, 12)  # tilts tried: over all magnitudes, then between two of the last ones
+_JUMP = 3.0  # e-foldings of delta that a slightly larger tilt may lose
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
@@ -174,15 +175,19 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     def searched(cut: Array, low: Any, high: Any, count: int) -> tuple[Array, Array, Array]:
         """The logarithm of the best of ``count`` tilts, the distance of neighbours', and what it says.
 
-        The next larger tilt says something of it too: rare and large losses take over all of a sudden, and where they
-        are about to the period would have to be long.
+        The next larger tilt says something of it too, and the one after that where it is much worse: rare and large
+        losses take over all of a sudden, and where they are about to the period would have to be long.
         """
         spacing = (high - low) / (count - 1)
         grid = low + spacing * np.arange(float(count))[:, None]
         value = judged(xp.exp(grid), cut)
-        value = xp.maximum(value[:-1], value[1:]).T
+        beyond = value[2:] - (_JUMP if kind == "delta" else _JUMP / xp.exp(grid[2:]))
+        value = xp.maximum(value[:-1], value[1:])
+        if count == _FINE[-1]:
+            value = xp.maximum(value[:-1], beyond)
+        value = value.T
         at = first_least(value)
-        return pick(grid[:-1].T, at), spacing, pick(value, at)
+        return pick(grid[: value.shape[-1]].T, at), spacing, pick(value, at)
 
     def tapered(log_delta: Array) -> Array:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
@@ -207,6 +212,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
         near, value = anywhere(cut)
         cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+        near = searched(cut, near - 0.5, near + 0.3, _FINE[-1])[0]  # a taper further out spoils tilts that were good
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":

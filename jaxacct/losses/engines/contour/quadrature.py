@@ -49,6 +49,7 @@ __all__ = [
     "Points",
     "Quadrature",
     "decay",
+    "layers_of",
     "log_moments",
     "placed",
     "quadrature",
@@ -248,7 +249,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     psi, slope = _log_ratio(q, pair.rest[..., None], u)
     # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
     # slope, make of it: docs/proofs/parameters.md, lemma 6.
-    sure = xp.where(pair.rest == 0.0, 16.0, 40.0)[..., None] * xp.abs(psi)
+    sure = xp.where(pair.rest == 0.0, 16.0, 48.0)[..., None] * xp.abs(psi)
     off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
     log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
     cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered
@@ -417,7 +418,12 @@ def _layers(points: Points, mu: Array, power: Array, log_total: Array) -> tuple[
     base = xp.minimum(points.log_base[..., 1:], points.log_base[..., :-1])
     least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - _HALF_LOG_2PI
     lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), 1e-9)
-    density = xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 1e-9, -np.inf)
+    return layers_of(xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 1e-9, -np.inf), lengths)
+
+
+def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
+    """Uniform pieces, masses and lengths, under a step function: log ``density`` on neighbouring ``lengths``."""
+    xp = array_module(density)
     hill = _hill(density)
     rest = density + log1p(-xp.exp(hill - density))
     rest = xp.where(xp.isfinite(density) & (rest > -700.0), rest, -np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ class Integrand(NamedTuple):
         mean_error: rounding error of ``mean``.
         tilts, log_moments: Chernoff's t and upper bounds of log M(t), shape ``(shifts, B)``, on either side of theta.
         left_out: how much larger delta may be than that of the tapered laws.
+        index: which multiples of ``spacing`` the terms belong to, shape ``(nodes,)``; None for 0, 1, 2, ...
     """
 
     theta: Array
@@ -51,6 +53,7 @@ class Integrand(NamedTuple):
     tilts: Array
     log_moments: Array
     left_out: Array
+    index: Array | None = None
 
 
 def trimmed(integrand: Integrand) -> Integrand:
@@ -107,7 +110,8 @@ def summed(integrand: Integrand, epsilon: Array) -> Sums:
     """The sum at ``epsilon``, shape ``(..., B)``."""
     i = integrand
     xp = array_module(i.real)
-    total, derivative, error = _turned(i.real, i.imag, i.spacing, epsilon - i.mean)
+    turned = _turned if i.index is None else functools.partial(_turned_one_by_one, i.index)
+    total, derivative, error = turned(i.real, i.imag, i.spacing, epsilon - i.mean)
     log_scale = i.log_total - i.theta * epsilon
     scale = xp.exp(log_scale)
     moved = i.mean_error + 4.0 * UNIT * (xp.abs(epsilon) + xp.abs(i.mean))
@@ -138,6 +142,16 @@ def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Ar
     sums, moments = both[..., 0], wide * a * both[..., 0] + both[..., 1]
     error = (xp.abs(real) + xp.abs(imag)).sum(-1) * UNIT * (16.0 + 3.0 * wide + 2.0 * tall)
     return (outer * sums).sum(-1).real, spacing * (outer * moments).sum(-1).imag, error
+
+
+def _turned_one_by_one(index: Array, real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, ...]:
+    """The same of frequencies that do not follow one another."""
+    xp = array_module(real)
+    phase = (index * spacing[:, None]) * offset[..., None]
+    terms = (real + 1j * imag) * xp.exp(-1j * phase)
+    # Each term, and a sum in any order.
+    error = (xp.abs(real) + xp.abs(imag)).sum(-1) * (16.0 + real.shape[-1]) * UNIT
+    return terms.real.sum(-1), spacing * (index * terms.imag).sum(-1), error
 
 
 def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:

@@ -25,7 +25,17 @@ from jaxacct._numerics.arrays import array_module, erfc
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 
-__all__ = ["CURVATURE", "left_out", "log_taper", "log_taper_above", "log_taper_slope", "placed_cut", "steepened"]
+__all__ = [
+    "CURVATURE",
+    "left_out",
+    "log_taper",
+    "log_taper_above",
+    "log_taper_slope",
+    "placed_cut",
+    "spread_reach",
+    "steepened",
+    "tail_left_out",
+]
 
 # s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
 _SOFT = 0.25
@@ -77,18 +87,25 @@ def steepened(t: Any, cut: Any) -> Any:
 def placed_cut(pair: Any, log_share: Any) -> Any:
     """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
     xp = array_module(log_share)
-    reach = lambda log_mass: _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))  # noqa: E731
-    cut = xp.maximum(reach(log_share), 1.0 / pair.noise + reach(log_share - xp.log(pair.rate)))
+    cut = xp.maximum(spread_reach(log_share), 1.0 / pair.noise + spread_reach(log_share - xp.log(pair.rate)))
     return xp.where((pair.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
 
 
 def left_out(pair: Any, cut: Any) -> Any:
     """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
     xp = array_module(cut)
-
-    def tail(mean: Any) -> Any:
-        x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
-        return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)
-
-    mass = pair.rest * tail(0.0) + pair.rate * tail(1.0 / pair.noise)
+    mass = pair.rest * tail_left_out(cut, 0.0) + pair.rate * tail_left_out(cut, 1.0 / pair.noise)
     return xp.where(cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
+
+
+def spread_reach(log_mass: Any) -> Any:
+    """How far beyond the mean of a normal law a taper may leave out about exp(``log_mass``)."""
+    xp = array_module(log_mass)
+    return _SPREAD * xp.sqrt(2.0 * xp.maximum(-log_mass, 0.0))
+
+
+def tail_left_out(cut: Any, mean: Any) -> Any:
+    """An upper bound of E[1 - g] under N(``mean``, 1)."""
+    xp = array_module(cut, mean)
+    x = xp.maximum(xp.where(cut < np.inf, cut, 1e9) - mean, 0.0) / _SPREAD
+    return inflated(0.5 * xp.exp(deflated(-0.5 * x * x, 1e-14)), 1e-12)

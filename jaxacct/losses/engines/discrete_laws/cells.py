@@ -12,6 +12,14 @@ below the first edge count as the first edge, losses above the last one as infin
 
 Both laws are good to the second order of the cells' widths. A pair that lists its outcomes needs no cells.
 
+*Samples.* Losses on a rare sample are tiny, and p - e^a q is lost in the rounding of p and q. But with p', q' of the
+sampled mechanism, and m its loss where that of the sample is a,
+
+    p - e^a q = rate (p' - e^m q')  (remove),        p - e^a q = rate e^a (e^-m p' - q')  (add),
+
+so that the rounding of tails counts ``rate`` times; and the loss of a cell from below is the sample's loss at
+log(p' / q').
+
 Every array has leading axes of settings and parts, ``(B, K)`` in the engine; NumPy's or JAX's.
 """
 
@@ -21,17 +29,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, running_least
+from jaxacct._numerics.arrays import array_module, column, running_greatest, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Tails, loss_room
+from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
+from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["Law", "Laws", "cell_masses", "laws", "laws_of_outcomes", "ordered", "placed", "with_edge"]
 
 Array = Any  # NumPy's or JAX's
 
 _TINY = 1e-290  # what underflow may hide
+_FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only
 _EVEN = 0.1  # share of the cells that are spread evenly over all losses
 
 
@@ -79,44 +90,148 @@ def laws_of_outcomes(pair: Any) -> Laws:
 
 def laws(pair: Any, edges: Array) -> Laws:
     """From the tails at ``edges``, increasing and finite, shape ``(..., S + 1)``; see the module's docstring."""
+    return _laws_of_sample(pair, pair.sample(), edges) if hasattr(pair, "sample") else _laws_of_any(pair, edges)
+
+
+def _laws_of_any(pair: Any, edges: Array) -> Laws:
     xp = array_module(edges)
-    tails = ordered(pair.tails(edges))
-    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
-    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
-    left, right = edges[..., :-1], edges[..., 1:]
+    cells = _cells(pair.tails(edges))
+    left = edges[..., :-1]
 
     # Below. An infinite loss and whatever lies outside the cells are left out.
-    held = xp.maximum(deflated(p - p_off, 4.0 * UNIT) - _TINY, 0.0)
-    against = inflated(q + q_off, 4.0 * UNIT) + _TINY
-    ratio = xp.log(xp.where(held > 0, held, 1.0)) - xp.log(against)
-    ratio = ratio - 8.0 * UNIT * (1.0 + xp.abs(ratio) + xp.abs(xp.log(against)))
+    held = cells.p_least
+    ratio = _log_ratio(cells)
     # A cell whose ratio lies far below it holds next to nothing.
-    ratio = xp.where(held > 0, xp.minimum(ratio, right), left)
-    infinite = xp.broadcast_to(pair.infinity(), p.shape[:-1])
-    below = Law(ratio, held, infinite)
+    ratio = xp.where(held > 0, xp.minimum(ratio, edges[..., 1:]), left)
+    below = Law(ratio, held, xp.broadcast_to(pair.infinity(), held.shape[:-1]))
 
     # Above. Tails belong to edges that are off by up to eta: losses are clipped to their cell, and moved up by eta.
     size = xp.abs(edges)
     beside = xp.concatenate([size[..., :1], size, size[..., -1:]], -1)
     size = xp.maximum(size, xp.maximum(beside[..., 2:], beside[..., :-2]))
     eta = loss_room(pair.loss_error(), size)
-    most = inflated(p + p_off, 4.0 * UNIT) + LEAST
     # e^left Q, next to P or less. Beyond the range of exp the last cells count as losses of P alone.
     gamma = xp.where(left < 700.0, xp.exp(xp.minimum(left, 700.0)), 0.0)
-    scaled = gamma * q
-    slack = p_off + gamma * q_off + scaled * (2.0 * eta[..., :-1] + 8.0 * UNIT * (2.0 + xp.abs(left)))
-    slack = slack + 8.0 * UNIT * (most + scaled) + _TINY
-    up = inflated((p - scaled + slack) / -xp.expm1(left - right), 8.0 * UNIT)
+    scaled = gamma * cells.q
+    excess = cells.p - scaled + cells.p_off + gamma * cells.q_off
+    excess = excess + scaled * (2.0 * eta[..., :-1] + 8.0 * UNIT * (2.0 + xp.abs(left)))
+    excess = excess + 8.0 * UNIT * (cells.p_most + scaled)
+    lengths = edges[..., 1:] - left
+    return Laws(below, _above(pair, edges, edges + eta, lengths, cells.p_most, excess, cells.p_under, cells.p_over))
+
+
+def _laws_of_sample(pair: Any, sample: Sample, edges: Array) -> Laws:
+    """See the module's docstring: ``cells`` has p' and q', and ``at`` is m at the edges."""
+    inner, rate, rest, add = sample.inner, column(sample.rate), column(sample.rest), column(sample.reverse) > 0.5
+    xp = array_module(edges, rate)
+    straight = inner_loss(xp.where(add, -edges, edges), rate, rest)
+    at = xp.where(add, -straight, straight)
+    tails = inner.tails(xp.clip(at, -_FARTHEST, _FARTHEST))
+    lowest, highest = at == -np.inf, at == np.inf  # of the sample no loss lies beyond these
+    exactly = lambda x, first, last: xp.where(lowest, first, xp.where(highest, last, x))  # noqa: E731
+    tails = Tails(
+        *(exactly(x, *ends) for x, ends in zip(tails[:4], [(1.0, 0.0), (0.0, 1.0)] * 2, strict=True)),
+        exactly(tails.error, 0.0, 0.0),
+    )
+    cells = _cells(tails)
+    units = (16.0 + 2.0 * RATE_UNITS) * UNIT
+    mixed = lambda p, q: xp.where(add, p, rest * q + rate * p)  # noqa: E731
+
+    def outer(loss: Array, down: bool) -> Array:
+        """The loss of the sample at a loss of the mechanism, rounded."""
+        turned = mixed_loss_up(xp.where(add, -loss, loss), rate, rest, add ^ down)
+        return xp.where(add, -turned, turned)
+
+    # Below.
+    held = deflated(mixed(cells.p_least, cells.q_least), units)
+    ratio = xp.where(cells.p_least > 0, _log_ratio(cells), -np.inf)
+    ratio = xp.where(held > 0, outer(ratio, True), edges[..., :-1])
+    below = Law(ratio, held, xp.broadcast_to(pair.infinity(), held.shape[:-1]))
+
+    # Above. The edges where losses of the sample may be at the highest; below an edge some may have been counted in
+    # the cell above it.
+    room = loss_room(inner.loss_error(), xp.where(xp.isfinite(at), xp.abs(at), 0.0))
+    high, low = running_greatest(outer(at + room, False)), outer(at - room, True)
+    left, growth = at[..., :-1], xp.exp(xp.minimum(high[..., :-1], 700.0))
+    against = xp.where(left < 700.0, xp.exp(xp.clip(left, -700.0, 700.0)), 0.0)
+    removed = cells.p_most - against * cells.q_least + 8.0 * UNIT * (cells.p_most + against * cells.q_least)
+    against = xp.exp(xp.clip(-left, -700.0, 700.0))
+    added = against * cells.p_most - cells.q_least + 8.0 * UNIT * (against * cells.p_most + cells.q_least)
+    added = xp.where(left > -700.0, growth * added, np.inf)
+    most = inflated(mixed(cells.p_most, cells.q_most), units)
+    q_most = inflated(xp.where(add, rest * cells.p_most + rate * cells.q_most, cells.q_most), units)
+    excess = inflated(rate * xp.maximum(xp.where(add, added, removed), 0.0), units)
+    excess = excess + inflated(growth * q_most * (high - low)[..., :-1], units)
+    lengths = high[..., 1:] - high[..., :-1]
+    under = inflated(mixed(cells.p_under, cells.q_under), units)
+    over = inflated(mixed(cells.p_over[..., None], cells.q_over[..., None])[..., 0], units)
+    return Laws(below, _above(pair, edges, high, lengths, most, excess, under, over))
+
+
+def _above(
+    pair: Any, edges: Array, losses: Array, lengths: Array, most: Array, excess: Array, under: Array, over: Array
+) -> Law:
+    """The law from above, on ``losses``, from the cells' P-masses and from p - e^a q, both rounded up."""
+    xp = array_module(edges)
+    up = inflated((excess + _TINY) / -xp.expm1(-lengths), 8.0 * UNIT)
     up = xp.clip(up, 0.0, most)
     stay = inflated(xp.maximum(most - up, 0.0), 2.0 * UNIT)
-    none = xp.zeros_like(p[..., :1])
-    under = inflated(tails.p_below[..., :1], tails.error[..., :1])
+    none = xp.zeros_like(most[..., :1])
     masses = xp.concatenate([stay, none], -1) + xp.concatenate([under, up], -1)
-    over = inflated(tails.p_above[..., -1], tails.error[..., -1])
     # Beyond the largest loss a tail is exactly 0; elsewhere it may have underflowed.
     over = xp.where(edges[..., -1] >= pair.max_loss(), over, over + _TINY)
-    above = Law(edges + eta, inflated(masses, 4.0 * UNIT), over)
-    return Laws(below, above)
+    return Law(losses, inflated(masses, 4.0 * UNIT), over)
+
+
+class _Cells(NamedTuple):
+    """P- and Q-masses of cells, bounds on their errors, and masses outside the cells, rounded up."""
+
+    p: Array
+    p_off: Array
+    q: Array
+    q_off: Array
+    p_under: Array
+    q_under: Array
+    p_over: Array
+    q_over: Array
+
+    @property
+    def p_least(self) -> Array:
+        return _least(self.p, self.p_off)
+
+    @property
+    def q_least(self) -> Array:
+        return _least(self.q, self.q_off)
+
+    @property
+    def p_most(self) -> Array:
+        return inflated(self.p + self.p_off, 4.0 * UNIT) + LEAST
+
+    @property
+    def q_most(self) -> Array:
+        return inflated(self.q + self.q_off, 4.0 * UNIT) + _TINY
+
+
+def _least(mass: Array, off: Array) -> Array:
+    return array_module(mass).maximum(deflated(mass - off, 4.0 * UNIT) - _TINY, 0.0)
+
+
+def _log_ratio(cells: _Cells) -> Array:
+    """A lower bound of log(p / q), where there is a lower bound of p."""
+    xp = array_module(cells.p)
+    held, against = cells.p_least, xp.log(cells.q_most)
+    ratio = xp.log(xp.where(held > 0, held, 1.0)) - against
+    return ratio - 8.0 * UNIT * (1.0 + xp.abs(ratio) + xp.abs(against))
+
+
+def _cells(tails: Tails) -> _Cells:
+    tails = ordered(tails)
+    p, p_off = cell_masses(tails.p_above, tails.p_below, tails.error)
+    q, q_off = cell_masses(tails.q_above, tails.q_below, tails.error)
+    first, last = tails.error[..., :1], tails.error[..., -1]
+    under = (inflated(x[..., :1], first) for x in (tails.p_below, tails.q_below))
+    over = (inflated(x[..., -1], last) for x in (tails.p_above, tails.q_above))
+    return _Cells(p, p_off, q, q_off, *under, *over)
 
 
 def ordered(tails: Tails) -> Tails:

@@ -1,0 +1,139 @@
+"""What one run of a query adds to a smoothed curve: `gaussian_kernel` and `law_kernel`.
+
+Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). Let V be piecewise
+linear in gamma with kinks at lattice points l_k, and let p_k = gamma_k (change of slope at gamma_k). A query L composed
+with V adds, exactly,
+
+    (T_L V - V)(gamma) = sum over k of p_k E_L(gamma / gamma_k),
+
+because T_L leaves linear functions alone. If V is composed with a Gaussian G first, E_L gives way to
+
+    D_L = E_(L o G) - E_G,
+
+the *kernel* of L. It is never negative, and it is small where L is nearly perfect privacy: so sums of it keep their
+relative accuracy however small one run's cost is, and no lattice has to resolve the query, only G.
+
+L is replaced by a discrete law above it: the chords in gamma between many points of its curve.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import erfcx
+
+from jaxacct._numerics.rounding import inflated
+
+__all__ = ["ACCURACY", "Atoms", "Kernel", "excess_of", "gaussian_atoms", "gaussian_excess", "kernel_of", "sampled"]
+
+_REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
+_FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
+ACCURACY = 2.0**-46  # of `gaussian_excess` times its parameter, relative
+
+
+class Atoms(NamedTuple):
+    """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q.
+
+    Attributes:
+        gains: the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits.
+        masses: >= 0, likewise.
+        infinite: probability under P where Q has none.
+    """
+
+    gains: np.ndarray
+    masses: np.ndarray
+    infinite: float
+
+
+class Kernel(NamedTuple):
+    """D^_L at lattice offsets, rounded up.
+
+    Attributes:
+        values: shape ``(2 n - 1,)``, offsets ``-(n - 1) .. n - 1``.
+        single: E^ of the query with G, likewise: what the ends of the lattice are bounded by.
+        lost: bound on what ``values`` leave out, for each unit of P-mass and over exp(-l / 2).
+    """
+
+    values: np.ndarray
+    single: np.ndarray
+    lost: float
+
+
+def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:
+    """E^ of the Gaussian mechanism of sensitivity over noise ``mu``; even in the loss. Relative accuracy 2^-46 / mu."""
+    z = np.abs(losses) / mu
+    near, far = (z - 0.5 * mu) * 0.5**0.5, (z + 0.5 * mu) * 0.5**0.5
+    return 0.5 * np.exp(-0.5 * z * z - mu * mu / 8) * (erfcx(near) - erfcx(far))
+
+
+def gaussian_atoms(mu: float) -> Atoms:
+    """A discrete law above that of the Gaussian mechanism, for `remove`, at ratios exp(i mu / 16)."""
+    step = mu * _FINEST
+    reach = math.ceil((_REACH * mu + 0.5 * mu * mu) / step)
+    losses = step * np.arange(-reach, reach + 1)
+    excess = inflated(gaussian_excess(mu, losses), 8 * ACCURACY / min(mu, 1.0))
+    fade = math.exp(-0.5 * step)
+    wide = np.concatenate([[excess[0] * fade], excess, [excess[-1] * fade]])
+    kinks = (wide[2:] - 2.0 * math.cosh(0.5 * step) * excess + wide[:-2]) / (2.0 * math.sinh(0.5 * step))
+    kinks[reach] += 1.0
+    masses = np.maximum(kinks, 0.0) * np.exp(-0.5 * losses)
+    at_nothing = excess[0] * math.exp(-0.5 * losses[0])
+    infinite = float(excess[-1] * math.exp(0.5 * losses[-1]))
+    return Atoms(np.append(-1.0, np.expm1(losses)), np.append(at_nothing, masses), infinite)
+
+
+def sampled(atoms: Atoms, rate: float) -> Atoms:
+    """The atoms of the Poisson-sampled query, for `remove`: a ratio t becomes 1 + rate (t - 1)."""
+    return Atoms(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
+
+
+def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
+    """E^ of a discrete law at lattice offsets ``-(size - 1) .. size - 1``: chords in gamma between its atoms.
+
+    The sum of masses (ratio - gamma)_+ above gamma = 1, of masses (gamma - ratio)_+ below.
+    """
+    gains, masses = atoms.gains, atoms.masses
+    offsets = spacing * np.arange(-(size - 1), size)
+    at_offsets = np.expm1(offsets)
+    at = np.searchsorted(gains, at_offsets, side="right")
+    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in _both_ways(masses * gains, masses))
+    above = right[0, ::-1][at] - at_offsets * right[1, ::-1][at] + atoms.infinite
+    below = at_offsets * left[1][at] - left[0][at]
+    return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
+
+
+def kernel_of(atoms: Atoms, width: float, spacing: float, size: int) -> Kernel:
+    """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``.
+
+    Args:
+        atoms: the law.
+        width: of G.
+        spacing: of the lattice, in nats.
+        size: n, the lattice's points.
+    """
+    gains, masses = atoms.gains, atoms.masses
+    offsets = spacing * np.arange(-(size - 1), size)
+    own = excess_of(atoms, spacing, size)
+    losses = np.log1p(gains[gains > -1.0])
+    weights = masses[gains > -1.0] * np.exp(0.5 * losses)
+    # E of G moved to each atom, where it is not negligible.
+    half = math.ceil(_REACH * width / spacing) + 1
+    first = np.floor(losses / spacing).astype(np.int64) - half
+    index = first[:, None] + np.arange(2 * half + 2)
+    inside = (index > -size) & (index < size)
+    moved = weights[:, None] * gaussian_excess(width, index * spacing - losses[:, None])
+    spread = np.bincount((index + size - 1)[inside], moved[inside], 2 * size - 1)
+    alone = gaussian_excess(width, offsets)
+    # What both sums were rounded by: each of them is a sum of non-negative terms, their difference is not.
+    wrong = (64 * ACCURACY / min(width, 1.0)) * (spread + alone) + 2.0**-40 * own
+    values = np.maximum(own + spread - alone, 0.0) + wrong
+    lost = atoms.infinite + float(weights.sum()) * math.exp(-0.5 * _REACH**2)
+    return Kernel(values, own + spread + wrong, lost)
+
+
+def _both_ways(*rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The rows from the right and from the left."""
+    found = np.stack(rows)
+    return found[:, ::-1], found

@@ -1,0 +1,232 @@
+"""Computes the table of a priced box: reference queries, the family of curves, and prices at the corners of a grid.
+
+Between the corners of a grid in (sigma, rate) a query is dominated by a mixture of the four corners whose label is
+public, with weights that are products of
+
+    (T(sigma) - T(sigma_1)) / (T(sigma_0) - T(sigma_1)),  T(sigma) = P(|N(0, 1)| < 1 / (2 sigma)),   and
+    (rate - rate_0) / (rate_1 - rate_0)
+
+(docs/theorems/priced-box.md). With a after and b before, V_b >= T_c V_a at the corners c gives
+
+    T_L V_a <= sum over c of w_c V_(a + price_c) <= V_(a + price),
+
+where the price is the mean of the corners' plus what the curvature of V in b asks for (`_bent`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.filters.boxes.family import UNITS, Family, delta_at, family_of
+from jaxacct.filters.boxes.kernels import Atoms, Kernel, excess_of, gaussian_atoms, kernel_of, sampled
+from jaxacct.filters.boxes.lines import NEVER, price_lines
+from jaxacct.filters.boxes.references import worst_curves
+from jaxacct.filters.menus.laws import menu_laws
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Gaussian, PoissonSampled
+
+__all__ = ["DEAR", "box_table", "kernel_of_query"]
+
+DEAR = 2**31 - 1
+"""The price of what never fits: above every budget."""
+
+_BUDGETS = 1000  # of the worst case of references, at least
+_POINTS = 4096
+_LEAST_POINTS = 1024
+_SMALL = 30.0  # G's noise over that of the Gaussian mechanism that meets the target
+_CELLS = 4.5  # lattice points in a standard deviation of G
+_SPACING = 0.01  # of nodes, over their budget
+_SIGMA_STEP = 0.05
+_RATE_STEP = 0.10
+_HAIR = 2.0**-45
+_FINER = 8  # of the lattice on which other mechanisms are made discrete
+
+
+def box_table(
+    sigma: tuple[float, float],
+    rate: tuple[float, float],
+    epsilon: float,
+    delta: float,
+    extra: Sequence[Any],
+    report: Callable[[int, int], Any],
+) -> dict[str, np.ndarray]:
+    """The arrays of a table.
+
+    Raises:
+        ValueError: a box of which nothing meets the target even once.
+    """
+    sigmas, rates = _grid(sigma, _SIGMA_STEP), _grid(rate, _RATE_STEP)
+    total = sigmas.size * rates.size + len(extra)
+    work = total + max(total // 4, 8)  # the family takes about that long
+    family = _family(sigma, rate, epsilon, delta, lambda done, of: report(int((work - total) * done / of), work))
+    count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
+    first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
+    straight = np.zeros(first.shape, bool)
+    done = work - total
+    for i, s in enumerate(sigmas):
+        atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
+        for k, q in enumerate(rates):
+            kernel = _kernel(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
+            first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
+            done += 1
+            report(done, work)
+    bent = _bent(first, second, straight, family)
+    extra_lines = np.full((2, len(extra), count), NEVER)
+    for i, query in enumerate(extra):
+        extra_lines[:, i] = np.stack(price_lines(kernel_of_query(query, family), family)[:2])[:, :count]
+        done += 1
+        report(done, work)
+    promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
+    return {
+        "sigmas": sigmas,
+        "rates": rates,
+        "nodes": np.rint(family.nodes * UNITS).astype(np.int64),
+        "prices": _units(np.stack(bent)),
+        "extra": _units(extra_lines),
+        "promised": inflated(promised, 2.0**-40),
+        "excess": family.excess,
+        "width": np.array(family.width),
+        "slack": np.array(family.slack),
+        "spacing": np.array(family.grid.spacing),
+        "lowest": np.array(family.grid.lowest),
+    }
+
+
+def kernel_of_query(query: Any, family: Family) -> Kernel:
+    """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
+    if isinstance(query, Gaussian):
+        return _kernel(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)
+    if isinstance(query, PoissonSampled) and isinstance(query.mechanism, Gaussian):
+        inner = query.mechanism
+        mu = inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR)
+        return _kernel(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)
+    grid = family.grid
+    fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
+    law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
+    masses, losses = np.asarray(law.masses), fine.losses
+    used = masses > 0
+    return _kernel(
+        Atoms(
+            np.expm1(losses[used]), inflated(masses[used] * np.exp(-losses[used]), 2.0**-48), float(law.infinity_mass)
+        ),
+        family,
+    )
+
+
+def _kernel(atoms: Atoms, family: Family) -> Kernel:
+    return kernel_of(atoms, family.half_width, family.grid.spacing, family.grid.size)
+
+
+def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
+    """Numbers from the first to the second, evenly spaced in logarithm; one where they agree."""
+    low, high = ends
+    if low == high:
+        return np.array([low])
+    found = np.geomspace(low, high, math.ceil(math.log(high / low) / step) + 1)
+    found[0], found[-1] = low, high
+    return found
+
+
+def _family(sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, report: Any) -> Family:
+    """The family of a menu of loud queries of the box and one small Gaussian."""
+    width = _mu(epsilon, delta) / _SMALL
+    middle = math.sqrt(rate[0] * rate[1])
+    loud = {(sigma[0], rate[1]): 1.5 if middle < rate[1] else 1.0, (sigma[0], middle): 1.0}
+    menu = [PoissonSampled(Gaussian(s), q) for s, q in loud] + [Gaussian(1.0 / width)]
+    laws, runs = menu_laws(menu, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    lowest = math.floor(laws.grid.losses[0] / spacing)
+    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
+    runs = runs / np.array([*loud.values(), 1.0])
+    budgets = max(_BUDGETS, 1.05 * runs.max())
+    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud] + [gaussian_atoms(width)]
+    singles = [excess_of(one, grid.spacing, grid.size) for one in atoms]
+    enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
+    report(0, 1)
+    most = int(1.1 * budgets)
+    curves = worst_curves(singles, budgets / runs, grid, enough, lambda done: report(min(done, most), most))
+    return family_of(curves, grid, width, epsilon, delta, _SPACING)
+
+
+def _mu(epsilon: float, delta: float) -> float:
+    """The Gaussian mechanism that meets the target, about."""
+    missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
+    return float(brentq(missed, 1e-6, 60.0))
+
+
+def _bent(first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: Family) -> tuple[np.ndarray, np.ndarray]:
+    """Corner prices from which interpolated ones are certified, by more than the curvature of V in b asks for.
+
+    With budgets b_c of mean m and weights w_c, the mean of V_(b_c) must not exceed V at m + bend; `_curvature` says
+    how large a bend is enough. Where it is dearer, the cell is charged as its loudest corner.
+    """
+    if first.shape[0] == first.shape[1] == 1:
+        return first, second
+    # Each cell's corners: views of the table, the loudest (least sigma, largest rate) first.
+    spans = [[slice(None)] if n == 1 else [slice(0, n - 1), slice(1, n)] for n in first.shape[:2]]
+    corners = [(row, column) for row in spans[0] for column in reversed(spans[1])]
+    ends = np.stack([np.stack([x[at] for at in corners]) for x in (first, second)])  # (end, corner, cells..., interval)
+    low, high = ends.min((0, 1)), ends.max((0, 1))
+    plain = np.stack([straight[at] for at in corners]).all(0)
+    once = _curvature(family, low, high)
+    bend = _curvature(family, low, high + 2.0 * once)
+    bend = np.where(plain, 0.0, bend)
+    raised = ends * (1.0 + bend / low)
+    snapped = np.maximum(ends, ends[:, :1])  # the cell charged as its loudest corner needs nothing more
+    beyond = family.nodes[1 : 1 + low.shape[-1]] + high + 2.0 * once > family.nodes[-1]
+    dear = beyond | ~(bend <= 2.0 * once) | (raised.mean((0, 1)) >= snapped.mean((0, 1)))
+    found = np.where(high >= NEVER, NEVER, np.where(dear, snapped, raised))
+    whole = np.stack([first, second])
+    for place, at in enumerate(corners):
+        for end in range(2):
+            whole[end][at] = np.maximum(whole[end][at], found[end, place])
+    return whole[0], whole[1]
+
+
+def _curvature(family: Family, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How much curvature asks for, for budgets between an interval's beginning and ``low``, its end and ``high``.
+
+    Two bounds, of which the smaller one counts. Let D be the rise of V, of which it is the integral over b.
+
+    - If D is at most R times as large after any budget as before it, then (R - 1) E (b_c - m)_+ is enough, and the
+      last factor is at most (high - low) / 4.
+    - If D grows at most like exp(g b) from interval to interval, of lengths at most d, the mean of exp(g b_c) counts
+      in place of V, up to what the steps of D add: g (high - low)^2 / 8 (Hoeffding's lemma) and g d^2 / 2, times
+      exp(g (high - low + 2 d)).
+    """
+    nodes, lengths = family.nodes, np.diff(family.nodes)
+    logs = np.concatenate([[0.0, 0.0], np.cumsum(np.log(family.growth))])  # of all growth at nodes below
+    count = low.shape[-1]
+    first = np.minimum(np.searchsorted(nodes, nodes[:count] + low, side="right"), nodes.size - 1)
+    last = np.minimum(np.searchsorted(nodes, nodes[1 : count + 1] + high, side="left"), nodes.size - 1)
+    width = high - low
+    steep = np.expm1(np.clip(logs[last] - logs[first], 0.0, 50.0) + 1e-9) * 0.25 * width
+    pace = np.concatenate([[0.0], np.log(family.growth) / (0.5 * (lengths[1:] + lengths[:-1])), [0.0]])
+    pace, length = _most_in(pace, first, last), _most_in(lengths, np.maximum(first - 1, 0), last)
+    smooth = pace * (width**2 / 8 + length**2 / 2) * np.exp(np.minimum(pace * (width + 2.0 * length), 50.0))
+    return np.minimum(steep, smooth + 1e-9 * width)
+
+
+def _most_in(values: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The largest of ``values[first:last]``, 0 of none."""
+    tables = [np.append(values, 0.0)]
+    while 2 ** len(tables) <= values.size:
+        step, below = 2 ** (len(tables) - 1), tables[-1]
+        tables.append(np.maximum(below, np.append(below[step:], np.zeros(step))))
+    count = np.maximum(last - first, 0)
+    level = np.floor(np.log2(np.maximum(count, 1))).astype(int)
+    table = np.stack(tables)
+    found = np.maximum(table[level, first], table[level, np.maximum(last - 2**level, 0)])
+    return np.where(count > 0, found, 0.0)
+
+
+def _units(prices: np.ndarray) -> np.ndarray:
+    return np.where(prices <= 1.0, np.ceil(prices * (1.0 + 1e-12) * UNITS), DEAR).astype(np.int32)

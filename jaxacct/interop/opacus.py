@@ -1,0 +1,285 @@
+"""Certified accounting and stopping at a budget for Opacus, PyTorch's DP-SGD; needs ``opacus``.
+
+    from jaxacct.interop import opacus as certified
+
+    certified.register()                                     # once; the name is "jaxacct"
+    engine = opacus.PrivacyEngine(accountant="jaxacct")
+    model, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, ...)
+    engine.get_epsilon(1e-5)                                 # a certified upper bound
+
+`CertifiedAccountant` composes the steps that were run as if they had been fixed in advance. Where the number of steps,
+the noise or the rate depend on results, that is no guarantee; `BudgetStop` is one: it asks a *filter* before each
+step's update, and the filter's guarantee holds for whatever was chosen on the way::
+
+    stop = certified.BudgetStop(filters.renyi(3.0, 1e-5, order=8), optimizer, loader)
+    for epoch in range(100):
+        for x, y in stop.batches():                          # ends before the step that does not fit
+            ...
+            optimizer.step()
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from opacus.accountants import IAccountant, register_accountant  # pyright: ignore[reportMissingImports]
+from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
+    DistributedUniformWithReplacementSampler,
+    UniformWithReplacementSampler,
+)
+
+from jaxacct import _validate, accounting
+from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+
+__all__ = [
+    "NAME",
+    "BudgetExhausted",
+    "BudgetStop",
+    "CertifiedAccountant",
+    "check_loader",
+    "lightning_callback",
+    "register",
+]
+
+NAME = "jaxacct"
+
+
+class BudgetExhausted(RuntimeError):
+    """The filter refused a step: the parameters were not updated, and nothing of that step may be released."""
+
+
+class CertifiedAccountant(IAccountant):
+    """Opacus's ``IAccountant`` with this library's upper bounds, for Poisson-sampled Gaussian steps fixed in advance.
+
+    Add-or-remove neighbours. Opacus tells an accountant nothing about the sampler: `check_loader` looks at a loader.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts one step.
+
+        Raises:
+            ValueError: a noise multiplier that is not positive, a rate outside (0, 1].
+        """
+        noise, rate = _step_of(noise_multiplier, sample_rate)
+        if self.history and tuple(self.history[-1][:2]) == (noise, rate):
+            self.history[-1] = (noise, rate, self.history[-1][2] + 1)
+        else:
+            self.history.append((noise, rate, 1))
+
+    def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
+        """The certified upper bound of epsilon at ``delta`` in (0, 1) of all steps so far; 0 before the first.
+
+        Other arguments, which Opacus's own accountants take for their approximations, are not needed.
+        """
+        del args, kwargs
+        return float(self.bounds(delta).upper)
+
+    def bounds(self, delta: float) -> accounting.Bounds:
+        """The certified bounds of epsilon from both sides.
+
+        Raises:
+            ValueError: a ``delta`` that is not strictly between 0 and 1.
+        """
+        _validate.number(delta=delta)
+        _validate.probability(delta=delta)
+        # Opacus lists a step anew whenever its noise or rate differ from the last one's.
+        counts: dict[tuple[float, float], int] = {}
+        for noise, rate, steps in self.history:
+            key = _step_of(noise, rate)
+            counts[key] = counts.get(key, 0) + int(steps)
+        if not counts:
+            return accounting.Bounds(np.float64(0.0), np.float64(0.0))
+        parts = [PoissonSampled(Gaussian(noise), rate) for noise, rate in counts]
+        return accounting.epsilon(Composed(parts, list(counts.values())), float(delta))
+
+    def __len__(self) -> int:
+        return sum(int(steps) for _, _, steps in self.history)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """The name under which `register` registers it."""
+        return NAME
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Any:
+        """What Opacus attaches to its optimizer; refuses gradients accumulated over several samples."""
+        counted = super().get_optimizer_hook_fn(sample_rate)
+
+        def hook(optimizer: Any) -> None:
+            _check_accumulation(optimizer)
+            counted(optimizer)
+
+        return hook
+
+
+def register(name: str = NAME) -> None:
+    """Registers `CertifiedAccountant` with Opacus, so that ``PrivacyEngine(accountant="jaxacct")`` finds it."""
+    register_accountant(name, CertifiedAccountant, force=True)
+
+
+def check_loader(loader: Any, rate: float | None = None) -> float:
+    """The sampling rate of a loader that draws Poisson samples.
+
+    Raises:
+        ValueError: any other loader: shuffled batches (``poisson_sampling=False``) are not what is accounted for; or
+            one that samples at a larger rate than ``rate``.
+    """
+    sampler = getattr(loader, "batch_sampler", None)
+    if not isinstance(sampler, UniformWithReplacementSampler | DistributedUniformWithReplacementSampler):
+        raise ValueError(
+            "loader must draw Poisson samples (opacus.data_loader.DPDataLoader, make_private with "
+            f"poisson_sampling=True), got {type(loader).__name__} with {type(sampler).__name__}: batches of a shuffled "
+            "data set have another, larger privacy loss"
+        )
+    found = float(sampler.sample_rate)
+    if rate is not None and found > rate * (1 + 1e-12):
+        raise ValueError(f"loader must sample at a rate of at most {rate:g}, got {found:g}")
+    return found
+
+
+class BudgetStop:
+    """Asks a filter before each update of the parameters, and stops the run when it refuses.
+
+    It hooks into Opacus's optimizer: a step is charged when its noisy gradient is made, and where the filter refuses
+    it, `BudgetExhausted` is raised before any parameter has changed. `batches` ends a loop one step earlier, where the
+    next step, at the optimizer's present noise, would be refused. Noise multipliers may depend on anything that was
+    released.
+
+    Args:
+        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians (`renyi`, `priced_menu`, ...).
+        optimizer: an Opacus ``DPOptimizer``.
+        loader: the loader that feeds it, which is checked by `check_loader`.
+
+    Attributes:
+        state: the filter's state.
+        steps: how many steps were admitted.
+
+    Raises:
+        ValueError: no DPOptimizer; a loader that does not draw Poisson samples.
+    """
+
+    def __init__(self, filter: Any, optimizer: Any, loader: Any) -> None:
+        _validate.methods("init", "update", filter=filter)
+        for name in ("attach_step_hook", "noise_multiplier", "accumulated_iterations"):
+            if not hasattr(type(optimizer), name) and not hasattr(optimizer, name):
+                raise ValueError(f"optimizer must be an Opacus DPOptimizer, got {type(optimizer).__name__}")
+        self.filter, self.optimizer, self.loader = filter, optimizer, loader
+        self.rate = check_loader(loader)
+        self.state, self.steps = filter.init(), 0
+        before = getattr(optimizer, "step_hook", None)
+
+        def hook(optimizer: Any) -> None:
+            self._charge(optimizer)
+            if before is not None:
+                before(optimizer)
+
+        optimizer.attach_step_hook(hook)
+
+    @property
+    def guarantee(self) -> Any:
+        """What the whole run satisfies, however it was steered: the filter's guarantee."""
+        return self.filter.guarantee
+
+    def fits(self) -> bool:
+        """Whether the filter would admit a step at the optimizer's present noise; charges nothing."""
+        return self._asked(self.optimizer)[0]
+
+    def batches(self, loader: Iterable[Any] | None = None) -> Iterator[Any]:
+        """The loader's batches while the next step fits. ``loader`` may be Opacus's wrapper around the same loader."""
+        for batch in self.loader if loader is None else loader:
+            if not self.fits():
+                return
+            yield batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filter's state and the number of steps, as NumPy arrays: save it with every checkpoint."""
+        import jax
+
+        return {"steps": self.steps, "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]}
+
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Goes on from a `state_dict`; resuming from an older one than the last spends the budget twice.
+
+        Raises:
+            ValueError: it is of another filter.
+        """
+        import jax
+
+        leaves, structure = jax.tree.flatten(self.filter.init())
+        given = [np.asarray(leaf) for leaf in saved["state"]]
+        if [(g.shape, g.dtype) for g in given] != [(np.shape(x), np.asarray(x).dtype) for x in leaves]:
+            raise ValueError("saved must be a state of the same filter, got one of another shape")
+        self.state, self.steps = jax.tree.unflatten(structure, given), int(saved["steps"])
+
+    def _asked(self, optimizer: Any) -> tuple[bool, Any]:
+        noise, rate = _step_of(optimizer.noise_multiplier, self.rate)
+        query = PoissonSampled(Gaussian(noise), rate)
+        clip_scale = getattr(self.filter, "clip_scale", None)
+        if clip_scale is not None and not float(np.asarray(clip_scale(query, self.state))) >= 1:
+            return False, self.state
+        admitted, state = self.filter.update(query, self.state)
+        return bool(np.asarray(admitted)), state
+
+    def _charge(self, optimizer: Any) -> None:
+        _check_accumulation(optimizer)
+        admitted, state = self._asked(optimizer)
+        if not admitted:
+            raise BudgetExhausted(
+                f"the filter refused step {self.steps + 1}: the parameters are as they were before it"
+            )
+        self.state, self.steps = state, self.steps + 1
+
+
+def lightning_callback(stop: BudgetStop) -> Any:
+    """A Lightning callback that ends ``Trainer.fit`` after the last step that fits.
+
+    Leave the trainer's ``min_epochs`` and ``min_steps`` alone: Lightning puts them above the callback, and then
+    `BudgetExhausted` ends the run.
+
+    Raises:
+        ImportError: neither lightning nor pytorch_lightning is there.
+    """
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            base = importlib.import_module(name).Callback
+            break
+        except ModuleNotFoundError:
+            continue
+    else:
+        raise ImportError("lightning_callback needs lightning: pip install lightning")
+
+    class StopAtBudget(base):
+        """Ends the run where the filter would refuse the next step."""
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            del pl_module
+            trainer.should_stop = not stop.fits()
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+            del pl_module, outputs, batch, batch_idx
+            trainer.should_stop = trainer.should_stop or not stop.fits()
+
+    return StopAtBudget()
+
+
+def _step_of(noise_multiplier: Any, sample_rate: Any) -> tuple[float, float]:
+    noise, rate = float(noise_multiplier), float(sample_rate)
+    if not 0 < noise < np.inf:
+        raise ValueError(f"noise_multiplier must be a finite number above 0, got {noise_multiplier}")
+    if not 0 < rate <= 1:
+        raise ValueError(f"sample_rate must be above 0 and at most 1, got {sample_rate}")
+    return noise, rate
+
+
+def _check_accumulation(optimizer: Any) -> None:
+    if (count := optimizer.accumulated_iterations) != 1:
+        raise ValueError(
+            f"optimizer must take a step for each sample, got {count} samples accumulated: a record may be in several "
+            "of them, and moves their sum by more than the clip norm; use opacus.utils.batch_memory_manager for large "
+            "batches"
+        )

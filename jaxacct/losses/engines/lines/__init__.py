@@ -1,0 +1,1 @@
+"""Transforms of the losses of mechanisms along a vertical line, with certified errors; one family a file."""

@@ -1,0 +1,59 @@
+"""The transform of the loss of a (Poisson-sampled) Gaussian; see :mod:`jaxacct.losses.engines.contour.quadrature`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.losses.engines.contour.quadrature import Points, Quadrature, log_moments, placed, quadrature
+from jaxacct.losses.engines.contour.taper import left_out, placed_cut
+
+__all__ = ["GaussianLine"]
+
+_DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
+
+
+class GaussianLine(NamedTuple):
+    """See :class:`jaxacct.losses.engines.lines.base.Line`; leaves of shape ``(B, K)``."""
+
+    pair: Any
+    theta: Array
+    cut: Array
+    points: Points
+
+    @classmethod
+    def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> GaussianLine:
+        """On so many points."""
+        cut = placed_cut(pair, log_share)
+        digits = array_module(theta).full_like(theta, _DIGITS)
+        return cls(pair, theta, cut, placed(pair, theta, points, digits, cut))
+
+    def infinite(self) -> tuple[Array, Array]:
+        """None."""
+        none = 0.0 * self.pair.noise
+        return none, none
+
+    def left_out(self) -> Array:
+        """What the taper leaves out."""
+        return left_out(self.pair, self.cut)
+
+    def log_mass(self) -> Array:
+        """The rest."""
+        return log1p(-self.left_out()) - 4.0 * UNIT
+
+    def largest(self) -> Array:
+        """That of the pair."""
+        return self.pair.max_loss()
+
+    def log_moments(self, tilts: Array) -> Array:
+        """See the protocol."""
+        xp = array_module(tilts)
+        wide = xp.broadcast_to(tilts[..., None], (*tilts.shape, self.theta.shape[-1]))
+        return log_moments(self.pair, wide, self.cut, self.points)
+
+    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+        """See the protocol."""
+        wide = array_module(spacing).broadcast_to(spacing[:, None], self.theta.shape)
+        return quadrature(self.pair, self.theta, self.cut, self.points, wide, nodes)

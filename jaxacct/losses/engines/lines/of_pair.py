@@ -1,0 +1,62 @@
+"""Which transform belongs to which pair."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct.losses.engines.lines.base import Line
+from jaxacct.losses.engines.lines.gaussian import GaussianLine
+from jaxacct.losses.engines.lines.laplace import LaplaceLine
+from jaxacct.losses.engines.lines.mixture import MixtureLine
+from jaxacct.losses.engines.lines.outcomes import OutcomesLine
+from jaxacct.losses.engines.lines.revealed import RevealedLine
+from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.laplace import LaplacePair
+from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.revealed import RevealedPair
+from jaxacct.mechanisms.pairs.sampled import SampledPair
+from jaxacct.mechanisms.pairs.table import lists_outcomes
+
+__all__ = ["line_of"]
+
+
+def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
+    """How ``pair`` makes a :class:`Line` of theta, the log probability that may be left out, and a number of points.
+
+    None where its transform is not known.
+    """
+    if isinstance(pair, RevealedPair):
+        makers = [line_of(pair.first), None if pair.second is None else line_of(pair.second)]
+        known = makers[0] is not None and (pair.second is None or makers[1] is not None)
+        return functools.partial(_of_two, pair, makers) if known else None
+    if lists_outcomes(pair):
+        return functools.partial(_of_outcomes, pair)
+    inner = pair.inner if isinstance(pair, SampledPair) else pair
+    if hasattr(inner, "window") and array_module(*jax.tree.leaves(pair)) is np:  # its size follows values
+        return functools.partial(_of_window, pair)
+    if isinstance(inner, LaplacePair):
+        return functools.partial(LaplaceLine.of if pair is inner else SampledLaplaceLine.of, pair)
+    if isinstance(pair, GaussianPair):
+        return functools.partial(GaussianLine.of, pair)
+    return functools.partial(MixtureLine.of, pair) if isinstance(pair, MixturePair) else None
+
+
+def _of_two(pair: Any, makers: Any, theta: Array, log_share: Array, points: int) -> Line:
+    first, second = (None if make is None else make(theta, log_share, points) for make in makers)
+    return RevealedLine(first, second, pair.weight, pair.rest, pair.doubt)
+
+
+def _of_outcomes(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
+    return OutcomesLine(pair.atoms(), 0.0 * theta, theta)
+
+
+def _of_window(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
+    window = pair.window(log_share)
+    return OutcomesLine(window.atoms, window.rest_p, theta)

@@ -1,0 +1,129 @@
+"""The pair of a record against a special one where, when it is in the sample, it takes the place of another record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, GaussianPair, Z, normal_tails
+from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
+from jaxacct.mechanisms.parameters import NOISE_UNITS
+
+__all__ = ["DisplacedGaussianPair"]
+
+_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
+
+
+@mechanism
+class DisplacedGaussianPair:
+    """At losses >= 0 (1 - q) N(0) + q N(2) against (1 - q) N(0) + q N(1), below N(0) against (1 - q) N(0) + q N(1).
+
+    All of variance s^2. Each half is the worst case at its orders; together they are a curve that dominates
+    (``docs/proofs/truncated-poisson.md``). The reverse of it is the other direction.
+
+    With g = e^l > 1 the outcome x of a loss l of the first half solves c2 z^2 - g c1 z = (g - 1) (1 - q), where
+    z = e^(x / s^2), c1 = q e^(-1 / (2 s^2)) and c2 = q e^(-2 / s^2). So
+
+        x = s^2 (l + log((1 + sqrt(1 + r)) / 2)) + 3/2,    r = 4 (1 - q) / q e^(-1 / s^2 - l) (1 - e^-l).
+
+    Attributes:
+        noise: s, the noise multiplier sigma / sensitivity; float64.
+        rate: q in (0, 1].
+        reverse: 0 is the direction `zero_out`, 1 is `fill_in`; a leaf, see ``GaussianPair``.
+    """
+
+    noise: Any
+    rate: Any
+    reverse: Any
+
+    def _below(self) -> GaussianPair:
+        return GaussianPair(self.noise, self.rate, 1.0 + 0.0 * self.rate)
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
+        xp = array_module(losses, noise, q, back)
+        at = xp.where(back, -losses, losses)
+        loss = xp.maximum(at, 0.0)
+        log_r = np.log(4.0) + log1p(-q) - xp.log(q) - 1.0 / noise**2 - loss + xp.log(-xp.expm1(-loss))
+        r = xp.exp(log_r)
+        x = noise**2 * (loss + log1p(0.5 * r / (1.0 + xp.sqrt(1.0 + r)))) + 1.5
+        z = x / noise
+        base, one, two = normal_tails(z), normal_tails((x - 1.0) / noise), normal_tails((x - 2.0) / noise)
+        mixed = [(1.0 - q) * side + q * moved for by in (two, one) for side, moved in zip(base, by, strict=True)]
+        larger = xp.minimum(xp.maximum(xp.abs(z), xp.abs((x - 2.0) / noise)), _REACH + 2.0)
+        above = Tails(*mixed, UNIT * (40.0 + 8.0 * larger**2 + 4.0 * NOISE_UNITS * (1.0 + larger) / noise))
+        below = self._below().tails(at)
+        # The loss 0 is an atom between both halves.
+        upper = xp.where(back, losses < 0.0, losses >= 0.0)
+        p_above, p_below, q_above, q_below, error = (
+            xp.where(upper, high, low) for high, low in zip(above, below, strict=True)
+        )
+        # Reversed, L > l means that the straight loss is below -l, and P is Q.
+        return Tails(
+            xp.where(back, q_below, p_above),
+            xp.where(back, q_above, p_below),
+            xp.where(back, p_below, q_above),
+            xp.where(back, p_above, q_below),
+            error,
+        )
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; what the two halves leave out lies at 0."""
+        noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
+        xp = array_module(noise, q, back)
+        by = lambda shift: (shift * x - 0.5 * shift**2) / noise**2  # noqa: E731
+        x = xp.concatenate([Z * noise, 1.0 + Z * noise, 2.0 + Z * noise], -1)
+        near, far = mixed_loss(by(1.0), q, 1.0 - q), mixed_loss(by(2.0), q, 1.0 - q)
+        high, low = far - near, -near
+        # Component by component: the base, that of Q and that of P.
+        stay, move = log1p(-q) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT
+        none = np.full_like(LOG_WEIGHT, -np.inf)
+        p = xp.concatenate([stay, none + 0.0 * q, move], -1)
+        q_ = xp.concatenate([stay, move, none + 0.0 * q], -1)
+        base = xp.concatenate([LOG_WEIGHT + 0.0 * q, none + 0.0 * q, none + 0.0 * q], -1)
+        losses = xp.concatenate([xp.where(back, -high, high), xp.where(back, -low, low)], -1)
+        masses = xp.concatenate([xp.where(back, q_, p), xp.where(back, q_, base)], -1)
+        kept = xp.concatenate([high > 0.0, low < 0.0], -1)
+        masses = xp.where(kept, masses, -np.inf)
+        rest = xp.log(xp.maximum(1.0 - xp.exp(masses).sum(-1, keepdims=True), 0.0))
+        return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([masses, rest], -1))
+
+    def max_loss(self) -> Array:
+        """None."""
+        return np.inf + self.infinity()
+
+    @np.errstate(all="ignore")
+    def gaussian_mu(self) -> Array:
+        """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every order."""
+        return (1.0 + 1e-12) / self.noise + 0.0 * self.rate
+
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
+        xp, q = array_module(order, self.noise, self.rate), self.rate
+        half = xp.logaddexp(log1p(-q), xp.log(q) + 0.5 * order * (order - 1.0) / self.noise**2)
+        return (1.0 + 1e-12) * (half + np.log(2.0))
+
+    def loss_error(self) -> Array:
+        """That of the outcome, of which the loss rises by at most 2 / s^2."""
+        xp = array_module(self.noise, self.rate)
+        reach = _REACH * self.noise + 3.5
+        own = UNIT * (32.0 + 32.0 * reach / self.noise**2 - 16.0 * xp.log(self.rate))
+        return xp.maximum(own, self._below().loss_error())
+
+    def infinity(self) -> Array:
+        """None: all are positive everywhere."""
+        return 0.0 * (self.noise + self.rate)
+
+    def anchor(self) -> Array:
+        """The atom at 0."""
+        return self.infinity()

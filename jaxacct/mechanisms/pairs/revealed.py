@@ -1,0 +1,95 @@
+"""A pair drawn at random from two, where the output says which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module, column
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.pytree import mechanism
+from jaxacct._numerics.rounding import UNIT, deflated
+from jaxacct.mechanisms.pairs.base import Survey, Tails
+
+__all__ = ["RevealedPair"]
+
+
+@mechanism
+class RevealedPair:
+    """``second`` with probability ``weight``, otherwise ``first``; an adversary sees which.
+
+    So its hockey stick is the mean of theirs, and that of whatever hides which of them it was is no larger.
+
+    Attributes:
+        first, second: pairs; without ``second`` everything is revealed in its place.
+        weight: in [0, 1]; float64.
+        rest: 1 - ``weight``, given by itself because it may be the smaller one.
+        doubt: relative error of both.
+    """
+
+    first: Any
+    second: Any
+    weight: Any
+    rest: Any
+    doubt: Any
+
+    @np.errstate(all="ignore")
+    def tails(self, losses: Array) -> Tails:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
+        first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
+        # Where everything is revealed, P's loss is infinite and Q's minus infinity.
+        second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)
+        xp = array_module(first.error, second.error)
+        mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
+        return Tails(*mixed, xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
+
+    @np.errstate(all="ignore")
+    def survey(self) -> Survey:
+        """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
+        parts = [(self.first, self.rest)] + [(self.second, self.weight)] * (self.second is not None)
+        found = []
+        for pair, share in parts:
+            losses, log_masses = pair.survey()
+            found.append((losses, log_masses + array_module(losses, share).log(column(share))))
+        shape = np.broadcast_shapes(*(x.shape[:-1] for both in found for x in both))
+        xp = array_module(*(x for both in found for x in both))
+        wide = [[xp.broadcast_to(x, (*shape, x.shape[-1])) for x in side] for side in zip(*found, strict=True)]
+        return Survey(*(xp.concatenate(side, -1) for side in wide))
+
+    def _larger(self, name: str) -> Array:
+        first, second = getattr(self.first, name)(), getattr(self.second, name)()
+        return array_module(first, second).maximum(first, second) + 0.0 * self.weight
+
+    def max_loss(self) -> Array:
+        """The larger one."""
+        return self._larger("max_loss") if self.second is not None else np.inf + 0.0 * (self.weight + self.anchor())
+
+    def gaussian_mu(self) -> Array:
+        """Where Gaussians dominate both, the larger one dominates the mean; inf where none is known."""
+        if not (hasattr(self.first, "gaussian_mu") and hasattr(self.second, "gaussian_mu")):
+            return np.inf + 0.0 * (self.weight + self.anchor())
+        return self._larger("gaussian_mu")
+
+    @np.errstate(all="ignore")
+    def log_moment(self, order: Array) -> Array:
+        """A bound of log E_Q[(P / Q)^order], rounded up."""
+        if self.second is None:
+            return np.inf + 0.0 * (order + self.weight)
+        first, second = self.first.log_moment(order), self.second.log_moment(order)
+        xp = array_module(first, second)
+        return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.weight) + first, xp.log(self.weight) + second) + 1e-11
+
+    def loss_error(self) -> Array:
+        """The larger one, and what the doubt about probabilities moves a loss by."""
+        own = self.first.loss_error() if self.second is None else self._larger("loss_error")
+        return own + 2.0 * self.doubt + 0.0 * self.weight
+
+    def infinity(self) -> Array:
+        """The mean of both; rounded down."""
+        second = 1.0 if self.second is None else self.second.infinity()
+        return deflated(self.rest * self.first.infinity() + self.weight * second, self.doubt + 8.0 * UNIT)
+
+    def anchor(self) -> Array:
+        """That of the first."""
+        return self.first.anchor() + 0.0 * self.weight

@@ -1,0 +1,140 @@
+"""The bridge to Opacus, with the real package on a real model; skipped where it is not installed."""
+
+import importlib
+import types
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import filters
+
+torch = pytest.importorskip("torch")
+opacus = pytest.importorskip("opacus")
+certified = pytest.importorskip("jaxacct.interop.opacus")
+pytestmark = pytest.mark.filterwarnings("ignore")  # PyTorch's and Opacus's own
+
+
+def made(accountant="jaxacct", noise=1.0, batch=32, size=320, poisson=True):
+    torch.manual_seed(0)
+    x = torch.randn(size, 8)
+    data = torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    certified.register()
+    engine = opacus.PrivacyEngine(accountant=accountant)
+    private = engine.make_private(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=torch.utils.data.DataLoader(data, batch_size=batch),
+        noise_multiplier=noise,
+        max_grad_norm=1.0,
+        poisson_sampling=poisson,
+    )
+    return engine, *private
+
+
+def trained(model, optimizer, batches, epochs=1):
+    for _ in range(epochs):
+        for x, y in batches():
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
+def test_the_accountant_certifies_what_the_engine_ran():
+    engine, model, optimizer, loader = made()
+    trained(model, optimizer, lambda: loader, epochs=3)
+    steps = len(engine.accountant)
+    truth = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.1), 1e-5, steps=steps)
+    assert steps == 30
+    assert engine.get_epsilon(1e-5) == float(truth.upper)
+    prv = opacus.accountants.PRVAccountant()
+    prv.history = list(engine.accountant.history)
+    assert engine.get_epsilon(1e-5) <= prv.get_epsilon(1e-5)
+
+
+def test_its_state_is_saved_and_read_back():
+    engine, model, optimizer, loader = made()
+    trained(model, optimizer, lambda: loader)
+    other = certified.CertifiedAccountant()
+    other.load_state_dict(engine.accountant.state_dict())
+    assert other.get_epsilon(1e-5) == engine.get_epsilon(1e-5)
+    other.step(noise_multiplier=2.0, sample_rate=0.1)
+    assert other.get_epsilon(1e-5) > engine.get_epsilon(1e-5)
+    assert certified.CertifiedAccountant().get_epsilon(1e-5) == 0.0
+
+
+def test_a_filter_stops_the_run_within_its_budget():
+    engine, model, optimizer, loader = made(noise=1.5)
+    stop = certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
+    trained(model, optimizer, stop.batches, epochs=20)
+    assert 0 < stop.steps < 200
+    assert stop.steps == len(engine.accountant)
+    assert not stop.fits()
+    # What was run costs less than the budget, and one step more would not have fitted.
+    assert engine.get_epsilon(1e-5) <= float(stop.guarantee.epsilon(1e-5)) <= 4.0
+    before = [p.detach().clone() for p in model.parameters()]
+    with pytest.raises(certified.BudgetExhausted):
+        trained(model, optimizer, lambda: loader)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_noise_may_be_chosen_on_the_way_and_physical_batches_are_no_steps():
+    _, model, optimizer, loader = made(noise=4.0)
+    stop = certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
+    manager = importlib.import_module("opacus.utils.batch_memory_manager").BatchMemoryManager
+    with manager(data_loader=loader, max_physical_batch_size=5, optimizer=optimizer) as small:
+        trained(model, optimizer, lambda: stop.batches(small))
+    assert stop.steps == 10
+    optimizer.noise_multiplier = 0.1
+    assert not stop.fits()
+    saved = stop.state_dict()
+    again = certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), *made()[2:])
+    again.load_state_dict(saved)
+    assert np.array_equal(again.filter.spent(again.state), stop.filter.spent(stop.state))
+    with pytest.raises(ValueError, match="same filter"):
+        certified.BudgetStop(filters.renyi_any(4.0, 1e-5, (6.0, 8.0)), *made()[2:]).load_state_dict(saved)
+
+
+def test_samplers_that_are_not_accounted_for_are_refused():
+    _, _, optimizer, loader = made(poisson=False)
+    with pytest.raises(ValueError, match="Poisson samples"):
+        certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
+    _, _, _, loader = made()
+    assert certified.check_loader(loader) == 0.1
+    with pytest.raises(ValueError, match=r"at most 0\.05"):
+        certified.check_loader(loader, 0.05)
+    # Two samples, one step: a record may be in both.
+    hook = certified.CertifiedAccountant().get_optimizer_hook_fn(0.1)
+    with pytest.raises(ValueError, match="2 samples accumulated"):
+        hook(types.SimpleNamespace(accumulated_iterations=2, noise_multiplier=1.0))
+    with pytest.raises(ValueError, match="noise_multiplier must be"):
+        certified.CertifiedAccountant().step(noise_multiplier=0.0, sample_rate=0.1)
+
+
+def test_lightning_stops_at_the_budget():
+    lightning = pytest.importorskip("lightning.pytorch")
+    _, model, optimizer, loader = made()
+    stop = certified.BudgetStop(filters.renyi(4.0, 1e-5, order=8), optimizer, loader)
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+            self.automatic_optimization = False
+
+        def training_step(self, batch, index):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(self.model(batch[0]), batch[1]).backward()
+            optimizer.step()
+
+        def configure_optimizers(self):
+            return None
+
+    trainer = lightning.Trainer(
+        max_epochs=50, callbacks=[certified.lightning_callback(stop)], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, accelerator="cpu",
+    )  # fmt: skip
+    trainer.fit(Module(), train_dataloaders=loader)
+    assert 0 < stop.steps < 200
+    assert not stop.fits()

@@ -1,0 +1,200 @@
+"""Cut and fixed-size samples: whatever the data are, what every sample gives comes to no more than the bounds."""
+
+import itertools
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import (
+    GDP,
+    Gaussian,
+    Laplace,
+    PoissonSampled,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
+)
+from tests.truth import contour_delta_of
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of .* are wide:RuntimeWarning")
+EPSILONS = np.array([-0.4, 0.0, 0.05, 0.4, 1.2])
+SIGMA, RATE = 1.3, 0.4
+X = np.linspace(-22.0, 22.0, 8001)
+GRID = 1e-6  # what a sum over X may be off by
+
+
+def output(samples):
+    """The law of the sum plus noise on a grid, for weighted samples of one-dimensional records."""
+    law = sum(weight * np.exp(-0.5 * ((X - sum(sample)) / SIGMA) ** 2) for sample, weight in samples)
+    return law / law.sum()
+
+
+def truncated(records, largest):
+    for heads in itertools.product((0, 1), repeat=len(records)):
+        drawn = [x for x, head in zip(records, heads, strict=True) if head and x is not None]
+        weight = math.prod(RATE if head else 1 - RATE for x, head in zip(records, heads, strict=True) if x is not None)
+        if any(head for x, head in zip(records, heads, strict=True) if x is None):
+            continue
+        subsets = list(itertools.combinations(drawn, min(largest, len(drawn))))
+        yield from ((subset, weight / len(subsets)) for subset in subsets)
+
+
+def without(records, size):
+    subsets = list(itertools.combinations([x for x in records if x is not None], size))
+    return [(subset, 1 / len(subsets)) for subset in subsets]
+
+
+def drawn_anew(records, size):
+    present = [x for x in records if x is not None]
+    return [(batch, len(present) ** -size) for batch in itertools.product(present, repeat=size)]
+
+
+SAMPLERS = {
+    "truncated": (truncated, TruncatedPoisson(Gaussian(SIGMA), RATE, 2, 4)),
+    "without replacement": (without, SampledWithoutReplacement(Gaussian(SIGMA, 2.0), 2, 4)),
+    "with replacement": (drawn_anew, SampledWithReplacement(Gaussian(SIGMA, 2.0), 2, 4)),
+}
+# The record on either side: None is absent, 0 the special one.
+SIDES = {
+    "remove": lambda one, other: (one, None),
+    "add": lambda one, other: (None, one),
+    "replace": lambda one, other: (one, other),
+    "zero_out": lambda one, other: (one, 0.0),
+    "fill_in": lambda one, other: (0.0, one),
+}
+
+
+def attacks(draw, relation):
+    """Hockey sticks of data sets of four records, extreme ones first."""
+    rng = np.random.default_rng(1)
+    extreme = [np.array(v, float) for v in ((1, -1, -1, -1, -1), (1, 0, 0, 0, -1), (1, 1, 1, 1, -1), (1, -1, 1, 0, 0))]
+    for values in (*extreme, *rng.uniform(-1, 1, (8, 5)), *rng.choice([-1.0, 1.0], (8, 5))):
+        one, *others, other = values
+        p, q = (output(draw([record, *others], 2)) for record in SIDES[relation](one, other))
+        yield np.maximum(p - np.exp(EPSILONS)[:, None] * q, 0.0).sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "relation"),
+    [(name, relation) for name in SAMPLERS for relation in SIDES if name == "truncated" or relation in list(SIDES)[:3]],
+)
+def test_no_data_exceed_the_bound_and_some_reach_the_lower_one(name, relation):
+    draw, mechanism = SAMPLERS[name]
+    bounds = jaxacct.delta(mechanism, EPSILONS, relation=relation)
+    found = np.array(list(attacks(draw, relation)))
+    assert np.all(found <= bounds.upper + GRID)
+    here = EPSILONS >= 0  # a lower bound under `replace` is that of one direction
+    assert np.all(bounds.lower[here] <= found.max(0)[here] + GRID)
+    if name != "truncated":  # and the upper one is attained by one step
+        np.testing.assert_allclose(
+            found.max(0)[here],
+            bounds.upper[here],
+            atol=6e-3 if (name, relation) == ("with replacement", "replace") else GRID,
+        )
+
+
+def test_cut_samples_enclose_an_inversion_of_the_transform():
+    """`remove`: the rate 0.1 and one record's move if there is room, else 0.1 largest / (K + 1) and two records'."""
+    sigma, rate, largest, records, steps, epsilon = 2.0, 0.1, 15, 100, 30, 2.0
+    k = np.arange(records)
+    probability = np.array([math.comb(records - 1, int(i)) * rate**i * (1 - rate) ** (records - 1 - i) for i in k])
+    cut = k >= largest
+    often = probability[cut].sum()
+    held = rate * (probability * largest / (k + 1))[cut].sum() / often
+    x = np.linspace(-38 * sigma, 38 * sigma + 2, 6001)
+    losses, masses = [], []
+    for weight, share, shift in ((1 - often, rate, 1.0), (often, held, 2.0)):
+        loss = np.logaddexp(np.log1p(-share), np.log(share) + (shift * x - 0.5 * shift**2) / sigma**2)
+        losses.append(loss)
+        masses.append(loss - 0.5 * (x / sigma) ** 2 + np.log(weight * (x[1] - x[0]) / sigma / np.sqrt(2 * np.pi)))
+    truth = contour_delta_of(np.concatenate(losses), np.concatenate(masses), steps, epsilon)
+    mechanism = TruncatedPoisson(Gaussian(sigma), rate, largest, records)
+    bounds = jaxacct.delta(mechanism, epsilon, steps=steps, relation="remove")
+    assert bounds.lower <= truth <= bounds.upper <= truth * 1.001
+
+
+def test_special_records_cost_no_more_than_removed_ones_and_cuts_no_less_than_none():
+    mechanism = TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000)
+    special, removed, replaced = (
+        jaxacct.epsilon(mechanism, 1e-5, steps=1000, relation=relation)
+        for relation in ("replace_special", "add_or_remove", "replace")
+    )
+    assert 1.8262 < special.lower < special.upper < removed.upper < replaced.upper
+    assert special.upper < 4.17  # dp_accounting 0.6.0: 5.297
+    rare = jaxacct.epsilon(TruncatedPoisson(Gaussian(1.0), 0.01, 160, 10_000), 1e-5, steps=1000)
+    plain = jaxacct.epsilon(PoissonSampled(Gaussian(1.0), 0.01), 1e-5, steps=1000)
+    assert rare.lower <= plain.upper <= rare.upper <= plain.upper * 1.001
+    never = TruncatedPoisson(GDP(0.5), 0.3, 7, 7)
+    np.testing.assert_allclose(
+        jaxacct.delta(never, EPSILONS, steps=3),
+        jaxacct.delta(PoissonSampled(GDP(0.5), 0.3), EPSILONS, steps=3),
+        rtol=1e-3,
+    )
+
+
+def test_fixed_sizes_enclose_the_values_of_their_pairs():
+    ask = lambda kind, sensitivity, relation: jaxacct.epsilon(  # noqa: E731
+        kind(Gaussian(2.0, sensitivity), 100, 10_000), 1e-5, steps=1000, relation=relation
+    )
+    for sensitivity, low, high in ((1.0, 0.7185, 0.71864), (2.0, 2.1987, 2.1995)):
+        without, with_ = (
+            ask(kind, sensitivity, "replace") for kind in (SampledWithoutReplacement, SampledWithReplacement)
+        )
+        assert low <= without.upper <= high
+        assert without.upper <= with_.upper <= without.upper * 1.05
+        poisson = jaxacct.epsilon(PoissonSampled(Gaussian(2.0, sensitivity), 0.01), 1e-5, steps=1000)
+        exact = ask(SampledWithoutReplacement, sensitivity, "add_or_remove")
+        assert exact == poisson
+        assert poisson.lower <= without.lower <= poisson.upper
+
+
+def test_programs_get_the_same_bounds():
+    for make, relation in (
+        (lambda s: TruncatedPoisson(Gaussian(s), 0.05, 70, 1000), "replace_special"),
+        (lambda s: SampledWithoutReplacement(Gaussian(s), 10, 1000), "add_or_remove"),
+        (lambda s: SampledWithReplacement(Gaussian(s), 10, 1000), "replace"),
+    ):
+        ask = lambda s, make=make, relation=relation: jaxacct.delta(make(s), 0.5, steps=4, relation=relation)  # noqa: E731
+        eager = ask(np.array([2.0, 3.0]))
+        found = jax.jit(jax.vmap(ask))(np.float32([2.0, 3.0]))
+        assert np.all(np.asarray(found.lower) <= eager.upper)
+        assert np.all(eager.lower <= np.asarray(found.upper))
+        np.testing.assert_allclose(np.asarray(found.upper), eager.upper, rtol=1e-5)
+    sizes = jax.jit(lambda b: jaxacct.delta(TruncatedPoisson(Gaussian(2.0), 0.05, b, 1000), 0.5))(np.float32(70.0))
+    assert jaxacct.delta(TruncatedPoisson(Gaussian(2.0), 0.05, 70, 1000), 0.5).upper <= float(sizes.upper) * (1 + 1e-6)
+    bad = jax.jit(lambda n: jaxacct.delta(SampledWithReplacement(Gaussian(2.0), 10, n), 0.5, relation="replace"))
+    assert float(bad(5).upper) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: TruncatedPoisson(Gaussian(1.0), 0.1, 11, 10), "largest must be at most records, got 11 of 10"),
+        (lambda: TruncatedPoisson(Gaussian(1.0), 1.1, 5, 10), "rate must be between 0 and 1, got 1.1"),
+        (lambda: TruncatedPoisson(Gaussian(1.0), 0.1, 0, 10), "largest must be a whole number of at least 1, got 0"),
+        (lambda: SampledWithReplacement(Gaussian(1.0), 11, 10), "batch must be at most records, got 11 of 10"),
+        (lambda: SampledWithReplacement(Gaussian(1.0), 1, 1), "records must be a finite number of at least 2, got 1"),
+        (
+            lambda: jaxacct.delta(TruncatedPoisson(Laplace(1.0), 0.1, 5, 10), 1.0),
+            "no analysis for Laplace; .* Gaussian",
+        ),
+        (
+            lambda: jaxacct.delta(SampledWithReplacement(Laplace(1.0), 5, 10), 1.0),
+            "no analysis for Laplace; .* Gaussian",
+        ),
+        (
+            lambda: jaxacct.delta(SampledWithoutReplacement(Gaussian(1.0), 1, 4), 1.0, relation="replace_special"),
+            "'replace_special' has no analysis for SampledWithoutReplacement; 'replace' is an upper bound",
+        ),
+        (
+            lambda: jaxacct.delta(PoissonSampled(TruncatedPoisson(Gaussian(1.0), 0.1, 5, 10), 0.5), 1.0),
+            "no analysis for TruncatedPoisson, .* product of the rates",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_named_with_what_would_work(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

@@ -1,0 +1,57 @@
+"""The hypotheses of docs/proofs/arithmetic.md about elementary functions, where the tests run."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+
+from jaxacct._numerics.arrays import erfc
+from jaxacct._numerics.log1p import log1p
+
+UNIT = 2.0**-53
+UNITS = {"exp": 4, "expm1": 6, "log": 4, "log1p": 4, "sin": 4, "cos": 4, "arcsinh": 6, "arctan2": 4, "hypot": 4}
+RNG = np.random.default_rng(53)
+SIZE = 20_000
+
+
+def signed(low, high):
+    return np.exp(RNG.uniform(math.log(low), math.log(high), SIZE)) * RNG.choice([-1.0, 1.0], SIZE)
+
+
+POINTS = {
+    "exp": [signed(1e-10, 700)],
+    "expm1": [signed(1e-12, 700)],
+    "log": [np.concatenate([np.exp(RNG.uniform(-690, 690, SIZE)), 1 + signed(1e-12, 0.5)])],
+    "log1p": [np.concatenate([RNG.uniform(-1, 2, SIZE), np.abs(signed(1e-15, 1e15)), signed(1e-15, 0.5)])],
+    "sin": [signed(1e-8, 1e6)],
+    "cos": [signed(1e-8, 1e6)],
+    "arcsinh": [signed(1e-8, 1e8)],
+    "arctan2": [signed(1e-8, 1e8), signed(1e-8, 1e8)],
+    "hypot": [signed(1e-8, 1e8), signed(1e-8, 1e8)],
+}
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no longer numbers to compare with")
+@pytest.mark.parametrize("library", [np, jnp])
+@pytest.mark.parametrize("name", UNITS)
+def test_elementary_functions_keep_to_their_units(name, library):
+    function = log1p if name == "log1p" else getattr(library, name)
+    with jax.enable_x64(True):
+        points = [library.asarray(x) for x in POINTS[name]]
+        found = np.asarray(function(*points) if library is np else jax.jit(function)(*points))
+    truth = getattr(np, name)(*(x.astype(np.longdouble) for x in POINTS[name]))
+    off = np.abs((found - truth) / truth) / UNIT
+    assert off[np.abs(truth) > 1e-300].max() <= UNITS[name]
+
+
+@pytest.mark.parametrize("library", [np, jnp])
+def test_tails_of_the_normal_law_keep_to_their_units(library):
+    points = np.concatenate([RNG.uniform(0, 26, 400), np.abs(signed(1e-8, 1.0))[:100]])
+    with jax.enable_x64(True):
+        found = np.asarray(erfc(points) if library is np else jax.jit(erfc)(jnp.asarray(points)))
+    for x, value in zip(points, found, strict=True):
+        truth = mp.erfc(mp.mpf(float(x)))
+        assert abs(mp.mpf(float(value)) / truth - 1) <= (8 + 2 * x * x) * UNIT
