@@ -14,6 +14,7 @@ from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
 from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whole_steps
+from jaxacct.mechanisms.random_allocation import renyi_of_one_run
 
 __all__ = ["Shuffled"]
 
@@ -65,9 +66,12 @@ class Shuffled(Mechanism):
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return self._runs(relation, 1.0)
 
-    def _witness(self) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness()
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches)
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         return as_mechanism(self.mechanism)._rarely_sampled(steps)
@@ -104,5 +108,5 @@ class _Attacked(Shuffled):
             )
         return [(allocation_pair(parts[0][0], t, np.ones(()), side, False), 1.0)]
 
-    def _witness(self) -> Mechanism:
+    def _witness(self, relation: str) -> Mechanism:
         return self

@@ -84,7 +84,7 @@ class PLD:
             raise ValueError(f"relation must be one direction ({both}), got {relation!r}")
         with quiet_float64():
             # What is below the mechanism's own pair need not be below what it does: a case of it is.
-            (parts,) = directions(witness(mechanism) if bound == "lower" else mechanism, relation)
+            (parts,) = directions(witness(mechanism, relation) if bound == "lower" else mechanism, relation)
             pairs = [pair for pair, _ in parts]
             settings = np.broadcast_shapes(*settings_shapes(parts))
             if settings:
