@@ -18,7 +18,18 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 # Pages that introduce come first and in this order; any other page beside them follows.
 FIRST = ("index", "getting-started", "concepts", "sharp-edges", "how-it-works")
-ROOMS = ("mechanisms", "filters", "expost", "adversary", "losses", "training", "plotting", "interop", "ledger")
+ROOMS = (
+    "mechanisms",
+    "certificates",
+    "filters",
+    "expost",
+    "adversary",
+    "losses",
+    "training",
+    "plotting",
+    "interop",
+    "ledger",
+)
 # Rooms whose names are in their modules, not in the room.
 MODULES = {
     "losses": (

@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING, Any
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
-    from jaxacct import adversary, expost, filters, interop, ledger, losses, mechanisms, plotting, training
+    from jaxacct import (
+        adversary,
+        certificates,
+        expost,
+        filters,
+        interop,
+        ledger,
+        losses,
+        mechanisms,
+        plotting,
+        training,
+    )
     from jaxacct.accounting import Bounds, delta, epsilon
     from jaxacct.accounting.calibration import Calibration, calibrate
     from jaxacct.accounting.noise_planning import NoisePlan, plan_noise
     from jaxacct.accounting.traced import without_callbacks
+    from jaxacct.certificates import Certificate, certify, read_certificate
     from jaxacct.ledger import Ledger
     from jaxacct.losses.compare.order import dominates, is_chain
     from jaxacct.losses.compare.suprema import supremum
@@ -51,6 +63,7 @@ _HOME = {
     "ApproximateDP": "jaxacct.mechanisms.approximate",
     "Bounds": "jaxacct.accounting",
     "Calibration": "jaxacct.accounting.calibration",
+    "Certificate": "jaxacct.certificates.certificate",
     "Composed": "jaxacct.mechanisms.composed",
     "DiscreteGaussian": "jaxacct.mechanisms.discrete_gaussian",
     "DiscreteLaplace": "jaxacct.mechanisms.discrete_laplace",
@@ -80,15 +93,20 @@ _HOME = {
     "TradeOff": "jaxacct.losses.curves.trade_off",
     "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
     "calibrate": "jaxacct.accounting.calibration",
+    "certify": "jaxacct.certificates.certificate",
     "delta": "jaxacct.accounting",
     "dominates": "jaxacct.losses.compare.order",
     "epsilon": "jaxacct.accounting",
     "is_chain": "jaxacct.losses.compare.order",
     "plan_noise": "jaxacct.accounting.noise_planning",
+    "read_certificate": "jaxacct.certificates.certificate",
     "supremum": "jaxacct.losses.compare.suprema",
     "without_callbacks": "jaxacct.accounting.traced",
 }
-_ROOMS = ("adversary", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting", "training")
+_ROOMS = (
+    "adversary", "certificates", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting",
+    "training",
+)  # fmt: skip
 
 __all__ = [
     "GDP",
@@ -96,6 +114,7 @@ __all__ = [
     "ApproximateDP",
     "Bounds",
     "Calibration",
+    "Certificate",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -125,6 +144,8 @@ __all__ = [
     "__version__",
     "adversary",
     "calibrate",
+    "certificates",
+    "certify",
     "delta",
     "dominates",
     "epsilon",
@@ -137,6 +158,7 @@ __all__ = [
     "mechanisms",
     "plan_noise",
     "plotting",
+    "read_certificate",
     "supremum",
     "training",
     "without_callbacks",

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import array_module, stopped
 
 __all__ = ["EPS", "UNIT", "deflated", "inflated", "quotient_up", "total"]
 
@@ -64,7 +64,9 @@ def quotient_up(first: Any, second: Any) -> Any:
     xp = array_module(first, second)
     with np.errstate(all="ignore"):
         quotient = xp.asarray(first / second)
-        above = xp.where(quotient > 0, xp.nextafter(quotient, np.inf), quotient)
+        still = stopped(quotient)  # `nextafter` has no derivative
+        unit = xp.where(still > 0, xp.nextafter(still, np.inf) - still, 0.0)
+        above = quotient + xp.where(still < np.inf, unit, 0.0)
         if xp is not np:
             return above
         product, missed = _product(quotient, np.asarray(second))

@@ -16,14 +16,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import column
+from jaxacct._numerics.arrays import column, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_slopes, unknown
+from jaxacct.losses.engines.discrete_laws.bounds import has_lines
+from jaxacct.losses.engines.lines.of_pair import has_derivatives
 from jaxacct.losses.engines.one_run import single_value
+from jaxacct.losses.engines.values import SIZES, Place, Value, placed, value
 from jaxacct.mechanisms.directions import directions, rarely_sampled, witness
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
@@ -37,6 +40,9 @@ _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12
 _ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}
 _NARROW = 1e-8  # relative width of bounds anywhere between which derivatives are the same
 _AGREEMENT = 1e-5  # of differences of two steps; the better one is some 16 times better
+_DIGITS = 3e-7  # relative difference of two windows whose better one is given out
+_COMPILED = SIZES[2]
+_ROWS = 16  # settings whose transforms are worked on at once
 
 
 class Question(NamedTuple):
@@ -94,12 +100,12 @@ def outline(question: Question, constants: tuple[Any, ...], shapes: Any) -> Outl
         mechanism, target, steps = question.asked(constants, numbers)
         sides = directions(mechanism, question.relation, steps)
         shape = np.broadcast_shapes(*settings_shapes((sides, target)))
-        gaussian = all(isinstance(pair, GaussianPair) for side in sides for pair, _ in side)
+        composed = all(has_derivatives([pair for pair, _ in side]) for side in sides)
         once = all(
             len(side) == 1 and not _validate.is_traced(side[0][1]) and np.all(np.asarray(side[0][1]) == 1.0)
             for side in sides
         )
-        found.append(Outline(shape, gaussian or once))
+        found.append(Outline(shape, composed or once))
 
     with jax.enable_x64(True):
         jax.eval_shape(run, *(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes))
@@ -145,7 +151,8 @@ def _slopes(
     pairs, counts = parts()
     if question.kind == "epsilon":
         at = _at_root(pairs, counts, at, np.broadcast_to(found.lower, shape).ravel(), batch.query[2][rows])
-    read = _gaussian if all(isinstance(pair, GaussianPair) for pair in pairs) else _one_run
+    gaussian = all(isinstance(pair, GaussianPair) for pair in pairs)
+    read = _gaussian if gaussian else _one_run if _once(counts).all() else _composed
     per_epsilon, slope_in = read(parts, pairs, counts, at)
     per_epsilon = per_epsilon.reshape(shape)
     slopes = []
@@ -163,10 +170,16 @@ def _slopes(
 def _at_root(pairs: list[Any], counts: list[Any], at: np.ndarray, lower: np.ndarray, goal: np.ndarray) -> np.ndarray:
     """A better epsilon where bounds of it are wide: a step of Newton's method."""
     wide = (at - lower > _NARROW * at) & ~_once(counts)
-    if not wide.any() or not all(isinstance(pair, GaussianPair) for pair in pairs):
+    if not wide.any():
         return at
-    slopes = _asked(composition_slopes, pairs, counts, at, wide)
-    root = np.clip(at[wide] - (slopes.value - goal[wide]) / slopes.epsilon, lower[wide], at[wide])
+    if all(isinstance(pair, GaussianPair) for pair in pairs):
+        slopes = _asked(composition_slopes, pairs, counts, at, wide)
+        values, slope = slopes.value, slopes.epsilon
+    elif has_derivatives(pairs):
+        values, slope = (x[wide] for x in _by_transforms(pairs, counts, at))
+    else:
+        return at
+    root = np.clip(at[wide] - (values - goal[wide]) / slope, lower[wide], at[wide])
     at = at.copy()
     at[wide] = np.where(np.isfinite(root), root, at[wide])
     return at
@@ -234,6 +247,65 @@ def _one_run(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at:
     return np.where(count == 1.0, per_epsilon, np.nan), slope_in
 
 
+def _composed(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at: np.ndarray):
+    """The same for compositions of which the transforms are known, by differences along a fixed contour."""
+    once = _once(counts)
+    per_epsilon, of_one = _by_transforms(pairs, counts, at).slope, None
+    if once.any():
+        alone, of_one = _one_run(parts, pairs, counts, at)
+        per_epsilon = np.where(once, alone, per_epsilon)
+
+    def slope_in(place: int) -> np.ndarray:
+        moved = parts(place, 1.0 + _STEP)[1]
+        if any((a != b).any() for a, b in zip(moved, counts, strict=True)):
+            return np.full(at.shape, np.nan)  # between whole numbers of runs there is no law
+
+        def tried(size: Any, rows: np.ndarray) -> np.ndarray:
+            contour = placed(size, *_grouped(pairs, counts, rows), at[rows])
+            curve = lambda factor: value(contour, *_grouped(*parts(place, factor), rows)).delta  # noqa: E731
+            slope = np.full(rows.size, np.nan)
+            for step in _STEPS[:2]:
+                found, rough = (_difference(curve, width) for width in (step, 2.0 * step))
+                agree = np.abs(found[0] - rough[0]) <= _AGREEMENT * np.abs(found[0])
+                agree &= np.abs(found[0] - found[1]) <= _DIGITS * np.abs(found[0])
+                slope = np.where(np.isnan(slope) & agree, found[0], slope)
+                if not np.isnan(slope).any():
+                    break
+            return slope
+
+        slope = of_one(place) if of_one is not None else np.full(at.shape, np.nan)
+        return _in_turn(np.where(once, slope, np.nan), ~once, tried)
+
+    return per_epsilon, slope_in
+
+
+def _by_transforms(pairs: list[Any], counts: list[Any], at: np.ndarray) -> Value:
+    """delta and its derivative in epsilon, NaN where two windows differ."""
+
+    def tried(size: Any, rows: np.ndarray) -> np.ndarray:
+        query = _grouped(pairs, counts, rows)
+        found = np.stack(value(placed(size, *query, at[rows]), *query))  # kinds, windows, settings
+        agree = (np.abs(found[:, 0] - found[:, 1]) <= _DIGITS * np.abs(found[:, 0])).all(0)
+        return np.where(agree, found[:, 0], np.nan)
+
+    return Value(*_in_turn(np.full((2, at.size), np.nan), np.ones(at.size, bool), tried))
+
+
+def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Any, np.ndarray], np.ndarray]) -> np.ndarray:
+    """``found``, and where it is NaN and ``wanted``, what the first size knows that knows anything."""
+    for size in SIZES:
+        left = np.flatnonzero(np.isnan(found).reshape(-1, found.shape[-1]).any(0) & wanted)
+        for first in range(0, left.size, _ROWS):
+            rows = left[first : first + _ROWS]
+            found[..., rows] = tried(size, rows)
+    return found
+
+
+def _grouped(pairs: list[Any], counts: list[Any], rows: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
+    """Pairs and counts of some settings, as engines want them."""
+    return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)
+
+
 def _difference(function: Callable[[float], np.ndarray], step: float) -> np.ndarray:
     """The derivative of ``function`` at 1, from both sides or from where it has values."""
 
@@ -289,6 +361,9 @@ def _compiled_slopes(
         (pair,) = pairs
         per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
         in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
+    elif not all(isinstance(pair, GaussianPair) for pair in pairs):
+        per_epsilon, in_pairs = _compiled_by_transforms(pairs, counts, at)
+        in_parts = in_pairs, [jnp.zeros_like(count) for count in counts]
     else:
         (group,), many = engine.grouped(pairs, counts, jnp)
         found = composition_slopes(group, many, at)
@@ -310,3 +385,22 @@ def _compiled_slopes(
             value = jnp.where(known & jnp.isfinite(value), value, jnp.nan)
             found.append(jnp.where(upper == 0.0, 0.0, value))
     return found
+
+
+def _compiled_by_transforms(pairs: list[Any], counts: list[Any], at: Any) -> tuple[Any, list[Any]]:
+    """The derivatives of delta in epsilon, and in all numbers of the pairs; NaN where two windows differ."""
+    groups, many = engine.grouped(pairs, counts, jnp)
+    if not has_lines(groups):
+        return jnp.full_like(at, jnp.nan), jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), pairs)
+    place = placed(_COMPILED, groups, many, at)
+    contour = Place(place.size, *stopped((place.plan, place.spacing)))
+
+    def curve(pairs: list[Any]) -> tuple[Any, Any]:
+        found = value(contour, *engine.grouped(pairs, counts, jnp))
+        return found.delta, found.slope
+
+    _, pull, slope = jax.vjp(curve, pairs, has_aux=True)
+    (both,) = jax.vmap(pull)(jnp.broadcast_to(jnp.eye(2)[..., None], (2, 2, at.size)))
+    fine, rough = (jax.tree.map(lambda x: x[window], both) for window in (0, 1))  # noqa: B023
+    trusted = lambda a, b: jnp.where(jnp.abs(a - b) <= _DIGITS * jnp.abs(a), a, jnp.nan)  # noqa: E731
+    return trusted(*slope), jax.tree.map(trusted, fine, rough)

@@ -118,8 +118,9 @@ def _differentiated(numbers: Any, tangents: Any, *, wanted: tuple[bool, ...], sm
         raise NotImplementedError("second derivatives do not exist; take finite differences of the first ones")
     if not smooth:
         raise NotImplementedError(
-            "compositions have derivatives for Gaussian and PoissonSampled(Gaussian) mechanisms only; "
-            "take finite differences of the bounds, or differentiate one run"
+            "compositions have derivatives for Gaussian, Laplace, mixture, discrete Gaussian and Skellam noise, on "
+            "Poisson samples too, and together with tables; take finite differences of the bounds, or differentiate "
+            "one run"
         )
     wanted = tuple(not isinstance(tangent, ad.Zero) for tangent in tangents)
     moving = [

@@ -17,6 +17,7 @@ __all__ = ["LazyGroup", "group", "main", "plain_errors"]
 # Command name: (module, attribute, one line for --help).
 _COMMANDS = {
     "calibrate": ("jaxacct.cli.calibrate", "calibrate", "Print the noise, rate or steps that meet epsilon and delta."),
+    "certify": ("jaxacct.cli.certify", "certify", "Print a certificate of delta or epsilon, or check one."),
     "compare": ("jaxacct.cli.compare", "compare", "Compare what filters certify on one schedule."),
     "completion": ("jaxacct.cli.completion", "completion", "Print the script that completes commands in your shell."),
     "delta": ("jaxacct.cli.account", "delta", "Print bounds of delta at a given epsilon."),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jaxacct.interop.accountant import Accountant
+    from jaxacct.interop.batch_selection import mechanism_of_selection
     from jaxacct.interop.jax_privacy import AccountantConfig
     from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
     from jaxacct.interop.write_events import to_dp_event
@@ -25,12 +26,20 @@ if TYPE_CHECKING:
 _HOME = {
     "Accountant": "jaxacct.interop.accountant",
     "AccountantConfig": "jaxacct.interop.jax_privacy",
+    "mechanism_of_selection": "jaxacct.interop.batch_selection",
     "UnreadableEvent": "jaxacct.interop.read_events",
     "from_dp_event": "jaxacct.interop.read_events",
     "to_dp_event": "jaxacct.interop.write_events",
 }
 
-__all__ = ["Accountant", "AccountantConfig", "UnreadableEvent", "from_dp_event", "to_dp_event"]
+__all__ = [
+    "Accountant",
+    "AccountantConfig",
+    "UnreadableEvent",
+    "from_dp_event",
+    "mechanism_of_selection",
+    "to_dp_event",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -40,6 +49,11 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(_HOME[name])
     except ModuleNotFoundError as missing:
         package = (missing.name or "").split(".")[0]
+        if (missing.name or "").startswith("jax_privacy.accounting"):
+            raise ImportError(
+                f"jaxacct.interop.{name} is for jax_privacy up to 2.1; later ones take interop.Accountant as it is: "
+                "BandMFConfig.calibrate(accountant_fn=interop.Accountant)"
+            ) from None
         if package not in ("dp_accounting", "jax_privacy"):
             raise
         extra = " 'jaxacct[interop]'" if package == "dp_accounting" else " jax-privacy"

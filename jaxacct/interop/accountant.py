@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
-from jaxacct.interop.read_events import UnreadableEvent, read
+from jaxacct.interop.read_events import OverSensitivity, UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
 
 __all__ = ["Accountant"]
@@ -22,6 +23,8 @@ _NAMES = {
     _Relation.REPLACE_SPECIAL: "replace_special",
 }
 _UP = 1.0 + 2.0**-50
+_UP_RATE = 1.0 + 2.0**-40  # above the rounding of exp at up to 700
+_DELTAS = np.concatenate([[0.0], np.geomspace(1e-13, 0.5, 120), 1.0 - np.geomspace(0.5, 1e-6, 80)])
 _FAR = 640.0  # an epsilon that stands for infinity where some loss may be infinite
 
 
@@ -36,20 +39,28 @@ class Accountant(privacy_accountant.PrivacyAccountant):
     the events, and when to stop, must not (for that there are :mod:`jaxacct.filters`).
 
     Args:
-        neighboring_relation: as for dp_accounting's own accountants. Under ``REPLACE_ONE`` noise multipliers are over
-            the bound of one record's value, so that sums move by twice that.
+        neighboring_relation: as for dp_accounting's own accountants.
+        noise_over: what noise multipliers are over; it matters under ``REPLACE_ONE`` only. ``"bound"``: the bound C on
+            one record's value, as dp_accounting defines its events, so that sums move by 2 C. ``"sensitivity"``: what
+            the sum moves by, for whoever has doubled C already, as jax_privacy's ``clipping.sensitivity`` does.
+
+    Raises:
+        ValueError: no relation, or another ``noise_over``.
     """
 
-    def __init__(self, neighboring_relation: Any = _Relation.ADD_OR_REMOVE_ONE):
+    def __init__(self, neighboring_relation: Any = _Relation.ADD_OR_REMOVE_ONE, *, noise_over: str = "bound"):
         _validate.instance(_Relation, neighboring_relation=neighboring_relation)
+        _validate.one_of(("bound", "sensitivity"), noise_over=noise_over)
         super().__init__(neighboring_relation)
+        self._over_sensitivity = noise_over == "sensitivity"
         self._spent = Reading()
 
     def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> Any:
         _validate.integer(0, 2**63, count=count)
         count = int(count)
         try:
-            found = read(event, _NAMES[self.neighboring_relation])
+            named = _NAMES[self.neighboring_relation]
+            found = read(event, OverSensitivity(named) if self._over_sensitivity and named == "replace" else named)
             # Before the product: a longer number is none that a float could hold.
             total = self._spent + found * min(count, MOST + 1) if count else self._spent
             if count > MOST or any(part.count > MOST for part in total.parts.values()):
@@ -98,6 +109,57 @@ class Accountant(privacy_accountant.PrivacyAccountant):
                 at = float(target_epsilon) if finite else _FAR
                 delta = float(accounting.delta(whole, at, relation=self._relation()).upper)
         return delta
+
+    def get_true_positive_rates(self, false_positive_rates: Any, deltas: Any = None) -> Any:
+        """An upper bound on an attack's true positive rate at each false positive rate.
+
+        Every certified (epsilon, delta) implies two (Kairouz, Oh, Viswanath 2015); the least of them is returned. As
+        in dp_accounting the curve is the symmetric one of both directions.
+
+        Args:
+            false_positive_rates: in [0, 1]; a number or an array.
+            deltas: where epsilon is asked for; by default 0 and 200 others, dense near 0 and near 1.
+
+        Returns:
+            A number or an array, as the rates.
+
+        Raises:
+            ValueError: rates or deltas outside [0, 1].
+        """
+        _validate.numbers(false_positive_rates=false_positive_rates)
+        _validate.rate(false_positive_rates=false_positive_rates)
+        tried = _DELTAS if deltas is None else np.atleast_1d(np.asarray(deltas, np.float64))
+        rates = np.asarray(false_positive_rates, np.float64)
+        found = np.ones_like(rates)
+        for delta in tried.tolist():
+            epsilon = self.get_epsilon(delta)
+            if epsilon < 700.0:
+                found = np.minimum(found, (np.exp(epsilon) * rates + delta) * _UP_RATE)
+                # 1 - TPR >= e^-epsilon (1 - delta - FPR), rounded down.
+                found = np.minimum(found, 1.0 - np.exp(-epsilon) * (1.0 - delta - rates) * (2.0 - _UP_RATE) + 2.0**-50)
+        return float(found) if rates.ndim == 0 else np.minimum(found, 1.0)
+
+    def get_gdp_parameter_estimate(self, false_positive_rates: Any = None, deltas: Any = None) -> float:
+        """The least mu whose Gaussian trade-off is below the bounds at all given false positive rates; inf if none.
+
+        An estimate and no bound: between the rates nothing is checked. :func:`jaxacct.losses.compare.gaussian_order`
+        has certified ones.
+
+        Args:
+            false_positive_rates: those up to 1/2 are used; by default 200 from 1e-12 to 1/2.
+            deltas: as in `get_true_positive_rates`.
+        """
+        from scipy.stats import norm
+
+        given = np.geomspace(1e-12, 0.5, 200) if false_positive_rates is None else np.atleast_1d(false_positive_rates)
+        rates = np.asarray(given, np.float64)
+        rates = rates[(rates <= 0.5) & (rates > 0)]
+        if not rates.size:
+            raise ValueError(f"false_positive_rates must hold one above 0 and up to 1/2, got {false_positive_rates}")
+        if not self._spent.private:
+            return math.inf
+        powers = self.get_true_positive_rates(rates, deltas)
+        return float(max(0.0, np.max(norm.ppf(np.minimum(powers, 1.0)) - norm.ppf(rates))))
 
     def bounds(self, target_delta: float) -> accounting.Bounds:
         """:func:`jaxacct.epsilon` of the composition: the upper bound, and how tight it is.

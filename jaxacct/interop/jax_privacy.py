@@ -1,4 +1,8 @@
-"""jax_privacy's training accountants, with this library underneath."""
+"""jax_privacy's training accountants up to its version 2.1, with this library underneath.
+
+From 2.2 on its plans take `Accountant` itself: ``BandMFConfig(...).calibrate(epsilon=1.0, delta=1e-5,
+accountant_fn=interop.Accountant)``.
+"""
 
 from __future__ import annotations
 

@@ -14,11 +14,15 @@ from jaxacct import _validate
 from jaxacct.interop.composition import MOST, Part, Reading, composed
 from jaxacct.interop.selection import repeated
 from jaxacct.mechanisms import (
+    ApproximateDP,
+    DiscreteGaussian,
     DiscreteLaplace,
+    Exponential,
     FromTables,
     Gaussian,
     Laplace,
     MixtureOfGaussians,
+    PermuteAndFlip,
     PoissonSampled,
     PureDP,
     RandomizedResponse,
@@ -57,8 +61,8 @@ def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> A
     Rényi divergences leaves it at 1.)
 
     Args:
-        event: anything that dp_accounting 0.6.0 has but ``UnsupportedDpEvent``; events may be nested. Counts may be
-            as large as 2**53.
+        event: anything that dp_accounting has (read up to its state of August 2026) but ``UnsupportedDpEvent``;
+            events may be nested. Counts may be as large as 2**53.
         relation: ``"add_or_remove"``, ``"replace"``, or ``"replace_special"`` (a record is replaced by one of value
             zero). Ask the result about the same relation.
 
@@ -131,9 +135,18 @@ def _everything(event: Any, relation: str) -> Reading:
     return Reading(private=False)
 
 
+class OverSensitivity(str):
+    """A relation whose noise multipliers are over 2 C, what replacing a record moves, and not over its bound C."""
+
+
 def _moves(relation: str) -> float:
-    """How far a sum of values within 1 moves."""
-    return 2.0 if relation == "replace" else 1.0
+    """How far a sum moves, in the unit that noise multipliers are over."""
+    return (2.0 if relation == "replace" else 1.0) / (2.0 if isinstance(relation, OverSensitivity) else 1.0)
+
+
+def _inside(relation: str, inner: str) -> str:
+    """The relation ``inner`` for an event inside one that is read under ``relation``: noise is over the same unit."""
+    return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
 
 
 def _gaussian(event: Any, relation: str) -> Reading:
@@ -166,7 +179,7 @@ def _discrete_laplace(event: Any, relation: str) -> Reading:
     if sensitivity == 0:
         return Reading()
     scale = math.nextafter(1.0 / float(event.noise_parameter), 0.0)
-    return _leaf(event, DiscreteLaplace(scale, sensitivity * int(_moves(relation))), relation, is_sum=True)
+    return _leaf(event, DiscreteLaplace(scale, math.ceil(sensitivity * _moves(relation))), relation, is_sum=True)
 
 
 def _response(event: Any, relation: str) -> Reading:
@@ -238,6 +251,46 @@ def _tree(event: Any, relation: str) -> Reading:
     return _leaf(event, Gaussian(float(event.noise_multiplier), sensitivity), relation)
 
 
+def _claimed(event: Any, relation: str) -> Reading:
+    """(epsilon, delta)-DP, for whatever relation the event was written for."""
+    epsilon, delta = float(event.epsilon), float(event.delta)
+    _validate.nonnegative(epsilon=epsilon if epsilon < math.inf else 0.0, delta=delta)
+    _validate.rate(delta=delta)
+    if delta == 1.0 or epsilon == math.inf:
+        return _everything(event, relation)
+    if delta == 0.0:
+        return _by_epsilon(event, PureDP, relation)
+    return _leaf(event, ApproximateDP(epsilon, delta), relation)
+
+
+def _by_epsilon(event: Any, kind: Callable[[float], Any], relation: str) -> Reading:
+    """A mechanism that an epsilon describes, for whatever relation the event was written for."""
+    epsilon = float(event.epsilon)
+    if epsilon == math.inf:
+        return _everything(event, relation)
+    _validate.nonnegative(epsilon=epsilon)
+    return _leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
+
+
+def _discrete_gaussian(event: Any, relation: str) -> Reading:
+    """Pr[x] ~ exp(-x^2 / 2 s^2) on whole coordinates.
+
+    On one coordinate whole shifts are at most the sensitivity, rounded down. On several, or an unknown number, it is
+    (sensitivity / s)^2 / 2-zCDP, as each coordinate is with its own shift (Canonne, Kamath, Steinke 2020, Theorem 14).
+    """
+    sigma, sensitivity = float(event.sigma), float(event.sensitivity)
+    _validate.nonnegative(sigma=sigma, sensitivity=sensitivity)
+    moved = sensitivity * _moves(relation)
+    if moved == 0.0:
+        return Reading()
+    if sigma == 0.0:
+        return _everything(event, relation)
+    if event.dimension is not None and operator.index(event.dimension) == 1:
+        whole = math.floor(moved)
+        return _leaf(event, DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+    return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)
+
+
 def _composed(event: Any, relation: str) -> Reading:
     return sum((_read(part, relation) for part in event.events), Reading())
 
@@ -269,7 +322,7 @@ def _poisson(event: Any, relation: str) -> Reading:
     if rate == 1.0:
         return _read(event.event, relation)
     # In the sample or not: what is in it moves a sum by the bound on one record.
-    inner = _read(event.event, "add_or_remove" if relation == "replace" else relation)
+    inner = _read(event.event, _inside(relation, "add_or_remove") if relation == "replace" else relation)
     if not inner.private:
         return inner
     if rate == 0.0 or inner.is_nothing:
@@ -296,7 +349,7 @@ def _fixed_size(event: Any, relation: str, kind: Any, what: str) -> Reading:
     size, total = _sizes(event.sample_size, event.source_dataset_size)
     if relation == "replace_special":
         raise ValueError("samples of a fixed size have an analysis for 'add_or_remove' and 'replace' only")
-    inner = _read(event.event, "replace")
+    inner = _read(event.event, _inside(relation, "replace"))
     if not inner.private:
         return inner
     if size == 0 or inner.is_nothing:
@@ -329,7 +382,8 @@ def _truncated(event: Any, relation: str) -> Reading:
         return _read(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier)), relation)
     if event.noise_multiplier == 0:
         return _everything(event, relation)
-    return _leaf(event, TruncatedPoisson(Gaussian(float(event.noise_multiplier)), rate, size, total), relation)
+    noise = Gaussian(float(event.noise_multiplier), _moves(_inside(relation, "add_or_remove")))
+    return _leaf(event, TruncatedPoisson(noise, rate, size, total), relation)
 
 
 def _selection(event: Any, relation: str) -> Reading:
@@ -354,3 +408,11 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RepeatAndSelectDpEvent: _selection,
 }
+# Events that dp_accounting's 0.6.0 does not have yet.
+_NEWER: dict[str, Callable[[Any, str], Reading]] = {
+    "EpsilonDeltaDpEvent": _claimed,
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
+    "ExponentialMechanismDpEvent": lambda event, relation: _by_epsilon(event, Exponential, relation),
+    "PermuteAndFlipDpEvent": lambda event, relation: _by_epsilon(event, PermuteAndFlip, relation),
+}
+_READERS |= {getattr(dp_event, name): reader for name, reader in _NEWER.items() if hasattr(dp_event, name)}

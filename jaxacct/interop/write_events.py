@@ -12,8 +12,11 @@ from dp_accounting import dp_event
 from jaxacct import _validate
 from jaxacct.mechanisms import (
     GDP,
+    ApproximateDP,
     Composed,
+    DiscreteGaussian,
     DiscreteLaplace,
+    Exponential,
     Gaussian,
     Laplace,
     MixtureOfGaussians,
@@ -45,7 +48,8 @@ def to_dp_event(mechanism: Any, steps: int = 1, relation: str = "add_or_remove")
     Args:
         mechanism: one with an event: `Gaussian`, `GDP`, `Laplace`, `DiscreteLaplace`, `RandomizedResponse`,
             `MixtureOfGaussians`, `ZeroConcentratedDP`, `PureDP`, `PermuteAndFlip`; `PoissonSampled`,
-            `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement` and `Composed` of such. Scalar
+            `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement` and `Composed` of such; where
+            dp_accounting has their events, `ApproximateDP`, `DiscreteGaussian` and `Exponential` as well. Scalar
             parameters.
         steps: a whole number, at least 1.
         relation: ``"add_or_remove"``, ``"replace_special"`` or ``"replace"``: what the mechanism's sensitivity is
@@ -142,3 +146,24 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
     ),
     Composed: _composed,
 }
+
+
+def _discrete_gaussian(mechanism: DiscreteGaussian, relation: str) -> dp_event.DpEvent:
+    sensitivity = _scalar(mechanism.sensitivity) / _halves(relation)
+    return dp_event.DiscreteGaussianDpEvent(_scalar(mechanism.sigma), sensitivity, 1)
+
+
+# Events that dp_accounting's 0.6.0 does not have yet.
+_NEWER: dict[str, tuple[type, Callable[[Any, str], dp_event.DpEvent]]] = {
+    "EpsilonDeltaDpEvent": (
+        ApproximateDP,
+        lambda m, relation: dp_event.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),
+    ),
+    "DiscreteGaussianDpEvent": (DiscreteGaussian, _discrete_gaussian),
+    "ExponentialMechanismDpEvent": (
+        Exponential,
+        lambda m, relation: dp_event.ExponentialMechanismDpEvent(_scalar(m.epsilon)),
+    ),
+    "PermuteAndFlipDpEvent": (PermuteAndFlip, lambda m, relation: dp_event.PermuteAndFlipDpEvent(_scalar(m.epsilon))),
+}
+_WRITERS |= {kind: writer for name, (kind, writer) in _NEWER.items() if hasattr(dp_event, name)}

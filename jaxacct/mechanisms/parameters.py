@@ -27,6 +27,7 @@ __all__ = [
     "array_module",
     "composed_noise",
     "fractional_steps",
+    "moved",
     "nested",
     "nonnegative",
     "poisson_rate",
@@ -95,6 +96,11 @@ def fractional_steps() -> Iterator[None]:
         yield
     finally:
         _fractions.reset(token)
+
+
+def moved() -> bool:
+    """Whether numbers are moved a little for differences between them: then weights need not sum up to 1."""
+    return _fractions.get()
 
 
 def times(count: Any, steps: Any) -> Any:

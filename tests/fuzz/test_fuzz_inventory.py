@@ -33,7 +33,9 @@ PROTOCOL = "a protocol"
 ERROR = "an exception"
 TABLE = "its table takes seconds; tests/filters/test_priced_box.py asks it for what makes no sense"
 FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
+CERTIFIED = "needs python-flint; tests/test_certificates.py asks what it refuses and damages what it reads"
 EXCUSED = {
+    "Certificate": RESULT, "certify": CERTIFIED, "read_certificate": CERTIFIED,
     "without_callbacks": "takes nothing",
     "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
@@ -65,7 +67,7 @@ EXCUSED = {
     **{f"ledger.{name}": RESULT for name in ("Amount", "Entry", "Reading", "Verification")},
     "ledger.Ledger": FILE, "ledger.register": "takes a class",
     "interop.AccountantConfig": "a field, handed to Accountant; needs jax_privacy, which no extra brings",
-    "interop.UnreadableEvent": ERROR,
+    "interop.UnreadableEvent": ERROR, "interop.mechanism_of_selection": "takes a strategy of jax_privacy",
 }  # fmt: skip
 
 

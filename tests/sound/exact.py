@@ -253,6 +253,45 @@ def without_replacement(law: Law, rate: Any) -> Law:
     return Law(curve, (*above.atoms, *(-loss for loss in above.atoms), mpf(0)), above.largest)
 
 
+def replaced(law_of: str, scale: Any, rate: Any) -> Law:
+    """(1 - q) R(0) + q R(1) against (1 - q) R(0) + q R(-1), R Gaussian or Laplace noise; the loss increases."""
+    rest = 1 - rate
+
+    def density(x, at):
+        z = (x - at) / scale
+        return mp.exp(-z * z / 2) if law_of == "gaussian" else mp.exp(-abs(z))
+
+    def above(x, at):
+        z = (x - at) / scale
+        if law_of == "gaussian":
+            return mp.ncdf(-z)
+        return mp.exp(-z) / 2 if z >= 0 else 1 - mp.exp(z) / 2
+
+    def ratio(x):
+        up, down, still = density(x, 1), density(x, -1), density(x, 0)
+        return (rest * still + rate * up) / (rest * still + rate * down)
+
+    largest = mp.log(ratio(mpf(1))) if law_of == "laplace" else None
+
+    def curve(x):
+        if x < 0:
+            return -mp.expm1(x) + mp.exp(x) * curve(-x)
+        if largest is not None and x >= largest:
+            return mpf(0)
+        gamma = mp.exp(x)
+        with mp.extradps(30):
+            low, high = mpf(0), mpf(1)
+            while largest is None and ratio(high) < gamma:
+                high *= 2
+            for _ in range(260):
+                middle = (low + high) / 2
+                low, high = (middle, high) if ratio(middle) < gamma else (low, middle)
+            mixed = lambda at: rest * above(low, 0) + rate * above(low, at)  # noqa: E731
+            return max(mixed(1) - gamma * mixed(-1), mpf(0))
+
+    return Law(curve, () if largest is None else (largest, -largest), largest)
+
+
 def neighbours(loss: Any, steps: tuple[int, ...] = (-3, -1, 0, 1, 2)) -> list[float]:
     """The float64 numbers around a loss."""
     found = float(loss)
@@ -317,6 +356,10 @@ def cases(rng: np.random.Generator, wild: bool = False) -> dict[str, Case]:
         size = int(rng.choice([1, whole - 1, max(whole // 3, 1)]))
         true = without_replacement(law, exact(Fraction(size, whole)))
         found[f"subset {name}"] = Case(m.SampledWithoutReplacement(mechanism, size, whole), "replace", true)
+    noise, rate = spread(rng, 0.2, 20), some_rate(rng)
+    for name, given in (("gaussian", m.Gaussian(noise)), ("laplace", m.Laplace(noise))):
+        true = replaced(name, exact(noise), exact(rate))
+        found[f"replaced {name}"] = Case(m.PoissonSampled(given, rate), "replace", true)
     p, q = (rng.dirichlet(np.full(4, 0.3)) + 1e-12 for _ in range(2))
     p, q = p / p.sum(), q / q.sum()
     one, other = ([exact(x) / mp.fsum(map(exact, row)) for x in row] for row in (p, q))

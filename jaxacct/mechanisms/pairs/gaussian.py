@@ -107,7 +107,7 @@ class GaussianPair:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         xp = array_module(order, self.noise, self.rate)
         whole = 0.5 * order * (order - 1.0) / self.noise**2
-        return (1.0 + 1e-12) * xp.logaddexp(log1p(-self.rate), xp.log(self.rate) + whole)
+        return (1.0 + 1e-12) * xp.logaddexp(log_rest(self.rate, self.rest), xp.log(self.rate) + whole) + 1e-14
 
     @np.errstate(all="ignore")
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:

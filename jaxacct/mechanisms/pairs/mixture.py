@@ -133,10 +133,10 @@ class MixturePair:
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         s, v, rate = self._components()
-        xp = array_module(order, s, v, rate)
+        xp = array_module(order, s, v)
         whole = 0.5 * (order * (order - 1.0))[..., None] * (s / self.noise[..., None]) ** 2
         moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
-        return (1.0 + 1e-12) * xp.logaddexp(log1p(-rate), xp.log(rate) + moved)
+        return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved) + 1e-14
 
     def infinity(self) -> Array:
         """None: all of the line is support."""

@@ -32,7 +32,7 @@ from jaxacct.losses.engines.lines.law import LawLine
 from jaxacct.losses.engines.lines.of_pair import line_of
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["Size", "has_lines", "universal_bounds"]
+__all__ = ["Size", "failures", "has_lines", "lines", "period", "powers", "universal_bounds"]
 
 Array = Any  # NumPy's or JAX's
 _Parts = list[tuple[Any, Array]]  # a group's line, and how often each of its parts runs
@@ -102,14 +102,13 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     """
     plan = plan_of(kind, groups, counts, goal)
     below, above = lines(size, plan, groups, counts)
-    tilts, moments, spacing = _period(plan, above)
-    powers = _powers(above, spacing, size.nodes)
-    lower = upper = powers
+    tilts, moments, spacing = period(plan, above)
+    lower = upper = powers(above, spacing, size.nodes)
     if any(low is not high for (low, _), (high, _) in zip(below, above, strict=True)):
-        lower = _powers(below, spacing, size.nodes)
+        lower = powers(below, spacing, size.nodes)
     lower = _integrand(lower, plan, spacing, size.nodes, tilts, moments)[0]
     upper = _integrand(upper, plan, spacing, size.nodes, tilts, moments)[1]
-    failed, lost = _failures(below, above)
+    failed, lost = failures(below, above)
     lower, upper = lower._replace(left_out=failed), upper._replace(left_out=lost)
     largest = _largest(above)
     if kind == "delta":
@@ -144,7 +143,7 @@ def _times(counts: Array, value: Array) -> Array:
     return array_module(counts).where(counts != 0, counts * value, 0.0)
 
 
-def _period(plan: Plan, above: _Parts) -> tuple[Array, Array, Array]:
+def period(plan: Plan, above: _Parts) -> tuple[Array, Array, Array]:
     """Chernoff's tilts around theta and bounds there, and the spacing of frequencies that their aliases ask for."""
     theta = plan.theta
     xp = array_module(theta)
@@ -174,7 +173,7 @@ def _largest(parts: _Parts) -> Array:
     return found
 
 
-def _failures(below: _Parts, above: _Parts) -> tuple[Array, Array]:
+def failures(below: _Parts, above: _Parts) -> tuple[Array, Array]:
     """A lower bound of the probability that some loss is infinite; an upper one, with all that was left out."""
     xp = array_module(above[0][1])
     unit = UNIT * (8.0 + sum(counts.shape[1] for _, counts in above))
@@ -185,7 +184,8 @@ def _failures(below: _Parts, above: _Parts) -> tuple[Array, Array]:
     return failed, inflated(-xp.expm1(log_high), unit * (4.0 - 8.0 * log_high)) + inflated(left, 4.0 * unit)
 
 
-def _powers(parts: _Parts, spacing: Array, nodes: int) -> _Powers:
+def powers(parts: _Parts, spacing: Array, nodes: int) -> _Powers:
+    """The transform of the composition at ``nodes`` multiples of ``spacing``."""
     xp = array_module(spacing)
     number = sum(count.shape[1] for _, count in parts)
     unit = UNIT * (8.0 + number)

@@ -24,7 +24,7 @@ from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["line_of"]
+__all__ = ["has_derivatives", "line_of"]
 
 
 def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
@@ -60,3 +60,16 @@ def _of_outcomes(pair: Any, theta: Array, log_share: Array, points: int) -> Line
 def _of_window(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
     window = pair.window(log_share)
     return OutcomesLine(window.atoms, window.rest_p, theta)
+
+
+def has_derivatives(pairs: list[Any]) -> bool:
+    """Whether compositions of pairs of these kinds have transforms that may be differentiated in parameters.
+
+    Of listed outcomes alone, curves have kinks at every sum of losses.
+    """
+    inner = [pair.inner if isinstance(pair, SampledPair) else pair for pair in pairs]
+    smooth = [isinstance(one, LaplacePair | GaussianPair | MixturePair) for one in inner]
+    discrete = [hasattr(one, "window") or hasattr(one, "atoms") for one in inner]
+    return all(a or b for a, b in zip(smooth, discrete, strict=True)) and (
+        any(smooth) or any(hasattr(one, "window") for one in inner)
+    )

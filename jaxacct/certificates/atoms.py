@@ -1,0 +1,209 @@
+"""Laws of finitely many outputs: their masses as balls, one run, exact sums over counts, transforms.
+
+Where the outputs are all whole numbers, those beyond a window are left out; ``lost`` bounds what W or O has there, and
+delta is larger than that of the kept outputs by at most the lost mass of each run (Lemma 7 of the proof).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from jaxacct.certificates.balls import arb, ball, ctx, positive_part
+from jaxacct.certificates.laws import Atoms
+from jaxacct.certificates.sums import power_sums
+
+__all__ = ["AtomTransform", "Masses", "atoms_delta", "count_of_sums", "masses_of"]
+
+
+class Masses(NamedTuple):
+    """Masses with finite loss, (numerator, denominator) of each output; the numerator's other masses.
+
+    ``infinite`` is what the denominator does not have; ``lost`` bounds what was cut; ``lattice`` is (first loss, step)
+    where the losses of the outputs are ``first + k step`` in order.
+    """
+
+    pairs: list[tuple[Any, Any]]
+    infinite: Any
+    lost: Any
+    lattice: tuple[Any, Any] | None
+
+
+def masses_of(law: Atoms, reverse: bool) -> Masses:
+    """The masses at the current precision; W over O, or O over W with ``reverse``."""
+    pairs, lost, lattice = _FAMILIES[law.kind](*law.parameters)
+    if law.rate != 1:
+        rate = ball(law.rate)
+        pairs, lattice = [((1 - rate) * o + rate * w, o) for w, o in pairs], None
+    if reverse:
+        pairs = [(o, w) for w, o in pairs]
+        lattice = None if lattice is None else (-lattice[0], -lattice[1])
+    kept = [(w, o) for w, o in pairs if not (w == 0 or o == 0)]
+    if len(kept) != len(pairs):
+        lattice = None
+    infinite = sum((w for w, o in pairs if o == 0), arb(0))
+    return Masses(kept, infinite, lost, lattice)
+
+
+def _response(epsilon: Fraction, categories: int, lost: Fraction) -> Any:
+    ratio, rest = ball(epsilon).exp(), 1 - ball(lost)
+    total = ratio + categories - 1
+    pairs = [(rest / total, rest * ratio / total), (rest * ratio / total, rest / total)]
+    if categories > 2:
+        pairs.insert(1, (rest * (categories - 2) / total,) * 2)
+    step = ball(epsilon) * (1 if categories > 2 else 2)
+    lattice = (-ball(epsilon), step) if not lost and epsilon else None
+    if lost:
+        pairs += [(ball(lost), arb(0)), (arb(0), ball(lost))]
+    return pairs, arb(0), lattice
+
+
+def _table(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> Any:
+    together: dict[Any, tuple[Fraction, Fraction]] = {}
+    for one, other in zip(p, q, strict=True):
+        key = (one > 0, other > 0, one / other if other else None)
+        w, o = together.get(key, (Fraction(0), Fraction(0)))
+        together[key] = (w + one, o + other)
+    return [(ball(w), ball(o)) for w, o in together.values()], arb(0), None
+
+
+def _laplace(scale: Fraction, gap: int) -> Any:
+    ratio = (-1 / ball(scale)).exp()
+    inside = (1 - ratio) / (1 + ratio)
+    pairs = [(inside * ratio ** (gap - x), inside * ratio**x) for x in range(1, gap)]
+    first, last = (ratio**gap / (1 + ratio), 1 / (1 + ratio)), (1 / (1 + ratio), ratio**gap / (1 + ratio))
+    return [first, *pairs, last], arb(0), (-gap / ball(scale), 2 / ball(scale))
+
+
+def _gaussian(sigma: Fraction, gap: int) -> Any:
+    # From distance x of the mode to x + 1 a mass falls by exp(-(2 x + 1) / (2 sigma^2)), and faster further out.
+    half = 2 * ball(sigma) ** 2
+    near = math.ceil(float(sigma) * math.sqrt(2.0 * (ctx.prec + 16) * math.log(2.0))) + 2
+    far = near + gap
+    weights = [(-ball(x * x) / half).exp() for x in range(far + 1)]
+    beyond = [weights[x] / ((ball(2 * x + 1) / half).exp() - 1) for x in (near, far)]
+    total = weights[0] + 2 * sum(weights[1:], arb(0)) + 2 * beyond[1] * arb(0.5, 0.5)
+    pairs = [(weights[abs(x - gap)] / total, weights[abs(x)] / total) for x in range(-near, far + 1)]
+    # O is cut at distances near and far of its mode, and W at far and near.
+    first = ball(-2 * near * gap - gap * gap) / half
+    return pairs, (beyond[0] + beyond[1]) / total, (first, ball(2 * gap) / half)
+
+
+def _skellam(mu: Fraction, gap: int) -> Any:
+    two = 2 * ball(mu)
+    # Chernoff: Pr[X >= t] <= exp(2 mu (cosh u - 1) - u t) at sinh u = t / (2 mu).
+    size, n = float(2 * mu), 4.0
+    while size * (math.sqrt(1 + (n / size) ** 2) - 1) - math.asinh(n / size) * n > -(ctx.prec + 16) * math.log(2.0):
+        n *= 1.1
+    near = math.ceil(n)
+    far = near + gap
+    tilt = (ball(near) / two).asinh()
+    beyond = (two * (tilt.cosh() - 1) - tilt * near).exp()
+    # I_(x-1) = I_(x+1) + (2 x / (2 mu)) I_x, downwards: sums of positive terms.
+    values = [two.bessel_i(x) * (-two).exp() for x in (far + 1, far)]
+    for x in range(far, 0, -1):
+        values.append(values[-2] + 2 * x / two * values[-1])
+    values = values[:0:-1]
+    pairs = [(values[abs(x - gap)], values[abs(x)]) for x in range(-near, far + 1)]
+    return pairs, 2 * beyond, None
+
+
+_FAMILIES = {"response": _response, "table": _table, "laplace": _laplace, "gaussian": _gaussian, "skellam": _skellam}
+
+
+def _excess(pairs: Iterator[tuple[Any, Any]], gamma: Any) -> Any:
+    return sum((positive_part(w - gamma * o) for w, o in pairs), arb(0))
+
+
+def count_of_sums(parts: list[tuple[int, int]]) -> float:
+    """How many counts of outputs there are: (outputs, steps) of each part."""
+    found = 1.0
+    for outputs, steps in parts:
+        if outputs > 1:
+            found *= math.exp(math.lgamma(steps + outputs) - math.lgamma(outputs) - math.lgamma(steps + 1))
+    return found
+
+
+def atoms_delta(parts: list[tuple[Masses, int]], gamma: Any) -> Any:
+    """delta of a composition by a sum over all counts of outputs (Lemma 6)."""
+    finite = arb(1)
+    for masses, steps in parts:
+        finite *= (1 - masses.infinite) ** steps
+    lost = sum((masses.lost * steps for masses, steps in parts), arb(0))
+    within = _excess(_counted(parts), gamma)
+    return 1 - finite + within + _between(lost)
+
+
+def _between(lost: Any) -> Any:
+    """A number from 0 to ``lost``."""
+    top = lost.abs_upper()
+    return arb(0) if top == 0 else arb(0).union(top)
+
+
+def _counted(parts: list[tuple[Masses, int]]) -> Iterator[tuple[Any, Any]]:
+    """Masses of every vector of counts."""
+    if not parts:
+        yield arb(1), arb(1)
+        return
+    masses, steps = parts[0]
+    mine = list(_of_counts(masses.pairs, steps))
+    for w, o in _counted(parts[1:]):
+        for more, other in mine:
+            yield w * more, o * other
+
+
+def _of_counts(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, Any]]:
+    if not pairs:
+        return
+    if steps < 2:
+        yield from pairs if steps else [(arb(1), arb(1))]
+        return
+    w, o = pairs[0]
+    if len(pairs) == 1:
+        yield w**steps, o**steps
+        return
+    if len(pairs) == 2:
+        yield from _binomial(pairs, steps)
+        return
+    many, first, second = arb(1), arb(1), arb(1)
+    for n in range(steps + 1):
+        for more, other in _of_counts(pairs[1:], steps - n):
+            yield many * first * more, many * second * other
+        many, first, second = many * (steps - n) / (n + 1), first * w, second * o
+
+
+def _binomial(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, Any]]:
+    (w, o), (v, u) = pairs
+    first, second = v**steps, u**steps
+    ratio, other = w / v, o / u
+    for n in range(steps + 1):
+        yield first, second
+        factor = arb(steps - n) / (n + 1)
+        first, second = first * factor * ratio, second * factor * other
+
+
+class AtomTransform:
+    """Moments of the kept outputs, in the direction of ``masses``."""
+
+    def __init__(self, masses: Masses) -> None:
+        self.masses = masses
+        self.finite = sum((w for w, _ in masses.pairs), arb(0))
+        self.losses = [(w / o).log() for w, o in masses.pairs]
+
+    def _tilted(self, c: Any) -> list[Any]:
+        return [o * (c * loss).exp() for (_, o), loss in zip(self.masses.pairs, self.losses, strict=True)]
+
+    def moment(self, c: Any) -> Any:
+        """At a real number."""
+        return sum(self._tilted(c), arb(0))
+
+    def line(self, c: Any, h: Any, count: int) -> list[Any]:
+        """At c + i k h, k from 0 to ``count`` - 1."""
+        return power_sums(self._tilted(c), [h * loss for loss in self.losses], count)
+
+    def limit(self, c: Any, y: Any) -> Any:
+        """No modulus on the line is larger: atoms' transforms do not fall."""
+        del y
+        return self.moment(c)

@@ -1,0 +1,163 @@
+"""Enclosures of delta and epsilon of mechanisms, each by the first method that suits its laws."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
+from jaxacct.certificates.balls import arb, ball, digits_of, positive_part, precision
+from jaxacct.certificates.contour import on_line, saddle
+from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
+from jaxacct.certificates.lattice import lattice_delta, lattice_of
+from jaxacct.certificates.laws import Atoms, LaplaceNoise, Mixture, Normal, Step
+from jaxacct.certificates.limits import NoCertificateError
+from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
+from jaxacct.certificates.smoothed import smoothed_delta
+
+__all__ = ["Enclosure", "delta_enclosure", "infinite_mass"]
+
+_MOST_SUMS = 100_000
+_MOST_RESIDUES = 1_500
+_NODES = (3_000, 48_000)
+_PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
+_CELLS = 600
+
+
+class Enclosure(NamedTuple):
+    """Exact ends, how they were found, and the working precision in bits."""
+
+    lower: Any
+    upper: Any
+    method: str
+    bits: int
+
+
+def infinite_mass(laws: list[Step], reverse: bool) -> Any:
+    """The mass of infinite losses of a composition, as an exact ball not above it."""
+    with precision(256):
+        whole = arb(1)
+        for law, n in laws:
+            if isinstance(law, Atoms):
+                whole *= (1 - masses_of(law, reverse).infinite) ** n
+        return positive_part(1 - whole).lower()
+
+
+def delta_enclosure(
+    laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool = False
+) -> Enclosure:
+    """delta(epsilon) of a composition in one direction, to ``digits`` significant digits where that is within reach.
+
+    Args:
+        laws: from `laws_of`.
+        epsilon: >= 0.
+        reverse: `add` instead of `remove`.
+        digits: decimal digits.
+        other: along another line and with more bits: an enclosure that shares no rounding with the first.
+
+    Raises:
+        NoCertificateError: none within the limits of work.
+    """
+    if not laws:
+        return Enclosure(arb(0), arb(0), "closed form", 64)
+    best: Enclosure | None = None
+    bits = 3.33 * digits + 48 + math.log2(1 + sum(n for _, n in laws)) + (64 if other else 0)
+    for _ in range(5):
+        with precision(bits):
+            lower, upper, method = _at(laws, epsilon, reverse, digits, other)
+            lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
+        if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
+            best = Enclosure(lower, upper, method, math.ceil(bits))
+        if method == "smoothed contour" or upper == 0:
+            break
+        if best is not None and digits_of(best.lower, best.upper) >= digits:
+            break
+        if method == "contour" and upper.is_finite() and digits_of(lower, upper) < 0.8 * digits:
+            break  # fewer digits are what it can give
+        bits *= 2
+    if best is None:
+        raise NoCertificateError("no finite enclosure was found")
+    return best
+
+
+def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool) -> tuple[Any, Any, str]:
+    at = ball(epsilon)
+    if len(laws) == 1 and laws[0][1] == 1:
+        found = _one_run(laws[0][0], at, reverse)
+        return found.lower(), found.upper(), "closed form"
+    if len(laws) == 1 and isinstance(laws[0][0], LaplaceNoise):
+        law, steps = laws[0]
+        if law.rate == 1 and steps <= _MOST_RESIDUES:
+            found = laplace_residues(law, steps, at)
+            return found.lower(), found.upper(), "residues"
+    if all(isinstance(law, Atoms) for law, _ in laws):
+        parts = [(masses_of(law, reverse), n) for law, n in laws]
+        if count_of_sums([(len(masses.pairs), n) for masses, n in parts]) <= _MOST_SUMS:
+            found = atoms_delta(parts, at.exp())
+            return found.lower(), found.upper(), "sum over counts"
+        lattice = lattice_of(parts[0][0]) if len(parts) == 1 else None
+        if lattice is not None:
+            masses, steps = parts[0]
+            found = lattice_delta(AtomTransform(masses), steps, lattice, at, digits)
+            found += 1 - (1 - masses.infinite) ** steps
+            return found.lower(), (found + (masses.lost * steps).abs_upper()).upper(), "lattice contour"
+    if any(isinstance(law, Normal | Mixture) for law, _ in laws) or _falls(laws):
+        transforms = [(_transform(law, reverse, n), n) for law, n in laws]
+        line = 1 + (saddle(transforms, float(at)) - 1) * 0.8 if other else None
+        for wanted in sorted({digits, min(digits, 9.0), min(digits, 5.0)}, reverse=True):
+            with contextlib.suppress(NoCertificateError):
+                found, _ = on_line(transforms, at, wanted, line)
+                return (*_with_masses(transforms, found, found), "contour")
+    ends = []
+    for upper in (False, True):
+        transforms = [(_finite(law, reverse, upper), n) for law, n in laws]
+        nodes = _NODES if all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms) else _NODES[:1]
+        found = [smoothed_delta(transforms, at, min(digits, _PLAIN), count) for count in nodes]
+        ends.append(_with_masses(transforms, *min(found, key=lambda pair: float(pair[1] - pair[0]))))
+        if not any(isinstance(law, LaplaceNoise) and law.rate != 1 for law, _ in laws):
+            return (*ends[0], "smoothed contour")
+    return ends[0][0], ends[1][1], "smoothed contour"
+
+
+def _falls(laws: list[Step]) -> bool:
+    """Whether so many runs of Laplace noise make a transform that falls far enough by itself."""
+    return sum(float(law.epsilon) * n for law, n in laws if isinstance(law, LaplaceNoise) and law.rate == 1) > 40
+
+
+def _with_masses(transforms: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """delta with the infinite losses and what was cut."""
+    whole, lost = arb(1), arb(0)
+    for one, n in transforms:
+        if isinstance(one, AtomTransform):
+            whole *= (1 - one.masses.infinite) ** n
+            lost += one.masses.lost * n
+    return (lower + 1 - whole).lower(), (upper + 1 - whole + lost.abs_upper()).upper()
+
+
+def _finite(law: Any, reverse: bool, upper: bool) -> Any:
+    """A transform that is fast along the line: samples of Laplace noise are cut into cells, from either side."""
+    if isinstance(law, LaplaceNoise) and law.rate != 1:
+        return AtomTransform(laplace_cells(law, _CELLS, reverse, upper))
+    return _transform(law, reverse)
+
+
+def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
+    if isinstance(law, Normal):
+        return normal_delta(law, epsilon)
+    if isinstance(law, Mixture):
+        return mixture_delta(law, epsilon, reverse)
+    if isinstance(law, LaplaceNoise):
+        return laplace_delta(law, epsilon, reverse)
+    return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
+
+
+def _transform(law: Any, reverse: bool, steps: int = 1) -> Any:
+    if isinstance(law, Normal):
+        return NormalTransform(law)
+    if isinstance(law, Mixture):
+        return MixtureTransform(law, reverse, steps)
+    if isinstance(law, LaplaceNoise):
+        return LaplaceTransform(law, reverse)
+    return AtomTransform(masses_of(law, reverse))

@@ -1,0 +1,114 @@
+"""delta(epsilon) of many runs of a law whose losses are equally spaced: one period of the transform is enough.
+
+With losses ``first + k step`` the sum over all k with a loss above epsilon is a geometric series under the integral,
+which then runs over one period of the imaginary part; the trapezoid rule's error is as on the whole line (Lemma 10).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxacct.certificates.atoms import Masses
+from jaxacct.certificates.balls import acb, arb, ball, ctx, positive_part
+from jaxacct.certificates.contour import MOST_NODES, aliases, growth, log_moment, period_for, saddle
+from jaxacct.certificates.limits import NoCertificateError
+from jaxacct.certificates.sums import power_sums
+
+__all__ = ["lattice_delta", "lattice_of"]
+
+
+def lattice_of(masses: Masses) -> tuple[Any, Any] | None:
+    """(first loss, step > 0) of the outputs; two outputs are always a lattice."""
+    if len(masses.pairs) == 2:
+        losses = [(w / o).log() for w, o in masses.pairs]
+        if losses[1] > losses[0]:
+            return losses[0], losses[1] - losses[0]
+        return (losses[1], losses[0] - losses[1]) if losses[0] > losses[1] else None
+    if masses.lattice is None:
+        return None
+    first, step = masses.lattice
+    return (first, step) if step > 0 else (first + step * (len(masses.pairs) - 1), -step)
+
+
+def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon: Any, digits: float) -> Any:
+    """delta(epsilon) less the mass of infinite losses, of ``steps`` runs.
+
+    Raises:
+        NoCertificateError: a period of too many values, none of them negligible.
+    """
+    parts = [(transform, steps)]
+    first, step = lattice
+    start = first * steps
+    last = start + step * (len(transform.losses) - 1) * steps
+    if epsilon > last:
+        return arb(0)
+    # The first loss above epsilon; where that is not decided, the term at epsilon itself is 0 for either choice.
+    place = ((epsilon - start) / step).mid().floor() + 1
+    lowest = start + step * place
+    if lowest < epsilon or lowest - step > epsilon:
+        raise NoCertificateError("the lattice is too fine for the precision")
+    c = saddle(parts, float(epsilon))
+    with ctx.workprec(64 + growth(parts)):
+        spread = float((log_moment(parts, arb(2)) / 2).abs_upper()) ** 0.5
+    c = ball(c if c > 1 else 1 + min(1.0, 1.0 / max(spread, 1e-300)))
+    scale = (log_moment(parts, c) - (c - 1) * epsilon).exp() / (c * (c - 1))
+    goal = (scale * ball(10.0) ** (-digits - 3)).abs_upper()
+    size = math.ceil(float(ball(period_for(parts, c, epsilon, goal, arb(0))) / step)) + 1
+    size += size % 2
+    turn = 2 * arb.pi() / (step * size)
+    modulus = _falling(transform, c, step)
+    kernel_most = _geometric(acb(c), lowest, step, epsilon, bound=True)
+
+    def beyond(count: int) -> Any:
+        with ctx.workprec(64 + growth(parts)):
+            return (modulus(turn * count).log() * steps).exp() * kernel_most * size
+
+    whole = size // 2 + 1
+    count = min(whole, 8)
+    while count < whole and not beyond(count) < goal:
+        count = min(whole, 2 * count)
+        if count > 4 * MOST_NODES:
+            raise NoCertificateError(f"a certificate would take more than {4 * MOST_NODES} values of the transform")
+    tilted = [o * (c * loss).exp() for (_, o), loss in zip(transform.masses.pairs, transform.losses, strict=True)]
+    sums = power_sums(tilted, [turn * loss for loss in transform.losses], count)
+    total = arb(0)
+    for k, one in enumerate(sums):
+        term = (one**steps * _geometric(acb(c, turn * k), lowest, step, epsilon)).real
+        total += term if k in (0, size // 2) else 2 * term
+    room = aliases(parts, c, epsilon, step * size, step)
+    if count < whole:
+        room += beyond(count)
+    return total / size + arb(0, room.abs_upper())
+
+
+def _geometric(z: Any, lowest: Any, step: Any, epsilon: Any, bound: bool = False) -> Any:
+    """sum_k (1 - exp(epsilon - l)) exp(-(z - 1) l) over the losses l from ``lowest`` on; or a bound for all Im z."""
+    one = (-(z - 1) * lowest).exp() / (1 - (-(z - 1) * step).exp())
+    other = (epsilon - z * lowest).exp() / (1 - (-z * step).exp())
+    return (one.abs_upper() + other.abs_upper()) if bound else one - other
+
+
+def _falling(transform: Any, c: Any, step: Any) -> Any:
+    """A bound on the transform's modulus that falls up to half a period: disjoint pairs of neighbours cancel."""
+    del step
+    pairs = zip(transform.masses.pairs, transform.losses, strict=True)
+    ordered = sorted(((loss, o * (c * loss).exp()) for (_, o), loss in pairs), key=lambda item: float(item[0]))
+    weights = [weight for _, weight in ordered]
+    gap = ordered[1][0] - ordered[0][0]
+    whole = sum(weights, arb(0))
+
+    def limit(y: Any) -> Any:
+        angle = y * gap
+        if angle > arb.pi():
+            angle = arb.pi()
+        apart = 2 * (angle / 2).sin() ** 2
+        less = arb(0)
+        for a, b in zip(weights[::2], weights[1::2], strict=False):
+            both = a + b
+            # (a + b) - |a + b exp(i angle)|, without cancellation.
+            square = 2 * a * b * apart
+            less += square / (both + positive_part(both * both - square).sqrt())
+        return whole - less
+
+    return limit

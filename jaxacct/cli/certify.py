@@ -1,0 +1,95 @@
+"""``jaxacct certify``: an answer in ball arithmetic, written as a certificate, and the check of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jaxacct._files import is_regular
+from jaxacct.cli import plain_errors
+from jaxacct.cli.output import progress
+from jaxacct.cli.page import WHOLE, Option, Page, examples, output_file, relation_option, shared
+from jaxacct.cli.runs import composed, mechanism_options, runs_of
+
+__all__ = ["certify"]
+
+_QUESTION = {"cls": Option, "heading": "Question"}
+_MOST = 2**24  # bytes of a certificate
+
+
+@click.command(
+    cls=Page,
+    epilog=examples(
+        "certify --sigma 1 --rate 0.01 --steps 1000 --epsilon 1",
+        "certify --mechanism laplace --scale 2 --steps 10 --delta 1e-6 --digits 30 --output answer.json",
+        "certify --check answer.json",
+    ),
+)
+@click.option("--epsilon", type=float, help="Privacy loss in nats: asks for delta.", **_QUESTION)
+@click.option("--delta", type=float, help="Failure probability, in (0, 1): asks for epsilon.", **_QUESTION)
+@relation_option
+@click.option("--digits", type=WHOLE, default=15, show_default=True, help="Significant digits, 1 to 200.", **_QUESTION)
+@click.option(
+    "--check",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Verify the certificate in this file again; asks nothing else. Exit status 1 if it does not hold.",
+    **_QUESTION,
+)
+@mechanism_options()
+@output_file("Write the certificate, one JSON object, to this file.")
+@shared
+@click.pass_context
+def certify(
+    context: click.Context,
+    epsilon: float | None,
+    delta: float | None,
+    relation: str,
+    digits: int,
+    check: Path | None,
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **arguments: Any,
+) -> None:
+    """Print an enclosure of delta or epsilon in ball arithmetic, or check one that was written.
+
+    Closed forms, exact sums or a contour integral with every error bounded, in Arb's balls: a second path to the
+    number, which shares no code with `jaxacct delta` and `jaxacct epsilon`. Needs the extra certify (python-flint).
+    """
+    if check is not None:
+        _check(context, check)
+        return
+    if (epsilon is None) == (delta is None):
+        raise click.UsageError("give one of --epsilon and --delta, or --check FILE")
+    runs = runs_of(arguments)
+    with plain_errors(), progress("certificate", quiet):
+        import jaxacct
+
+        mechanism, steps = composed(runs)
+        found = jaxacct.certify(mechanism, epsilon=epsilon, delta=delta, steps=steps, relation=relation, digits=digits)
+        if output is not None:
+            output.write_text(found.to_json() + "\n", encoding="utf-8")
+    if as_json:
+        click.echo(found.to_json())
+        return
+    answer = "delta" if found.given == "epsilon" else "epsilon"
+    click.echo(f"{answer} <= {found.upper}")
+    click.echo(f"{answer} >= {found.lower}")
+    click.echo(f"at {found.given} {found.at:g}, relation {relation}; by {found.method}, {found.bits} bits")
+
+
+def _check(context: click.Context, path: Path) -> None:
+    with plain_errors():
+        import jaxacct
+
+        if not is_regular(path) or path.stat().st_size > _MOST:
+            raise ValueError(f"{path} must be a file with a certificate")
+        found = jaxacct.read_certificate(path.read_text(encoding="utf-8"))
+        holds = found.check()
+    answer = "delta" if found.given == "epsilon" else "epsilon"
+    verdict = "holds" if holds else "NOT CONFIRMED"
+    click.echo(f"{answer} in [{found.lower}, {found.upper}] at {found.given} {found.at:g}: {verdict}")
+    if not holds:
+        context.exit(1)

@@ -1,0 +1,74 @@
+"""jax_privacy's batch selection strategies as mechanisms of this library; reads attributes, imports nothing of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxacct import _validate
+from jaxacct.mechanisms import (
+    Composed,
+    PoissonSampled,
+    RandomAllocation,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+    TruncatedPoisson,
+)
+
+__all__ = ["mechanism_of_selection"]
+
+
+def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None = None) -> Any:
+    """All of a run: ``mechanism`` on every batch that a strategy of ``jax_privacy.batch_selection`` selects.
+
+    A strategy with groups of equal size (``EQUAL_SPLIT``) is for ``replace_special`` and ``replace`` only.
+
+    For noise that is independent from step to step (DP-SGD); correlated noise (matrix factorisation) is not this.
+
+    ========================== ========================================================================================
+    strategy                   here
+    ========================== ========================================================================================
+    CyclicPoissonSampling      `PoissonSampled`, for the steps of one group: ``iterations / cycle_length``, rounded up;
+                               `TruncatedPoisson` where batches are cut, which needs ``records``
+    RandomAllocationSampling   `RandomAllocation` of one epoch
+    FixedBatchSampling         `SampledWithoutReplacement` or `SampledWithReplacement`; needs ``records``
+    ========================== ========================================================================================
+
+    Args:
+        strategy: one of these.
+        mechanism: what runs on a batch; for ``PoissonSampled`` and `RandomAllocation` with the sensitivity of a record
+            that is there or not (the clip norm), for a fixed batch with that of a replaced one (twice it).
+        records: number of records.
+
+    Returns:
+        A mechanism for :func:`jaxacct.epsilon`, and so on. For a filter, ask for its parts one by one.
+
+    Raises:
+        ValueError: another strategy, a missing ``records``.
+    """
+    name = type(strategy).__name__
+    if name == "CyclicPoissonSampling":
+        runs = max(math.ceil(strategy.iterations / strategy.cycle_length), 1)
+        rate = float(strategy.sampling_prob)
+        if strategy.truncated_batch_size is None:
+            return Composed([PoissonSampled(mechanism, rate)], [runs])
+        # The largest group: of more records, more may be cut.
+        group = math.ceil(_count(records) / strategy.cycle_length)
+        largest = int(strategy.truncated_batch_size)
+        step = (
+            PoissonSampled(mechanism, rate) if largest >= group else TruncatedPoisson(mechanism, rate, largest, group)
+        )
+        return Composed([step], [runs])
+    if name == "RandomAllocationSampling":
+        return RandomAllocation(mechanism, int(strategy.iterations), int(strategy.total_participations))
+    if name == "FixedBatchSampling":
+        kind = SampledWithReplacement if strategy.replace else SampledWithoutReplacement
+        return Composed([kind(mechanism, int(strategy.batch_size), _count(records))], [int(strategy.iterations)])
+    raise ValueError(f"strategy must be one that is accounted for here, got {name}")
+
+
+def _count(records: Any) -> int:
+    if records is None:
+        raise ValueError("records must be given for batches of a fixed or largest size, got None")
+    _validate.integer(1, 2**53, records=records)
+    return int(records)

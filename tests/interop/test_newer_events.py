@@ -1,0 +1,109 @@
+"""Events that dp_accounting has beyond its 0.6.0, and attack rates; each is skipped where its event is absent."""
+
+import math
+
+import numpy as np
+import pytest
+
+import jaxacct
+from jaxacct import interop
+
+dp = pytest.importorskip("dp_accounting", reason="dp_accounting is in the interop extra")
+from dp_accounting import dp_event  # noqa: E402
+
+NEWER = [
+    ("EpsilonDeltaDpEvent", (0.5, 1e-6), jaxacct.ApproximateDP(0.5, 1e-6)),
+    ("EpsilonDeltaDpEvent", (0.5, 0.0), jaxacct.PureDP(0.5)),
+    ("DiscreteGaussianDpEvent", (3.0, 2.0, 1), jaxacct.DiscreteGaussian(3.0, 2)),
+    ("DiscreteGaussianDpEvent", (3.0, 1.5), jaxacct.ZeroConcentratedDP(0.125)),
+    ("ExponentialMechanismDpEvent", (0.7,), jaxacct.Exponential(0.7)),
+    ("PermuteAndFlipDpEvent", (0.7,), jaxacct.PermuteAndFlip(0.7)),
+]
+
+
+def event_of(name, arguments):
+    if not hasattr(dp_event, name):
+        pytest.skip(f"dp_accounting has no {name}")
+    return getattr(dp_event, name)(*arguments)
+
+
+@pytest.mark.parametrize(("name", "arguments", "mechanism"), NEWER)
+def test_a_newer_event_is_read_as_its_mechanism(name, arguments, mechanism):
+    accountant = interop.Accountant().compose(dp_event.SelfComposedDpEvent(event_of(name, arguments), 10))
+    truth = jaxacct.epsilon(mechanism, 1e-4, steps=10)
+    assert float(truth.lower) <= accountant.get_epsilon(1e-4) <= float(truth.upper) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("name", "arguments", "mechanism"), [case for case in NEWER if len(case[1]) != 2])
+def test_a_newer_event_is_written_back(name, arguments, mechanism):
+    event_of(name, arguments)
+    assert type(interop.to_dp_event(mechanism)).__name__ == name
+
+
+def test_events_without_privacy_are_said_to_have_none():
+    for name, arguments in (("EpsilonDeltaDpEvent", (1.0, 1.0)), ("PermuteAndFlipDpEvent", (math.inf,))):
+        assert interop.Accountant().compose(event_of(name, arguments)).get_epsilon(0.1) == math.inf
+
+
+def test_true_positive_rates_are_above_a_gaussian_s_and_near_them():
+    from scipy.stats import norm
+
+    accountant = interop.Accountant().compose(dp.GaussianDpEvent(0.5), 4)  # mu = 4
+    rates = np.array([1e-3, 0.01, 0.1, 0.5])
+    exact = norm.cdf(norm.ppf(rates) + 4.0)
+    found = accountant.get_true_positive_rates(rates)
+    assert np.all(found >= exact)
+    np.testing.assert_allclose(found, exact, atol=5e-3)
+    assert accountant.get_true_positive_rates(0.1) == found[2]
+    assert accountant.get_gdp_parameter_estimate() == pytest.approx(4.0, abs=0.05)
+    assert interop.Accountant().get_true_positive_rates(0.5) == pytest.approx(0.5)
+    assert interop.Accountant().compose(dp.NonPrivateDpEvent()).get_gdp_parameter_estimate() == math.inf
+    with pytest.raises(ValueError, match="false_positive_rates must"):
+        accountant.get_true_positive_rates(1.5)
+
+
+def test_noise_over_the_sensitivity_is_not_doubled_again():
+    relation = dp.NeighboringRelation.REPLACE_ONE
+    bound, moved = interop.Accountant(relation), interop.Accountant(relation, noise_over="sensitivity")
+    for accountant, noise in ((bound, 4.0), (moved, 2.0)):
+        accountant.compose(dp.GaussianDpEvent(noise), 10)
+        accountant.compose(dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(noise)), 10)
+        accountant.compose(dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(noise)), 10)
+    assert bound.get_epsilon(1e-5) == pytest.approx(moved.get_epsilon(1e-5), rel=1e-9)
+    with pytest.raises(ValueError, match="noise_over must be"):
+        interop.Accountant(noise_over="clip")
+
+
+class CyclicPoissonSampling:
+    sampling_prob, iterations, cycle_length, truncated_batch_size = 0.01, 1001, 2, None
+
+
+class FixedBatchSampling:
+    batch_size, iterations, replace = 10, 100, False
+
+
+def test_strategies_are_mechanisms():
+    found = interop.mechanism_of_selection(CyclicPoissonSampling(), jaxacct.Gaussian(1.0))
+    truth = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.01), 1e-5, steps=501)
+    assert jaxacct.epsilon(found, 1e-5) == truth
+    fixed = interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0, 2.0), records=1000)
+    assert float(jaxacct.epsilon(fixed, 1e-5, relation="replace").upper) < math.inf
+    cut = CyclicPoissonSampling()
+    cut.truncated_batch_size = 20
+    largest = interop.mechanism_of_selection(cut, jaxacct.Gaussian(1.0), records=2000)
+    assert float(jaxacct.epsilon(largest, 1e-5).upper) > float(truth.upper)
+    with pytest.raises(ValueError, match="records must be given"):
+        interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0))
+    with pytest.raises(ValueError, match="strategy must be one"):
+        interop.mechanism_of_selection(object(), jaxacct.Gaussian(1.0))
+
+
+def test_jax_privacy_s_plans_calibrate_with_our_accountant():
+    try:
+        from jax_privacy import execution_plan as plans
+    except (ImportError, AttributeError):
+        pytest.skip("jax_privacy from 2.2 on, in no extra")
+    config = plans.BandMFConfig(strategy=np.ones(1), iterations=100, expected_participations=10)
+    found = config.calibrate(epsilon=1.0, delta=1e-5, accountant_fn=interop.Accountant).noise_multiplier
+    step = jaxacct.PoissonSampled(jaxacct.Gaussian(found), 0.1)
+    assert 0.999 <= float(jaxacct.epsilon(step, 1e-5, steps=100).upper) <= 1.0 + 1e-9
