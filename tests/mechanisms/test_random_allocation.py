@@ -84,7 +84,7 @@ REFERENCE = [  # sums of log-normals on a linear lattice, means preserved, Richa
     (0.8, 1000, 1, 1.0, "remove", 8.81130842075994e-09, 8.8e-13),
     (1.0, 8, 1, 1.0, "remove", 0.004928248216268242, 9.9e-9),
     (1.0, 8, 1, 1.0, "add", 0.0013216864254323687, 2.7e-9),
-    (1.0, 64, 10, 3.0, "remove", 3.6733230691692626e-08, 1.2e-11),
+    (1.0, 64, 10, 3.0, "remove", 3.6674e-08, 1e-11),  # in double precision, steps 0.004 of a ratio and 5e-5 of a loss
     (1.0, 64, 10, 3.0, "add", 1.1717247832746267e-10, 3.6e-14),
 ]
 
