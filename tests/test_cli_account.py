@@ -209,3 +209,17 @@ def test_commands_and_options_complete(capsys, monkeypatch):
     monkeypatch.setenv("COMP_WORDS", "jaxacct epsilon --rel")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert "--relation" in _run(capsys)[1]
+
+
+def test_batches_of_bounded_size_have_options_and_say_what_their_lower_end_is(capsys):
+    base = ["--sigma", "2", "--delta", "1e-5", "--steps", "10"]
+    cut = ["epsilon", *base, "--rate", "0.05", "--largest", "70", "--records", "1000"]
+    anew = ["epsilon", *base, "--sensitivity", "2", "--sample-size", "10", "--dataset-size", "1000"]
+    for arguments, mechanism in (
+        (cut, jaxacct.TruncatedPoisson(jaxacct.Gaussian(2.0), 0.05, 70, 1000)),
+        ([*anew, "--with-replacement"], jaxacct.SampledWithReplacement(jaxacct.Gaussian(2.0, 2.0), 10, 1000)),
+    ):
+        assert "best attack known" in _run(capsys, *arguments)[1]
+        found = json.loads(_run(capsys, *arguments, "--json")[1])
+        assert found["epsilon"]["upper"] == float(jaxacct.epsilon(mechanism, 1e-5, steps=10).upper)
+    assert "goes with --records" in _run(capsys, "epsilon", *base, "--largest", "7")[2]

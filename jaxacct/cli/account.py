@@ -80,7 +80,11 @@ def _answer(
         say_json({**query, "assumes": said, wanted: {"lower": lower, "upper": upper}})
         return
     click.echo(f"{wanted} <= {rounded_up(upper)}   (upper bound: the guarantee)")
-    click.echo(f"{wanted} >= {rounded_down(lower)}   (lower bound: how tight it is)")
+    from jaxacct.mechanisms.directions import witness
+
+    proven = witness(mechanism, relation) is mechanism
+    what = "how tight it is" if proven else "the best attack known"
+    click.echo(f"{wanted} >= {rounded_down(lower)}   (lower bound: {what})")
     total = sum(run.steps for run in runs)
     click.echo(
         f"at {given} {target:g}, relation {relation}, {total} {'step' if total == 1 else 'steps'} fixed in advance"

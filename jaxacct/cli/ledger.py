@@ -147,7 +147,7 @@ def request(place: str, timeout: float, as_json: bool, label: str, clock_toleran
     """
     with _plain(), _opened(place, timeout, clock_tolerance) as book:
         entry = book.charge(_query(**given), label)
-        reading = entry.reading()
+        reading = entry.reading() if entry.reading else book.reading()
         spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
     if as_json:
         where = {"spent": spent, "remaining": remaining, "fraction": reading.fraction, "head": entry.head}

@@ -63,7 +63,7 @@ FAMILIES = {
 _MOST_DELTA = 1e-3
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
-_AROUND = ("rate", "sample_size", "dataset_size", "steps", "batch", "records", "epochs")
+_AROUND = ("rate", "sample_size", "dataset_size", "with_replacement", "steps", "batch", "records", "largest", "epochs")
 # On the command line a run's own epsilon and delta must not be taken for those of the question.
 _OPTION = {"epsilon": "each_epsilon", "delta": "each_delta"}
 _PARAMETERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in (*family.needs, *family.may)))
@@ -87,9 +87,11 @@ class Run(NamedTuple):
         family: a key of `FAMILIES`.
         parameters: of the mechanism, by the library's names.
         rate: of Poisson sampling; 1 is none.
-        sample: (sample size, data set size) of samples without replacement, or None.
+        sample: (sample size, data set size) of samples of a fixed size, or None.
         steps: how often.
         records: in the data set, where that was said.
+        largest: to how many records a Poisson sample is cut, or None.
+        replaced: whether samples of a fixed size are drawn with replacement.
     """
 
     family: str
@@ -98,6 +100,8 @@ class Run(NamedTuple):
     sample: tuple[Any, Any] | None = None
     steps: Any = 1
     records: int | None = None
+    largest: Any = None
+    replaced: bool = False
 
     def mechanism(self) -> Any:
         """One run of it.
@@ -108,8 +112,11 @@ class Run(NamedTuple):
         from jaxacct import mechanisms
 
         made = getattr(mechanisms, FAMILIES[self.family].name)(**self.parameters)
+        if self.largest is not None:
+            return mechanisms.TruncatedPoisson(made, self.rate, self.largest, self.records)
         if self.sample is not None:
-            made = mechanisms.SampledWithoutReplacement(made, *self.sample)
+            kind = mechanisms.SampledWithReplacement if self.replaced else mechanisms.SampledWithoutReplacement
+            made = kind(made, *self.sample)
         # An array of rates is not 1, whatever is in it.
         return (
             made
@@ -122,19 +129,25 @@ class Run(NamedTuple):
         around: dict[str, Any] = {"rate": self.rate}
         if self.sample is not None:
             around |= dict(zip(("sample_size", "dataset_size"), self.sample, strict=True))
-        known = {} if self.records is None else {"records": self.records}
+        known: dict[str, Any] = {} if self.records is None else {"records": self.records}
+        if self.largest is not None:
+            known["largest"] = self.largest
+        if self.replaced:
+            known["with_replacement"] = True
         return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps, **known}
 
     def sampler(self) -> str | None:
         """The way in which batches must be drawn for the answer to hold; None without sampling."""
         if self.sample is not None:
-            return "batches of a fixed size drawn without replacement, anew and independently for each step"
+            how = "with" if self.replaced else "without"
+            return f"batches of a fixed size drawn {how} replacement, anew and independently for each step"
         if np.ndim(self.rate) == 0 and float(self.rate) == 1.0:
             return None
         rate = f" {float(self.rate):g}" if np.ndim(self.rate) == 0 else " rate"
+        cut = "" if self.largest is None else f" (larger batches are cut at random to {np.max(self.largest)})"
         return (
-            f"Poisson sampling: each record is in each batch with probability{rate}, independently of everything; not "
-            "for shuffled batches of a fixed size"
+            f"Poisson sampling: each record is in each batch with probability{rate}, independently of "
+            f"everything{cut}; not for shuffled batches of a fixed size"
         )
 
 
@@ -195,11 +208,13 @@ def mechanism_options(number: Any = click.FLOAT, whole: Any = WHOLE) -> Callable
                 for name in _PARAMETERS
             ),
             click.option("--rate", type=number, help="Poisson sampling rate; 1: none.  [default: 1]", **heading),
-            click.option("--sample-size", type=whole, help="Records drawn without replacement.", **heading),
+            click.option("--sample-size", type=whole, help="Records drawn, a fixed number.", **heading),
             click.option("--dataset-size", type=whole, help="Out of how many.", **heading),
+            click.option("--with-replacement", is_flag=True, help="Draw each of them from all.", **heading),
             click.option("--steps", type=whole, help="Number of runs, fixed in advance.  [default: 1]", **heading),
             click.option("--batch", type=whole, help="Expected batch size; with --records, the rate.", **heading),
             click.option("--records", type=whole, help="Records in the data set.", **heading),
+            click.option("--largest", type=whole, help="Cut larger Poisson samples at random to this.", **heading),
             click.option("--epochs", type=number, help="Steps are epochs / rate, rounded up.", **heading),
             click.option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1.", **heading),
             click.option(
@@ -236,7 +251,7 @@ def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
     around = {name: arguments.pop(name) for name in _AROUND}
     given = {name: value for name, value in own.items() if value is not None}
     others = [_parsed(text) for text in arguments.pop("runs")]
-    asked = family is not None or given or any(value is not None for value in around.values())
+    asked = family is not None or given or any(value is not None and value is not False for value in around.values())
     if others and not asked and without is None:
         return others
     family = family or "gaussian"
@@ -280,6 +295,14 @@ def _run(
     if sizes[0] is not None and (around["rate"] is not None or without == "rate"):
         raise click.UsageError(f"{shown('rate')} and {shown('sample_size')} are two ways to sample: give one of them")
     rate, steps = _of_training(around, shown, without)
+    if around["with_replacement"] and sizes[0] is None:
+        raise click.UsageError(f"{shown('with_replacement')} goes with {shown('sample_size')}")
+    if around["largest"] is not None and (
+        around["records"] is None or sizes[0] is not None or (rate is None and without != "rate")
+    ):
+        raise click.UsageError(
+            f"{shown('largest')} goes with {shown('records')} and a Poisson sample's {shown('rate')}"
+        )
     if known.name in _COUNTS:
         given = {name: _counted(shown(name), value) if name in _WHOLE else value for name, value in given.items()}
     return Run(
@@ -289,6 +312,8 @@ def _run(
         None if sizes[0] is None else sizes,
         1 if steps is None else steps,
         None if around["records"] is None else int(np.max(around["records"])),
+        around["largest"],
+        bool(around["with_replacement"]),
     )
 
 
@@ -354,7 +379,7 @@ def _parsed(text: str) -> Run:
         name = name.strip().replace("-", "_")
         if not equals or name in given or name not in (*_PARAMETERS, *_AROUND):
             raise click.UsageError(f"--run must hold NAME=VALUE, each name once, got {item!r} in {text!r}")
-        whole = ("steps", "sample_size", "dataset_size", "batch", "records")
+        whole = ("steps", "sample_size", "dataset_size", "batch", "records", "largest", "with_replacement")
         kind: click.ParamType = WHOLE if name in whole else click.FLOAT
         try:
             given[name] = kind(value.strip())

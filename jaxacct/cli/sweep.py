@@ -21,6 +21,7 @@ from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 __all__ = ["Sweep", "sweep", "sweep_options", "swept"]
 
+_WHOLE = ("steps", "sample_size", "dataset_size", "largest")
 _MOST = 1_000_000
 
 
@@ -116,7 +117,7 @@ def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
         fixed["composed_with"] = [run.described() for run in others]
     if said:
         fixed["assumes"] = said
-    whole = {name: flat[name].astype(np.int64) for name in ("steps", "sample_size", "dataset_size") if name in flat}
+    whole = {name: flat[name].astype(np.int64) for name in _WHOLE if name in flat}
     # A mechanism's own epsilon is not the question's.
     return Sweep(axes, fixed, own if wanted == "noise" else wanted, flat | whole | answers)
 
@@ -128,6 +129,8 @@ def _axes(run: Run) -> dict[str, np.ndarray]:
     named["rate"] = run.rate
     if run.sample is not None:
         named |= dict(zip(("sample_size", "dataset_size"), run.sample, strict=True))
+    if run.largest is not None:
+        named["largest"] = run.largest
     return {
         name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in (named | {"steps": run.steps}).items()
     }
@@ -137,7 +140,8 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
     parameters = {name: flat[f"each_{name}" if f"each_{name}" in flat else name] for name in run.parameters}
     sample = None if run.sample is None else (flat["sample_size"], flat["dataset_size"])
     rate = 1.0 if np.all(flat["rate"] == 1.0) else flat["rate"]
-    return run._replace(parameters=parameters, rate=rate, sample=sample, steps=flat["steps"])
+    largest = flat.get("largest")
+    return run._replace(parameters=parameters, rate=rate, sample=sample, steps=flat["steps"], largest=largest)
 
 
 def _answered(

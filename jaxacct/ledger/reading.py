@@ -162,8 +162,8 @@ def _epsilon(budget: Any, values: list[Any], delta: float) -> float | None:
     """The epsilon of a budget of this size; None where the filter's theorem has none."""
     if type(budget).__name__ not in _NAMES or isinstance(values[0], list) != isinstance(budget, filters.AnyOrderFilter):
         return None
-    value = np.asarray(values[0], np.float64)
-    fails = np.asarray(values[1] if len(values) > 1 else 0.0, np.float64)
+    value: Any = np.asarray(values[0], np.float64)
+    fails: Any = np.asarray(values[1] if len(values) > 1 else 0.0, np.float64)
     if not np.any(value > 0) and fails <= delta:
         return 0.0
     made: Any
@@ -218,6 +218,7 @@ _LARGER = 1e6  # times the budget: ledgers count in 2^-88 of theirs
 
 def _on_a_larger_budget(budget: Any, query: Any) -> list[Any] | None:
     """The cost of a query that may be more than the whole budget; None where it is more than a million of them."""
+    wide: Any
     if isinstance(budget, filters.GDPFilter):
         wide = filters.gdp(min(_LARGER * float(np.asarray(budget.mu)), 1e30))
     elif isinstance(budget, filters.ApproximateZCDPFilter):

@@ -141,7 +141,7 @@ def make_individual_step(
     ledgers = getattr(filter, "examples", None)
     if size is None and ledgers is None:
         raise ValueError(f"size must be given for a filter without a number of examples, got None and {filter!r:.200}")
-    public = public_size(size, ledgers)
+    public = public_size(size, ledgers)  # pyright: ignore[reportArgumentType]
 
     def step(
         state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike

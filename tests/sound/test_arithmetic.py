@@ -12,7 +12,7 @@ from jaxacct._numerics.arrays import erfc
 from jaxacct._numerics.log1p import log1p
 
 UNIT = 2.0**-53
-UNITS = {"exp": 4, "expm1": 6, "log": 4, "log1p": 4, "sin": 4, "cos": 4, "arcsinh": 6, "arctan2": 4, "hypot": 4}
+UNITS = {"exp": 4, "expm1": 6, "log": 4, "log1p": 4, "sin": 2, "cos": 2, "arcsinh": 6, "arctan2": 4, "hypot": 4}
 RNG = np.random.default_rng(53)
 SIZE = 20_000
 

@@ -71,7 +71,7 @@ class AntipodalMixturePair:
         largest = s.max(-1)[..., None]
         larger = xp.minimum((xp.abs(x) + largest) / noise, _REACH + 2.0)
         error = UNIT * (48.0 + 8.0 * s.shape[-1] + 8.0 * larger**2)
-        return reflected(losses, Tails(*sums, error))
+        return reflected(losses, Tails(*sums, error=error))
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:

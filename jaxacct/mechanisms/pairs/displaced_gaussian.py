@@ -59,7 +59,7 @@ class DisplacedGaussianPair:
         base, one, two = normal_tails(z), normal_tails((x - 1.0) / noise), normal_tails((x - 2.0) / noise)
         mixed = [(1.0 - q) * side + q * moved for by in (two, one) for side, moved in zip(base, by, strict=True)]
         larger = xp.minimum(xp.maximum(xp.abs(z), xp.abs((x - 2.0) / noise)), _REACH + 2.0)
-        above = Tails(*mixed, UNIT * (40.0 + 8.0 * larger**2 + 4.0 * NOISE_UNITS * (1.0 + larger) / noise))
+        above = Tails(*mixed, error=UNIT * (40.0 + 8.0 * larger**2 + 4.0 * NOISE_UNITS * (1.0 + larger) / noise))
         below = self._below().tails(at)
         # The loss 0 is an atom between both halves.
         upper = xp.where(back, losses < 0.0, losses >= 0.0)

@@ -42,7 +42,7 @@ class RevealedPair:
         second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)
         xp = array_module(first.error, second.error)
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
-        return Tails(*mixed, xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
+        return Tails(*mixed, error=xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
 
     @np.errstate(all="ignore")
     def survey(self) -> Survey:

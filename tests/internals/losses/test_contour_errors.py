@@ -156,4 +156,4 @@ def test_the_transform_is_what_it_is_given():
     truth = 0.25 * np.exp(0.5j * w) + 0.75 * np.exp(-0.25j * w) - 1
     assert isinstance(found, Transform)
     np.testing.assert_allclose(found.real[0, 0] + 1j * found.imag[0, 0], truth, atol=1e-14)
-    np.testing.assert_allclose(found.error, (80 + 12 * 4 + 2 * 2) * UNIT, rtol=1e-12)
+    np.testing.assert_allclose(found.error, (80 + 10 * 4 + 3 * 2) * UNIT, rtol=1e-12)

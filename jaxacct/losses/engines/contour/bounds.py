@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick, stopped
+from jaxacct._numerics.arrays import array_module, pick, repeated, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -56,7 +56,8 @@ __all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", 
 
 Array = Any  # NumPy's or JAX's
 
-_COARSE, _FINE = 14, (10, 10, 12)  # tilts tried: over all magnitudes, then between two of the last ones
+_TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last time
+_NEXT = 0.1  # distance of neighbours, as logarithms, from which on the next but one counts
 _JUMP = 3.0  # e-foldings of delta that a slightly larger tilt may lose
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
@@ -172,22 +173,19 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
         return xp.where(xp.isnan(value), np.inf, value)
 
-    def searched(cut: Array, low: Any, high: Any, count: int) -> tuple[Array, Array, Array]:
-        """The logarithm of the best of ``count`` tilts, the distance of neighbours', and what it says.
+    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, Array, Array]:
+        """The logarithm of the best of some tilts, the distance of neighbours', and what it says.
 
-        The next larger tilt says something of it too, and the one after that where it is much worse: rare and large
-        losses take over all of a sudden, and where they are about to the period would have to be long.
+        The next larger tilt says something of it too, and in the end the one after that where it is much worse: rare
+        and large losses take over all of a sudden, and where they are about to the period would have to be long.
         """
-        spacing = (high - low) / (count - 1)
-        grid = low + spacing * np.arange(float(count))[:, None]
+        spacing = (high - low) / (_TRIED - 1)
+        grid = low + spacing * np.arange(float(_TRIED))[:, None]
         value = judged(xp.exp(grid), cut)
         beyond = value[2:] - (_JUMP if kind == "delta" else _JUMP / xp.exp(grid[2:]))
-        value = xp.maximum(value[:-1], value[1:])
-        if count == _FINE[-1]:
-            value = xp.maximum(value[:-1], beyond)
-        value = value.T
+        value = xp.maximum(xp.maximum(value[:-2], value[1:-1]), xp.where(spacing < _NEXT, beyond, -np.inf)).T
         at = first_least(value)
-        return pick(grid[: value.shape[-1]].T, at), spacing, pick(value, at)
+        return pick(grid[:-2].T, at), spacing, pick(value, at)
 
     def tapered(log_delta: Array) -> Array:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
@@ -199,20 +197,25 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
 
     def anywhere(cut: Array) -> tuple[Array, Array]:
-        """Over all magnitudes, where neighbours are too far apart for what they say, then between two."""
-        near, spacing, value = searched(cut, *ends, _COARSE)
-        for count in _FINE:  # the least lies between the one before and the second after
-            near, spacing, value = searched(cut, near - spacing, near + 2.0 * spacing, count)
-        return near, value
+        """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
 
-    cut = tapered(log_goal) if kind == "epsilon" else xp.full_like(counts, np.inf)
-    near, value = anywhere(cut)
+        def nearer(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            near, spacing, value = searched(cut, *state[:2])
+            return near - spacing, near + 2.0 * spacing, near, value  # where the least of what two say lies
+
+        return repeated(nearer, (*ends, *ends), _TIMES)[2:]
+
+    def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """An upper bound of delta, and the taper that goes with it; below delta costs nothing."""
+        near, value = anywhere(state[1])
+        return near, tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+
     if kind == "delta":
-        # An upper bound of delta, then a better one by the taper that goes with it; below delta costs nothing.
-        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+        near, cut = repeated(twice, (goal, xp.full_like(counts, np.inf)), 2)
+        near, _, value = searched(cut, near - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
+    else:
+        cut = tapered(log_goal)
         near, value = anywhere(cut)
-        cut = tapered(xp.clip(value, -700.0, 0.0) - 5.0)
-        near = searched(cut, near - 0.5, near + 0.3, _FINE[-1])[0]  # a taper further out spoils tilts that were good
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
     if kind == "delta":

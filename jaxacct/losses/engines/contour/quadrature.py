@@ -225,7 +225,7 @@ def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Poi
     beta = _exponent(pair, theta)
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
     edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), cells=_CELLS)
-    edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)
+    edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)  # pyright: ignore[reportCallIssue]
     edge_base = -0.5 * edges**2 + edge_taper
     left, right = edges[..., :-1], edges[..., 1:]
     square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))

@@ -53,7 +53,7 @@ class Integrand(NamedTuple):
     tilts: Array
     log_moments: Array
     left_out: Array
-    index: Array | None = None
+    index: Array | None = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def trimmed(integrand: Integrand) -> Integrand:

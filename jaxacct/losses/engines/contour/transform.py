@@ -58,7 +58,7 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
         outer = _powers(losses * (wide * spacing), tall)
         found = product(outer, inner.swapaxes(-1, -2))
     found = found.reshape(*losses.shape[:-1], nodes)
-    error = xp.full(found.shape, (80.0 + 6.0 * (tall + wide) + 2.0 * losses.shape[-1]) * UNIT)
+    error = xp.full(found.shape, (80.0 + 5.0 * (tall + wide) + 3.0 * losses.shape[-1]) * UNIT)
     return Transform(found.real - 1.0, found.imag, error)
 
 
@@ -94,8 +94,8 @@ def log_modulus_of(real: Array, imag: Array) -> Array:
 def _powers(phase: Array, count: int) -> Array:
     """exp(i j phase) for j < ``count``, a power of 2, on a new axis before the last.
 
-    By multiplication, so that two transcendental functions are enough: what the first rounds to grows with j, and
-    each of log2(count) products adds 3 units.
+    By multiplication, so that two transcendental functions are enough: docs/proofs/transform-rounding.md counts what
+    that rounds to.
     """
     xp = array_module(phase)
     base = (xp.cos(phase) + 1j * xp.sin(phase))[..., None, :]

@@ -76,7 +76,7 @@ class _Powers(NamedTuple):
     log_error: Array
     mean: Array
     mean_error: Array
-    index: np.ndarray
+    index: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
     power: Array
     angle: Array
     off: Array
@@ -238,7 +238,7 @@ def _that_matter(found: Any, etas: Any, every: Any) -> tuple[np.ndarray, float]:
     nodes = found[0].real.shape[-1]
     if array_module(found[0].real) is not np:
         return np.arange(nodes), 0.0
-    log_bound = 0.0
+    log_bound: Any = 0.0
     for other, eta, counts in zip(found, etas, every, strict=True):
         modulus = np.sqrt((1.0 + other.real) ** 2 + other.imag**2) + eta
         log_bound = log_bound + _times(counts[..., None], np.log(modulus)).sum(1)

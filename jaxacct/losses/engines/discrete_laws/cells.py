@@ -89,7 +89,10 @@ def laws_of_outcomes(pair: Any) -> Laws:
 
 
 def laws(pair: Any, edges: Array) -> Laws:
-    """From the tails at ``edges``, increasing and finite, shape ``(..., S + 1)``; see the module's docstring."""
+    """From the tails at ``edges``, increasing and finite, shape ``(..., S + 1)``; see the module's docstring.
+
+    Constants are counted in docs/proofs/cells.md.
+    """
     return _laws_of_sample(pair, pair.sample(), edges) if hasattr(pair, "sample") else _laws_of_any(pair, edges)
 
 
@@ -173,7 +176,7 @@ def _above(
 ) -> Law:
     """The law from above, on ``losses``, from the cells' P-masses and from p - e^a q, both rounded up."""
     xp = array_module(edges)
-    up = inflated((excess + _TINY) / -xp.expm1(-lengths), 8.0 * UNIT)
+    up = inflated((excess + _TINY) / -xp.expm1(-lengths), 16.0 * UNIT)
     up = xp.clip(up, 0.0, most)
     stay = inflated(xp.maximum(most - up, 0.0), 2.0 * UNIT)
     none = xp.zeros_like(most[..., :1])
@@ -257,7 +260,8 @@ def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]
     mass = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
     tail = xp.where(right, above[..., :-1], below[..., 1:])
     error = xp.maximum(error[..., :-1], error[..., 1:])
-    # The error is one of the truth, which is at most tail / (1 - error).
+    # The error is one of the truth, which is at most tail / (1 - error); the difference rounds as well.
+    error = error + UNIT
     error = xp.where(error < 0.5, error / (1.0 - error), np.inf)
     return xp.maximum(mass, 0.0), xp.where(tail > 0, inflated(2.0 * tail * error, 1e-9), 0.0 * mass)
 

@@ -23,7 +23,7 @@ def rule(count: int) -> tuple[np.ndarray, np.ndarray]:
     with decimal.localcontext(decimal.Context(prec=_DIGITS)):
         one = decimal.Decimal(1)
         for start in np.polynomial.legendre.leggauss(count)[0][count // 2 :]:
-            x = decimal.Decimal(float(start))
+            x, slope = decimal.Decimal(float(start)), one
             for _ in range(2):  # from 16 digits to all, and the derivative there
                 before, value = one, x
                 for k in range(2, count + 1):
