@@ -36,7 +36,7 @@ def call(capsys, *arguments):
         (["--physical-batch", "0"], "physical_batch must be"),
         (["--seed", "-3"], "seed must be"),
         (["--filter", "gdp", "--rate", "0.1"], "rate must be 1 for the gdp filter"),
-        (["--filter", "approximate-gdp", "--rate", "0.5"], "use --filter renyi"),
+        (["--filter", "approximate-gdp", "--rate", "0.5"], "use --filter priced-box"),
         (["--filter", "zcdp"], "zcdp"),
         (["--data", "mnist", "--path", "/nowhere"], "/nowhere"),
         (["--data", "adult", "--path", "/nowhere"], "/nowhere"),
@@ -64,6 +64,7 @@ def test_help_lists_the_commands_and_the_filters(capsys):
     code, out, _ = call(capsys, "train", "--help")
     assert code == 0
     assert "approximate-gdp" in out
+    assert "default: priced-box" in out
 
 
 def test_missing_extras_are_named_with_the_way_to_install_them(capsys, monkeypatch):

@@ -63,10 +63,10 @@ _RECIPES = {
 @click.option(
     "--filter",
     "filter_name",
-    type=click.Choice(["approximate-gdp", "renyi", "gdp"]),
-    default="approximate-gdp",
+    type=click.Choice(["priced-box", "renyi", "gdp", "approximate-gdp"]),
+    default="priced-box",
     show_default=True,
-    help="What enforces the budget: approximate-gdp is asymptotic, renyi and gdp (rate 1 only) are rigorous.",
+    help="What enforces the budget: approximate-gdp is asymptotic, the others (gdp at rate 1 only) are rigorous.",
 )
 @click.option(
     "--schedule",
@@ -187,7 +187,7 @@ def _run(
     import optax
 
     from jaxacct import training
-    from jaxacct.cli.output import tqdm
+    from jaxacct.cli.output import progress, tqdm
 
     with plain_errors():
         dataset = training.load(data, path)
@@ -196,14 +196,16 @@ def _run(
         network = training.build(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
-        budget = training.plan_budget(
-            settings["filter"],
-            settings["schedule"],
-            epsilon=settings["epsilon"],
-            delta=settings["delta"],
-            steps=settings["steps"],
-            rate=settings["rate"],
-        )
+        with progress("table of prices", wanted("quiet")) as told:
+            budget = training.plan_budget(
+                settings["filter"],
+                settings["schedule"],
+                epsilon=settings["epsilon"],
+                delta=settings["delta"],
+                steps=settings["steps"],
+                rate=settings["rate"],
+                progress=told,
+            )
         folder.mkdir(parents=True, exist_ok=True)
     schedule = budget.schedule
     description = {
@@ -294,7 +296,7 @@ def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed
         f"planned at rate {settings['rate']:g}, noise multiplier {noise}"
     )
     if not budget.filter.guarantee.is_bound:
-        say("this filter's guarantee is asymptotic, not a bound: --filter renyi is rigorous")
+        say("this filter's guarantee is asymptotic, not a bound: --filter priced-box is rigorous")
         if min(sigmas) < _TRUSTED_SIGMA:
             say(
                 f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "

@@ -9,10 +9,11 @@ import numpy as np
 from dp_accounting import dp_event, privacy_accountant
 
 from jaxacct import _validate, accounting
-from jaxacct.filters.additive.costs import pure_cost
+from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
 from jaxacct.interop.read_events import OverSensitivity, UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
+from jaxacct.mechanisms.directions import directions
 
 __all__ = ["Accountant"]
 
@@ -85,7 +86,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         if spent.is_nothing or target_delta == 1.0:
             return 0.0
         if target_delta == 0.0:
-            return _pure_epsilon(spent.mechanism())
+            return _pure_epsilon(spent.mechanism(), self._relation())
         return float(self.bounds(target_delta).upper)
 
     def get_delta(self, target_epsilon: float) -> float:
@@ -105,7 +106,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         delta, finite = 0.0, target_epsilon < math.inf
         if parts and (finite or any(_may_be_infinite(part) for part, _ in parts)):
             whole = composed(parts)
-            if target_epsilon < _pure_epsilon(whole):
+            if target_epsilon < _pure_epsilon(whole, self._relation()):
                 at = float(target_epsilon) if finite else _FAR
                 delta = float(accounting.delta(whole, at, relation=self._relation()).upper)
         return delta
@@ -175,11 +176,14 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         return _NAMES[self.neighboring_relation]
 
 
-def _pure_epsilon(mechanism: Any) -> float:
-    try:
+def _pure_epsilon(mechanism: Any, relation: str) -> float:
+    """The largest loss: of a closed form that holds for ``relation``, or else that of the pairs."""
+    if is_pure(mechanism, relation):
         return float(pure_cost(mechanism))
-    except ValueError:
-        return math.inf
+    sides = directions(mechanism, relation)
+    with np.errstate(all="ignore"):
+        largest = [sum(float(pair.max_loss() * count) for pair, count in side) * (1.0 + 1e-12) for side in sides]
+    return max(math.inf if math.isnan(loss) else loss for loss in largest)
 
 
 def _may_be_infinite(mechanism: Any) -> bool:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from jaxacct import _validate, filters
+from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
@@ -15,8 +15,9 @@ from jaxacct.training.schedules import Schedule
 
 __all__ = ["FILTERS", "Budget", "plan_budget", "planned_mechanism"]
 
-FILTERS = ("approximate-gdp", "renyi", "gdp")
+FILTERS = ("priced-box", "renyi", "gdp", "approximate-gdp")
 
+_ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
 _SCHEDULES = {
     "constant": schedules.constant,
@@ -39,18 +40,29 @@ class Budget(NamedTuple):
     unit: str
 
 
-def plan_budget(filter: str, schedule: str, *, epsilon: float, delta: float, steps: int, rate: float) -> Budget:
+def plan_budget(
+    filter: str,
+    schedule: str,
+    *,
+    epsilon: float,
+    delta: float,
+    steps: int,
+    rate: float,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Budget:
     """The filter for (epsilon, delta) and the schedule with the least noise whose planned steps it admits.
 
     Everything here is decided before training and from public numbers, the Rényi order included.
 
     Args:
-        filter: "approximate-gdp", "renyi" or "gdp" (everyone in every step, rate 1).
+        filter: "priced-box" (a bound, whatever noise and rate a step of the schedule's range has), "renyi" (a looser
+            bound), "gdp" (everyone in every step, rate 1) or "approximate-gdp" (asymptotic only).
         schedule: "constant", "warmup-decay" or "adaptive".
         epsilon: target, > 0.
         delta: in (0, 1).
         steps: planned number of steps.
         rate: sampling rate in (0, 1].
+        progress: called as ``progress(done, total)`` while the table of a "priced-box" is computed: seconds, once.
 
     Raises:
         ValueError: bad values, or a combination that no filter serves; the message is one line.
@@ -66,6 +78,8 @@ def plan_budget(filter: str, schedule: str, *, epsilon: float, delta: float, ste
     def planned(sigma: float) -> Schedule:
         return _SCHEDULES[schedule](sigma, rate, steps)
 
+    if filter == "priced-box":
+        return _priced_box(planned, epsilon, delta, progress)
     if filter == "gdp":
         return _gdp(planned, epsilon, delta, rate)
     if filter == "approximate-gdp":
@@ -86,11 +100,39 @@ def _query(sigma: float, rate: float) -> Any:
     return Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate)
 
 
+def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Any) -> Budget:
+    def within(schedule: Schedule) -> bool:
+        return bool(accounting.epsilon(planned_mechanism(schedule), delta).lower <= epsilon)
+
+    # No filter admits a plan of which the cost, fixed in advance, is above its target.
+    floor = _least_noise(planned, within, epsilon, precision=1e-3)
+    most = planned(_base(planned, floor) * _ROOM)
+    sigmas, rates = ([pair[i] for plan in (floor, most) for pair in plan.levels] for i in range(2))
+    box = filters.priced_box(
+        sigma=(min(sigmas), max(sigmas)),
+        rate=(min(rates), max(rates)),
+        epsilon=epsilon,
+        delta=delta,
+        progress=progress,
+    )
+
+    def fits(schedule: Schedule) -> bool:
+        inside = all(sigma >= min(sigmas) for sigma, _ in schedule.levels)
+        return inside and bool(box.update(planned_mechanism(schedule), box.init())[0])
+
+    return Budget(box, _least_noise(planned, fits, epsilon, precision=1e-5), "units")
+
+
+def _base(planned: Callable[[float], Schedule], schedule: Schedule) -> float:
+    """The base noise multiplier of a schedule, about."""
+    return schedule.planned[0][0] / planned(1.0).planned[0][0]
+
+
 def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rate: float) -> Budget:
     if rate != 1:
         raise ValueError(
             f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
-            "use --rate 1, or --filter renyi or approximate-gdp"
+            "use --rate 1, or --filter priced-box"
         )
     mu = _gdp_mu(epsilon, delta)
 
@@ -112,7 +154,7 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
         )
         raise ValueError(
             f"rate must stay below 0.2 or above 0.8 for the approximate-gdp filter, got {wrong:g} in the plan"
-            ": use --filter renyi between"
+            ": use --filter priced-box between"
         )
     whole = _gdp_mu(epsilon, delta) ** 2 / 2
 

@@ -90,6 +90,11 @@ def margins(family, sigma, rate, pairs, shift):
     offsets = (np.arange(-(n - 1), n) + shift) * grid.spacing
     adds = kernel_by_quadrature(sigma, rate, family.width, offsets)
     alone = kernels.gaussian_excess(family.width, offsets)
+    # min(1, gamma) next to the small Gaussian is one less the other's excess.
+    least = np.exp(-0.5 * np.abs(losses)) - np.exp(-0.5 * losses) * (
+        hockey_stick(family.width, losses) - np.maximum(-np.expm1(losses), 0)
+    )
+    steady = 0.5 * least + family.far * np.cosh(0.5 * losses)
     found = []
     for before, after in pairs:
         rows = [np.array([np.interp(b, family.nodes, column) for column in family.excess.T]) for b in (before, after)]
@@ -101,7 +106,7 @@ def margins(family, sigma, rate, pairs, shift):
         beyond = np.append(rise[1:], rise[-1] * np.exp(-0.5 * grid.spacing)) * np.exp(0.5 * grid.spacing)
         between = ((1 - share) * rise + share * beyond) / np.sqrt(gamma)
         smooth = between + np.convolve(kinks[0] - kinks[1], alone, mode="valid")
-        slack = family.slack * (before - after) * 2 * np.cosh(0.5 * losses)
+        slack = family.slack * (before - after) * steady
         margin = smooth + slack - np.convolve(kinks[1], adds, mode="valid")
         found.append(float((margin / slack).min()))
     return found
@@ -134,7 +139,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers():
     nodes[60] = 1.0
     excess = np.stack([kernels.gaussian_excess(2.0 * math.sqrt(max(b, 1e-9)), grid.losses) for b in nodes])
     excess[0] = 0.0
-    family = families.prepared(grid, nodes, excess, 5 * grid.spacing, 1e-4)
+    family = families.prepared(grid, nodes, excess, 5 * grid.spacing, 1e-3, 0.2)
     coins = [coin(k, size) for k in (1, 2)]
     half = {k: p / 2 for k, p in coins[1][0].items()} | {0: F(1, 2)}
     coins.append((half, [e / 2 for e in coins[1][1]]))
@@ -207,7 +212,7 @@ def test_a_constant_schedule_spends_nearly_all_of_epsilon_and_never_more(ledger,
     steps = int(ledger.steps_left(query(sigma, rate)))
     fixed = jaxacct.epsilon(query(sigma, rate), DELTA, steps=steps)
     assert fixed.upper <= float(ledger.guarantee.epsilon(DELTA)) <= EPSILON
-    assert fixed.upper > 0.9 * EPSILON
+    assert fixed.upper > 0.87 * EPSILON  # the loudest corner, of which the curves make a dearer one, spends least
     assert ledger.guarantee.is_bound
 
 
@@ -248,7 +253,7 @@ def test_what_is_outside_is_refused_in_a_program_and_priced_online_elsewhere(led
     assert int(ledger.price(query(1.2, 0.03))) < int(ledger.price(louder)) < UNITS
     assert int(ledger.price(Laplace(20.0))) == int(ledger.price(0)) < int(ledger.price(Laplace(10.0)))
     assert int(ledger.price(Gaussian(25.0))) == int(ledger.price(1))
-    assert int(ledger.price(query(5.0, 0.03))) == int(ledger.price(query(2.4, 0.03)))
+    assert abs(int(ledger.price(query(5.0, 0.03))) - int(ledger.price(query(2.4, 0.03)))) <= 2  # the next float32
     assert int(ledger.price(query(0.2, 0.03))) == NEVER
     for wrong in (float("nan"), 0.0, -1.0, float("inf")):
         assert not update(wrong, 0.03)[0]

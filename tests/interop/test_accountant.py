@@ -117,3 +117,14 @@ def test_what_truncation_may_lose_is_counted():
 def test_numpy_numbers_are_numbers():
     accountant = interop.Accountant().compose(dp.GaussianDpEvent(np.float32(3.0)), 2)
     assert accountant.get_epsilon(np.float64(1e-5)) == interop.Accountant().compose(GAUSSIAN, 2).get_epsilon(1e-5)
+
+
+def test_replaced_records_in_a_sample_have_losses_of_their_own():
+    relation = dp.NeighboringRelation.REPLACE_ONE
+    event = dp.PoissonSampledDpEvent(0.2, dp.LaplaceDpEvent(0.5))
+    replaced, added = interop.Accountant(relation).compose(event, 3), interop.Accountant().compose(event, 3)
+    below = added.get_epsilon(0.0)  # the largest loss if the record comes or goes
+    truth = math.log(0.8 + 0.2 * math.exp(2.0)) - math.log(0.8 + 0.2 * math.exp(-2.0))
+    assert replaced.get_epsilon(0.0) == pytest.approx(3 * truth)
+    assert replaced.get_delta(below) > 1e-4
+    assert replaced.get_delta(3 * truth + 1e-6) == 0.0

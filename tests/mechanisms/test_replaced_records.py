@@ -92,6 +92,10 @@ def test_all_ways_to_ask_agree():
     budget = filters.gdp_residue(2.0, 1e-6, steps=50, relation="replace")
     _, accepted = budget.update(mechanism, budget.init())
     assert bool(accepted)
+    # Of these two the replaced record's loss is the larger one, also where it is largest.
+    asked = [PoissonSampled(Laplace(1.0), 0.3), PureDP(float(np.log(0.7 + 0.3 * np.e)))]
+    costs = [float(np.max(filters.residues.prepare.prepared(one, relation="replace").epsilon)) for one in asked]
+    assert costs[0] > costs[1]
 
 
 def test_a_special_record_is_as_good_as_none():

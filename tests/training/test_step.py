@@ -216,6 +216,7 @@ SETTINGS = [
     ("renyi", 0.1),
     ("renyi", 0.5),
     ("gdp", 1.0),
+    ("priced-box", 0.1),
 ]
 
 
@@ -225,15 +226,16 @@ def test_a_planned_schedule_is_admitted_to_its_end_and_hardly_more(name, rate, s
     if name == "approximate-gdp" and rate == 0.9 and schedule == "warmup-decay":
         pytest.skip("the rate passes through the region without an analysis")
     budget = plan_budget(name, schedule, epsilon=2.0, delta=1e-5, steps=50, rate=rate)
+    loose = name == "priced-box"  # its curve meets the target to 1e-4 of a table's node
     state = budget.filter.init()
     for sigma, planned_rate, steps in budget.schedule.planned:
         query = Gaussian(sigma) if planned_rate == 1 else PoissonSampled(Gaussian(sigma), planned_rate)
         for _ in range(steps):
             admitted, state = budget.filter.update(query, state)
             assert bool(admitted)
-    assert float(budget.filter.fraction(state)) == pytest.approx(1, abs=1e-4)
+    assert float(budget.filter.fraction(state)) == pytest.approx(1, abs=5e-3 if loose else 1e-4)
     assert float(budget.filter.guarantee.epsilon(1e-5)) <= 2.0
-    assert float(budget.filter.guarantee.epsilon(1e-5)) == pytest.approx(2.0, rel=1e-6)
+    assert float(budget.filter.guarantee.epsilon(1e-5)) == pytest.approx(2.0, rel=1e-4 if loose else 1e-6)
     assert sum(int(count) for _, count in planned_mechanism(budget.schedule).parts()) == 50
 
 

@@ -41,10 +41,12 @@ def _refuse(query: Any, wanted: str, instead: str = "") -> ValueError:
 
 @jax.enable_x64(True)
 @np.errstate(all="ignore")
-def is_pure(query: Any) -> bool:
+def is_pure(query: Any, relation: str = "add_or_remove") -> bool:
     """Whether `pure_cost` has a closed form for ``query``, which is a mechanism."""
     if isinstance(query, Composed):
-        return all(is_pure(part) for part in query.mechanisms)
+        return all(is_pure(part, relation) for part in query.mechanisms)
+    if relation == "replace" and isinstance(query, PoissonSampled):
+        return False  # its parameters are those of a record that comes or goes, and so is the closed form
     return isinstance(query, Mechanism) and query._pure() is not None
 
 

@@ -4,11 +4,12 @@ The family is read off the worst case of a few reference queries (:mod:`jaxacct.
 is certified against is this family alone, so nothing depends on how it came about: any excess that is not negative and
 rises with the budget will do.
 
-    V_b = T_G U_b + b S (1 + gamma)
+    V_b = T_G (U_b + b S m),    m(gamma) = (min(1, gamma) + far (1 + gamma)) / 2,    far = 1 / (1 + exp(epsilon))
 
 U_b is linear in b between nodes and linear in gamma between lattice points; G is one small Gaussian, run first. With
-it the curves are smooth on a scale of several lattice points. S (1 + gamma) is what no query composed with it can
-raise, because the mean of P / Q under Q is 1: it covers rounding, and the tails beyond the lattice.
+it the curves are smooth on a scale of several lattice points. m is what no query composed with it can raise, because
+min(1, gamma) is concave and the mean of P / Q under Q is 1: it covers rounding, and the tails beyond the lattice. S is
+what it adds to delta at the target.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["UNITS", "Family", "family_of"]
 
 UNITS = 2_000_000_000
 """The whole budget in units: int32, and fine enough for hundreds of millions of runs."""
-_SLACK = 0.01  # of delta, at the whole budget
+_SLACK = 0.002  # of delta, at the whole budget
 _BEYOND = 1.06  # budgets to which the curves go on: mixtures of prices look a little above the whole budget
 _FADE = 9.0  # of G's standard deviations: where U is 0 so far around, V is nothing but slack
 _FLOOR = 1e-3  # of the slack: smaller values of a curve are dropped
@@ -46,6 +47,7 @@ class Family:
         excess: of U, shape ``(nodes, size)``: the definition of the family.
         width: sensitivity over noise of G.
         slack: S.
+        far: in m.
         kinks: of U, changes of slope times gamma over sqrt(gamma), rounded up; shape ``(nodes, size)``.
         spectra: transforms of ``kinks``.
         norms: Euclidean norms of ``kinks``.
@@ -60,6 +62,7 @@ class Family:
     excess: np.ndarray
     width: float
     slack: float
+    far: float
     kinks: np.ndarray
     spectra: np.ndarray
     norms: np.ndarray
@@ -77,7 +80,7 @@ class Family:
         share = (budget - self.nodes[at]) / (self.nodes[at + 1] - self.nodes[at])
         excess = (1.0 - share) * self.excess[at] + share * self.excess[at + 1]
         smooth, error = smoothed(excess, self.grid, width)
-        return smooth + error + (budget * self.slack) * _both(self.grid)
+        return smooth + error + budget * self.slack * steady(self.grid, width, self.far)
 
 
 def kinks_of(excess: np.ndarray, grid: LossGrid) -> np.ndarray:
@@ -151,20 +154,20 @@ def family_of(curves: np.ndarray, grid: LossGrid, width: float, epsilon: float, 
         delta: the target.
         grade: distance of nodes over their budget.
     """
-    slack = _SLACK * delta / (1.0 + math.exp(epsilon))
+    slack, far = _SLACK * delta, 1.0 / (1.0 + math.exp(epsilon))
     beyond = math.ceil(_FADE * width / grid.spacing)  # points at both ends at which U is 0
     wide = LossGrid(grid.spacing, grid.lowest - beyond, grid.size + 2 * beyond)
     fade = np.exp(-0.5 * np.abs(grid.losses))
 
     def kept(i: int) -> np.ndarray:
         # So that U ends within the lattice, a little is dropped of E above gamma = 1 and of E / gamma below.
-        ends = [max(_FLOOR * slack, 1.01 * curves[i, k] / fade[k]) for k in (0, -1)]
+        ends = [max(_FLOOR * slack * far, 1.01 * curves[i, k] / fade[k]) for k in (0, -1)]
         floor = np.interp(grid.losses, [0.0, 0.5 * epsilon], ends) * fade
         return np.pad(np.maximum(curves[i] - floor, 0.0), beyond)
 
     def met(curve: np.ndarray) -> bool:
         smooth, error = smoothed(curve, wide, width)
-        return delta_at(smooth + error + slack * _both(wide), wide, epsilon) <= delta * (1.0 - 1e-9)
+        return delta_at(smooth + error + slack * steady(wide, width, far), wide, epsilon) <= delta * (1.0 - 1e-9)
 
     low, high = 0, len(curves) - 1
     while high - low > 1:
@@ -183,15 +186,17 @@ def family_of(curves: np.ndarray, grid: LossGrid, width: float, epsilon: float, 
     places = np.concatenate([[0.0], index[index < end] / end, [1.0], index[index > end] / end])
     nodes = np.rint(UNITS * places) / UNITS
     good = np.concatenate([np.diff(nodes) > 1e-4 * grade, [True]]) | (nodes == 1.0)
-    return prepared(wide, nodes[good], np.maximum.accumulate(np.stack(rows)[good], 0), width, slack)
+    return prepared(wide, nodes[good], np.maximum.accumulate(np.stack(rows)[good], 0), width, slack, far)
 
 
-def _both(grid: LossGrid) -> np.ndarray:
-    """1 + gamma over sqrt(gamma)."""
-    return 2.0 * np.cosh(0.5 * grid.losses)
+def steady(grid: LossGrid, width: float, far: float) -> np.ndarray:
+    """m next to a Gaussian, over sqrt(gamma)."""
+    losses = grid.losses
+    shrunk = np.exp(-0.5 * np.abs(losses)) * (1.0 - 2.0**-40) - gaussian_excess(width, losses)
+    return 0.5 * np.maximum(shrunk, 0.0) + far * np.cosh(0.5 * losses)
 
 
-def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float, slack: float) -> Family:
+def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float, slack: float, far: float) -> Family:
     """A family with what certifying takes of it.
 
     Args:
@@ -200,14 +205,15 @@ def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float
         excess: over sqrt(gamma), not negative and rising with the budget; 0 at budget 0.
         width: of G.
         slack: S.
+        far: in m.
     """
     kinks = np.maximum(kinks_of(excess, grid), 0.0) + kink_error(excess, grid)
     norms = np.sqrt((kinks**2).sum(-1))
     differences = np.diff(excess, axis=0)
-    sums = _both(grid)
+    sums = steady(grid, width * math.sqrt(0.5), far)
     # Certified at lattice points next to half of G, the inequality holds everywhere next to all of it but for this.
     aliases = 16.0 * math.exp(-0.5 * (math.pi * width / grid.spacing) ** 2)
-    if aliases > 1e-9 * slack / UNITS:
+    if aliases > 1e-9 * slack * far / UNITS:
         raise ArithmeticError(
             f"the lattice of spacing {grid.spacing:g} is too coarse for a Gaussian of width {width:g}"
         )
@@ -222,7 +228,7 @@ def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float
         upper = lower / length
         rises.append(lower)
     spectra = np.fft.rfft(kinks, padded(grid.size))
-    return Family(grid, nodes, excess, width, slack, kinks, spectra, norms, np.stack(rises), np.array(growth))
+    return Family(grid, nodes, excess, width, slack, far, kinks, spectra, norms, np.stack(rises), np.array(growth))
 
 
 def delta_at(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:

@@ -38,7 +38,8 @@ def beyond_ends(kernel: Kernel, family: Family) -> np.ndarray:
     n, losses = family.grid.size, family.grid.losses
     above = family.kinks @ kernel.single[n - 1 :][::-1]
     below = family.kinks @ kernel.single[:n][::-1]
-    worst = np.maximum(above / (2.0 * np.cosh(0.5 * losses[-1])), below / (2.0 * np.cosh(0.5 * losses[0])))
+    given = 0.5 * np.exp(-0.5 * np.abs(losses)) + family.far * np.cosh(0.5 * losses)  # G is far away
+    worst = np.maximum(above / given[-1], below / given[0])
     return worst * (1.0 + 2.0**-30) / family.slack
 
 

@@ -33,7 +33,7 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PricedBoxFilter", "priced_box"]
 
-_VERSION = 1  # of what is computed; another number makes all tables on disk strangers
+_VERSION = 2  # of what is computed; another number makes all tables on disk strangers
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -133,14 +133,13 @@ class PricedBoxFilter:
 
     def _after(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         spent = jnp.asarray(state.spent)
-        left = UNITS - spent
-        for lines, runs in self._lines_of(query, state):
-            if isinstance(lines, tuple):
-                run = functools.partial(_left_by_table, self, *lines)
+        parts, left = self._lines_of(query, state), UNITS - spent
+        with jax.enable_x64(True):
+            if all(isinstance(lines, tuple) for lines, _ in parts) and not _once(parts):
+                left = _left_by_parts(self, parts, left)
             else:
-                run = functools.partial(left_by_lines, lines, self.nodes)
-            with jax.enable_x64(True):
-                left = _repeated(run, runs, left)
+                for lines, runs in parts:
+                    left = _left_by_runs(self, lines, runs, left)
         if not amounts.covers(np.shape(spent), np.shape(left)):
             raise ValueError(
                 f"query must match the ledger: its prices have shape {np.shape(left)}, and the state holds ledgers of "
@@ -256,12 +255,11 @@ def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> An
     louder = _weight(xp, here - high, low - high)
     louder = xp.where(noise >= sigmas[-1], 0.0, louder) if sigmas.shape[0] > 1 else xp.ones_like(louder)
     oftener = _weight(xp, rate - rates[column], rates[next_column] - rates[column])
-    oftener = xp.where(rate <= rates[0], 0.0, oftener) if rates.shape[0] > 1 else xp.zeros_like(oftener)
+    oftener = xp.where(rate <= rates[0], 0.0, oftener) if rates.shape[0] > 1 else xp.ones_like(oftener)
     corners = [
-        (louder * (1.0 - oftener), row, column),
-        (louder * oftener, row, next_column),
-        ((1.0 - louder) * (1.0 - oftener), next_row, column),
-        ((1.0 - louder) * oftener, next_row, next_column),
+        (by_noise * by_rate, i, k)
+        for by_noise, i in ((louder, row), (1.0 - louder, next_row))[: sigmas.shape[0]]
+        for by_rate, k in ((oftener, next_column), (1.0 - oftener, column))[: rates.shape[0]]
     ]
     prices = xp.asarray(box.prices)
 
@@ -326,15 +324,43 @@ def _settled(xp: Any, price: Callable[[int, Any], Any], nodes: Any, left: Any) -
     return xp.where(fits, after, -1.0)
 
 
-def _repeated(run: Callable[[Any], Any], runs: Any, left: Any) -> Any:
-    """``run`` applied ``runs`` times."""
-    if not _validate.is_traced(runs) and np.ndim(runs) == 0 and float(runs) == 1.0:
+def _once(parts: list[tuple[Any, Any]]) -> bool:
+    """Whether there is one part that runs once."""
+    runs = [runs for _, runs in parts]
+    return len(runs) == 1 and not _validate.is_traced(runs) and np.ndim(runs[0]) == 0 and float(runs[0]) == 1.0
+
+
+def _left_by_runs(box: PricedBoxFilter, lines: Any, runs: Any, left: Any) -> Any:
+    """The units left after so many runs of one part; -1 where they do not fit."""
+
+    def run(left: Any) -> Any:
+        if isinstance(lines, tuple):
+            return _left_by_table(box, *lines, left)
+        return left_by_lines(lines, box.nodes, left)
+
+    if _once([(lines, runs)]):
         return run(left)
     runs = jnp.asarray(runs, jnp.float64)
     good = (runs >= 1) & (runs == jnp.floor(runs)) & (runs < 2.0**31)
     body = lambda i, x: jnp.where(i < runs, jnp.where(x >= 0, run(x), x), x)  # noqa: E731
     found = jax.lax.fori_loop(0, jnp.max(jnp.where(good, runs, 0)).astype(jnp.int32), body, jnp.asarray(left))
     return jnp.where(good, found, -1)
+
+
+@jax.jit
+def _left_by_parts(box: PricedBoxFilter, parts: Any, left: Any) -> Any:
+    """The same for several sampled Gaussians, one after the other: one program for all of them."""
+    shape = np.broadcast_shapes(*(np.shape(x) for x in jax.tree.leaves((parts, left))))
+    noise, rate, runs = (
+        jnp.stack([jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in column])
+        for column in zip(*((*lines, runs) for lines, runs in parts), strict=True)
+    )
+
+    def body(left: Any, part: Any) -> Any:
+        return _left_by_runs(box, part[:2], part[2], left), None
+
+    start = jnp.broadcast_to(jnp.asarray(left), shape)
+    return jax.lax.scan(lambda x, part: (jnp.where(x < 0, x, body(x, part)[0]), None), start, (noise, rate, runs))[0]
 
 
 @jax.jit
@@ -424,7 +450,8 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Pric
     reached = float(profile.hockey_stick(target[0]))
     if not reached <= target[1]:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {target[0]:g}")
-    family = prepared(grid, kept["nodes"] / UNITS, kept["excess"], float(kept["width"]), float(kept["slack"]))
+    width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
+    family = prepared(grid, kept["nodes"] / UNITS, kept["excess"], width, slack, far)
     with jax.enable_x64(True):
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -41,11 +41,29 @@ DEAR = 2**31 - 1
 _BUDGETS = 1000  # of the worst case of references, at least
 _POINTS = 4096
 _LEAST_POINTS = 1024
-_SMALL = 30.0  # G's noise over that of the Gaussian mechanism that meets the target
 _CELLS = 4.5  # lattice points in a standard deviation of G
-_SPACING = 0.01  # of nodes, over their budget
-_SIGMA_STEP = 0.05
-_RATE_STEP = 0.10
+
+
+class _Fineness(NamedTuple):
+    """How finely a table is made: all of it costs tightness at worst.
+
+    Attributes:
+        small: G's noise over that of the Gaussian mechanism that meets the target.
+        grade: distance of nodes over their budget.
+        sigma: distance of the grid's noise multipliers, in logarithm.
+        rate: of its rates.
+    """
+
+    small: float
+    grade: float
+    sigma: float
+    rate: float
+
+
+_NARROW = _Fineness(50.0, 0.005, 0.02, 0.04)  # one rate or one noise multiplier: some tens of corners
+_SMALL = _Fineness(30.0, 0.01, 0.02, 0.10)  # hardly any range: seconds
+_WIDE = _Fineness(30.0, 0.01, 0.05, 0.10)  # both move: some hundreds
+_FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
 
@@ -63,10 +81,13 @@ def box_table(
     Raises:
         ValueError: a box of which nothing meets the target even once.
     """
-    sigmas, rates = _grid(sigma, _SIGMA_STEP), _grid(rate, _RATE_STEP)
+    fine = _WIDE if sigma[0] < sigma[1] and rate[0] < rate[1] else _NARROW
+    if rate[0] == rate[1] and sigma[1] < _FAR * sigma[0]:
+        fine = _SMALL
+    sigmas, rates = _grid(sigma, fine.sigma), _grid(rate, fine.rate)
     total = sigmas.size * rates.size + len(extra)
     work = total + max(total // 4, 8)  # the family takes about that long
-    family = _family(sigma, rate, epsilon, delta, lambda done, of: report(int((work - total) * done / of), work))
+    family = _family(sigma, rate, epsilon, delta, fine, lambda done, of: report(int((work - total) * done / of), work))
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
     first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
     straight = np.zeros(first.shape, bool)
@@ -95,6 +116,7 @@ def box_table(
         "excess": family.excess,
         "width": np.array(family.width),
         "slack": np.array(family.slack),
+        "far": np.array(family.far),
         "spacing": np.array(family.grid.spacing),
         "lowest": np.array(family.grid.lowest),
     }
@@ -135,11 +157,12 @@ def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
     return found
 
 
-def _family(sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, report: Any) -> Family:
+def _family(
+    sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, fine: _Fineness, report: Any
+) -> Family:
     """The family of a menu of loud queries of the box and one small Gaussian."""
-    width = _mu(epsilon, delta) / _SMALL
-    middle = math.sqrt(rate[0] * rate[1])
-    loud = {(sigma[0], rate[1]): 1.5 if middle < rate[1] else 1.0, (sigma[0], middle): 1.0}
+    width = _mu(epsilon, delta) / fine.small
+    loud = _references(sigma, rate)
     menu = [PoissonSampled(Gaussian(s), q) for s, q in loud] + [Gaussian(1.0 / width)]
     laws, runs = menu_laws(menu, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
@@ -153,7 +176,15 @@ def _family(sigma: tuple[float, float], rate: tuple[float, float], epsilon: floa
     report(0, 1)
     most = int(1.1 * budgets)
     curves = worst_curves(singles, budgets / runs, grid, enough, lambda done: report(min(done, most), most))
-    return family_of(curves, grid, width, epsilon, delta, _SPACING)
+    return family_of(curves, grid, width, epsilon, delta, fine.grade)
+
+
+def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> dict[tuple[float, float], float]:
+    """The loud queries whose worst case the family follows, and how much dearer than alone each of them is."""
+    if rate[0] == rate[1]:
+        far = sigma[1] > _FAR * sigma[0]
+        return {(s, rate[0]): 1.0 for s in (sigma if far else sigma[:1])}
+    return {(sigma[0], rate[1]): 1.5, (sigma[0], math.sqrt(rate[0] * rate[1])): 1.0}
 
 
 def _mu(epsilon: float, delta: float) -> float:

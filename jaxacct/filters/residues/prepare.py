@@ -117,7 +117,7 @@ def prepared(
             return _of_gaussian(gaussian_cost(gaussian_parts(query)), int(atoms))
         curve = query if isinstance(query, PLD | PrivacyProfile | TradeOff) else _trade_off(query, relation, grid)
         made = on_host(of_curve(curve, int(atoms)))
-        return dataclasses.replace(made, epsilon=_least_epsilon(made, query)) if is_pure(query) else made
+        return dataclasses.replace(made, epsilon=_least_epsilon(made, query)) if is_pure(query, relation) else made
 
 
 def _least_epsilon(made: Prepared, query: Any) -> Any:
