@@ -114,7 +114,7 @@ def _moved(grid: LossGrid, width: float) -> np.ndarray:
 
 def padded(size: int) -> int:
     """A length that a transform is fast at, and at which nothing wraps around."""
-    return scipy.fft.next_fast_len(2 * size, real=True)
+    return scipy.fft.next_fast_len(2 * size, real=True)  # pyright: ignore[reportReturnType]
 
 
 def circular(values: np.ndarray, size: int) -> np.ndarray:

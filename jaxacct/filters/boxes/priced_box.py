@@ -229,7 +229,7 @@ def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
 
 def _entry(extra: Any, place: Any) -> Any:
     """The lines of a further entry; those that never fit for a position that is none."""
-    xp = jnp if isinstance(place, jax.core.Tracer) or isinstance(extra, jax.Array) else np
+    xp = jnp if isinstance(place, jax.core.Tracer) or isinstance(extra, jax.Array) else np  # pyright: ignore[reportAttributeAccessIssue]
     count = np.shape(extra)[1]
     place = xp.asarray(place)
     if not count:
