@@ -11,6 +11,7 @@ import pytest
 
 import jaxacct
 from jaxacct import (
+    GDP,
     ApproximateDP,
     Composed,
     DiscreteGaussian,
@@ -67,6 +68,30 @@ def test_exact_sums_of_randomized_response_are_those_of_fractions():
         for k in range(7)
     )
     assert abs(Fraction(found.lower) - truth) < Fraction(1, 10**14)
+
+
+KINDS = {
+    "randomized_response": lambda row: RandomizedResponse(row["epsilon0"]),
+    "gaussian": lambda row: GDP(row["mu"]),
+    "laplace": lambda row: Laplace(row["scale"]),
+    "approx_dp": lambda row: ApproximateDP(row["epsilon0"], row["delta0"]),
+}
+
+
+def test_reference_tables_are_enclosed(reference):
+    rows = [
+        (PoissonSampled(Gaussian(row["noise_multiplier"]), row["sampling_rate"]), row["direction"], row)
+        for row in reference("subsampled_gaussian.json")[::5]
+    ]
+    closed = [row for row in reference("closed_forms.json") if row["mechanism"] in KINDS]
+    rows += [(KINDS[row["mechanism"]](row), "remove", row) for row in closed]
+    assert len(closed) > 8
+    for mechanism, relation, row in rows:
+        found = jaxacct.certify(
+            mechanism, epsilon=row["epsilon"], steps=row.get("steps", 1), relation=relation, digits=12
+        )
+        doubt = Fraction(row["delta"]) * (Fraction(row["relative_error"]) + Fraction(2) ** -52)
+        assert Fraction(found.lower) - doubt <= Fraction(row["delta"]) <= Fraction(found.upper) + doubt, row
 
 
 CASES = {

@@ -122,7 +122,8 @@ def count_of_sums(parts: list[tuple[int, int]]) -> float:
     found = 1.0
     for outputs, steps in parts:
         if outputs > 1:
-            found *= math.exp(math.lgamma(steps + outputs) - math.lgamma(outputs) - math.lgamma(steps + 1))
+            log = math.lgamma(steps + outputs) - math.lgamma(outputs) - math.lgamma(steps + 1)
+            found *= math.exp(min(log, 300.0))
     return found
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from jaxacct.certificates.balls import acb, arb, ball, ctx
 from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["MOST_NODES", "Transforms", "aliases", "finite_of", "growth", "log_moment", "on_line",
+__all__ = ["MOST_NODES", "Transforms", "aliases", "finite_of", "growth", "log_moment", "near_one", "on_line",
            "period_for", "saddle", "summed"]  # fmt: skip
 
 MOST_NODES = 30_000
@@ -135,6 +135,16 @@ def on_line(parts: Transforms, epsilon: Any, digits: float, line: float | None =
     if exact < 1:
         value += finite_of(parts)
     return value + arb(0, room), float(exact)
+
+
+def near_one(parts: Transforms, epsilon: Any, digits: float) -> Any | None:
+    """The enclosure [finite - B, finite] of D by the bound of B at c' = 1/2 (Lemma 2), where that is enough."""
+    half = arb(0.5)
+    lost = (log_moment(parts, half) + epsilon / 2).exp()
+    finite = finite_of(parts)
+    if not lost < finite * ball(10.0) ** (-digits - 1):
+        return None
+    return finite - lost * arb(0.5, 0.5)
 
 
 def finite_of(parts: Transforms) -> Any:

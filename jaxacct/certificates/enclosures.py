@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
 from jaxacct.certificates.balls import arb, ball, digits_of, positive_part, precision
-from jaxacct.certificates.contour import on_line, saddle
+from jaxacct.certificates.contour import near_one, on_line, saddle
 from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
 from jaxacct.certificates.laws import Atoms, LaplaceNoise, Mixture, Normal, Step
@@ -20,6 +20,7 @@ from jaxacct.certificates.smoothed import smoothed_delta
 __all__ = ["Enclosure", "delta_enclosure", "infinite_mass"]
 
 _MOST_SUMS = 100_000
+_FEW = 3_000  # sums that are taken where a lattice would do as well
 _MOST_RESIDUES = 1_500
 _NODES = (3_000, 48_000)
 _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
@@ -52,7 +53,7 @@ def delta_enclosure(
 
     Args:
         laws: from `laws_of`.
-        epsilon: >= 0.
+        epsilon: at least 0.
         reverse: `add` instead of `remove`.
         digits: decimal digits.
         other: along another line and with more bits: an enclosure that shares no rounding with the first.
@@ -64,9 +65,10 @@ def delta_enclosure(
         return Enclosure(arb(0), arb(0), "closed form", 64)
     best: Enclosure | None = None
     bits = 3.33 * digits + 48 + math.log2(1 + sum(n for _, n in laws)) + (64 if other else 0)
+    wanted = digits
     for _ in range(5):
         with precision(bits):
-            lower, upper, method = _at(laws, epsilon, reverse, digits, other)
+            lower, upper, method = _at(laws, epsilon, reverse, wanted, other)
             lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
         if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
             best = Enclosure(lower, upper, method, math.ceil(bits))
@@ -74,8 +76,12 @@ def delta_enclosure(
             break
         if best is not None and digits_of(best.lower, best.upper) >= digits:
             break
-        if method == "contour" and upper.is_finite() and digits_of(lower, upper) < 0.8 * digits:
-            break  # fewer digits are what it can give
+        if "contour" in method and upper.is_finite():
+            missing = digits - digits_of(lower, upper)
+            if missing > 0.2 * digits and wanted > digits:
+                break  # fewer digits are what it can give
+            wanted, bits = wanted + missing + 1.0, bits + 3.33 * missing + 4.0
+            continue
         bits *= 2
     if best is None:
         raise NoCertificateError("no finite enclosure was found")
@@ -94,17 +100,23 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
             return found.lower(), found.upper(), "residues"
     if all(isinstance(law, Atoms) for law, _ in laws):
         parts = [(masses_of(law, reverse), n) for law, n in laws]
-        if count_of_sums([(len(masses.pairs), n) for masses, n in parts]) <= _MOST_SUMS:
+        lattice = lattice_of(parts[0][0]) if len(parts) == 1 else None
+        if count_of_sums([(len(masses.pairs), n) for masses, n in parts]) <= (_MOST_SUMS if lattice is None else _FEW):
             found = atoms_delta(parts, at.exp())
             return found.lower(), found.upper(), "sum over counts"
-        lattice = lattice_of(parts[0][0]) if len(parts) == 1 else None
         if lattice is not None:
             masses, steps = parts[0]
-            found = lattice_delta(AtomTransform(masses), steps, lattice, at, digits)
+            single = AtomTransform(masses)
+            sure = near_one([(single, steps)], at, digits)
+            found = lattice_delta(single, steps, lattice, at, digits) if sure is None else sure
             found += 1 - (1 - masses.infinite) ** steps
-            return found.lower(), (found + (masses.lost * steps).abs_upper()).upper(), "lattice contour"
+            method = "lattice contour" if sure is None else "Chernoff's bound"
+            return found.lower(), (found + (masses.lost * steps).abs_upper()).upper(), method
     if any(isinstance(law, Normal | Mixture) for law, _ in laws) or _falls(laws):
         transforms = [(_transform(law, reverse, n), n) for law, n in laws]
+        sure = near_one(transforms, at, digits)
+        if sure is not None:
+            return (*_with_masses(transforms, sure, sure), "Chernoff's bound")
         line = 1 + (saddle(transforms, float(at)) - 1) * 0.8 if other else None
         for wanted in sorted({digits, min(digits, 9.0), min(digits, 5.0)}, reverse=True):
             with contextlib.suppress(NoCertificateError):

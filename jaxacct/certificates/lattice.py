@@ -43,7 +43,7 @@ def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon:
     last = start + step * (len(transform.losses) - 1) * steps
     if epsilon > last:
         return arb(0)
-    # The first loss above epsilon; where that is not decided, the term at epsilon itself is 0 for either choice.
+    # The first loss above epsilon. Where balls do not decide which it is, the term in question is as small as they are.
     place = ((epsilon - start) / step).mid().floor() + 1
     lowest = start + step * place
     if lowest < epsilon or lowest - step > epsilon:
@@ -76,7 +76,8 @@ def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon:
     for k, one in enumerate(sums):
         term = (one**steps * _geometric(acb(c, turn * k), lowest, step, epsilon)).real
         total += term if k in (0, size // 2) else 2 * term
-    room = aliases(parts, c, epsilon, step * size, step)
+    doubt = positive_part((lowest - step - epsilon).upper()) + positive_part((epsilon - lowest).upper())
+    room = aliases(parts, c, epsilon, step * size, step) + doubt.expm1()
     if count < whole:
         room += beyond(count)
     return total / size + arb(0, room.abs_upper())

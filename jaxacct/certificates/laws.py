@@ -67,6 +67,8 @@ def laws_of(mechanism: Any, steps: int = 1) -> list[Step]:
     counted: Counter[Any] = Counter()
     square = Fraction(0)
     for law, count in _read(mechanism):
+        if isinstance(law, Atoms) and law.kind == "response" and law.parameters[0] == law.parameters[2] == 0:
+            continue  # both sides are the same
         if isinstance(law, Normal):
             square += law.square * count * steps
         else:

@@ -38,8 +38,8 @@ def mixture_delta(law: Mixture, epsilon: Any, reverse: bool) -> Any:
     gamma = (-epsilon).exp() if reverse else epsilon.exp()
     floor = sum((w for w, m in shape.parts if m == 0), arb(0))
     if reverse and not gamma > floor:
-        limit = gaussian_tail(arb(0)) * 0 if gamma < floor else arb(0).union(positive_part(gamma - floor))
-        return limit
+        # (O - W / gamma)_+ <= (1 - floor / gamma)_+ O, as W >= floor O.
+        return arb(0) if gamma < floor else arb(0).union(positive_part(1 - floor / gamma))
     low, high = arb(-1), arb(1)
     while not shape.ratio(low) < gamma:
         low *= 2

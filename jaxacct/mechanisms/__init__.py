@@ -14,6 +14,7 @@ from jaxacct.mechanisms.random_allocation import RandomAllocation
 from jaxacct.mechanisms.randomized_response import RandomizedResponse
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.selection import Exponential, PermuteAndFlip
+from jaxacct.mechanisms.shuffled import Shuffled
 from jaxacct.mechanisms.skellam import Skellam
 from jaxacct.mechanisms.tables import FromTables
 from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
@@ -40,6 +41,7 @@ __all__ = [
     "RenyiDP",
     "SampledWithReplacement",
     "SampledWithoutReplacement",
+    "Shuffled",
     "Skellam",
     "TruncatedPoisson",
     "ZeroConcentratedDP",

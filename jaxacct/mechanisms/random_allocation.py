@@ -13,8 +13,9 @@ from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+from jaxacct.mechanisms.sampling import PoissonSampled
 
-__all__ = ["RandomAllocation"]
+__all__ = ["RandomAllocation", "renyi_of_one_run"]
 
 
 @mechanism
@@ -34,6 +35,9 @@ class RandomAllocation(Mechanism):
     lower bounds are those of a test on the sum of the ratios of all t batches. `replace` is bounded from above by
     the antipodal pair of an epoch's pair, and from below by records that become one that adds nothing; the two may be
     far apart. Proofs are in docs/proofs/random-allocation.md.
+
+    Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
+    see what the allocation hides, those of Rényi type do not.
 
     Bounds are computed by FFT (``jaxacct.losses.allocation``) when numbers are known, inside `jit` on a CPU by a
     call of the host. A program that cannot call the host answers delta 1 and epsilon inf.
@@ -78,7 +82,7 @@ class RandomAllocation(Mechanism):
                 parts = [part for part in parts if np.any(part[1] != 0)]
         found = [(allocation_pair(pair, size, one, side, True), count) for size, count in parts]
         if relation == "replace":
-            return [(AntipodalTablePair(pair, one), count) for pair, count in found]
+            return [(AntipodalTablePair(pair, one, np.zeros(())), count) for pair, count in found]
         return found
 
     def _replaced(self, rate: Any) -> Any:
@@ -93,6 +97,10 @@ class RandomAllocation(Mechanism):
     def _witness(self, relation: str) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        """That of ``participations`` runs that are known: a bound, which gains nothing from the allocation."""
+        return self._numbers()[1] * renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         return as_mechanism(self.mechanism)._rarely_sampled(whole_steps(steps) * self._numbers()[1])
@@ -128,6 +136,14 @@ def _pair_of_one_run(mechanism: Any) -> Any:
             "a mechanism for a single batch: a composition of Gaussians, say, is one Gaussian"
         )
     return parts[0][0]
+
+
+def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:
+    """With parameters of a record that comes or goes, for every relation."""
+    inner = as_mechanism(mechanism)
+    if relation == "replace":
+        inner = unchecked(PoissonSampled, mechanism=inner, rate=np.ones(()))
+    return inner._renyi(order, relation)
 
 
 def _check_order(batches: Any, participations: Any) -> None:

@@ -28,7 +28,8 @@ _TIERS = (
 _POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
 _SKETCH = 8.0  # points of the rough law between two square roots of e-foldings
 _RANGE = 25.0  # standard deviations on a lattice, about
-_MOST = 10  # windows on a side
+_MOST = 16  # windows on a side
+_ORDERS = 8.0  # a window over a larger ratio of sums is halved geometrically
 _BAD = 30.0  # times what is aimed at
 _TRIALS = 10  # of smaller and smaller windows
 _INSIDE = np.append(0.0, np.geomspace(0.003, 1.0, 12))  # parts of a window at which it is judged
@@ -97,7 +98,9 @@ def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) ->
             best, worst, last = window, blur, stop
             if blur <= 1.0 or depth(stop) - depth(start) < _LEAST or len(windows) == _MOST - 1:
                 break
-            stop = start + (stop - start) / np.clip(blur**0.5, 1.5, 20.0)
+            # Over many orders of magnitude, half of them.
+            many = max(stop / start, start / stop) > _ORDERS
+            stop = side * (start * stop) ** 0.5 if many else start + (stop - start) / np.clip(blur**0.5, 1.5, 20.0)
         windows.append(best)
         start = last
     return windows
@@ -172,7 +175,7 @@ class _Law:
         several = t * logsumexp(self.logs[own] + np.where(tilts > 0, tilts * right, tilts * values))
         top = float(((several - here + larger + _ALIAS) / gaps).min())
         bottom = float((-(self._moments(tilt - gaps, own) - here + _ALIAS) / gaps).max())
-        top = min(max(top, high), t * float(values[-1])) + 0.01 * deviation
+        top = min(max(top, high), t * float(right[-1])) + 0.01 * deviation
         bottom = max(min(bottom, float(sums.min())), 0.0)
         for points in (points for points in _POINTS if points <= most):
             step = (top - bottom) / (points - 8)

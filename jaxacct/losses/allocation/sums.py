@@ -207,13 +207,6 @@ class _Lattice:
                     mean = np.inf
         return float(beyond), mean
 
-    def _untilt(self, kappa: float) -> tuple[np.ndarray, np.ndarray]:
-        """exp(t kappa - theta S) on the lattice of sums, and how many units that is good to."""
-        w = self.window
-        exponent = kappa - w.tilt * w.step * self.places
-        size = abs(kappa) + np.abs(w.tilt * w.step * self.places)
-        return np.exp(np.minimum(exponent, 690.0)), UNIT * (16.0 + 4.0 * size)
-
     def _tails(self, power: np.ndarray, bound: np.ndarray, errors: np.ndarray, alias: float, kappa: float) -> Any:
         """Tail sums of the untilted law from the outer end of the window inwards, and bounds of their errors.
 
@@ -253,13 +246,21 @@ class _Lattice:
         return slice(None, min(int(np.ceil(w.high / w.step)) - w.first, w.points - 1) + 1)
 
     def _upper_tails(self) -> tuple[np.ndarray, np.ndarray, float]:
-        """Sums within the window from its outer end on, upper bounds of tails, and E[S; S above the lattice]."""
+        """Sums within the window from its outer end on, upper bounds of tails, and what lies outside the lattice.
+
+        That is E[S; S above it] for calls, and the probability of sums below it for puts.
+        """
         masses = self._upper_masses()
         tilted, kappa = self._tilted(masses, None)
         sums, off, _ = self._tails(*spectrum(tilted, self.t, self.window.points), 0.0, self.t * kappa)
         values = (self.window.step * self.places)[self._inside()]
         values = values[::-1] if self.window.upper else values
-        return values, np.maximum(np.maximum(sums, 0.0) + off, 0.0), self._outside([(masses, self.t)])[1]
+        if self.window.upper:
+            lost = self._outside([(masses, self.t)])[1]
+        else:
+            places = self.window.step * np.arange(masses.size)
+            lost = self._chernoff_below(masses, places, self.window.first * self.window.step, self.t)
+        return values, np.maximum(np.maximum(sums, 0.0) + off, 0.0), lost
 
     def calls(self) -> tuple[np.ndarray, np.ndarray]:
         """Points gamma and upper bounds of E[(R - gamma)_+]."""
@@ -288,10 +289,10 @@ class _Lattice:
 
     def puts(self) -> tuple[np.ndarray, np.ndarray]:
         """Points gamma and upper bounds of E[(gamma - R)_+]."""
-        values, tails, _ = self._upper_tails()
+        values, tails, lost = self._upper_tails()
         w, t = self.window, self.t
         # Sums below the lattice are as rare as Chernoff says: they count as 0, and so do ratios of the first cell.
-        lost = self._lost_below(w.first * w.step, t) + inflated(t * self.cells.base[1][0], 8.0 * UNIT)
+        lost = lost + inflated(t * self.cells.base[1][0], 8.0 * UNIT)
         puts = np.append(0.0, np.cumsum(tails)[:-1]) * (w.step / t)
         gamma = values / t
         puts = inflated(puts, 4.0 * UNIT * (tails.size + 8.0)) + inflated(gamma, 4.0 * UNIT) * lost
@@ -301,20 +302,26 @@ class _Lattice:
         return gamma[::-1][chosen][::-1], puts[chosen][::-1]
 
     def _lost_below(self, end: float, count: int) -> float:
-        """Bound of Q(the sum of ``count`` ratios is at most ``end``), by Chernoff."""
+        """Bound of Q(the sum of ``count`` ratios is at most ``end``), by Chernoff; ratios of the first cell apart."""
+        c = self.cells
+        used = c.base[1] > 0
+        used[0] = False
+        over = (c.base_over[1][-1:], c.right[-1:])
+        masses, values = np.append(c.base[1][used], over[0]), np.append(c.left[used], over[1])
+        return min(self._chernoff_below(masses, values, end, count) + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0)
+
+    def _chernoff_below(self, masses: np.ndarray, values: np.ndarray, end: float, count: int) -> float:
+        """Bound of the mass of sums of ``count`` of ``values`` of at most ``end``."""
         if end <= 0:
             return 0.0
-        c = self.cells
+        used = masses > 0
+        masses, values = masses[used], values[used]
         tilts = -np.geomspace(1e-3 / end, max(1e3 / end, 50.0 / self.window.deviation), 128)
-        used = c.base[1] > 0
-        used[0] = False  # ratios of the first cell count as below
-        logs = logsumexp(np.log(c.base[1][used]) + tilts[:, None] * c.left[used])
-        over = np.log(np.maximum(c.base_over[1][-1], 1e-300)) + tilts * float(c.right[-1])
-        logs = np.logaddexp(logs, over)
-        size = np.abs(logs) + np.abs(tilts) * float(c.left[used][0]) + 700.0
-        error = UNIT * (2.0 * used.sum() + 32.0 + 8.0 * size)
+        logs = logsumexp(np.log(masses) + tilts[:, None] * values)
+        size = np.abs(logs) + np.abs(tilts) * float(values[0]) + 700.0
+        error = UNIT * (2.0 * masses.size + 32.0 + 8.0 * size)
         bound = count * (logs + error) - tilts * end + 1e-12 * (np.abs(count * logs) + np.abs(tilts) * end)
-        return float(min(np.exp(bound.min()) + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0))
+        return float(min(np.exp(bound.min()), 1.0)) if values[0] * count <= end else 0.0
 
     def events(self) -> Events:
         """Events {S on the lattice is at least, or at most, a point}, with A among the large ones."""
@@ -338,7 +345,7 @@ class _Lattice:
         other, own = self._tilted(laws[1], kappa if k == 1 else None)
         sure = np.exp(t * np.log1p(-worst) - 1e-14) if worst < 0.5 else 0.0
         outside = lambda count: self._outside([(laws[1], count), (laws[0], t - count)])[0]  # noqa: E731
-        alias = lambda count, kappa: float(np.exp(min(outside(count) - kappa + 1e-12 * abs(kappa), 1.0)))  # noqa: E731
+        alias = lambda count, kappa: float(np.exp(min(outside(count) - kappa + 1e-12 * abs(kappa), 690.0)))  # noqa: E731
         q_alias, p_alias = alias(0, t * kappa), alias(k, k * own + (t - k) * kappa)
         half = np.ones(w.points // 2 + 1)
         power = spectrum(base, t - k, w.points) if k < t else (half, half, 0.0 * half)

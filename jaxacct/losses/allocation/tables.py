@@ -41,7 +41,8 @@ class Table(NamedTuple):
 def upper_table(bounds: SumBounds, mirrored: bool, size: int) -> Table:
     """``size`` atoms of a pair that dominates (alternative, base), or (base, alternative) if ``mirrored``."""
     (x, calls), (y, puts) = bounds.calls, bounds.puts
-    x, calls = _falling(x[x >= 1.0], calls[x >= 1.0])
+    # What bounds a call further left bounds it at 1.
+    x, calls = _falling(np.maximum(x, 1.0), calls)
     y, puts = _falling(-y[y <= 1.0], puts[y <= 1.0])
     y = -y
     kept, kept_low = _likely(calls), _likely(puts / y)
@@ -62,12 +63,14 @@ def upper_table(bounds: SumBounds, mirrored: bool, size: int) -> Table:
 def _joined(x: np.ndarray, calls: np.ndarray, y: np.ndarray, puts: np.ndarray, size: int) -> Table:
     """The table of convex calls at ``x`` (rising from about 1) and puts at ``y`` (falling from about 1)."""
     while True:
-        if x.size < 2 or y.size < 2:
+        if not x.size or not y.size:
             return _padded(np.array([np.inf]), np.ones(1), np.zeros(1), size)
-        above = inflated((calls[:-1] - calls[1:]) / np.diff(x), 8.0 * UNIT)  # Q of ratios above x_i
-        above = np.maximum.accumulate(above[::-1])[::-1]
-        below = inflated((puts[:-1] - puts[1:]) / -np.diff(y), 8.0 * UNIT)
-        below = np.maximum.accumulate(below[::-1])[::-1]
+        # What Q has above each x and below each y. Beyond the last x there are only infinite losses; below the last y
+        # there is a chord to (0, 0), some mass at ratio 0.
+        none = puts[-1] / y[-1]
+        above = np.append(inflated((calls[:-1] - calls[1:]) / np.diff(x), 8.0 * UNIT), 0.0)
+        below = np.append(inflated((puts[:-1] - puts[1:]) / -np.diff(y), 8.0 * UNIT), inflated(none, 8.0 * UNIT))
+        above, below = (np.maximum.accumulate(part[::-1])[::-1] for part in (above, below))
         # In the middle, from (y_0, 1 - y_0 + puts_0) to (x_0, calls_0).
         gap = x[0] - y[0]
         slack = 8.0 * UNIT * (x.size + y.size + 32.0) * max(1.0, x[0])
@@ -79,17 +82,12 @@ def _joined(x: np.ndarray, calls: np.ndarray, y: np.ndarray, puts: np.ndarray, s
             x, calls = x[1:], calls[1:]
         if gap <= 0 or at_y < 0:
             y, puts = y[1:], puts[1:]
-    q_above = np.append(at_x, np.append(above[:-1] - above[1:], above[-1]))
-    q_below = np.append(at_y, np.append(below[:-1] - below[1:], 0.0))
-    # Under the last y there is a chord to (0, 0): some mass at ratio 0.
-    none = puts[-1] / y[-1]
-    q_below[-1] = max(below[-1] - none, 0.0)
-    none = below[-1] - q_below[-1]
+    q_above, q_below = np.append(at_x, above[:-1] - above[1:]), np.append(at_y, below[:-1] - below[1:])
     ratio = np.concatenate([y[::-1], x])
     q = np.concatenate([q_below[::-1], q_above])
     p = inflated(ratio * q, 4.0 * UNIT)
     losses = np.concatenate([[-np.inf], np.log(ratio), [np.inf]])
-    return _padded(losses, np.concatenate([[0.0], p, calls[-1:]]), np.concatenate([[none], q, [0.0]]), size)
+    return _padded(losses, np.concatenate([[0.0], p, calls[-1:]]), np.concatenate([below[-1:], q, [0.0]]), size)
 
 
 @np.errstate(all="ignore")

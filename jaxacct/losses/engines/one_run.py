@@ -101,7 +101,7 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     if hasattr(pair, "log_hockey_stick"):
         room = 8.0 * UNIT * (1.0 + xp.abs(target))  # of the logarithm
         least, most, curve = target - room, target + room, pair.log_hockey_stick
-        steering = lambda bound: bound - target  # noqa: E731
+        steering = lambda bound, goal: bound - goal  # noqa: E731
         # Where the dominating Gaussian is small enough, so is the pair itself.
         end = log_inverse(pair.gaussian_mu(), least)
         small = xp.isfinite(end)
@@ -109,7 +109,7 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
         high = xp.where(small, end, _LARGEST)
     else:
         least, most, limits = delta, delta, (largest, pair.loss_error())
-        steering = lambda bound: xp.log(0.5 + 0.5 * bound / delta)  # noqa: E731
+        steering = lambda bound, goal: xp.log(0.5 + 0.5 * bound / goal)  # noqa: E731
         curve = lambda epsilon, upper: _possible_from_tails(pair, column(epsilon), *limits)[upper][..., 0]  # noqa: E731
         # Neighbours among some ends, between which the bounds come down to delta.
         at_lower, at_upper = _possible_from_tails(pair, _ENDS + zero[..., None], *limits)
@@ -125,11 +125,11 @@ def single_epsilon(pair: Any, delta: Array) -> tuple[Array, Array]:
     # The end that is to be certified moves by comparisons that hold; one with NaN certifies nothing.
     def surely_above(epsilon: Array) -> tuple[Array, Array]:
         bound = curve(epsilon, False)
-        return bound > most, steering(bound)
+        return bound > most, steering(bound, most)
 
     def not_surely_below(epsilon: Array) -> tuple[Array, Array]:
         bound = curve(epsilon, True)
-        return ~(bound <= least), steering(bound)
+        return ~(bound <= least), steering(bound, least)
 
     # The curve certified both ends where it was asked there; asked again elsewhere, it may round to the other side.
     lower, _ = crossing(surely_above, low, xp.where(infinite > delta, low, high) + zero)

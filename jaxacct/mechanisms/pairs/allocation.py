@@ -9,14 +9,17 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.table import TablePair
 
-__all__ = ["AllocationPair", "allocation_pair"]
+__all__ = ["ATOMS", "AllocationPair", "allocation_pair", "better", "nowhere", "stacked"]
 
-_ATOMS = 4096  # of a table
+ATOMS = 4096
+"""Of a table."""
+
 _MOST = 2**20  # batches
 _KEPT = 256  # settings
 
@@ -44,9 +47,7 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
     tree = (inner, batches, participations)
     shape = np.broadcast_shapes(*settings_shapes(tree))
     if _validate.is_traced(tree):
-        poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
-        row = Row(poison + np.full((*shape, _ATOMS), np.nan))
-        return AllocationPair(row, row, row, np.full((), UNIT), np.full((), UNIT))
+        return nowhere(tree, shape)
     rows = flattened(tree, shape, np)
     size = int(np.prod(shape))
     tables = []
@@ -54,21 +55,49 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
         pair, t, k = jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
         leaves, structure = jax.tree.flatten(pair)
         bad = any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST
-        if bad:
-            tables.append(np.full((3, _ATOMS), np.nan))
-            continue
         known = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in leaves)
-        tables.append(_table(structure, known, int(t), int(k), relation == "add", upper))
-    losses, p, q = (np.stack(part).reshape(*shape, _ATOMS) for part in zip(*tables, strict=True))
+        tables.append(None if bad else _table(structure, known, int(t), int(k), relation == "add", upper))
+    return stacked(tables, shape)
+
+
+def nowhere(tree: Any, shape: tuple[int, ...]) -> AllocationPair:
+    """A pair of NaN with settings of ``shape``, for traced numbers: no table can be made of them."""
+    poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
+    row = Row(poison + np.full((*shape, ATOMS), np.nan))
+    return AllocationPair(row, row, row, np.full((), UNIT), np.full((), UNIT))
+
+
+def stacked(tables: list[Any], shape: tuple[int, ...]) -> AllocationPair:
+    """Tables of ``ATOMS`` atoms, one for each setting of ``shape``; None is one of NaN."""
+    rows = [np.full((3, ATOMS), np.nan) if table is None else table for table in tables]
+    losses, p, q = (np.stack(part).reshape(*shape, ATOMS) for part in zip(*rows, strict=True))
     finite = np.where(np.isfinite(losses), np.abs(losses), 0.0).max(-1)
     return AllocationPair(Row(losses), Row(p), Row(q), np.full((), 16.0 * UNIT), UNIT * (32.0 + 8.0 * finite))
+
+
+def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
+    """Of two tables from below, setting by setting, the one of larger divergence; each is a bound by itself."""
+
+    def divergence(pair: AllocationPair) -> Any:
+        losses, p = pair.losses.values, pair.p.values
+        xp = array_module(losses)
+        return xp.where(p > 0, p * xp.clip(losses, -1e3, 1e3), 0.0).sum(-1)
+
+    one, other = divergence(first), divergence(second)
+    xp = array_module(one)
+    chosen = one >= other
+    rows = jax.tree.map(
+        lambda x, y: xp.where(chosen[..., None], x, y), *((p.losses, p.p, p.q) for p in (first, second))
+    )
+    slack = xp.maximum(first.loss_slack, second.loss_slack)
+    return AllocationPair(*rows, first.mass_error, slack)
 
 
 @functools.lru_cache(maxsize=4 * _KEPT)
 def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: bool) -> Any:
     from jaxacct.losses.allocation.tables import lower_table, upper_table
 
-    return (upper_table if upper else lower_table)(_bounds(structure, leaves, t, k), mirrored, _ATOMS)
+    return (upper_table if upper else lower_table)(_bounds(structure, leaves, t, k), mirrored, ATOMS)
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -1,0 +1,61 @@
+"""The pair of a test of shuffled batches with Gaussian noise: is the largest batch sum large?"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, nowhere, stacked
+from jaxacct.mechanisms.pairs.gaussian import normal_tails
+
+__all__ = ["shuffled_pair"]
+
+_POINTS = 3000
+_SHARE = 1e-9  # more than all roundings of a probability: up to 2^20 factors, tails good to 1e-13
+_REACH = 11.0  # standard deviations
+
+
+def shuffled_pair(noise: Any, batches: Any, without: float, relation: str) -> AllocationPair:
+    """(P, Q) of the events {the largest of t sums exceeds c}, for all c of a grid, rounded to be dominated.
+
+    Of t sums with noise N(0, noise^2) one, at random, is moved by 2 under P and by ``without`` under Q; with
+    ``relation`` `add` the two are exchanged. Traced numbers give a pair of NaN.
+    """
+    tree = (noise, batches)
+    shape = np.broadcast_shapes(*settings_shapes(tree))
+    if _validate.is_traced(tree):
+        return nowhere(tree, shape)
+    sigmas, counts = flattened(tree, shape, np)
+    tables = [
+        _table(float(sigma), float(t), without, relation == "add") if sigma > 0 and t >= 1 else None
+        for sigma, t in zip(sigmas, counts, strict=True)
+    ]
+    return stacked(tables, shape)
+
+
+@functools.lru_cache(maxsize=256)
+def _table(sigma: float, t: float, without: float, mirrored: bool) -> Any:
+    from jaxacct.losses.allocation.sums import Events, SumBounds
+    from jaxacct.losses.allocation.tables import lower_table
+
+    with np.errstate(all="ignore"):
+        at = np.linspace(-_REACH * sigma, 2.0 + _REACH * sigma, _POINTS)
+        p_log, q_log = ((t - 1.0) * _log_below(at / sigma) + _log_below((at - move) / sigma) for move in (2.0, without))
+        p_over, q_over = -np.expm1(p_log), -np.expm1(q_log)
+        p_under, q_under = np.exp(p_log), np.exp(q_log)
+        none = np.zeros(_POINTS)
+        high = Events(inflated(q_over, _SHARE), deflated(p_over, _SHARE), none)
+        low = Events(deflated(q_under, _SHARE), inflated(p_under, _SHARE), none)
+        nothing = (np.zeros(0), np.zeros(0))
+        return lower_table(SumBounds(nothing, nothing, [high], [low], 0.0), mirrored, ATOMS)
+
+
+def _log_below(z: np.ndarray) -> np.ndarray:
+    """log P(N(0, 1) <= z), from whichever tail is small."""
+    above, below = normal_tails(z)
+    return np.where(above < 0.5, np.log1p(-above), np.log(below))

@@ -1,0 +1,112 @@
+"""Shuffled batches: what most data loaders draw, and of which little is proven."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
+from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whole_steps
+from jaxacct.mechanisms.random_allocation import renyi_of_one_run
+
+__all__ = ["Shuffled"]
+
+
+@mechanism
+class Shuffled(Mechanism):
+    """One epoch of ``batches`` runs of ``mechanism`` on the batches of equal size into which shuffled data are cut.
+
+    One run of this mechanism is one epoch: ``steps`` counts epochs, each with a shuffle of its own. The number of
+    places is public: `add` and `remove` are a place that is filled or left empty, like `replace_special`. (If a loader
+    cuts anew when a record leaves, neighbours differ in many batches, and nothing here holds.) `replace` has the
+    parameters of a record that comes or goes, as in ``PoissonSampled``.
+
+    *What is which.* The **upper** bound is that of one run of ``mechanism`` on data that are not shuffled: the record
+    is in one batch, and who is told which knows no less. It is proven, for every pair; nothing is gained from the
+    shuffle itself. The **lower** bound is that of an attack. For Gaussians it is that of Chua et al. 2024, "How private
+    are DP-SGD implementations?": all other records pull the other way, so that the batch of the record moves by 2
+    with it and by 1 without it, and the largest of all batch sums is looked at. For other mechanisms, and where that
+    is the better attack, all other records are 0, which makes it random allocation. The truth lies between, and may
+    lie anywhere. Proofs are in docs/proofs/shuffled.md.
+
+    Attributes:
+        mechanism: what runs on each batch: anything with one pair a run.
+        batches: a whole number >= 1 and at most 2^20; any shape.
+
+    Raises:
+        ValueError: a concrete number of batches that is not whole, or too large.
+    """
+
+    mechanism: Any
+    batches: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.count(batches=self.batches)
+        _validate.at_most(2.0**20, batches=self.batches)
+
+    @property
+    def _symmetric(self) -> bool:
+        return as_mechanism(self.mechanism)._symmetric
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        inner, runs = as_mechanism(self.mechanism), whole_steps(steps)
+        t = whole_number(self.batches, 1.0)
+        runs = array_module(t, runs).where(t >= 1.0, runs, np.nan)
+        if relation == "replace":
+            return [(inner._replaced(Rate(np.ones(()), np.zeros(()))), runs)]
+        return inner._runs(relation, runs)
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        return self._runs(relation, 1.0)
+
+    def _witness(self, relation: str) -> Mechanism:
+        inner = as_mechanism(self.mechanism)._witness(relation)
+        return unchecked(_Attacked, mechanism=inner, batches=self.batches)
+
+    def _renyi(self, order: Any, relation: str) -> Any:
+        return renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
+
+    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+        return as_mechanism(self.mechanism)._rarely_sampled(steps)
+
+
+@mechanism
+class _Attacked(Shuffled):
+    """What a test makes of an epoch: a pair that the epoch's dominates."""
+
+    @property
+    def _symmetric(self) -> bool:
+        return False
+
+    def _sides(self, relation: str) -> list[str]:
+        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
+
+    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+        return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(relation)]
+
+    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+        side = "remove" if relation in ("remove", "zero_out", "replace_out") else "add"
+        inner, t = as_mechanism(self.mechanism), whole_number(self.batches, 1.0)
+        noise = inner._gaussian_noise()
+        if noise is not None:
+            # A record that turns round moves its batch by 2, or not at all.
+            turns = relation.startswith("replace_")
+            largest = shuffled_pair(noise, t, 0.0 if turns else 1.0, side)
+            moved = GaussianPair(noise / (2.0 if turns else 1.0), np.ones(()), np.zeros(()))
+            return [(better(largest, allocation_pair(moved, t, np.ones(()), side, False)), 1.0)]
+        parts = inner._dominating("remove")
+        if len(parts) != 1:
+            raise ValueError(
+                f"Shuffled has no analysis for {type(self.mechanism).__name__}, of which one run is not one pair"
+            )
+        return [(allocation_pair(parts[0][0], t, np.ones(()), side, False), 1.0)]
+
+    def _witness(self, relation: str) -> Mechanism:
+        return self
