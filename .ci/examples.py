@@ -31,7 +31,7 @@ def commands() -> None:
             for line in [line.split(" && ")[0] for line in lines if line.startswith("jaxacct ")]:
                 if name in LEFT_OUT or any(option in line for option in SLOW):
                     continue
-                words = [sys.executable, "-m", "jaxacct", *shlex.split(line)[1:]]
+                words = [sys.executable, "-m", "jaxacct", *shlex.split(line, comments=True)[1:]]
                 ran = subprocess.run(words, cwd=folder, capture_output=True, text=True)
                 if ran.returncode:
                     raise SystemExit(f"{line}: exit status {ran.returncode}\n{ran.stdout}{ran.stderr}")

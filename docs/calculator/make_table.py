@@ -15,9 +15,9 @@ import numpy as np
 
 import jaxacct
 
-SIGMAS = np.geomspace(0.6, 6.0, 18)
-RATES = np.geomspace(1e-3, 1e-1, 17)
-STEPS = np.unique(np.ceil(np.geomspace(200, 5e4, 17) - 1e-9))
+SIGMAS = np.geomspace(0.6, 6.0, 31)
+RATES = np.geomspace(1e-3, 1e-1, 25)
+STEPS = np.unique(np.ceil(np.geomspace(200, 5e4, 25) - 1e-9))
 DELTAS = np.array([1e-5, 1e-7])
 LEAST, RATIO, NONE = 1e-4, 1.0005, 65535
 
