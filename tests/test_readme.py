@@ -21,7 +21,7 @@ def test_ci_runs_the_readmes_test_line():
 
 def test_every_python_block_of_the_readme_runs_as_printed(capsys):
     blocks = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     namespace: dict = {}
     for block in blocks:
         alone: dict = {"__name__": "readme"}  # as a reader would paste it
