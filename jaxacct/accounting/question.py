@@ -262,7 +262,7 @@ def _composed(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at
 
         def tried(size: Any, rows: np.ndarray) -> np.ndarray:
             contour = placed(size, *_grouped(pairs, counts, rows), at[rows])
-            curve = lambda factor: value(contour, *_grouped(*parts(place, factor), rows)).delta  # noqa: E731
+            curve = lambda factor: value(contour, *_grouped(*parts(place, factor), rows)).delta  # noqa: E731  # pyright: ignore[reportCallIssue]
             slope = np.full(rows.size, np.nan)
             for step in _STEPS[:2]:
                 found, rough = (_difference(curve, width) for width in (step, 2.0 * step))
@@ -303,7 +303,7 @@ def _in_turn(found: np.ndarray, wanted: np.ndarray, tried: Callable[[Any, np.nda
 
 def _grouped(pairs: list[Any], counts: list[Any], rows: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
     """Pairs and counts of some settings, as engines want them."""
-    return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)
+    return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # pyright: ignore[reportCallIssue]
 
 
 def _difference(function: Callable[[float], np.ndarray], step: float) -> np.ndarray:

@@ -30,7 +30,7 @@ class GeneralizedResponse:
     The band is shown. An epsilon of inf shows the bit itself. Symmetric, whatever the masses.
 
     Attributes:
-        epsilons: >= 0, shape ``(bands,)``; inf allowed.
+        epsilons: at least 0, shape ``(bands,)``; inf allowed.
         masses: shape ``(bands,)``.
         bound: ``"upper"`` or ``"lower"``: the side on which masses were rounded (their sum may miss 1 by rounding).
 

@@ -53,7 +53,7 @@ def delta_enclosure(
 
     Args:
         laws: from `laws_of`.
-        epsilon: >= 0.
+        epsilon: at least 0.
         reverse: `add` instead of `remove`.
         digits: decimal digits.
         other: along another line and with more bits: an enclosure that shares no rounding with the first.

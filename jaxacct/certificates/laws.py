@@ -141,9 +141,9 @@ def _whole(mechanism: Any) -> int:
 def _mixture(parts: list[tuple[Fraction, Fraction]]) -> Any:
     together: Counter[Fraction] = Counter()
     for weight, square in parts:
-        together[square] += weight
+        together[square] += weight  # pyright: ignore[reportArgumentType]
     kept = tuple(sorted((weight, square) for square, weight in together.items() if weight))
-    return Normal(kept[0][1]) if len(kept) == 1 else Mixture(kept)
+    return Normal(kept[0][1]) if len(kept) == 1 else Mixture(kept)  # pyright: ignore[reportArgumentType]
 
 
 def _sampled(mechanism: Any, rate: Fraction) -> list[Step]:

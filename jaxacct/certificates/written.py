@@ -18,7 +18,7 @@ __all__ = ["decimal_text", "fraction_of", "read_mechanism", "written_mechanism"]
 def written_mechanism(mechanism: Any) -> Any:
     """``mechanism`` as JSON's types; floats are written so that they come back as they were."""
     if isinstance(mechanism, Mechanism):
-        fields = {f.name: written_mechanism(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism)}
+        fields = {f.name: written_mechanism(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism)}  # pyright: ignore[reportArgumentType]
         return {
             "mechanism": type(mechanism).__name__,
             **{"of" if k == "mechanism" else k: v for k, v in fields.items()},

@@ -113,7 +113,7 @@ class Run(NamedTuple):
 
         made = getattr(mechanisms, FAMILIES[self.family].name)(**self.parameters)
         if self.largest is not None:
-            return mechanisms.TruncatedPoisson(made, self.rate, self.largest, self.records)
+            return mechanisms.TruncatedPoisson(made, self.rate, self.largest, self.records)  # pyright: ignore[reportArgumentType]
         if self.sample is not None:
             kind = mechanisms.SampledWithReplacement if self.replaced else mechanisms.SampledWithoutReplacement
             made = kind(made, *self.sample)

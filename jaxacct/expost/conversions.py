@@ -35,7 +35,7 @@ def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLik
 
     Args:
         epsilon: returned by the mechanism, >= 0, infinity included; any shape.
-        order: > 1.
+        order: above 1.
         delta: strictly between 0 and 1. All shapes broadcast.
         tight: which of the two.
 
@@ -61,7 +61,7 @@ def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike)
 
     Args:
         epsilon: returned by the mechanism, >= 0, infinity included; any shape.
-        order: > 1.
+        order: above 1.
         confidence: strictly between 0 and 1. All shapes broadcast.
 
     Returns:

@@ -145,7 +145,7 @@ class Result:
 
     Attributes:
         output: any pytree.
-        epsilon: >= 0, scalar, or batched like the output.
+        epsilon: at least 0, scalar, or batched like the output.
         definition: a `Definition`.
 
     Raises:

@@ -40,7 +40,7 @@ def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, s
         key: a PRNG key that nothing else uses; not reused by this function.
         value: array or pytree of arrays, any shapes; the whole tree is one value.
         epsilons: shape (m,), > 0, nowhere falling.
-        order: > 1, scalar; fixed before anything was released.
+        order: above 1, scalar; fixed before anything was released.
         sensitivity: l2 sensitivity of the whole tree, > 0, scalar. Use ``jax.vmap`` for others.
 
     Returns:

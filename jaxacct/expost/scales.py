@@ -35,7 +35,7 @@ def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
 
     Args:
         epsilon: Rényi divergence for all checks together, > 0; any shape.
-        order: > 1.
+        order: above 1.
         sensitivity: of one answer, > 0.
         checks: whole number >= 1. All shapes broadcast.
 
@@ -61,7 +61,7 @@ def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
 
     Args:
         epsilon: Rényi divergence of the whole sequence of answers, > 0; any shape.
-        order: > 1.
+        order: above 1.
         sensitivity: of one query, > 0. All shapes broadcast.
 
     Returns:

@@ -27,8 +27,8 @@ The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
-One ledger for each example, who pays for their own gradient: `individual_priced_menu` (a bound),
-`individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
+One ledger for each example, who pays for their own gradient: `individual_priced_box` and `individual_priced_menu`
+(bounds), `individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
 
 `from_epsilon` makes the filter of a name from an (epsilon, delta) target.
 
@@ -64,6 +64,7 @@ from jaxacct.filters.naturals.natural_approximate_dp import NaturalApproximateDP
 from jaxacct.filters.odometer import Odometer, odometer
 from jaxacct.filters.per_example.any_filter import IndividualFilter, individual
 from jaxacct.filters.per_example.approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
+from jaxacct.filters.per_example.priced_box import IndividualPricedBoxFilter, individual_priced_box
 from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, individual_priced_menu
 from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
@@ -87,6 +88,7 @@ __all__ = [
     "Halted",
     "IndividualApproximateGDPFilter",
     "IndividualFilter",
+    "IndividualPricedBoxFilter",
     "IndividualPricedMenuFilter",
     "LedgerState",
     "MenuState",
@@ -120,6 +122,7 @@ __all__ = [
     "halting_scan",
     "individual",
     "individual_approximate_gdp",
+    "individual_priced_box",
     "individual_priced_menu",
     "natural",
     "natural_approximate_dp",

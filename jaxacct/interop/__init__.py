@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jaxacct.interop.batch_selection import mechanism_of_selection
     from jaxacct.interop.jax_privacy import AccountantConfig
     from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
+    from jaxacct.interop.statement import dp_sgd_statement
     from jaxacct.interop.write_events import to_dp_event
 
 _HOME = {
@@ -28,6 +29,7 @@ _HOME = {
     "AccountantConfig": "jaxacct.interop.jax_privacy",
     "mechanism_of_selection": "jaxacct.interop.batch_selection",
     "UnreadableEvent": "jaxacct.interop.read_events",
+    "dp_sgd_statement": "jaxacct.interop.statement",
     "from_dp_event": "jaxacct.interop.read_events",
     "to_dp_event": "jaxacct.interop.write_events",
 }
@@ -36,6 +38,7 @@ __all__ = [
     "Accountant",
     "AccountantConfig",
     "UnreadableEvent",
+    "dp_sgd_statement",
     "from_dp_event",
     "mechanism_of_selection",
     "to_dp_event",

@@ -136,7 +136,7 @@ def check_loader(loader: Any, rate: float | None = None) -> float:
             f"poisson_sampling=True), got {type(loader).__name__} with {type(sampler).__name__}: batches of a shuffled "
             "data set have another, larger privacy loss"
         )
-    found = float(sampler.sample_rate)
+    found = float(sampler.sample_rate)  # pyright: ignore[reportOptionalMemberAccess]
     if rate is not None and found > rate * (1 + 1e-12):
         raise ValueError(f"loader must sample at a rate of at most {rate:g}, got {found:g}")
     return found

@@ -27,7 +27,7 @@ class PureDP(Mechanism):
     bounds enclose the exact worst case, also of compositions.
 
     Attributes:
-        epsilon: >= 0; any shape.
+        epsilon: at least 0; any shape.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite.
@@ -61,7 +61,7 @@ class ApproximateDP(Mechanism):
     compositions. It is the pair of ``FromProfile`` for a single point.
 
     Attributes:
-        epsilon: >= 0; any shape.
+        epsilon: at least 0; any shape.
         delta: in [0, 1]; any shape, broadcasts with ``epsilon``.
 
     Raises:

@@ -33,7 +33,7 @@ class ZeroConcentratedDP(Mechanism):
     Gaussian mechanism with mu = sqrt(2 rho): the best possible conversion lies between the two, so they do not meet.
 
     Attributes:
-        rho: > 0; any shape.
+        rho: above 0; any shape.
 
     Raises:
         ValueError: a concrete ``rho`` that is not a finite number above 0.
@@ -73,7 +73,7 @@ class RenyiDP(Mechanism):
     mechanism of that divergence, a member of the class that is not its worst.
 
     Attributes:
-        order: > 1; any shape.
+        order: above 1; any shape.
         epsilon: divergence in nats, >= 0; broadcasts with ``order``.
 
     Raises:

@@ -32,7 +32,7 @@ class DiscreteLaplace(Mechanism):
     relation in question*.
 
     Attributes:
-        scale: > 0, in the units of the query; any shape.
+        scale: above 0, in the units of the query; any shape.
         sensitivity: a whole number >= 1; any shape, broadcasts with ``scale``.
 
     Raises:

@@ -26,7 +26,7 @@ class GDP(Mechanism):
     mu, which is one of them, so that bounds enclose the exact worst case.
 
     Attributes:
-        mu: > 0; any shape.
+        mu: above 0; any shape.
 
     Raises:
         ValueError: a concrete ``mu`` that is not a finite number above 0.

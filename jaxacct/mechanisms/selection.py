@@ -78,7 +78,7 @@ class PermuteAndFlip(Mechanism):
     for that extremal pair, not for permute-and-flip itself.
 
     Attributes:
-        epsilon: > 0; any shape.
+        epsilon: above 0; any shape.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is not a finite number above 0.

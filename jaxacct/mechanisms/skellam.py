@@ -89,7 +89,7 @@ class SkellamPair:
     the least float64; where it is more, nothing is known.
 
     Attributes:
-        mu: > 0; float64.
+        mu: above 0; float64.
         sensitivity: D, a whole number >= 1; float64.
     """
 

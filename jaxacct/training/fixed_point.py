@@ -126,19 +126,15 @@ def accumulate_of(
     scale = jnp.float32(2.0 ** (high_bits(total.size) + LOW_BITS))
     whole = batch // _CHUNK * _CHUNK
 
-    def chunks(leaf: jax.Array, kept: jax.Array) -> jax.Array:
-        """Sums over chunks of at most 64 rows, (chunks, ...)."""
-        # The product with a power of two is exact, and so are truncation and conversion.
-        quanta = jnp.trunc(jnp.where(kept, prepared(leaf), 0.0) * scale).astype(jnp.int32)
-        rows = quanta.reshape(-1, min(_CHUNK, leaf.shape[0]), *leaf.shape[1:])
-        return jnp.sum(rows, axis=1, dtype=jnp.int32)
-
     def add(high: jax.Array, low: jax.Array, leaf: jax.Array) -> tuple[jax.Array, jax.Array]:
         kept = valid.reshape((batch,) + (1,) * (leaf.ndim - 1))
-        for part in (slice(0, whole), slice(whole, batch)):
-            if part.start == part.stop:
+        # The product with a power of two is exact, and so are truncation and conversion.
+        quanta = jnp.trunc(jnp.where(kept, prepared(leaf), 0.0) * scale).astype(jnp.int32)
+        for rows in (quanta[:whole], quanta[whole:]):
+            if not rows.shape[0]:
                 continue
-            sums = chunks(leaf[part], kept[part])
+            chunks = rows.reshape(-1, min(_CHUNK, rows.shape[0]), *rows.shape[1:])
+            sums = jnp.sum(chunks, axis=1, dtype=jnp.int32)
             high = high + jnp.sum(sums >> LOW_BITS, axis=0, dtype=jnp.int32)
             low = low + jnp.sum(sums & (2**LOW_BITS - 1), axis=0, dtype=jnp.int32)
         return _carry(high, low)

@@ -266,6 +266,31 @@ def test_what_is_outside_is_refused_in_a_program_and_priced_online_elsewhere(led
         jax.jit(lambda x: ledger.update(Laplace(x), ledger.init()))(1.0)
 
 
+def test_each_example_pays_at_least_what_its_own_norm_costs_now_and_little_more():
+    count = 400
+    box = filters.individual_priced_box(
+        examples=count, sigma=(1.0, 6.0), rate=(0.02, 0.02), epsilon=EPSILON, delta=DELTA
+    )
+    rng = np.random.default_rng(4)
+    norms = np.exp(rng.uniform(np.log(0.05), np.log(2.0), count)).astype(np.float32)
+    norms[:4] = 0.0, np.nan, -1.0, np.inf
+    spent = UNITS - (UNITS * np.exp(rng.uniform(np.log(1e-3), 0, count))).astype(np.int32)
+    state = box.init()._replace(words=jnp.asarray(spent))
+    one = PoissonSampled(Gaussian(1.2, sensitivity=1.0), 0.02)
+    takes_part, after = box.update(one, norms, state)
+    charged = np.asarray(box.spent(after)) - spent
+    assert (charged[~np.asarray(takes_part)] == 0).all()
+    assert not takes_part[:4].any()
+    own = jax.jit(jax.vmap(lambda n, s: box.common.price(PoissonSampled(Gaussian(1.2, n), 0.02), MenuState(s))))
+    prices = np.asarray(own(np.clip(norms[4:], 1e-3, 1.0), spent[4:]))
+    runs = np.asarray(takes_part[4:])
+    assert (charged[4:][runs] >= prices[runs]).all()
+    assert runs.sum() > 300
+    assert np.median(charged[4:][runs] / prices[runs]) < 1.06
+    assert (np.asarray(box.bounds(one, norms, after)) <= 1.0).all()
+    assert box.guarantee.is_bound
+
+
 def test_several_runs_cost_what_they_cost_one_by_one(ledger):
     one = query(1.9, 0.02)
     state = ledger.init()

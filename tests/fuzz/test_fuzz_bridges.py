@@ -85,6 +85,10 @@ def drawn(name, *spared, **arguments):
 
 
 INTEROP = {
+    "dp_sgd_statement": lambda: Case(
+        jaxacct.interop.dp_sgd_statement,
+        {"records": 1000, "batch": 100, "epochs": 2.0, "noise_multiplier": 1.0, "delta": 1e-4, "records_per_user": 2},
+    ),
     "from_dp_event": lambda: Case(jaxacct.interop.from_dp_event, {"event": gaussian(), "relation": "add_or_remove"}),
     "from_dp_event.composed": event("Composed", events=lambda: [gaussian(), gaussian()]),
     "from_dp_event.discrete_laplace": event("DiscreteLaplace", noise_parameter=1.0, sensitivity=1),

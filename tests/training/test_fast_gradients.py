@@ -55,6 +55,18 @@ def test_a_sum_of_many_rows_is_exact(count):
     assert np.array_equal(found, quanta.sum(0))
 
 
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+def test_pieces_of_any_size_add_up_exactly(count):
+    quanta = np.random.default_rng(count).integers(-(2**20), 2**20, (count, 8))
+    start = training.clipped_gradient_sum(
+        lambda w, x: jnp.sum(w * x), jnp.zeros(8), jnp.zeros((1000, 8)), jnp.zeros(1000, bool), 1.0
+    )
+    rows = (quanta / 2.0**24).astype(np.float32)
+    total = training.add_clipped(start, rows, jnp.arange(count) % 3 > 0, 1.0, clip_scale=jnp.ones(count))
+    found = np.asarray(total.high, np.int64) * 2**12 + np.asarray(total.low)
+    assert np.array_equal(found, quanta[np.arange(count) % 3 > 0].sum(0))
+
+
 @pytest.mark.parametrize(
     ("image", "kernel", "options"),
     [

@@ -41,7 +41,7 @@ class Budget:
     Args:
         budget: a mechanism, PLD or curve.
         compositions: of the family.
-        tolerance: >= 0.
+        tolerance: at least 0.
     """
 
     def __init__(self, budget: Any, compositions: Compositions, tolerance: float) -> None:

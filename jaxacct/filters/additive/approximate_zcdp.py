@@ -166,7 +166,7 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     have the simpler conversion rho + 2 sqrt(rho log(1 / delta'))). It is `approximate_zcdp` with these two budgets.
 
     Args:
-        epsilon: > 0; an array makes one pair of ledgers for each entry.
+        epsilon: above 0; an array makes one pair of ledgers for each entry.
         delta: strictly between 0 and 1; broadcasts.
         share: strictly between 0 and 1; broadcasts.
 

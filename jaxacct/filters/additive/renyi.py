@@ -88,7 +88,7 @@ def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     end up with is still covered.
 
     Args:
-        epsilon: >= 0; an array makes one ledger for each entry.
+        epsilon: at least 0; an array makes one ledger for each entry.
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
         order: a concrete number above 1 (part of the program: another order is another compilation).
 

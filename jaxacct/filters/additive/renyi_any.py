@@ -160,7 +160,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     the schedule is roughly known, `renyi` at the order of `plan_order` does better.
 
     Args:
-        epsilon: >= 0; an array makes one row of ledgers for each entry.
+        epsilon: at least 0; an array makes one row of ledgers for each entry.
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
         orders: concrete distinct numbers above 1, fixed in advance (part of the program).
 

@@ -30,7 +30,6 @@ __all__ = ["UNITS", "Family", "family_of"]
 
 UNITS = 2_000_000_000
 """The whole budget in units: int32, and fine enough for hundreds of millions of runs."""
-_SLACK = 0.002  # of delta, at the whole budget
 _BEYOND = 1.06  # budgets to which the curves go on: mixtures of prices look a little above the whole budget
 _FADE = 9.0  # of G's standard deviations: where U is 0 so far around, V is nothing but slack
 _FLOOR = 1e-3  # of the slack: smaller values of a curve are dropped
@@ -114,7 +113,7 @@ def _moved(grid: LossGrid, width: float) -> np.ndarray:
 
 def padded(size: int) -> int:
     """A length that a transform is fast at, and at which nothing wraps around."""
-    return scipy.fft.next_fast_len(2 * size, real=True)
+    return scipy.fft.next_fast_len(2 * size, real=True)  # pyright: ignore[reportReturnType]
 
 
 def circular(values: np.ndarray, size: int) -> np.ndarray:
@@ -143,7 +142,9 @@ def smoothed(excess: np.ndarray, grid: LossGrid, width: float, *, difference: bo
     )
 
 
-def family_of(curves: np.ndarray, grid: LossGrid, width: float, epsilon: float, delta: float, grade: float) -> Family:
+def family_of(
+    curves: np.ndarray, grid: LossGrid, width: float, epsilon: float, delta: float, grade: float, spared: float
+) -> Family:
     """The family of curves of evenly spaced budgets, up to the largest that meets (epsilon, delta) and a little beyond.
 
     Args:
@@ -153,8 +154,9 @@ def family_of(curves: np.ndarray, grid: LossGrid, width: float, epsilon: float, 
         epsilon: the target.
         delta: the target.
         grade: distance of nodes over their budget.
+        spared: S over delta.
     """
-    slack, far = _SLACK * delta, 1.0 / (1.0 + math.exp(epsilon))
+    slack, far = spared * delta, 1.0 / (1.0 + math.exp(epsilon))
     beyond = math.ceil(_FADE * width / grid.spacing)  # points at both ends at which U is 0
     wide = LossGrid(grid.spacing, grid.lowest - beyond, grid.size + 2 * beyond)
     fade = np.exp(-0.5 * np.abs(grid.losses))

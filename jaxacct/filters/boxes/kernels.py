@@ -38,7 +38,7 @@ class Atoms(NamedTuple):
 
     Attributes:
         gains: the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits.
-        masses: >= 0, likewise.
+        masses: at least 0, likewise.
         infinite: probability under P where Q has none.
     """
 

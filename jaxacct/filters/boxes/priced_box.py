@@ -31,9 +31,9 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-__all__ = ["PricedBoxFilter", "priced_box"]
+__all__ = ["PricedBoxFilter", "corners_of", "priced_box"]
 
-_VERSION = 2  # of what is computed; another number makes all tables on disk strangers
+_VERSION = 3  # of what is computed; another number makes all tables on disk strangers
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -229,7 +229,7 @@ def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
 
 def _entry(extra: Any, place: Any) -> Any:
     """The lines of a further entry; those that never fit for a position that is none."""
-    xp = jnp if isinstance(place, jax.core.Tracer) or isinstance(extra, jax.Array) else np
+    xp = jnp if isinstance(place, jax.core.Tracer) or isinstance(extra, jax.Array) else np  # pyright: ignore[reportAttributeAccessIssue]
     count = np.shape(extra)[1]
     place = xp.asarray(place)
     if not count:
@@ -238,12 +238,11 @@ def _entry(extra: Any, place: Any) -> Any:
     return xp.where(good[..., None], xp.take(xp.asarray(extra), xp.where(good, place, 0), axis=1), DEAR)
 
 
-@hosted
-def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> Any:
-    """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
-    xp = module(box, noise, rate, left)
+def corners_of(box: PricedBoxFilter, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, Any, Any]]]:
+    """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
+    xp = module(box, noise, rate)
     sigmas, rates = amounts.join(box.sigmas), amounts.join(box.rates)
-    noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
+    noise, rate = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate)))
     good = (noise >= sigmas[0]) & (noise < np.inf) & (rate >= 0) & (rate <= rates[-1])
     noise = xp.clip(xp.where(good, noise, sigmas[-1]), sigmas[0], sigmas[-1])
     rate = xp.clip(xp.where(good, rate, rates[0]), rates[0], rates[-1])
@@ -261,6 +260,15 @@ def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> An
         for by_noise, i in ((louder, row), (1.0 - louder, next_row))[: sigmas.shape[0]]
         for by_rate, k in ((oftener, next_column), (1.0 - oftener, column))[: rates.shape[0]]
     ]
+    return good, corners
+
+
+@hosted
+def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> Any:
+    """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
+    xp = module(box, noise, rate, left)
+    noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
+    good, corners = corners_of(box, noise, rate)
     prices = xp.asarray(box.prices)
 
     def mean(end: int, interval: Any) -> Any:

@@ -39,6 +39,7 @@ DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
 
 _BUDGETS = 1000  # of the worst case of references, at least
+_MOST_BUDGETS = 3000
 _POINTS = 4096
 _LEAST_POINTS = 1024
 _CELLS = 4.5  # lattice points in a standard deviation of G
@@ -52,17 +53,21 @@ class _Fineness(NamedTuple):
         grade: distance of nodes over their budget.
         sigma: distance of the grid's noise multipliers, in logarithm.
         rate: of its rates.
+        spared: share of delta for the slack of prices.
     """
 
     small: float
     grade: float
     sigma: float
     rate: float
+    spared: float
 
 
-_NARROW = _Fineness(50.0, 0.005, 0.02, 0.04)  # one rate or one noise multiplier: some tens of corners
-_SMALL = _Fineness(30.0, 0.01, 0.02, 0.10)  # hardly any range: seconds
-_WIDE = _Fineness(30.0, 0.01, 0.05, 0.10)  # both move: some hundreds
+_NARROW = _Fineness(50.0, 0.005, 0.02, 0.04, 0.002)  # one rate or one noise multiplier: some tens of corners
+_SMALL = _Fineness(30.0, 0.01, 0.02, 0.10, 0.01)  # hardly any range: seconds
+_WIDE = _Fineness(30.0, 0.01, 0.05, 0.10, 0.01)  # both move: some hundreds
+# The loudest query, which bends curves most, is made dearer where both ranges are; more so if it runs less often.
+_FEW_RUNS, _DEARER, _LITTLE_DEARER = 100, 1.5, 1.02
 _FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
@@ -168,23 +173,29 @@ def _family(
     spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
     lowest = math.floor(laws.grid.losses[0] / spacing)
     grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    runs = runs / np.array([*loud.values(), 1.0])
-    budgets = max(_BUDGETS, 1.05 * runs.max())
+    if rate[0] < rate[1]:
+        runs[0] /= _DEARER if runs[0] < _FEW_RUNS else _LITTLE_DEARER
+    budgets = min(max(_BUDGETS, 1.05 * runs.max()), _MOST_BUDGETS)
     atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud] + [gaussian_atoms(width)]
     singles = [excess_of(one, grid.spacing, grid.size) for one in atoms]
+    # On the lattice a query is as much dearer as its chords are above its curve; what runs more often than there are
+    # budgets is as good as the small Gaussian.
+    finer = [excess_of(one, grid.spacing / _FINER, grid.size * _FINER) for one in atoms]
+    above = np.array([_FINER * one.sum() / more.sum() for one, more in zip(singles, finer, strict=True)])
+    prices = np.maximum(above * budgets / runs, 1.0)
     enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
     report(0, 1)
     most = int(1.1 * budgets)
-    curves = worst_curves(singles, budgets / runs, grid, enough, lambda done: report(min(done, most), most))
-    return family_of(curves, grid, width, epsilon, delta, fine.grade)
+    curves = worst_curves(singles, prices, grid, enough, lambda done: report(min(done, most), most))
+    return family_of(curves, grid, width, epsilon, delta, fine.grade, fine.spared)
 
 
-def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> dict[tuple[float, float], float]:
-    """The loud queries whose worst case the family follows, and how much dearer than alone each of them is."""
+def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
+    """The queries whose worst case the family follows, the loudest first."""
     if rate[0] == rate[1]:
         far = sigma[1] > _FAR * sigma[0]
-        return {(s, rate[0]): 1.0 for s in (sigma if far else sigma[:1])}
-    return {(sigma[0], rate[1]): 1.5, (sigma[0], math.sqrt(rate[0] * rate[1])): 1.0}
+        return [(s, rate[0]) for s in (sigma if far else sigma[:1])]
+    return [(sigma[0], rate[1]), (sigma[0], math.sqrt(rate[0] * rate[1]))]
 
 
 def _mu(epsilon: float, delta: float) -> float:

@@ -135,7 +135,7 @@ def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditivePr
     more; its guarantee is larger than (epsilon, delta) by factors that are polynomial in log T and log(1 / delta).
 
     Args:
-        epsilon: > 0.
+        epsilon: above 0.
         delta: in (0, min(1/2, (e^eps - 1) / (e^eps + e^-eps))).
         rounds: T, the most queries.
 

@@ -181,7 +181,7 @@ def natural_approximate_dp(
     guarantee says what it is. For a number that equals the budget use `gdp_residue` or `renyi`.
 
     Args:
-        epsilon: > 0.
+        epsilon: above 0.
         delta: in (0, min(1/2, (e^eps - 1) / (e^eps + e^-eps))).
         rounds: T, the most queries; the guarantee grows with its logarithm.
         grid: of the composed loss; without it 4,097 points to twice epsilon plus 1 on either side, with epsilon on one.

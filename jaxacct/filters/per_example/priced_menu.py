@@ -36,10 +36,18 @@ from jaxacct.filters.printing import printed_as
 from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.states import keeps
 
-__all__ = ["IndividualPricedMenuFilter", "individual_priced_menu"]
+__all__ = [
+    "BITS",
+    "SHIFT",
+    "IndividualPricedMenuFilter",
+    "bounds_of",
+    "clipped",
+    "individual_priced_menu",
+    "rows_for",
+]
 
-_BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
-_SHIFT = 23 - _BITS
+BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
+SHIFT = 23 - BITS
 _SPENT = np.int32(2**31 - 1)
 
 
@@ -104,7 +112,7 @@ class IndividualPricedMenuFilter(ExampleLedgers):
             has been done: then nobody contributes more than was charged, however the norms were computed.
         """
         check_query(query, self.examples)
-        return _bounds(self, query, given_norms(norms, self.examples), self._same(state))
+        return bounds_of(self, query, given_norms(norms, self.examples), self._same(state))
 
     def spent(self, state: ExamplesState) -> Array:
         """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.per_example.any_filter`."""
@@ -119,7 +127,7 @@ class IndividualPricedMenuFilter(ExampleLedgers):
         return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
 
 
-def _clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:
+def clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:
     """The clip norm (float32, rounded up), the bits of min(norm, clip norm), and whether a norm is one."""
     clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
     bits = as_bits(settle_norms(norms, examples))
@@ -128,18 +136,18 @@ def _clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array,
 
 
 def _update_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLike, words: Array) -> Any:
-    clip, bits, good = _clipped(query, norms, ledger.examples)
+    clip, bits, good = clipped(query, norms, ledger.examples)
     if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
         price = ledger.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
     else:
-        # Rows are intervals (low, high] of norms that rise to the clip norm, 2^_BITS of them an octave; the first is
+        # Rows are intervals (low, high] of norms that rise to the clip norm, 2^BITS of them an octave; the first is
         # for all that are smaller still.
-        last = (as_bits(clip) - 1) >> _SHIFT
-        highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << _SHIFT, 1).astype(jnp.int32)
+        last = (as_bits(clip) - 1) >> SHIFT
+        highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << SHIFT, 1).astype(jnp.int32)
         highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
         # Prices rise already. Sorting keeps the compiler from fusing their computation into everybody's look-up.
         prices = jnp.sort(ledger.common.price(for_norms(query, highs)))
-        row = jnp.clip(((bits - 1) >> _SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
+        row = jnp.clip(((bits - 1) >> SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
         price = looked_up(prices, row)
     spent = words & _SPENT
     fits = good & (bits > 0) & (price <= jnp.asarray(ledger.common.budget, jnp.int32) - spent)
@@ -147,14 +155,14 @@ def _update_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLi
     return flagged(after), after
 
 
-def _bounds_of(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLike, words: Array) -> Array:
-    _, bits, good = _clipped(query, norms, ledger.examples)
+def _bounds_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLike, words: Array) -> Array:
+    _, bits, good = clipped(query, norms, ledger.examples)
     return jax.lax.bitcast_convert_type(jnp.where((words < 0) & good & (bits > 0), bits, 0), jnp.float32)
 
 
 _update = jax.enable_x64(True)(jax.jit(_update_words))
 _update_in_place = jax.enable_x64(True)(jax.jit(_update_words, donate_argnums=3))
-_bounds = jax.enable_x64(True)(jax.jit(_bounds_of))
+bounds_of = jax.enable_x64(True)(jax.jit(_bounds_words))
 
 
 def individual_priced_menu(
@@ -199,9 +207,12 @@ def individual_priced_menu(
 
 
 def _rows(common: PricedMenuFilter) -> int:
-    """Enough for the span of the menu's noise: norms below it all have the price of the quietest entry."""
     with jax.enable_x64(True):
         noise = np.asarray(amounts.join(jnp.asarray(common.noise)))
     noise = noise[~np.isnan(noise)]
-    octaves = math.log2(noise.max() / noise.min()) if noise.size else 0.0
-    return (min(math.ceil(octaves), 24) + 1) << _BITS
+    return rows_for(noise.max() / noise.min() if noise.size else 1.0)
+
+
+def rows_for(span: float) -> int:
+    """Enough for a span of noise: norms below it all have the price of the quietest query."""
+    return (min(math.ceil(math.log2(span)), 24) + 1) << BITS

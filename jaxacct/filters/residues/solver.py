@@ -191,7 +191,7 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Arr
     """Whether budget G_m, m^2 = mu^2 - charge, is certainly a residue for one direction of the query.
 
     Args:
-        mu: > 0, scalar.
+        mu: above 0, scalar.
         charge: in (0, mu^2), scalar.
         losses: shape ``(atoms,)``, finite; 0 where the mass is.
         masses: shape ``(atoms,)``, >= 0.

@@ -102,7 +102,7 @@ def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) ->
             many = max(stop / start, start / stop) > _ORDERS
             stop = side * (start * stop) ** 0.5 if many else start + (stop - start) / np.clip(blur**0.5, 1.5, 20.0)
         windows.append(best)
-        start = last
+        start = last  # pyright: ignore[reportPossiblyUnboundVariable]
     return windows
 
 
@@ -187,10 +187,10 @@ class _Law:
             blur = max(spread / length**2 / aim for length, aim in zip(lengths, sharp, strict=True))
             if blur <= 1.0:
                 break
-        first = max(int(np.floor(bottom / step)) - 2, 0)
-        window = Window(side > 0, float(sums.min()), high, cut, tilt, step, first, points, deviation)
-        floor = _ROUNDING * (12.0 * t + points / (1.0 + 2.5 * deviation / step)) * np.exp(faint) * float(added[best])
-        return window, max(blur, floor)
+        first = max(int(np.floor(bottom / step)) - 2, 0)  # pyright: ignore[reportPossiblyUnboundVariable]
+        window = Window(side > 0, float(sums.min()), high, cut, tilt, step, first, points, deviation)  # pyright: ignore[reportPossiblyUnboundVariable]
+        floor = _ROUNDING * (12.0 * t + points / (1.0 + 2.5 * deviation / step)) * np.exp(faint) * float(added[best])  # pyright: ignore[reportPossiblyUnboundVariable]
+        return window, max(blur, floor)  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def chernoff_gaps(high: float, deviation: float) -> np.ndarray:

@@ -92,7 +92,7 @@ def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
     nothing = (np.zeros(0), np.zeros(0))
     join = lambda parts: tuple(np.concatenate(x) for x in zip(*parts, strict=True)) if parts else nothing  # noqa: E731
     seen = cells.base[1] > 0
-    return SumBounds(join(calls), join(puts), above, below, float(cells.left[seen][0]))
+    return SumBounds(join(calls), join(puts), above, below, float(cells.left[seen][0]))  # pyright: ignore[reportArgumentType]
 
 
 def _one_ratio(cells: RatioCells) -> SumBounds:
@@ -128,7 +128,7 @@ class _Lattice:
         self.cut = float(cells.right[window.cut])
         over = [x[0][window.cut] for x in (cells.base_over, cells.other_over)]
         over_up = [x[1][window.cut] for x in (cells.base_over, cells.other_over)]
-        self.over = self._some_over(*over, -1.0), self._some_over(*over_up, 1.0)
+        self.over = self._some_over(*over, -1.0), self._some_over(*over_up, 1.0)  # pyright: ignore[reportCallIssue]
 
     def _some_over(self, base: float, other: float, sign: float) -> tuple[float, float]:
         """Bounds of Q(A) and P(A)."""
@@ -204,7 +204,7 @@ class _Lattice:
                 best = int(np.argmin(useful))
                 if np.isfinite(useful[best]):
                     size = end + 1.0 / (np.e * tilts[best])
-                    exact = 1e-12 * (abs(moments[best]) + tilts[best] * end)
+                    exact = 1e-12 * (abs(moments[best]) + tilts[best] * end)  # pyright: ignore[reportIndexIssue]
                     mean = float(inflated(size * np.exp(useful[best] + exact), 1e-12))
                 else:
                     mean = np.inf
@@ -354,7 +354,7 @@ class _Lattice:
         q_alias, p_alias = alias(0, t * kappa), alias(k, k * own + (t - k) * kappa)
         half = np.ones(w.points // 2 + 1)
         power = spectrum(base, t - k, w.points) if k < t else (half, half, 0.0 * half)
-        q, q_up, q_down = self._tails(*_times(power, spectrum(base, k, w.points)), q_alias, t * kappa)
+        q, q_up, q_down = self._tails(*_times(power, spectrum(base, k, w.points)), q_alias, t * kappa)  # pyright: ignore[reportCallIssue]
         q, most = np.maximum(q, 0.0), np.maximum(q, 0.0) + q_up
         lost, slack = 1.0 - sure, np.zeros(q.shape)
         if k == 1:
@@ -362,7 +362,7 @@ class _Lattice:
             # P - Q - (gamma - 1) Q, so for gamma >= 1 no more than P - Q and an upper bound of Q matter (below 1,
             # Q - P and one of P).
             part = _times(power, _difference(other, base, w.points))
-            gain, gain_up, gain_down = self._tails(*part, p_alias + q_alias, t * kappa)
+            gain, gain_up, gain_down = self._tails(*part, p_alias + q_alias, t * kappa)  # pyright: ignore[reportCallIssue]
             if w.upper:
                 base_mass, other_mass = most, most + gain - gain_down - lost * (most + np.abs(gain) + gain_up)
                 slack = 1.01 * (q_up + q_down)
@@ -372,7 +372,7 @@ class _Lattice:
                 slack = 1.01 * (q_up + q_down + gain_up + gain_down)
         else:
             end = k * own + (t - k) * kappa
-            p, p_up, p_down = self._tails(*_times(power, spectrum(other, k, w.points)), p_alias, end)
+            p, p_up, p_down = self._tails(*_times(power, spectrum(other, k, w.points)), p_alias, end)  # pyright: ignore[reportCallIssue]
             p = np.maximum(p, 0.0)
             base_mass, other_mass = (most, (p - p_down) * sure) if w.upper else ((q - q_down) * sure, p + p_up)
         p_over, q_over = self.over[0][1], self.over[1][0]

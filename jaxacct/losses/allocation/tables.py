@@ -150,8 +150,8 @@ def _test(
         rise, run = large[i] - last_large, small[i] - last_small
         if rise > 0 and (rise > run):
             kept.append(int(i))
-            slopes.append(rise / run if run > 0 else np.inf)
-    kept = np.array(kept, np.int64)[_some(len(kept), size)]
+            slopes.append(rise / run if run > 0 else np.inf)  # pyright: ignore[reportArgumentType]
+    kept = np.array(kept, np.int64)[_some(len(kept), size)]  # pyright: ignore[reportAssignmentType]
     return small[kept], large[kept], slack[kept]
 
 

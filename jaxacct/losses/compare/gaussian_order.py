@@ -48,7 +48,7 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
     Dong, Roth, Su 2022, Definition 2.6.
 
     Args:
-        mu: >= 0, any shape.
+        mu: at least 0, any shape.
         alpha: in [0, 1], broadcasts with ``mu``.
         bound: ``"lower"`` or ``"upper"``.
 

@@ -2,9 +2,10 @@
 
 One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour
 with its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does
-not. Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left, and
-everything else, is put between discrete laws (`discrete_laws.bounds`), on more and more points until the bounds are
-tight. Where two engines answered, both enclosures hold, so their intersection does.
+not. Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes to
+the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms of
+its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
+discrete laws on either side of every part. Where two engines answered, the intersection of their bounds holds.
 
 Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
 the query alone. Inside a program for an accelerator the same formulas are compiled, in one size each.

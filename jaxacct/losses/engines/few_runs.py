@@ -1,4 +1,4 @@
-"""delta and epsilon of up to sixteen runs, composed law by law without a transform.
+"""delta and epsilon of up to a thousand runs, composed law by law without a transform.
 
 A rare sample of few runs has losses of very different sizes: most next to nothing, few many times larger. No uniform
 line of frequencies serves that. But the laws of `discrete_laws.cells` have few points, wherever they are needed, so two
@@ -25,7 +25,7 @@ from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 __all__ = ["MOST_RUNS", "few_run_bounds"]
 
-MOST_RUNS = 16
+MOST_RUNS = 1024
 _SIZES = (96, 192, 384, 384)  # points of a law: to learn what matters, then to answer
 _TIGHT = 0.9995  # lower over upper bound that ends it
 _SKETCH = 48  # points of a law that tell where the points of a composition should go

@@ -82,7 +82,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
 
     Args:
         rho: divergence in nats, >= 0; any shape.
-        order: > 1.
+        order: above 1.
         delta: strictly between 0 and 1.
 
     Returns:
@@ -105,8 +105,8 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
 
     Args:
         rho: divergence in nats, >= 0; any shape.
-        order: > 1.
-        epsilon: >= 0.
+        order: above 1.
+        epsilon: at least 0.
 
     Returns:
         A float64 array of the broadcast shape; 1 for values that make no sense, NaN included.
@@ -126,9 +126,9 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
     Rounded down; negative where no divergence, however small, gives that epsilon at that order.
 
     Args:
-        epsilon: >= 0; any shape.
+        epsilon: at least 0; any shape.
         delta: strictly between 0 and 1.
-        order: > 1.
+        order: above 1.
 
     Returns:
         A float64 array of the broadcast shape; NaN for values that make no sense.

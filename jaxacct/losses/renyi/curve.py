@@ -33,7 +33,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
 
     Args:
         mechanism: see :mod:`jaxacct.mechanisms`; parameters of any shape, traced or not.
-        order: > 1; broadcasts with the parameters.
+        order: above 1; broadcasts with the parameters.
         relation: as in :func:`jaxacct.delta`; `add_or_remove` is the larger of both directions.
 
     Returns:

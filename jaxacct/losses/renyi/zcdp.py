@@ -84,8 +84,8 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
     best possible conversion is not known (the Gaussian mechanism's own curve is lower).
 
     Args:
-        rho: >= 0; any shape.
-        epsilon: >= 0; broadcasts with ``rho``.
+        rho: at least 0; any shape.
+        epsilon: at least 0; broadcasts with ``rho``.
 
     Returns:
         A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
@@ -103,7 +103,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
     """The epsilon at which rho-zCDP implies (epsilon, delta)-DP, the inverse of `zcdp_delta`, rounded up.
 
     Args:
-        rho: >= 0; any shape.
+        rho: at least 0; any shape.
         delta: strictly between 0 and 1; broadcasts with ``rho``.
 
     Returns:
@@ -123,7 +123,7 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     """A rho that `zcdp_epsilon` turns into at most ``epsilon`` at ``delta``: the largest, to a few units.
 
     Args:
-        epsilon: >= 0; any shape.
+        epsilon: at least 0; any shape.
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
 
     Returns:

@@ -90,7 +90,7 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
         lambda x, y: xp.where(chosen[..., None], x, y), *((p.losses, p.p, p.q) for p in (first, second))
     )
     slack = xp.maximum(first.loss_slack, second.loss_slack)
-    return AllocationPair(*rows, first.mass_error, slack)
+    return AllocationPair(*rows, first.mass_error, slack)  # pyright: ignore[reportCallIssue]
 
 
 @functools.lru_cache(maxsize=4 * _KEPT)

@@ -125,7 +125,7 @@ class ConcentratedPair(CurvePair):
     in a: this infimum is convex already. (N(0, 1)'s tails in place of the exponentials would be the Gaussian's.)
 
     Attributes:
-        rho: > 0; float64.
+        rho: above 0; float64.
     """
 
     rho: Any
@@ -181,7 +181,7 @@ class RenyiPair(CurvePair):
 
     Attributes:
         order: a > 1; float64.
-        divergence: >= 0, in nats; float64.
+        divergence: at least 0, in nats; float64.
     """
 
     order: Any

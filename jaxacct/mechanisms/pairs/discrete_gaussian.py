@@ -42,7 +42,7 @@ class DiscreteGaussianPair:
     (Cramer) for z <= 8.5, and <= x^18 beyond (its zeros lie below), |R| is at most 2 units of the sum.
 
     Attributes:
-        sigma: > 0; float64.
+        sigma: above 0; float64.
         sensitivity: D, a whole number >= 1; float64.
     """
 

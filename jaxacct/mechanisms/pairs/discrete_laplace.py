@@ -26,7 +26,7 @@ class DiscreteLaplacePair:
     between: D + 1 atoms. Pr[X > n] = t^(n + 1) / (1 + t) for n >= 0, and Pr[X <= n] = t^-n / (1 + t) for n < 0.
 
     Attributes:
-        scale: > 0; float64.
+        scale: above 0; float64.
         sensitivity: D, a whole number >= 1; float64.
     """
 

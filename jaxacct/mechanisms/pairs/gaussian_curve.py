@@ -99,7 +99,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
 
     Args:
         mu: the GDP parameter, >= 0; any shape.
-        epsilon: >= 0; broadcasts with ``mu``.
+        epsilon: at least 0; broadcasts with ``mu``.
 
     Returns:
         A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.

@@ -134,7 +134,7 @@ def _laws_of_sample(pair: Any, sample: Sample, edges: Array) -> Laws:
     exactly = lambda x, first, last: xp.where(lowest, first, xp.where(highest, last, x))  # noqa: E731
     tails = Tails(
         *(exactly(x, *ends) for x, ends in zip(tails[:4], [(1.0, 0.0), (0.0, 1.0)] * 2, strict=True)),
-        exactly(tails.error, 0.0, 0.0),
+        exactly(tails.error, 0.0, 0.0),  # pyright: ignore[reportCallIssue]
     )
     cells = _cells(tails)
     units = (16.0 + 2.0 * RATE_UNITS) * UNIT

@@ -1,0 +1,222 @@
+"""The priced box for each example by itself: everybody pays for their own clipped gradient norm, as things stand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters import amounts
+from jaxacct.filters.boxes.family import UNITS
+from jaxacct.filters.boxes.priced_box import PricedBoxFilter, corners_of, priced_box
+from jaxacct.filters.boxes.table import DEAR
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
+from jaxacct.filters.menus.priced_menu import fraction_of
+from jaxacct.filters.per_example.any_filter import for_each_example
+from jaxacct.filters.per_example.examples import (
+    FLAG,
+    ExampleLedgers,
+    ExamplesState,
+    as_bits,
+    check_examples,
+    check_query,
+    flagged,
+    for_norms,
+    given_norms,
+    looked_up,
+)
+from jaxacct.filters.per_example.priced_menu import SHIFT, bounds_of, clipped, rows_for
+from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.states import keeps
+
+__all__ = ["IndividualPricedBoxFilter", "individual_priced_box"]
+
+_SPENT = np.int32(2**31 - 1)
+_LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
+
+
+@keeps(ExamplesState)
+@_register
+class IndividualPricedBoxFilter(ExampleLedgers):
+    """One budget of whole units for each example; see `individual_priced_box`.
+
+    Attributes:
+        common: the `PricedBoxFilter` whose prices and budget are everybody's.
+        near: the largest price at each corner while the budget left after a query is at least half of the least of a
+            level, int32, shape ``(sigmas, rates, levels)``.
+        whole: the largest price down to nothing left, likewise.
+        examples: how many ledgers there are, static.
+        rows: of the table of prices by norm, static.
+    """
+
+    common: PricedBoxFilter
+    near: Any
+    whole: Any
+    examples: int = dataclasses.field(metadata={"static": True})
+    rows: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """The box's certified profile for every example, a proven bound; see `filters.per_example.any_filter`."""
+        return for_each_example(self.common.guarantee)
+
+    def update(
+        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
+    ) -> tuple[Array, ExamplesState]:
+        """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
+
+        An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), whether it
+        will be sampled or not; norms are first rounded up to 7 bits after the leading one, and the price is the
+        largest that the query has while the budget left is within a fifth of what it is. Norm 0 costs nothing. Who
+        cannot pay takes no part and keeps what is left.
+
+        Args:
+            query: a `PoissonSampled` `Gaussian` of the box at the clip norm; ``sensitivity`` is the clip norm, in the
+                unit of ``norms``.
+            norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
+                float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
+            state: from `init` or `update`, with whatever sharding; the norms should have the same.
+            donate: whether to write into the buffers of ``state``, which is then gone.
+
+        Raises:
+            ValueError: another type of query, or one with rates of their own; norms or a state that are not one number
+                for each example.
+        """
+        check_query(query, self.examples)
+        if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
+            raise ValueError("query must have one rate for everybody; individual_priced_menu takes rates of their own")
+        run = _update_in_place if donate else _update
+        takes_part, words = run(self, query, given_norms(norms, self.examples), self._same(state))
+        return takes_part, ExamplesState(words)
+
+    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
+        """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
+
+        As :meth:`jaxacct.filters.IndividualPricedMenuFilter.bounds`.
+        """
+        check_query(query, self.examples)
+        return bounds_of(self, query, given_norms(norms, self.examples), self._same(state))
+
+    def spent(self, state: ExamplesState) -> Array:
+        """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.per_example.any_filter`."""
+        return self._same(state) & _SPENT
+
+    def remaining(self, state: ExamplesState) -> Array:
+        """The units that each example has left, int32. Private."""
+        return UNITS - self.spent(state)
+
+    def fraction(self, state: ExamplesState) -> Array:
+        """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
+        return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
+
+
+def _level_of(left: Array) -> Array:
+    """Which interval of budgets, each 2^(1/4) times the one below, a number of units is in: from its float32 bits."""
+    bits = as_bits(left.astype(jnp.float32))
+    return jnp.clip((bits >> 21) - _FIRST, 0, _LEVELS - 1)
+
+
+_FIRST = int(np.float32(2**15).view(np.int32) >> 21)
+
+
+def _level_ends() -> np.ndarray:
+    """The least and the largest number of units of each level, as `_level_of` has them."""
+    starts = ((np.arange(_LEVELS + 1) + _FIRST) << 21).astype(np.int32).view(np.float32).astype(np.float64)
+    low, high = starts[:-1] * (1 - 2.0**-23), np.minimum(starts[1:] * (1 + 2.0**-23), UNITS)
+    low[0] = 0.0
+    return np.stack([np.floor(low), np.ceil(high)])
+
+
+def _update_words(ledger: IndividualPricedBoxFilter, query: Any, norms: ArrayLike, words: Array) -> Any:
+    clip, bits, good = clipped(query, norms, ledger.examples)
+    last = (as_bits(clip) - 1) >> SHIFT
+    highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << SHIFT, 1).astype(jnp.int32)
+    highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
+    prices = _prices(ledger, *as_sampled_gaussian(for_norms(query, highs)))
+    row = jnp.clip(((bits - 1) >> SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
+    spent = words & _SPENT
+    left = UNITS - spent
+    # Prices rise with the norm already. Sorting keeps the compiler from fusing their computation into every look-up.
+    price = looked_up(jnp.sort(prices, axis=0).reshape(-1), row * _LEVELS + _level_of(left))
+    fits = good & (bits > 0) & (price <= left)
+    after = jnp.where(fits, (spent + price) | FLAG, spent)
+    return flagged(after), after
+
+
+def _prices(ledger: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Array:
+    """Units for each query at each level of the budget left, shape ``(queries, levels)``.
+
+    With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
+    """
+    good, corners = corners_of(ledger.common, noise, rate)
+
+    def mean(table: Any) -> Array:
+        total = jnp.zeros((*noise.shape, _LEVELS))
+        for weight, i, k in corners:
+            one, weight = jnp.asarray(table)[i, k].astype(jnp.float64), weight[:, None]
+            total += jnp.where(weight > 0, jnp.where(one < DEAR, weight * one, jnp.inf), 0.0)
+        return jnp.ceil(total + 1e-4)
+
+    near, whole = mean(ledger.near), mean(ledger.whole)
+    found = jnp.where(near <= jnp.asarray(_level_ends()[0]) / 2, near, whole)
+    return jnp.where(good[:, None] & (found < DEAR), found, DEAR).astype(jnp.int32)
+
+
+def _largest(common: PricedBoxFilter) -> tuple[np.ndarray, np.ndarray]:
+    """``near`` and ``whole`` of a box."""
+    prices, nodes = np.asarray(common.prices).max(0), np.asarray(common.nodes, np.int64)
+    least = int(prices.min())
+    found = []
+    for low, high in _level_ends().T:
+        # The budget after a query is at most the largest before it less the least price.
+        used = nodes[:-1] <= max(high - least, 0)
+        for begin in (low / 2, 0.0):
+            found.append(prices[..., used & (nodes[1:] >= begin)].max(-1))
+    rows = np.stack(found, -1)
+    return rows[..., 0::2], rows[..., 1::2]
+
+
+_update = jax.enable_x64(True)(jax.jit(_update_words))
+_update_in_place = jax.enable_x64(True)(jax.jit(_update_words, donate_argnums=3))
+
+
+def individual_priced_box(
+    *,
+    examples: int,
+    sigma: float | tuple[float, float],
+    rate: float | tuple[float, float],
+    epsilon: float,
+    delta: float,
+    cache: bool = True,
+    progress: Callable[[int, int], Any] | None = None,
+) -> IndividualPricedBoxFilter:
+    """`priced_box` for each example by itself: a run that is (epsilon, delta)-DP, in which nobody stops the others.
+
+    As `individual_priced_menu`, whose page says what it asks of the program around; noise and rate may move freely in
+    the box. The box should reach far up in noise: from the noise multiplier of a step to some multiple of it. Norms
+    below clip norm times smallest noise over largest pay the lowest price.
+
+    Args:
+        examples: how many; a static part of the program.
+        sigma: as in `priced_box`, as are all others.
+        rate: as there.
+        epsilon: as there.
+        delta: as there.
+        cache: as there.
+        progress: as there.
+
+    Raises:
+        ValueError: as in `priced_box`; examples that are no whole number above 0.
+    """
+    examples = check_examples(examples)
+    common = priced_box(sigma=sigma, rate=rate, epsilon=epsilon, delta=delta, cache=cache, progress=progress)
+    with jax.enable_x64(True):
+        noise = np.asarray(amounts.join(jnp.asarray(common.sigmas)))
+    return IndividualPricedBoxFilter(common, *_largest(common), examples, rows_for(noise[-1] / noise[0]))
