@@ -12,6 +12,17 @@ from jaxacct.plotting._style import PALETTE
 from jaxacct.plotting.budgets import budget, filter_comparison
 from jaxacct.plotting.curves import privacy_profile, trade_off
 from jaxacct.plotting.laws import pld
+from jaxacct.plotting.samplers import sampler_costs, samplers
 from jaxacct.plotting.sweeps import sweep
 
-__all__ = ["PALETTE", "budget", "filter_comparison", "pld", "privacy_profile", "sweep", "trade_off"]
+__all__ = [
+    "PALETTE",
+    "budget",
+    "filter_comparison",
+    "pld",
+    "privacy_profile",
+    "sampler_costs",
+    "samplers",
+    "sweep",
+    "trade_off",
+]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
     from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
+    from jaxacct.training.samplers import Sampler, gradient_sum_of_sample, make_sampled_step, sampler
     from jaxacct.training.sampling import Sample, poisson_sample
     from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
     from jaxacct.training.sharding import ShardedExamples, shard_examples
@@ -56,6 +57,7 @@ _MODULES = {
     "demo.models": ("MODELS", "Functional", "build", "functional"),
     "noise": ("add_gaussian_noise", "gaussian_tree", "largest_sigma"),
     "demo.report": ("make_report", "privacy_rows", "realised_mechanism", "table", "write_report"),
+    "samplers": ("Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"),
     "sampling": ("Sample", "poisson_sample", "sample_pieces", "take_piece"),
     "schedules": ("SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"),
     "sharding": ("ShardedExamples", "replicate", "shard_examples"),
@@ -79,6 +81,7 @@ __all__ = [
     "Released",
     "Rounds",
     "Sample",
+    "Sampler",
     "Schedule",
     "ShardedExamples",
     "SplitStep",
@@ -98,11 +101,13 @@ __all__ = [
     "fresh_keys",
     "functional",
     "gradient_norms",
+    "gradient_sum_of_sample",
     "init_individual",
     "init_state",
     "load",
     "make_individual_step",
     "make_report",
+    "make_sampled_step",
     "make_split_step",
     "make_step",
     "noisy_gradient",
@@ -111,6 +116,7 @@ __all__ = [
     "plan_budget",
     "plan_rounds",
     "poisson_sample",
+    "sampler",
     "seeded_keys",
     "shard_examples",
     "step_keys",

@@ -32,7 +32,7 @@ from jaxacct.losses.grids.fft_powers import eta_of, spectrum
 
 __all__ = ["Events", "SumBounds", "sum_of_ratios"]
 
-_SURE, _LOST = 2.0**-33, 1e-6  # a place whose mass is known less well, or so for t, is left out of tests
+_ENOUGH = 1e-14  # a call, or a put, of one ratio that is worth a point of the curve of the sum
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
 
 
@@ -82,10 +82,13 @@ def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
         # A mean is no larger, in convex order, than one of its terms; and no sum without A exceeds t c.
         one = _one_ratio(cells)
         for curves, (at, values), side in ((calls, one.calls, 1), (puts, one.puts, -1)):
-            some = _chosen(values[::side], side * at[::side], -np.inf, np.inf)
+            # Rarer ones would only make losses larger than any that matter.
+            mass = values if side > 0 else values / at
+            some = _chosen(np.where(mass > _ENOUGH, values, 0.0)[::side], side * at[::side], -np.inf, np.inf)
             curves.append((at[::side][some], values[::side][some]))
         over = cells.other_over[1][-1] + (t - 1) * cells.base_over[1][-1]
-        calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
+        if over == 0.0 or over > _ENOUGH:
+            calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
     nothing = (np.zeros(0), np.zeros(0))
     join = lambda parts: tuple(np.concatenate(x) for x in zip(*parts, strict=True)) if parts else nothing  # noqa: E731
     seen = cells.base[1] > 0
@@ -333,9 +336,11 @@ class _Lattice:
         rounding = UNIT * (2.0 * place.size + 16.0)
         laws = [inflated(np.bincount(place, x, size), rounding) for x in (high, other_high)]
         lows = [deflated(np.bincount(place, x, size), rounding) for x in (low, other_low)]
-        # Next to nothing is lost where a test leaves out what is not known well.
         share = np.minimum(*(np.where(high > 0, low / high, 0.0) for low, high in zip(lows, laws, strict=True)))
-        known = share >= 1.0 - max(_SURE, _LOST / t)
+        # A test may leave out places that are not known well: what that loses, and what is not known of the others.
+        limits = 2.0 ** np.arange(-44.0, -12.0)
+        left_out = [t * laws[0][share < 1.0 - limit].sum() + laws[1][share < 1.0 - limit].sum() for limit in limits]
+        known = share >= 1.0 - limits[int(np.argmin(t * limits + np.array(left_out)))]
         if not known.any():
             none = np.zeros(0)
             return Events(none, none, none)

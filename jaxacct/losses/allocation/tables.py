@@ -21,7 +21,7 @@ from jaxacct.losses.allocation.sums import Events, SumBounds
 
 __all__ = ["Table", "lower_table", "upper_table"]
 
-_NOTHING = 1e-21  # a mass under either measure of which no more is to be known
+_NOTHING = 1e-19  # a mass under either measure of which no more is to be known
 _LEAST = 1e-290  # no smaller probability is worth an atom
 
 
@@ -172,8 +172,8 @@ def _falling(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _likely(values: np.ndarray) -> np.ndarray:
-    """Which of falling values are needed: up to the first that is next to nothing, and the last one if it is 0."""
-    kept = np.append(True, values[:-1] > _NOTHING) if values.size else np.zeros(0, bool)
+    """Which of falling values are needed: those that are more than nothing, and the last one if it is 0."""
+    kept = values > _NOTHING
     kept[-1:] |= values[-1:] == 0.0
     return kept
 

@@ -1,0 +1,316 @@
+"""Samplers that draw what a mechanism was accounted for, and a training step that is charged for that very mechanism.
+
+`sampler` reads everything off the mechanism that the filter is asked with: who is in a batch, how often a batch is
+drawn anew, and how large noise is. So the draw and the account cannot disagree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
+from jaxacct.mechanisms import (
+    PoissonSampled,
+    RandomAllocation,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+    Shuffled,
+    TruncatedPoisson,
+)
+from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.training import checks as _check
+from jaxacct.training.clipping import add_clipped, global_norm, per_example_gradients
+from jaxacct.training.fixed_point import FixedPointSum, empty_sum
+from jaxacct.training.keys import step_keys
+from jaxacct.training.noise import add_gaussian_noise
+from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
+from jaxacct.training.sharding import number_of
+from jaxacct.training.step import StepReport, TrainState
+
+__all__ = ["Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"]
+
+_MOST = 2**30  # places of a sample
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sampler:
+    """What draws the batches of a mechanism; make it with `sampler`. Static: a program holds it as a constant.
+
+    Attributes:
+        mechanism: what every run of it costs.
+        size: number of examples, public.
+        steps: training steps in one run of the mechanism: the batches of an epoch, or 1.
+        capacity: places of a sample, static; no sample has more examples.
+        expected: the public number that sums are divided by.
+        noise_multiplier: standard deviation of the noise, in clip norms.
+        draw: ``draw(key, step) -> Sample`` of step ``step`` (from 0) of a run whose root of coins is ``key``; jittable.
+    """
+
+    mechanism: Any
+    size: int
+    steps: int
+    capacity: int
+    expected: float
+    noise_multiplier: float
+    draw: Callable[[jax.Array, ArrayLike], Sample]
+
+    def filter(self, epsilon: float, delta: float) -> PricedMenuFilter:
+        """A filter whose menu is this mechanism alone, at position 0: a query is one run of it.
+
+        Raises:
+            ValueError: see :func:`jaxacct.filters.priced_menu`.
+        """
+        return priced_menu([self.mechanism], epsilon=epsilon, delta=delta)
+
+
+def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
+    """The sampler of a `PoissonSampled`, `TruncatedPoisson`, `SampledWithoutReplacement`, `SampledWithReplacement`,
+    `RandomAllocation` or `Shuffled` Gaussian.
+
+    Args:
+        mechanism: with concrete scalar parameters. A fixed-size sample has the sensitivity of *replaced* records, twice
+            the clip norm, and so has its noise.
+        size: number of examples, public; the ``records`` or ``dataset_size`` of mechanisms that have one.
+        piece: examples in a piece of a sample, see :func:`jaxacct.training.take_piece`.
+
+    Raises:
+        ValueError: another mechanism, parameters that are not concrete scalars, or another number of examples.
+    """
+    _validate.whole(size=size, piece=piece)
+    size, piece = int(size), int(piece)
+    mechanism = as_mechanism(mechanism)
+    made = _DRAWS.get(type(mechanism))
+    if made is None:
+        names = ", ".join(kind.__name__ for kind in _DRAWS)
+        raise ValueError(f"mechanism must be one of {names}, got {type(mechanism).__name__}")
+    if any(np.ndim(leaf) or _validate.is_traced(leaf) for leaf in jax.tree.leaves(mechanism)):
+        raise ValueError("mechanism must have concrete scalar parameters to draw from")
+    noise = as_mechanism(mechanism.mechanism)._gaussian_noise()
+    if noise is None:
+        raise ValueError(f"mechanism must be one of a Gaussian, got {type(mechanism.mechanism).__name__}")
+    steps, capacity, expected, moves, places = made(mechanism, size)
+    capacity = -(-capacity // piece) * piece
+
+    def draw(key: jax.Array, step: ArrayLike) -> Sample:
+        step = jnp.asarray(step, jnp.uint32)
+        # One key for each run of the mechanism: an epoch's batches are parts of one draw.
+        indices, valid = places(jax.random.fold_in(key, step // steps), step % steps)
+        if indices is None:
+            return sample_pieces(valid, min(piece, size))
+        order = jnp.argsort(~valid, stable=True)
+        packed = jnp.zeros(capacity, jnp.int32).at[: indices.size].set(jnp.where(valid, indices, 0)[order])
+        return Sample(packed, jnp.sum(valid, dtype=jnp.int32), piece)
+
+    return Sampler(mechanism, size, steps, capacity, float(expected), float(moves * noise), draw)
+
+
+def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
+    """Whole numbers in [0, ``most``), each with the same probability exactly: 32 random bits, rejected where uneven."""
+    limit = jnp.uint32((2**32 // most) * most - 1)
+
+    def drawn(key: jax.Array) -> jax.Array:
+        return jax.random.bits(key, shape, jnp.uint32)
+
+    def again(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        key, found = state
+        key, own = jax.random.split(key)
+        return key, jnp.where(found > limit, drawn(own), found)
+
+    first, rest = jax.random.split(key)
+    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, drawn(first)))
+    return (found % jnp.uint32(most)).astype(jnp.int32)
+
+
+def _permuted(key: jax.Array, size: int) -> jax.Array:
+    """All indices in random order, by 64 random bits each (ties, of probability below size^2 / 2^65, by index)."""
+    high, low = jax.random.bits(key, (2, size), jnp.uint32)
+    return jax.lax.sort((high, low, jnp.arange(size, dtype=jnp.int32)), num_keys=2)[2]
+
+
+def _poisson(mechanism: Any, size: int) -> tuple[Any, ...]:
+    rate = _below(mechanism.rate)
+    places = lambda key, step: (None, poisson_sample(key, size, rate))  # noqa: E731
+    return 1, size, float(rate) * size, 1.0, places
+
+
+def _truncated(mechanism: Any, size: int) -> tuple[Any, ...]:
+    _same(size, records=mechanism.records)
+    rate, largest = _below(mechanism.rate), int(mechanism.largest)
+
+    def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
+        coins, order = jax.random.split(key)
+        heads = poisson_sample(coins, size, rate)
+        # Of too many, as many as fit, at random: in random order, heads first.
+        order = _permuted(order, size)
+        kept = order[jnp.argsort(~heads[order], stable=True)[:largest]]
+        return kept, heads[kept]
+
+    return 1, largest, float(rate) * size, 1.0, places
+
+
+def _without_replacement(mechanism: Any, size: int) -> tuple[Any, ...]:
+    _same(size, dataset_size=mechanism.dataset_size)
+    batch = int(mechanism.sample_size)
+    places = lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool))  # noqa: E731
+    return 1, batch, batch, 2.0, places
+
+
+def _with_replacement(mechanism: Any, size: int) -> tuple[Any, ...]:
+    _same(size, records=mechanism.records)
+    batch = int(mechanism.batch)
+    places = lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool))  # noqa: E731
+    return 1, batch, batch, 2.0, places
+
+
+def _allocated(mechanism: Any, size: int) -> tuple[Any, ...]:
+    batches, participations = int(mechanism.batches), int(mechanism.participations)
+
+    def places(key: jax.Array, step: jax.Array) -> tuple[None, jax.Array]:
+        # Floyd's algorithm: a uniform set of k batches for every example.
+        chosen: list[jax.Array] = []
+        for number in range(participations):
+            last = batches - participations + number
+            batch = uniform_below(jax.random.fold_in(key, number), (size,), last + 1)
+            taken = jnp.any(jnp.stack([batch == one for one in chosen]), 0) if chosen else jnp.zeros(size, bool)
+            chosen.append(jnp.where(taken, last, batch))
+        step = step.astype(jnp.int32)
+        return None, jnp.any(jnp.stack([one == step for one in chosen]), 0)
+
+    return batches, size, size * participations / batches, 1.0, places
+
+
+def _shuffled(mechanism: Any, size: int) -> tuple[Any, ...]:
+    batches = int(mechanism.batches)
+    batch = -(-size // batches)
+
+    def places(key: jax.Array, step: jax.Array) -> tuple[jax.Array, jax.Array]:
+        at = step.astype(jnp.int32) * batch + jnp.arange(batch, dtype=jnp.int32)
+        return _permuted(key, size)[jnp.minimum(at, size - 1)], at < size
+
+    return batches, batch, size / batches, 1.0, places
+
+
+_DRAWS: dict[type, Callable[[Any, int], tuple[Any, ...]]] = {
+    PoissonSampled: _poisson,
+    TruncatedPoisson: _truncated,
+    SampledWithoutReplacement: _without_replacement,
+    SampledWithReplacement: _with_replacement,
+    RandomAllocation: _allocated,
+    Shuffled: _shuffled,
+}
+"""Of each mechanism: (steps a run, places, expected size, sensitivity in clip norms, who is where)."""
+
+
+def _below(rate: Any) -> np.float32:
+    """The largest float32 that is no larger: a smaller rate costs no more."""
+    found = np.float32(rate)
+    return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
+
+
+def _same(size: int, **named: Any) -> None:
+    for name, value in named.items():
+        if int(value) != size:
+            raise ValueError(f"size must be the {name} of the mechanism, {int(value)}, got {size}")
+
+
+def gradient_sum_of_sample(
+    loss: Callable[[Any, Any], jax.Array], params: Any, data: Any, sample: Sample, clip_norm: ArrayLike
+) -> FixedPointSum:
+    """The exact sum of the clipped gradients of a sample, as often as each example is in it, in units of ``clip_norm``.
+
+    Like :func:`jaxacct.training.clipped_gradient_sum`, for a `Sample` instead of a mask; piece by piece.
+
+    Raises:
+        ValueError: parameters that are not floating point, or a loss that is no scalar.
+    """
+    loss = _check.losses(loss)
+    total = empty_sum(params, min(max(sample.indices.shape[0], 1), _MOST))
+
+    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
+        return carry[0] * sample.piece < sample.count
+
+    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
+        number, total = carry
+        indices, valid = take_piece(sample, number)
+        gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
+        return number + 1, add_clipped(total, gradients, valid, clip_norm)
+
+    return jax.lax.while_loop(more, add_piece, (jnp.int32(0), total))[1]
+
+
+def make_sampled_step(
+    loss: Callable[[Any, Any], jax.Array],
+    optimizer: optax.GradientTransformation,
+    filter: Any,
+    sampler: Sampler,
+    *,
+    clip_norm: float,
+    donate: bool = False,
+) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+    """A jitted ``step(state, data) -> (state, report)`` of constant noise on the sampler's batches.
+
+    The filter is asked at the first step of every run of the mechanism: before each batch, or once an epoch of
+    `RandomAllocation` and `Shuffled`, which is then paid for as a whole. A refusal changes nothing and halts the run.
+
+    Args:
+        loss, optimizer, clip_norm, donate: as in :func:`jaxacct.training.make_step`.
+        filter: ``sampler.filter(epsilon, delta)``, which is asked for position 0 of its menu; or any filter that takes
+            ``sampler.mechanism`` as a query.
+        sampler: from `sampler`.
+
+    Raises:
+        ValueError: a ``clip_norm`` that is not a finite number above 0, or no sampler.
+    """
+    loss = _check.losses(loss)
+    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", "spent", "fraction", filter=filter)
+    _validate.instance(Sampler, sampler=sampler)
+    _validate.scalar(clip_norm=clip_norm)
+    _validate.positive(clip_norm=clip_norm)
+    query = 0 if isinstance(filter, PricedMenuFilter) else sampler.mechanism
+    sigma, rate = jnp.float32(sampler.noise_multiplier), jnp.float32(sampler.expected / sampler.size)
+    if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):
+        raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(epsilon, delta)")
+
+    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+        if number_of(data) != sampler.size:
+            raise ValueError(f"data must hold {sampler.size} examples, got {number_of(data)}")
+        first = state.step % sampler.steps == 0
+        fits, charged = filter.update(query, state.filter_state)
+        admitted = ~state.halted & (~first | fits)
+        charged = jax.tree.map(lambda new, old: jnp.where(first & admitted, new, old), charged, state.filter_state)
+
+        def run(state: TrainState) -> tuple[TrainState, jax.Array]:
+            sample = sampler.draw(state.keys.sampling, state.step)
+            total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
+            release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, sigma, clip_norm)
+            gradient = jax.tree.map(
+                lambda leaf, old: (leaf / jnp.float32(sampler.expected)).astype(old.dtype), release, state.params
+            )
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            moved = state._replace(
+                params=optax.apply_updates(state.params, updates),
+                opt_state=opt_state,
+                filter_state=charged,
+                step=state.step + 1,
+            )
+            return moved, global_norm(gradient)
+
+        def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
+            return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
+
+        state, norm = jax.lax.cond(admitted, run, refuse, state)
+        left = jnp.clip(1.0 - jnp.asarray(filter.fraction(state.filter_state), jnp.float32), 0.0, 1.0)
+        spent = filter.spent(state.filter_state)
+        return state, StepReport(admitted, sigma, rate, jnp.float32(1.0), norm, spent, left)
+
+    return jax.jit(step, donate_argnums=(0,) if donate else ())
