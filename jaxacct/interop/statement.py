@@ -79,6 +79,7 @@ def dp_sgd_statement(
     _validate.positive(epochs=epochs)
     _validate.at_least(_NOISE[0], noise_multiplier=noise_multiplier)
     _validate.at_most(_NOISE[1], noise_multiplier=noise_multiplier)
+    records, batch, epochs, noise_multiplier = int(records), int(batch), float(epochs), float(noise_multiplier)
     if not epochs * (records / batch) <= 2.0**53:
         raise ValueError(f"epochs must come to at most 2**53 steps, got {epochs:g}")
     if batch > records:

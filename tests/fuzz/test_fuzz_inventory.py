@@ -31,6 +31,7 @@ RESULT = "what a function returns; nobody calls it"
 STATE = "a state; hostile ones are handed to the methods of its filter"
 PROTOCOL = "a protocol"
 ERROR = "an exception"
+SAMPLERS = "tests/training/test_samplers.py asks it for what makes no sense"
 TABLE = "its table takes seconds; tests/filters/test_priced_box.py asks it for what makes no sense"
 FILE = "test_fuzz_files.py and verification/fuzzing damage what it reads"
 CERTIFIED = "needs python-flint; tests/test_certificates.py asks what it refuses and damages what it reads"
@@ -40,7 +41,10 @@ EXCUSED = {
     "Bounds": RESULT, "Calibration": RESULT, "NoisePlan": RESULT, "Ledger": FILE,
     "accounting.calibration.Calibration": RESULT,
     "accounting.noise_planning.NoisePlan": RESULT,
-    "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE,
+    "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE, "filters.individual_priced_box": TABLE,
+    "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
+    "training.make_sampled_step": SAMPLERS, "training.gradient_sum_of_sample": SAMPLERS,
+    "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
     **{f"filters.{name}": STATE for name in ("ApproximateZCDPState", "LedgerState", "MenuState", "ResidueState")},

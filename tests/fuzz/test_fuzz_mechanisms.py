@@ -35,6 +35,7 @@ GOOD = {
     "SampledWithoutReplacement": {"mechanism": Gaussian(1.0), "sample_size": 10, "dataset_size": 100},
     "SampledWithReplacement": {"mechanism": Gaussian(1.0), "batch": 10, "records": 100},
     "TruncatedPoisson": {"mechanism": Gaussian(1.0), "rate": 0.1, "largest": 20, "records": 100},
+    "Shuffled": {"mechanism": Gaussian(1.0), "batches": 4},
     "Skellam": {"mu": 1.0, "sensitivity": 1},
     "ZeroConcentratedDP": {"rho": 0.5},
 }

@@ -130,11 +130,11 @@ def box_table(
 def kernel_of_query(query: Any, family: Family) -> Kernel:
     """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
     if isinstance(query, Gaussian):
-        return _kernel(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)
+        return _kernel(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)  # pyright: ignore[reportArgumentType]
     if isinstance(query, PoissonSampled) and isinstance(query.mechanism, Gaussian):
         inner = query.mechanism
-        mu = inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR)
-        return _kernel(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)
+        mu = inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR)  # pyright: ignore[reportArgumentType]
+        return _kernel(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)  # pyright: ignore[reportArgumentType]
     grid = family.grid
     fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
@@ -186,7 +186,7 @@ def _family(
     enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
     report(0, 1)
     most = int(1.1 * budgets)
-    curves = worst_curves(singles, prices, grid, enough, lambda done: report(min(done, most), most))
+    curves = worst_curves(singles, prices, grid, enough, lambda done: report(min(done, most), most))  # pyright: ignore[reportArgumentType]
     return family_of(curves, grid, width, epsilon, delta, fine.grade, fine.spared)
 
 
@@ -201,7 +201,7 @@ def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> list[t
 def _mu(epsilon: float, delta: float) -> float:
     """The Gaussian mechanism that meets the target, about."""
     missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
-    return float(brentq(missed, 1e-6, 60.0))
+    return float(brentq(missed, 1e-6, 60.0))  # pyright: ignore[reportArgumentType]
 
 
 def _bent(first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: Family) -> tuple[np.ndarray, np.ndarray]:

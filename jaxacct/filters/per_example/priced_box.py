@@ -139,7 +139,7 @@ def _update_words(ledger: IndividualPricedBoxFilter, query: Any, norms: ArrayLik
     last = (as_bits(clip) - 1) >> SHIFT
     highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << SHIFT, 1).astype(jnp.int32)
     highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
-    prices = _prices(ledger, *as_sampled_gaussian(for_norms(query, highs)))
+    prices = _prices(ledger, *as_sampled_gaussian(for_norms(query, highs)))  # pyright: ignore[reportOptionalIterable]
     row = jnp.clip(((bits - 1) >> SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
     spent = words & _SPENT
     left = UNITS - spent
