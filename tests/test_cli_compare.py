@@ -110,3 +110,19 @@ def test_an_asymptotic_number_below_a_proven_lower_bound_is_said_to_be_too_small
     assert "approximate_gdp is too small by" in out
     assert "holds for Poisson sampling" in out
     assert "too small" not in _run(capsys, *words[:3], *words[5:])[2]
+
+
+def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
+    options = ["--sampling", "--sigma", "1", "--batch", "50", "--records", "1000", "--epochs", "2", "--delta", "1e-6"]
+    code, out, _ = _run(capsys, "compare", *options, "--json")
+    found = json.loads(out)
+    rows = {row["sampler"]: row for row in found["rows"]}
+    assert code == 0
+    assert (found["batches"], found["epochs"]) == (20, 2)
+    exact = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 20), 1e-6, steps=2)
+    assert rows["random allocation"]["epsilon"] == pytest.approx(float(exact.upper), rel=1e-6)
+    assert rows["shuffled"]["epsilon"] > rows["poisson"]["epsilon"]
+    assert "attack" in rows["shuffled"]["kind"]
+    code, _, err = _run(capsys, "compare", "--sampling", "--sigma", "1", "--rate", "0.1", "--delta", "1e-6")
+    assert code != 0
+    assert "--records" in err

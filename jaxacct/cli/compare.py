@@ -26,6 +26,7 @@ _QUESTION = {"cls": Option, "heading": "Question"}
     epilog=examples(
         "compare --sigma 1.4:2.5:8 --rate 0.01 --steps 3650 --delta 1e-5",
         "compare --sigma 2 --rate 0.01 --steps 2000 --delta 1e-5 --epsilon 1 --thorough --accountants",
+        "compare --sampling --sigma 1 --batch 600 --records 60000 --epochs 10 --delta 1e-6",
         "compare --run laplace:scale=10,steps=20 --run gaussian:sigma=8,steps=50 --delta 1e-6 --json",
     ),
 )
@@ -35,6 +36,12 @@ _QUESTION = {"cls": Option, "heading": "Question"}
     "--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, priced_menu: up to minutes.", **_QUESTION
 )
 @click.option("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.", **_QUESTION)
+@click.option(
+    "--sampling",
+    is_flag=True,
+    help="Instead of filters: what the run costs by how batches are drawn; needs --records.",
+    **_QUESTION,
+)
 @mechanism_options(VALUES, WHOLE_VALUES)
 @click.option(
     "--csv", "csv_wanted", cls=Option, heading="Output", is_flag=True, help="Comma-separated, full precision."
@@ -45,6 +52,7 @@ def compare(
     epsilon: float | None,
     thorough: bool,
     accountants: bool,
+    sampling: bool,
     csv_wanted: bool,
     as_json: bool,
     quiet: bool,
@@ -59,6 +67,9 @@ def compare(
     """
     if csv_wanted and as_json:
         raise click.UsageError("--csv and --json are two ways to print: give one of them")
+    if sampling:
+        _compare_samplers(list(runs_of(arguments)), delta, csv_wanted, as_json)
+        return
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
     with plain_errors(), progress("compare", quiet) as report:
         rows, left_out = _rows(runs, delta, epsilon, thorough, accountants, report)
@@ -81,6 +92,28 @@ def compare(
         click.echo(f"not {name}: {reason}")
     for line in said:
         click.echo(line)
+
+
+def _compare_samplers(runs: list[Run], delta: float, csv_wanted: bool, as_json: bool) -> None:
+    """Prints what one run costs by how batches are drawn."""
+    from jaxacct import _validate
+    from jaxacct.cli.sampling import Cost, sampling_costs
+
+    with plain_errors():
+        _validate.probability(delta=delta)
+        rows, epoch = sampling_costs(runs, delta)
+    columns = list(Cost._fields)
+    if as_json:
+        say_json({**epoch, "delta": delta, "relation": "add_or_remove", "rows": [row._asdict() for row in rows]})
+        return
+    if csv_wanted:
+        click.echo(as_csv(columns, rows), nl=False)
+        return
+    click.echo(table(columns, [[row.sampler, _up(row.epsilon), _down(row.lower), row.kind] for row in rows]))
+    click.echo(
+        f"epsilon of {epoch['epochs']} epochs of {epoch['batches']} batches, {epoch['records']} records, noise "
+        f"multiplier {epoch['noise_multiplier']:g}, delta {delta:g}, relation add_or_remove"
+    )
 
 
 def _too_small(rows: list[tuple[Any, ...]]) -> list[str]:
