@@ -69,7 +69,7 @@ def test_an_example_pays_at_least_its_cost_in_units_and_hardly_more():
 @jax.enable_x64(True)
 def test_a_norm_takes_part_when_it_is_a_number_and_bounds_round_up():
     norms = np.array([0.0, 0.3, 1.0, 7.0, np.inf, np.nan, -1.0, -0.0])
-    clipped = jax.jit(lambda query: priced._clipped(query, norms, norms.size))
+    clipped = jax.jit(lambda query: priced.clipped(query, norms, norms.size))
     clip, bits, good = clipped(Gaussian(1.0, sensitivity=1.0 + 1e-12))
     assert clip.dtype == jnp.float32
     assert 1.0 + 1e-12 <= float(clip) <= 1.0 + 2.0**-22

@@ -40,7 +40,8 @@ def test_writing_and_reading_come_back_to_the_same_pair(mechanism, relation):
     def leaves(mechanism, steps):
         sides = directions(mechanism, relation, steps)
         counts = [[float(count) for _, count in side] for side in sides]
-        return [float(x) for x in jax.tree.leaves([[pair for pair, _ in side] for side in sides])], counts
+        found = jax.tree.leaves([[pair for pair, _ in side] for side in sides])
+        return np.concatenate([np.ravel(np.asarray(x, np.float64)) for x in found]), counts
 
     # A pair may be reached by other roundings; noise only goes down, by units.
     assert np.allclose(leaves(back, 1)[0], leaves(mechanism, 7)[0], rtol=1e-13, atol=0)
