@@ -48,6 +48,6 @@ def sampling_costs(runs: list[Run], delta: float) -> tuple[list[Cost], dict[str,
     batches = max(1, round(1.0 / number["rate"]))
     epochs = max(1, round(number["steps"] / batches))
     noise = number["sigma"] / number.get("sensitivity", 1.0)
-    found = sampler_costs([noise], batches=batches, records=int(run.records), epochs=epochs, delta=delta)
+    found = sampler_costs([noise], batches=batches, records=int(run.records), epochs=epochs, delta=delta)  # pyright: ignore[reportArgumentType]
     rows = [Cost(name, float(b.upper[0]), float(b.lower[0]), _KINDS.get(name, PROVEN)) for name, b in found.items()]
     return rows, {"batches": batches, "epochs": epochs, "records": int(run.records), "noise_multiplier": noise}
