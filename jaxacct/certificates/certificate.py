@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from jaxacct import _validate
-from jaxacct.certificates.laws import Step, is_symmetric, laws_of
+from jaxacct.certificates.laws import Step, is_symmetric
+from jaxacct.certificates.reading import RELATIONS, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
 from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, written_mechanism
 
@@ -20,7 +21,6 @@ __all__ = ["Certificate", "certify", "read_certificate"]
 
 _VERSION = 1
 _FEW = 4.0  # digits that tell the two directions apart in most cases
-_RELATIONS = {"remove": (False,), "add": (True,), "add_or_remove": (False, True), "replace": (False, True)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Certificate:
         if "inf" not in (self.lower, self.upper) and Fraction(self.lower) > Fraction(self.upper):
             return False
         digits = min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0
-        laws = laws_of(self.mechanism, self.steps)
+        laws = laws_of(self.mechanism, self.steps, self.relation)
         if self.given == "epsilon":
             found = _delta(laws, Fraction(self.at), self.relation, digits, other=True)
             return fraction_of(found.lower) >= Fraction(self.lower) and fraction_of(found.upper) <= Fraction(self.upper)
@@ -139,16 +139,14 @@ def certify(
     _validate.count(steps=steps)
     _validate.at_least(1, digits=digits)
     _validate.at_most(200, digits=digits)
-    _validate.one_of(tuple(_RELATIONS), relation=relation)
+    _validate.one_of(tuple(RELATIONS), relation=relation)
     given = "delta" if epsilon is None else "epsilon"
     value: Any = delta if epsilon is None else epsilon
     _validate.scalar(**{given: value})
     _validate.nonnegative(**{given: value})
     if given == "delta":
         _validate.probability(delta=value)
-    laws = laws_of(mechanism, int(steps))
-    if relation == "replace" and not is_symmetric(laws):
-        raise ValueError("relation 'replace' has no certificate for samples, mixtures and tables, got one of them")
+    laws = laws_of(mechanism, int(steps), relation)
     places = math.ceil(digits) + 3
     if given == "epsilon":
         found = _delta(laws, Fraction(float(value)), relation, digits)
@@ -173,7 +171,7 @@ def read_certificate(text: str) -> Certificate:
         for one in numbers.values():
             if one != "inf":
                 Fraction(one)
-        if held["certificate"] != _VERSION or question["relation"] not in _RELATIONS:
+        if held["certificate"] != _VERSION or question["relation"] not in RELATIONS:
             raise ValueError("another version")
         return Certificate(
             read_mechanism(question["mechanism"]), int(question["steps"]), question["relation"], given,
@@ -187,7 +185,7 @@ def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, ot
     """The larger one of the relation's directions."""
     from jaxacct.certificates.enclosures import Enclosure, delta_enclosure
 
-    ways = (False,) if is_symmetric(laws) else _RELATIONS[relation]
+    ways = _ways(laws, relation)
     if len(ways) > 1 and digits > 2 * _FEW:
         # The smaller direction needs few digits.
         rough = {way: delta_enclosure(laws, epsilon, way, _FEW, other) for way in ways}
@@ -204,7 +202,7 @@ def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -
     from jaxacct.certificates.enclosures import delta_enclosure, infinite_mass
 
     found = ("0", "0", "", 64)
-    for reverse in (False,) if is_symmetric(laws) else _RELATIONS[relation]:
+    for reverse in _ways(laws, relation):
         at = lambda e, d, reverse=reverse: delta_enclosure(laws, e, reverse, d)  # noqa: E731
         if found[1] != "inf" and found[2] and fraction_of(at(Fraction(found[0]), _FEW).upper) <= target:
             continue
@@ -212,6 +210,11 @@ def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -
         lower, upper = (max(pair, key=_or_infinite) for pair in zip(found[:2], other[:2], strict=True))
         found = (lower, upper, other[2], max(found[3], other[3]))
     return found
+
+
+def _ways(laws: list[Step], relation: str) -> tuple[bool, ...]:
+    """The directions that differ."""
+    return (False,) if is_symmetric(laws) else RELATIONS[relation][1]
 
 
 def _or_infinite(text: str) -> Any:
@@ -222,7 +225,7 @@ def _infinite(laws: list[Step], relation: str) -> Any:
     """The mass of infinite losses in the worse direction, from below."""
     from jaxacct.certificates.enclosures import infinite_mass
 
-    ways = (False,) if is_symmetric(laws) else _RELATIONS[relation]
+    ways = _ways(laws, relation)
     return max((infinite_mass(laws, reverse) for reverse in ways), key=fraction_of)
 
 
