@@ -7,13 +7,14 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from jaxacct.certificates.allocation import epoch_delta
 from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
 from jaxacct.certificates.balls import arb, ball, digits_of, positive_part, precision
 from jaxacct.certificates.contour import near_one, on_line, saddle
 from jaxacct.certificates.halves import joined_cells, joined_delta
 from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
-from jaxacct.certificates.laws import Atoms, Joined, LaplaceNoise, Mixture, Normal, Revealed, Step
+from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Mixture, Normal, Revealed, Step
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
 from jaxacct.certificates.revealed import RevealedTransform, revealed_cells
@@ -74,7 +75,7 @@ def delta_enclosure(
             lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
         if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
             best = Enclosure(lower, upper, method, math.ceil(bits))
-        if method == "smoothed contour" or upper == 0:
+        if method in ("smoothed contour", "lattice of ratios") or upper == 0:
             break
         if best is not None and digits_of(best.lower, best.upper) >= digits:
             break
@@ -92,6 +93,10 @@ def delta_enclosure(
 
 def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool) -> tuple[Any, Any, str]:
     at = ball(epsilon)
+    if any(isinstance(law, Epoch) for law, _ in laws):
+        if len(laws) > 1 or laws[0][1] > 1:
+            raise NoCertificateError("RandomAllocation has certificates for one epoch")
+        return (*epoch_delta(laws[0][0], at, reverse), "lattice of ratios")
     if len(laws) == 1 and laws[0][1] == 1:
         found = _one_run(laws[0][0], at, reverse)
         return found.lower(), found.upper(), "closed form"

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 import jaxacct
+from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.written import written_mechanism
 from verification.certificates.queries import Query, draw
 
@@ -93,6 +94,8 @@ def _ask(query: Query, digits: float, seconds: float) -> dict[str, Any]:
         verdict = "wrong" if wrong else "agrees"
     except _Late:
         verdict = "no certificate in time"
+    except NoCertificateError as problem:
+        verdict, wrong = "no certificate", str(problem)
     except ValueError as problem:
         verdict, wrong = "no certificate" if "certificate" in str(problem) else "refused", str(problem)
         if "has no analysis" not in wrong and verdict == "refused":
