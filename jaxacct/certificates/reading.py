@@ -26,7 +26,7 @@ from jaxacct.certificates.laws import (
 )
 from jaxacct.certificates.shares import Cut, Kept, Often, Rest, draws
 
-__all__ = ["RELATIONS", "laws_of"]
+__all__ = ["RELATIONS", "certified", "laws_of"]
 
 RELATIONS = {
     "remove": ("presence", (False,)),
@@ -39,6 +39,7 @@ RELATIONS = {
 }
 """What changes, and whether the pair is taken in reverse; the answer is the worst of these."""
 
+_NOT_ATTAINED = "an upper bound of the worst case: a dominating pair that no data are known to attain"
 _ZERO, _ONE = Fraction(0), Fraction(1)
 _CAN = (
     "Gaussian, GDP, Laplace, MixtureOfGaussians, RandomizedResponse, PureDP, ApproximateDP, FromTables, "
@@ -56,6 +57,21 @@ def laws_of(mechanism: Any, steps: int = 1, relation: str = "remove") -> list[St
     if is_traced(mechanism):
         raise ValueError("mechanism must be concrete for a certificate, got a traced one")
     return _merged(_read(mechanism, RELATIONS[relation][0]), steps)
+
+
+def certified(mechanism: Any, relation: str) -> str:
+    """What the laws of `laws_of` are to the mechanism, in words."""
+    return "the worst case" if _attained(mechanism, RELATIONS[relation][0]) else _NOT_ATTAINED
+
+
+def _attained(mechanism: Any, change: str) -> bool:
+    """Whether data are known that attain the pair, for every number of steps."""
+    kind = type(mechanism)
+    if kind is m.Composed:
+        return all(_attained(part, change) for part, _ in mechanism.parts())
+    if kind in (m.Shuffled, m.TruncatedPoisson):
+        return False
+    return change != "replace" or kind not in (m.SampledWithoutReplacement, m.SampledWithReplacement)
 
 
 def _merged(laws: list[Step], steps: int) -> list[Step]:
