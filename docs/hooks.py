@@ -167,8 +167,8 @@ def on_files(files, config):
 
 def _formula(match):
     """A formula that arithmatex marked, as MathML: browsers show it, and no script is loaded from anywhere."""
-    tex = html.unescape(match.group(2)).strip()[2:-2]  # without \\( and \\)
-    found = convert(tex.replace(r"\arg", r"\operatorname{arg}"), display="block" if match.group(1) == "div" else "inline")
+    tex = html.unescape(match.group(2)).strip()[2:-2].replace(r"\arg", r"\operatorname{arg}")
+    found = convert(tex, display="block" if match.group(1) == "div" else "inline")
     if re.search(r">\\\w", found):
         raise ValueError(f"a command that latex2mathml does not know, in {tex}")
     return found
