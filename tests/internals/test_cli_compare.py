@@ -6,23 +6,12 @@ import pytest
 
 import jaxacct
 from jaxacct.cli import contestants as _contestants
-from jaxacct.cli import main
+from tests.test_cli_compare import OPTIONS, WHOLE, _run
 
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-
-
-def _run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
-
-
-OPTIONS = ["--sigma", "20,30", "--steps", "31", "--delta", "1e-5"]
-WHOLE = jaxacct.Composed([jaxacct.Gaussian(20.0), jaxacct.Gaussian(30.0)], [16, 15])
 
 
 def test_the_table_says_what_each_certifies_and_what_is_left_out(capsys, monkeypatch):

@@ -15,45 +15,18 @@ from jaxacct import (
     Gaussian,
     Laplace,
     MixtureOfGaussians,
-    PoissonSampled,
     RandomizedResponse,
     ZeroConcentratedDP,
 )
 from jaxacct.accounting import worker as _worker
+from tests.test_traced import SIGMAS, bounds, check, sampled
 
-SIGMAS = np.array([0.875, 1.0, 1.25])  # float32 numbers
 P, Q = np.array([0.6, 0.3, 0.1]), np.array([0.2, 0.5, 0.3])
-
-
-def sampled(sigma, rate=0.015625):
-    return PoissonSampled(Gaussian(sigma), rate)
-
-
-def bounds(sigma):
-    return jaxacct.epsilon(sampled(sigma), 2.0**-16, steps=1000)
-
-
-def upper(sigma):
-    return bounds(sigma).upper
 
 
 @pytest.fixture(scope="module")
 def exact():
     return bounds(SIGMAS)
-
-
-def check(found, exact, wide):
-    """The eager bounds, or the float32 numbers next to them, outside of them."""
-    lower, upper = (np.asarray(x) for x in found)
-    if wide:
-        np.testing.assert_array_equal(lower, exact.lower)
-        np.testing.assert_array_equal(upper, exact.upper)
-        return
-    assert lower.dtype == upper.dtype == np.float32
-    assert np.all(lower <= exact.lower)
-    assert np.all(exact.lower < np.nextafter(lower, np.float32(np.inf)))
-    assert np.all(np.nextafter(upper, np.float32(-np.inf)) < exact.upper)
-    assert np.all(exact.upper <= upper)
 
 
 MECHANISMS = {

@@ -27,8 +27,6 @@ from jaxacct.filters.per_example.examples import (
     as_bits,
     check_examples,
     check_query,
-    flagged,
-    given_norms,
     settle_norms,
 )
 from jaxacct.filters.printing import printed_as
@@ -49,6 +47,15 @@ _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32
 class IndividualApproximateGDPFilter(ExampleLedgers):
     """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.
 
+    An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
+    min(n, sensitivity) / sigma. Who cannot pay takes part a last time, with a contribution of the norm that spends
+    exactly what is left: `bounds` is then at most invBudg of Algorithm 3 with this step's rate, rounded down.
+
+    A query is a `PoissonSampled` `Gaussian` (in the "large" regime also a `Gaussian`). With a sigma outside of
+    [1e-20, 1e20], or a clip norm that is below it or infinite, nobody takes part; a concrete rate outside of the regime
+    raises. The rate may be one for each example, shape ``(examples,)``, the paper's extension; each must depend on
+    that example and earlier outputs only.
+
     Attributes:
         common: the `ApproximateGDPFilter` whose budget and regime are everybody's.
         examples: how many ledgers there are, static.
@@ -63,54 +70,32 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
         found = for_each_example(self.common.guarantee)
         return dataclasses.replace(found, statement=f"Asymptotic, not a bound (Theorem 4.4). {found.statement}")
 
-    def update(
-        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
-    ) -> tuple[Array, ExamplesState]:
-        """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
-
-        An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
-        min(n, sensitivity) / sigma, whether it will be sampled or not. Who cannot pay takes part a last time, with a
-        contribution of the norm that spends exactly what is left, see `bounds`; norm 0 costs nothing.
-
-        Args:
-            query: a `PoissonSampled` `Gaussian` (in the "large" regime also a `Gaussian`); ``sensitivity`` is the clip
-                norm, in the unit of ``norms``. With a sigma outside of [1e-20, 1e20], or a clip norm that is below it
-                or infinite, nobody takes part. The rate may be one for each example, shape ``(examples,)``, the
-                paper's extension; each must depend on that example and earlier outputs only.
-            norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
-                float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
-            state: from `init` or `update`, with whatever sharding; the norms should have the same.
-            donate: whether to write into the buffers of ``state``, which is then gone. (Inside a jitted function of
-                the caller's nothing is donated but by that function.)
-
-        Raises:
-            ValueError: another type of query, a concrete rate outside the regime; norms or a state that are not one
-                number for each example.
-        """
+    def _asked(self, query: Any) -> Any:
         check_query(query, self.examples)
-        run = _update_in_place if donate else _update
-        takes_part, words = run(
-            self, _parameters(query, self.common.regime), given_norms(norms, self.examples), self._same(state)
-        )
-        return takes_part, ExamplesState(words)
+        return _parameters(query, self.common.regime)
 
-    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
-        """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
+    def _charged(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+        clip, sigma, rate, sane = _is_one(query, self.common.regime)
+        norm = settle_norms(norms, self.examples)
+        good = (as_bits(norm) > 0) & (as_bits(norm) < INFINITY) & sane
+        units = _units(norm, clip, sigma, rate, self)
+        spent = _units_spent(words)
+        fits = units < (_WHOLE - spent).astype(jnp.float32) * jnp.float32(1 - 2.0**-22)
+        paid = spent + units.astype(jnp.int32)
+        last = jnp.where((units >= 0) & (spent < _WHOLE), FLAG | _WHOLE | spent, spent)
+        return jnp.where(good, jnp.where(fits, paid | FLAG, last), spent)
 
-        Args:
-            query: the query of that step.
-            norms: the norms that were charged.
-            state: from the `update` of that step.
-
-        Returns:
-            float32, shape ``(examples,)``: min(norm, sensitivity) while the budget lasts; in an example's last step at
-            most invBudg of Algorithm 3 with this step's rate, rounded down. Clip to it again, whatever else has been
-            done: then nobody contributes more than was charged, however the norms were computed.
-        """
-        check_query(query, self.examples)
-        return _bounds(
-            self, _parameters(query, self.common.regime), given_norms(norms, self.examples), self._same(state)
-        )
+    def _allowed(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+        clip, sigma, rate, sane = _is_one(query, self.common.regime)
+        clipped = jnp.minimum(settle_norms(norms, self.examples), amounts.outward(clip, "float32", up=True))
+        rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * amounts.join(self.common.pieces)
+        q = jnp.where(rate > 0, rate, 1.0)
+        small = self.common.regime == "small"
+        # The margin is more than all of these roundings; the root halves those of what is under it.
+        most = deflated(sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q), 2.0**-48)
+        affordable = amounts.outward(most, "float32", up=False)
+        allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)
+        return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
 
     def spent(self, state: ExamplesState) -> Array:
         """The part of B that each example has spent, rounded up. Private: see `filters.per_example.any_filter`."""
@@ -150,39 +135,6 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: Individu
     square = mu * mu
     gain = jnp.expm1(square) if ledger.common.regime == "small" else square
     return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)
-
-
-def _update_words(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: ArrayLike, words: Array) -> Any:
-    clip, sigma, rate, sane = _is_one(parameters, ledger.common.regime)
-    norm = settle_norms(norms, ledger.examples)
-    good = (as_bits(norm) > 0) & (as_bits(norm) < INFINITY) & sane
-    units = _units(norm, clip, sigma, rate, ledger)
-    spent = _units_spent(words)
-    fits = units < (_WHOLE - spent).astype(jnp.float32) * jnp.float32(1 - 2.0**-22)
-    paid = spent + units.astype(jnp.int32)
-    last = jnp.where((units >= 0) & (spent < _WHOLE), FLAG | _WHOLE | spent, spent)
-    after = jnp.where(good, jnp.where(fits, paid | FLAG, last), spent)
-    return flagged(after), after
-
-
-def _bounds_of(ledger: IndividualApproximateGDPFilter, parameters: Any, norms: ArrayLike, words: Array) -> Array:
-    clip, sigma, rate, sane = _is_one(parameters, ledger.common.regime)
-    norm = settle_norms(norms, ledger.examples)
-    clipped = jnp.minimum(norm, amounts.outward(clip, "float32", up=True))
-    budget = amounts.join(ledger.common.pieces)
-    rest = (_WHOLE - (words & _BELOW)).astype(jnp.float64) * 2.0**-30 * budget
-    q = jnp.where(rate > 0, rate, 1.0)
-    small = ledger.common.regime == "small"
-    # The margin is more than all of these roundings; the root halves those of what is under it.
-    affordable = deflated(sigma * (jnp.sqrt(log1p(2 * rest / (q * q))) if small else jnp.sqrt(2 * rest) / q), 2.0**-48)
-    affordable = amounts.outward(affordable, "float32", up=False)
-    allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)
-    return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
-
-
-_update = jax.enable_x64(True)(jax.jit(_update_words))
-_update_in_place = jax.enable_x64(True)(jax.jit(_update_words, donate_argnums=3))
-_bounds = jax.enable_x64(True)(jax.jit(_bounds_of))
 
 
 @jax.enable_x64(True)

@@ -27,7 +27,6 @@ __all__ = [
     "as_bits",
     "check_examples",
     "check_query",
-    "flagged",
     "for_norms",
     "given_norms",
     "looked_up",
@@ -43,11 +42,6 @@ class ExamplesState(NamedTuple):
     """What a run carries: one int32 word for each example. As private as the data; see `individual`."""
 
     words: Array
-
-
-def flagged(words: Array) -> Array:
-    """Who takes part, without computing the words a second time: the barrier keeps compilers from doing so."""
-    return jax.lax.optimization_barrier(words) < 0
 
 
 def looked_up(table: Array, row: Array) -> Array:
@@ -120,7 +114,10 @@ def for_norms(query: Any, norms: Array) -> Any:
 
 
 class ExampleLedgers:
-    """What filters with one word for each example share."""
+    """One budget for each example, one int32 word each.
+
+    A subclass says what a word means: `_charged` and `_allowed` run inside one compiled program.
+    """
 
     examples: int
 
@@ -134,6 +131,58 @@ class ExampleLedgers:
         """
         return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
 
+    def update(
+        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
+    ) -> tuple[Array, ExamplesState]:
+        """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
+
+        Every example is charged for its own clipped norm, whether it will be sampled or not; the class says how much.
+        Norm 0 costs nothing.
+
+        Args:
+            query: what the class takes; ``sensitivity`` is the clip norm, in the unit of ``norms``.
+            norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
+                float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
+            state: from `init` or `update`, with whatever sharding; the norms should have the same.
+            donate: whether to write into the buffers of ``state``, which is then gone. (Inside a jitted function of
+                the caller's nothing is donated but by that function.)
+
+        Raises:
+            ValueError: another type of query, or a query that the class does not take; norms or a state that are not
+                one number for each example.
+        """
+        run = _update_in_place if donate else _update
+        takes_part, words = run(self, self._asked(query), given_norms(norms, self.examples), self._same(state))
+        return takes_part, ExamplesState(words)
+
+    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
+        """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
+
+        Args:
+            query: the query of that step.
+            norms: the norms that were charged.
+            state: from the `update` of that step.
+
+        Returns:
+            float32, shape ``(examples,)``: min(norm, sensitivity) for who takes part, or less in a last step that is
+            shortened. Clip to it again, whatever else has been done: then nobody contributes more than was charged,
+            however the norms were computed.
+        """
+        return _bounds(self, self._asked(query), given_norms(norms, self.examples), self._same(state))
+
+    def _asked(self, query: Any) -> Any:
+        """The arguments of the compiled program. Raises ValueError for a query that the filter does not take."""
+        check_query(query, self.examples)
+        return query
+
+    def _charged(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+        """The words after a step; the sign bit says who takes part."""
+        raise NotImplementedError
+
+    def _allowed(self, query: Any, norms: ArrayLike, words: Array) -> Array:
+        """`bounds` of checked arguments."""
+        raise NotImplementedError
+
     def _same(self, state: ExamplesState) -> Array:
         if state.words.shape != (self.examples,) or state.words.dtype != "int32":
             raise ValueError(
@@ -141,3 +190,18 @@ class ExampleLedgers:
                 "from init or update"
             )
         return state.words
+
+
+def _step(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
+    after = ledger._charged(query, norms, words)
+    # Who takes part is read off the words: the barrier keeps compilers from computing them a second time.
+    return jax.lax.optimization_barrier(after) < 0, after
+
+
+def _bounds_after(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) -> Array:
+    return ledger._allowed(query, norms, words)
+
+
+_update = jax.enable_x64(True)(jax.jit(_step))
+_update_in_place = jax.enable_x64(True)(jax.jit(_step, donate_argnums=3))
+_bounds = jax.enable_x64(True)(jax.jit(_bounds_after))

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
@@ -18,34 +17,31 @@ from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.priced_box import PricedBoxFilter, corners_of, priced_box
 from jaxacct.filters.boxes.table import DEAR
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
-from jaxacct.filters.menus.priced_menu import fraction_of
-from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
-    FLAG,
-    ExampleLedgers,
     ExamplesState,
     as_bits,
     check_examples,
     check_query,
-    flagged,
     for_norms,
-    given_norms,
     looked_up,
 )
-from jaxacct.filters.per_example.priced_menu import SHIFT, bounds_of, clipped, rows_for
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
 from jaxacct.filters.states import keeps
 
 __all__ = ["IndividualPricedBoxFilter", "individual_priced_box"]
 
-_SPENT = np.int32(2**31 - 1)
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
 @keeps(ExamplesState)
 @_register
-class IndividualPricedBoxFilter(ExampleLedgers):
+class IndividualPricedBoxFilter(PricedLedgers):
     """One budget of whole units for each example; see `individual_priced_box`.
+
+    An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity); norms are first
+    rounded up to 7 bits after the leading one, and the price is the largest that the query has while the budget left is
+    within a fifth of what it is. Who cannot pay takes no part and keeps what is left. A query is a `PoissonSampled`
+    `Gaussian` of the box at the clip norm, with one rate for everybody.
 
     Attributes:
         common: the `PricedBoxFilter` whose prices and budget are everybody's.
@@ -62,59 +58,17 @@ class IndividualPricedBoxFilter(ExampleLedgers):
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
 
-    @property
-    def guarantee(self) -> ProfileGuarantee:
-        """The box's certified profile for every example, a proven bound; see `filters.per_example.any_filter`."""
-        return for_each_example(self.common.guarantee)
-
-    def update(
-        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
-    ) -> tuple[Array, ExamplesState]:
-        """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
-
-        An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), whether it
-        will be sampled or not; norms are first rounded up to 7 bits after the leading one, and the price is the
-        largest that the query has while the budget left is within a fifth of what it is. Norm 0 costs nothing. Who
-        cannot pay takes no part and keeps what is left.
-
-        Args:
-            query: a `PoissonSampled` `Gaussian` of the box at the clip norm; ``sensitivity`` is the clip norm, in the
-                unit of ``norms``.
-            norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
-                float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
-            state: from `init` or `update`, with whatever sharding; the norms should have the same.
-            donate: whether to write into the buffers of ``state``, which is then gone.
-
-        Raises:
-            ValueError: another type of query, or one with rates of their own; norms or a state that are not one number
-                for each example.
-        """
+    def _asked(self, query: Any) -> Any:
         check_query(query, self.examples)
         if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):
             raise ValueError("query must have one rate for everybody; individual_priced_menu takes rates of their own")
-        run = _update_in_place if donate else _update
-        takes_part, words = run(self, query, given_norms(norms, self.examples), self._same(state))
-        return takes_part, ExamplesState(words)
+        return query
 
-    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
-        """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
-
-        As :meth:`jaxacct.filters.IndividualPricedMenuFilter.bounds`.
-        """
-        check_query(query, self.examples)
-        return bounds_of(self, query, given_norms(norms, self.examples), self._same(state))
-
-    def spent(self, state: ExamplesState) -> Array:
-        """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.per_example.any_filter`."""
-        return self._same(state) & _SPENT
-
-    def remaining(self, state: ExamplesState) -> Array:
-        """The units that each example has left, int32. Private."""
-        return UNITS - self.spent(state)
-
-    def fraction(self, state: ExamplesState) -> Array:
-        """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
+    def _prices(self, query: Any, clip: Array, bits: Array, left: Array) -> Array:
+        highs, row = rows_of(clip, bits, self.rows)
+        prices = _prices(self, *as_sampled_gaussian(for_norms(query, highs)))  # pyright: ignore[reportOptionalIterable]
+        # Prices rise with the norm already. Sorting keeps the compiler from fusing them into every look-up.
+        return looked_up(jnp.sort(prices, axis=0).reshape(-1), row * _LEVELS + _level_of(left))
 
 
 def _level_of(left: Array) -> Array:
@@ -132,22 +86,6 @@ def _level_ends() -> np.ndarray:
     low, high = starts[:-1] * (1 - 2.0**-23), np.minimum(starts[1:] * (1 + 2.0**-23), UNITS)
     low[0] = 0.0
     return np.stack([np.floor(low), np.ceil(high)])
-
-
-def _update_words(ledger: IndividualPricedBoxFilter, query: Any, norms: ArrayLike, words: Array) -> Any:
-    clip, bits, good = clipped(query, norms, ledger.examples)
-    last = (as_bits(clip) - 1) >> SHIFT
-    highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << SHIFT, 1).astype(jnp.int32)
-    highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
-    prices = _prices(ledger, *as_sampled_gaussian(for_norms(query, highs)))  # pyright: ignore[reportOptionalIterable]
-    row = jnp.clip(((bits - 1) >> SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
-    spent = words & _SPENT
-    left = UNITS - spent
-    # Prices rise with the norm already. Sorting keeps the compiler from fusing their computation into every look-up.
-    price = looked_up(jnp.sort(prices, axis=0).reshape(-1), row * _LEVELS + _level_of(left))
-    fits = good & (bits > 0) & (price <= left)
-    after = jnp.where(fits, (spent + price) | FLAG, spent)
-    return flagged(after), after
 
 
 def _prices(ledger: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Array:
@@ -181,10 +119,6 @@ def _largest(common: PricedBoxFilter) -> tuple[np.ndarray, np.ndarray]:
             found.append(prices[..., used & (nodes[1:] >= begin)].max(-1))
     rows = np.stack(found, -1)
     return rows[..., 0::2], rows[..., 1::2]
-
-
-_update = jax.enable_x64(True)(jax.jit(_update_words))
-_update_in_place = jax.enable_x64(True)(jax.jit(_update_words, donate_argnums=3))
 
 
 def individual_priced_box(

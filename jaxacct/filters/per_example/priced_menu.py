@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,51 +10,28 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import PricedMenuFilter, fraction_of, priced_menu
-from jaxacct.filters.per_example.any_filter import for_each_example
-from jaxacct.filters.per_example.examples import (
-    FLAG,
-    INFINITY,
-    ExampleLedgers,
-    ExamplesState,
-    as_bits,
-    check_examples,
-    check_query,
-    flagged,
-    for_norms,
-    given_norms,
-    looked_up,
-    sensitivity_of,
-    settle_norms,
-)
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
+from jaxacct.filters.per_example.examples import ExamplesState, check_examples, for_norms, looked_up
+from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.states import keeps
 
-__all__ = [
-    "BITS",
-    "SHIFT",
-    "IndividualPricedMenuFilter",
-    "bounds_of",
-    "clipped",
-    "individual_priced_menu",
-    "rows_for",
-]
-
-BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
-SHIFT = 23 - BITS
-_SPENT = np.int32(2**31 - 1)
+__all__ = ["IndividualPricedMenuFilter", "individual_priced_menu"]
 
 
 @printed_as("individual_priced_menu", "common", "examples")
 @keeps(ExamplesState)
 @_register
-class IndividualPricedMenuFilter(ExampleLedgers):
+class IndividualPricedMenuFilter(PricedLedgers):
     """One budget of whole units for each example; see `individual_priced_menu`.
+
+    An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), as the cheapest
+    entry of the menu that dominates it; norms are first rounded up to 7 bits after the leading one. Who cannot pay
+    takes no part and keeps what is left. A query is a `Gaussian` or a `PoissonSampled` one. Its rate may be one for
+    each example, shape ``(examples,)``, which takes longer; each must depend on that example and earlier outputs only.
 
     Attributes:
         common: the `PricedMenuFilter` whose prices and budget are everybody's.
@@ -67,102 +43,13 @@ class IndividualPricedMenuFilter(ExampleLedgers):
     examples: int = dataclasses.field(metadata={"static": True})
     rows: int = dataclasses.field(metadata={"static": True})
 
-    @property
-    def guarantee(self) -> ProfileGuarantee:
-        """The menu's certified profile for every example, a proven bound; see `filters.per_example.any_filter`."""
-        return for_each_example(self.common.guarantee)
-
-    def update(
-        self, query: Any, norms: ArrayLike, state: ExamplesState, *, donate: bool = False
-    ) -> tuple[Array, ExamplesState]:
-        """Who may take part (bool, shape ``(examples,)``) and the state after the step. Both are private.
-
-        An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), as the
-        cheapest entry of the menu that dominates it, whether it will be sampled or not; norms are first rounded up to
-        7 bits after the leading one. Norm 0 costs nothing. Who cannot pay takes no part and keeps what is left.
-
-        Args:
-            query: a `Gaussian` or a `PoissonSampled` one; ``sensitivity`` is the clip norm, in the unit of ``norms``.
-                The rate may be one for each example, shape ``(examples,)``, which takes longer; each must depend on
-                that example and earlier outputs only.
-            norms: of everybody's gradient at the current parameters, before or after clipping, shape ``(examples,)``;
-                float64 is rounded up to float32. An example whose norm is NaN, infinite or negative takes no part.
-            state: from `init` or `update`, with whatever sharding; the norms should have the same.
-            donate: whether to write into the buffers of ``state``, which is then gone. (Inside a jitted function of
-                the caller's nothing is donated but by that function.)
-
-        Raises:
-            ValueError: another type of query; norms or a state that are not one number for each example.
-        """
-        check_query(query, self.examples)
-        run = _update_in_place if donate else _update
-        takes_part, words = run(self, query, given_norms(norms, self.examples), self._same(state))
-        return takes_part, ExamplesState(words)
-
-    def bounds(self, query: Any, norms: ArrayLike, state: ExamplesState) -> Array:
-        """The norm up to which each example may contribute to the step that ``state`` is *after*; 0 for nothing.
-
-        Args:
-            query: the query of that step.
-            norms: the norms that were charged.
-            state: from the `update` of that step.
-
-        Returns:
-            float32, shape ``(examples,)``: min(norm, sensitivity) for who takes part. Clip to it again, whatever else
-            has been done: then nobody contributes more than was charged, however the norms were computed.
-        """
-        check_query(query, self.examples)
-        return bounds_of(self, query, given_norms(norms, self.examples), self._same(state))
-
-    def spent(self, state: ExamplesState) -> Array:
-        """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.per_example.any_filter`."""
-        return self._same(state) & _SPENT
-
-    def remaining(self, state: ExamplesState) -> Array:
-        """The units that each example has left, int32. Private."""
-        return jnp.asarray(self.common.budget, jnp.int32) - self.spent(state)
-
-    def fraction(self, state: ExamplesState) -> Array:
-        """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
-
-
-def clipped(query: Any, norms: ArrayLike, examples: int) -> tuple[Array, Array, Array]:
-    """The clip norm (float32, rounded up), the bits of min(norm, clip norm), and whether a norm is one."""
-    clip = amounts.outward(jnp.asarray(sensitivity_of(query), jnp.float64), "float32", up=True)
-    bits = as_bits(settle_norms(norms, examples))
-    good = (bits >= 0) & (bits < INFINITY) & (clip > 0) & (clip < jnp.inf)
-    return clip, jnp.minimum(bits, as_bits(clip)), good
-
-
-def _update_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLike, words: Array) -> Any:
-    clip, bits, good = clipped(query, norms, ledger.examples)
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
-        price = ledger.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
-    else:
-        # Rows are intervals (low, high] of norms that rise to the clip norm, 2^BITS of them an octave; the first is
-        # for all that are smaller still.
-        last = (as_bits(clip) - 1) >> SHIFT
-        highs = jnp.maximum((last + 2 - ledger.rows + jnp.arange(ledger.rows)) << SHIFT, 1).astype(jnp.int32)
-        highs = jnp.minimum(jax.lax.bitcast_convert_type(highs, jnp.float32), clip)
+    def _prices(self, query: Any, clip: Array, bits: Array, left: Array) -> Array:
+        del left
+        if any(np.ndim(leaf) for leaf in jax.tree.leaves(query)):  # rates of their own
+            return self.common.price(for_norms(query, jax.lax.bitcast_convert_type(bits, jnp.float32)))
+        highs, row = rows_of(clip, bits, self.rows)
         # Prices rise already. Sorting keeps the compiler from fusing their computation into everybody's look-up.
-        prices = jnp.sort(ledger.common.price(for_norms(query, highs)))
-        row = jnp.clip(((bits - 1) >> SHIFT) - last + ledger.rows - 1, 0, ledger.rows - 1)
-        price = looked_up(prices, row)
-    spent = words & _SPENT
-    fits = good & (bits > 0) & (price <= jnp.asarray(ledger.common.budget, jnp.int32) - spent)
-    after = jnp.where(fits, (spent + price) | FLAG, spent)
-    return flagged(after), after
-
-
-def _bounds_words(ledger: IndividualPricedMenuFilter, query: Any, norms: ArrayLike, words: Array) -> Array:
-    _, bits, good = clipped(query, norms, ledger.examples)
-    return jax.lax.bitcast_convert_type(jnp.where((words < 0) & good & (bits > 0), bits, 0), jnp.float32)
-
-
-_update = jax.enable_x64(True)(jax.jit(_update_words))
-_update_in_place = jax.enable_x64(True)(jax.jit(_update_words, donate_argnums=3))
-bounds_of = jax.enable_x64(True)(jax.jit(_bounds_words))
+        return looked_up(jnp.sort(self.common.price(for_norms(query, highs))), row)
 
 
 def individual_priced_menu(
@@ -211,8 +98,3 @@ def _rows(common: PricedMenuFilter) -> int:
         noise = np.asarray(amounts.join(jnp.asarray(common.noise)))
     noise = noise[~np.isnan(noise)]
     return rows_for(noise.max() / noise.min() if noise.size else 1.0)
-
-
-def rows_for(span: float) -> int:
-    """Enough for a span of noise: norms below it all have the price of the quietest query."""
-    return (min(math.ceil(math.log2(span)), 24) + 1) << BITS

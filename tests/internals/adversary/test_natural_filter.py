@@ -6,20 +6,13 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import GDP, ApproximateDP, RandomizedResponse
+from jaxacct import GDP
 from jaxacct.adversary import (
     is_free,
 )
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.within_budget import mu_needed
-
-
-def response(ratio):
-    return RandomizedResponse(math.log(ratio))
-
-
-def zero(delta):
-    return ApproximateDP(0.0, delta)
+from tests.adversary.test_natural_filter import response, zero
 
 
 def test_a_gaussian_budget_is_broken_by_randomized_response():

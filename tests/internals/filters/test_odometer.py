@@ -7,20 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import filters
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
-
-ODOMETERS = {
-    "pure": lambda: filters.odometer(filters.pure_dp(10.0)),
-    "renyi": lambda: filters.odometer(filters.renyi(6.0, 1e-5, order=8)),
-    "zcdp": lambda: filters.odometer(filters.zcdp(3.0)),
-    "gdp": lambda: filters.odometer(filters.gdp(2.5)),
-    "zcdp, two orders": lambda: filters.odometer(filters.zcdp(3.0), orders=(4, 9)),
-    "renyi, levels": lambda: filters.odometer(filters.renyi(6.0, 1e-5, order=8), levels=5),
-    "zcdp, levels": lambda: filters.odometer(filters.zcdp(3.0), levels=8),
-    "gdp, levels": lambda: filters.odometer(filters.gdp(2.5), levels=8),
-}
+from tests.filters.test_odometer import ODOMETERS
 
 
 def test_levels_read_the_guarantee_of_the_smallest_filter_that_still_stands():

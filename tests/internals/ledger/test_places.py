@@ -15,12 +15,7 @@ from jaxacct.ledger import LedgerUnavailable
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores import sqlite as _sqlite
 from jaxacct.ledger.stores.sqlite import SqliteStore
-
-# The last other process to leave: it moves the log into the file and removes it, unless somebody holds a lock.
-LEAVES = (
-    "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
-    "print(*c.execute('SELECT MAX(seq) FROM jaxacct_records').fetchone()); c.close()"
-)
+from tests.ledger.test_places import LEAVES
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import numpy as np
 
 from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from tests.losses.test_contour import SETTINGS
 from tests.truth import contour_delta
 
 
@@ -13,16 +14,6 @@ def _bounds(kind, size, settings, goal):
         return contour_bounds(kind, size, GaussianPair(noise, rate, reverse), steps, goal)
 
 
-SETTINGS = [
-    (1.0, 0.01, 0.0, 1000.0),
-    (1.0, 0.01, 1.0, 1000.0),
-    (2.0, 0.05, 0.0, 300.0),
-    (4.0, 0.3, 1.0, 50.0),
-    (1.5, 0.9, 0.0, 40.0),
-    (0.8, 0.001, 0.0, 20000.0),
-    (6.0, 0.02, 1.0, 1e5),
-    (1.2, 0.02, 0.0, 400.0),
-]
 EPSILONS = np.array([2.0, 2.0, 1.5, 1.0, 30.0, 2.0, 1.0, 6.0])
 
 

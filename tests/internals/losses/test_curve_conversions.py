@@ -1,7 +1,5 @@
 """Curves moved between grids, laws and mechanisms: on their side everywhere, with the digits that they had."""
 
-from fractions import Fraction as F
-
 import jax.numpy as jnp
 import mpmath
 import numpy as np
@@ -15,20 +13,11 @@ from jaxacct.losses.compare.gaussian_order import _dominated_one
 from jaxacct.losses.curves import conversions
 from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
+from tests.losses.test_curve_conversions import GRID, LAW, UNIT, excess
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
-UNIT = np.log(2.0)
-LAW = finite.compose(finite.randomized_response(2), finite.randomized_response(4), finite.failing("1/10"))
-GRID = LossGrid(UNIT, -4, 9)
 BETWEEN = np.array([0.2, 0.5, 0.9])[:, None]
-
-
-def excess(losses, law=LAW):
-    """H - (1 - gamma)_+ from positive terms."""
-    gammas = [F(float(np.exp(e))) for e in np.ravel(losses)]
-    found = [sum(max(g * q - p if g < 1 else p - g * q, 0) for p, q in law) for g in gammas]
-    return np.reshape(np.array(found, float), np.shape(losses))
 
 
 def everywhere(values, losses):

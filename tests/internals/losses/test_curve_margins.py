@@ -1,18 +1,13 @@
 """Numbers read off laws and curves, one argument at a time, with roundings that are large enough to be seen."""
 
-import functools
-
-import jax
 import numpy as np
 import pytest
 
 from jaxacct import LossGrid
 from jaxacct.losses.curves import profile
 from jaxacct.losses.grids import hockey_stick as pld_curves
+from tests.losses.test_curve_margins import AT, GRID, LOSSES, UNIT, asked
 
-UNIT = 1e-5
-GRID = LossGrid(0.5, -4, 9)
-LOSSES = GRID.losses
 MASSES = np.array([0.1, 0.05, 0.0, 0.2, 0.1, 0.15, 0.05, 0.1, 0.2])
 SIDES = pytest.mark.parametrize("sign", [1, -1])
 
@@ -23,31 +18,12 @@ def _large_roundings(in_float64, monkeypatch):
     monkeypatch.setattr(profile, "EPS", UNIT)
 
 
-@functools.cache
-def _program(function, *fixed):
-    """Traced anew, so that the large roundings stay here; None stands for an array."""
-
-    def program(*arrays):
-        left = iter(arrays)
-        return function.__wrapped__(*(next(left) if x is None else x for x in fixed))
-
-    return jax.jit(program)
-
-
-def asked(function, *arguments):
-    fixed = (None if isinstance(x, np.ndarray) else x for x in arguments)
-    return np.asarray(_program(function, *fixed)(*(x for x in arguments if isinstance(x, np.ndarray))))
-
-
 def curve(masses, at):
     return sum(m * max(-np.expm1(at - x), 0.0) for m, x in zip(masses, LOSSES, strict=True))
 
 
 def relative(n=9):
     return UNIT * (4 * n + 16)
-
-
-AT = np.array([-3.0, -2.00001, -2.0, -1.99999, -1.3, -0.5, -1e-6, 0.0, 0.2, 0.49999, 1.0, 1.99999, 2.0, 2.1, 9.0])
 
 
 @SIDES

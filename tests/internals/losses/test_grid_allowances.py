@@ -19,18 +19,9 @@ from jaxacct.mechanisms.pairs.base import Tails
 from jaxacct.mechanisms.pairs.one_parameter import delta_of, epsilon_of
 from jaxacct.mechanisms.pairs.table import TablePair
 from tests.allowances import Long, allowed, needs_long_double
+from tests.losses.test_grid_allowances import GRIDS, UNIT, around
 
-UNIT = 2.0**-52
 pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
-GRIDS = [LossGrid(5.0, -20, 41), LossGrid(1e-3, -400, 801)]
-
-
-def around(grid, rng, count):
-    """Losses everywhere, and within two units of lattice points."""
-    low, high = (grid.lowest - 2) * grid.spacing, (grid.highest + 2) * grid.spacing
-    points = rng.integers(grid.lowest, grid.highest + 1, count // 3) * grid.spacing
-    near = points * (1 + rng.integers(-2, 3, points.size) * 2.0**-53)
-    return np.concatenate([near, rng.uniform(low, high, count - points.size)]), np.arange(count) < points.size
 
 
 @pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])

@@ -12,23 +12,9 @@ from jaxacct.losses.curves import conversions, segments
 from jaxacct.losses.curves.segments import Segments
 from jaxacct.losses.grids.convex_envelope import infimum_excess
 from tests.allowances import Long, allowed, needs_long_double
+from tests.losses.test_segment_allowances import UNIT, curve, excess
 
-UNIT = 2.0**-52
 pytestmark = [needs_long_double, pytest.mark.usefixtures("in_float64")]
-
-
-def curve(seed, count=7):
-    """A vertical piece, slopes on both sides of 1, a flat piece."""
-    rng = np.random.default_rng(seed)
-    q = rng.dirichlet(np.ones(count))
-    p = q * np.exp(np.sort(rng.normal(0, 2.5, count)))
-    p[0] = q[-1] = 0.0
-    return p / p.sum(), q / q.sum()
-
-
-def excess(p, q, losses):
-    gamma = np.exp(Long(losses))[:, None]
-    return np.where(gamma >= 1, np.maximum(p - gamma * q, 0), np.maximum(gamma * q - p, 0)).sum(-1)
 
 
 def test_excess_of_segments():

@@ -14,26 +14,13 @@ from jaxacct import ApproximateDP, Skellam, filters
 from jaxacct._numerics.rows import flattened
 from jaxacct.ledger import canonical
 from jaxacct.mechanisms.directions import directions
+from tests.mechanisms.test_skellam import masses
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of:RuntimeWarning")
 
 
 def pair_of(mechanism, relation="remove"):
     return jax.tree.map(lambda x: x[0], flattened(directions(mechanism, relation)[0][0][0], (), np))
-
-
-def masses(mu, reach):
-    """p(x) for x from -reach to reach, by the recurrence in 60 digits; I_0 and I_1 at its end are checked."""
-    with mp.workdps(60):
-        z = 2 * mp.mpf(mu)
-        after, here = mp.besseli(reach + 1, z), mp.besseli(reach, z)
-        side = [here]
-        for x in range(reach, 0, -1):
-            after, here = here, 2 * x / z * here + after
-            side.append(here)
-        assert mp.almosteq(side[-1], mp.besseli(0, z), 1e-40)
-        side = [value * mp.exp(-z) for value in side]
-        return side + side[-2::-1]
 
 
 @pytest.mark.parametrize(("mu", "gap"), [(1e-3, 1), (0.3, 2), (8.0, 3), (300.0, 1), (2000.0, 40)])

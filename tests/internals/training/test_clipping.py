@@ -11,22 +11,7 @@ from jaxacct.training import (
     fixed_point,
     largest_sigma,
 )
-
-
-def loss(params, example):
-    x, y = example
-    return 0.5 * (jnp.dot(x, params["w"]) + params["b"] - y) ** 2
-
-
-def problem(size=50, seed=0):
-    random = np.random.default_rng(seed)
-    params = {"w": jnp.asarray(random.normal(size=6), jnp.float32), "b": jnp.float32(0.3)}
-    x = jnp.asarray(random.normal(size=(size, 6)), jnp.float32)
-    return params, (x, jnp.asarray(random.normal(size=size), jnp.float32))
-
-
-def exact_norm(tree):
-    return np.sqrt(sum(np.sum(np.asarray(leaf, np.float64) ** 2) for leaf in jax.tree.leaves(tree)))
+from tests.training.test_clipping import exact_norm, loss, problem
 
 
 def as_float(total, unit=1.0):

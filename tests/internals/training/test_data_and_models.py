@@ -5,32 +5,7 @@ import pytest
 
 from jaxacct.training import load
 from jaxacct.training.demo.adult import encode
-
-ROW = [
-    "39",
-    "State-gov",
-    "77516",
-    "Bachelors",
-    "13",
-    "Never-married",
-    "Adm-clerical",
-    "Not-in-family",
-    "White",
-    "Male",
-    "2174",
-    "0",
-    "40",
-    "United-States",
-    "<=50K",
-]
-
-
-def with_fields(**fields):
-    places = {"age": 0, "workclass": 1, "gain": 10, "label": 14}
-    row = list(ROW)
-    for name, value in fields.items():
-        row[places[name]] = value
-    return row
+from tests.training.test_data_and_models import ROW, with_fields
 
 
 def test_an_adult_row_is_encoded_without_looking_at_other_rows():

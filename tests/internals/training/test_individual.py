@@ -9,22 +9,13 @@ from jaxacct.training import (
     clipped_gradient_sum,
 )
 from jaxacct.training.fixed_point import released
+from tests.training.test_individual import DATA, PARAMS, RNG, X, Y, loss
 
 SIZE, CLIP, SIGMA, RATE = 40, 0.5, 2.0, 0.15
 
 
-def loss(params, example):
-    x, y = example
-    return 0.5 * (jnp.dot(x, params["w"]) - y) ** 2
-
-
-PARAMS = {"w": jnp.arange(4, dtype=jnp.float32) / 4}
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(SIZE, 4)).astype(np.float32) / 4
-Y = RNG.normal(size=SIZE).astype(np.float32) / 2
 X[0] = 0.0  # learns nothing, ever
 Y[1] = 50.0  # always at the clip norm
-DATA = (jnp.asarray(X), jnp.asarray(Y))
 
 
 def test_contributions_are_clipped_to_what_was_charged_example_by_example():
