@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import Any, NamedTuple
 
 import jax
@@ -107,12 +108,11 @@ class FilteredConfig:
         """The ``DPExecutionPlan``; of the flags, all but ``noise_seed`` and ``intermediate_strategy`` are used."""
         import dp_accounting
         import optax
-        from jax_privacy import (  # pyright: ignore[reportMissingImports]  # in no extra of ours
-            batch_selection,
-            clipping,
-            execution_plan,
-        )
 
+        # By name: jax_privacy is in no extra, and a module beside this one has its name.
+        batch_selection, clipping, execution_plan = (
+            importlib.import_module(f"jax_privacy.{name}") for name in ("batch_selection", "clipping", "execution_plan")
+        )
         flags = execution_plan.PerformanceFlags() if performance_flags is None else performance_flags
 
         def clipped_grad(*arguments: Any, **named: Any) -> Any:
@@ -153,7 +153,8 @@ class FilteredConfig:
             halted=jnp.bool_(False),
         )
 
-    def _update(self, total: Any, state: FilteredNoiseState, params: Any = None) -> tuple[Any, FilteredNoiseState]:
+    def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, FilteredNoiseState]:
+        total = updates
         query = PoissonSampled(Gaussian(state.sigma), jnp.float32(self.schedule.levels[0][1]))
         admitted, filter_state, scale = ask_filter(self.filter, query, state.filter_state)
         # A last step at a smaller clip norm would have to be known before the gradients are clipped.

@@ -25,16 +25,16 @@ def config(steps=50, sigma=2.0, rate=0.25, budget=None, **more):
 @pytest.fixture
 def stand_in(monkeypatch):
     """What a plan is made of, in the shape that jax_privacy's 2.2 has it."""
-    package = types.ModuleType("jax_privacy")
     flags = types.SimpleNamespace(dtype=np.float32, microbatch_size=None, spmd_axis_name=None, keep_batch_dim=True)
-    package.execution_plan = types.SimpleNamespace(
-        PerformanceFlags=lambda: flags, DPExecutionPlan=types.SimpleNamespace
-    )
-    package.clipping = types.SimpleNamespace(clipped_grad=lambda loss, **named: named)
-    package.batch_selection = types.SimpleNamespace(
-        CyclicPoissonSampling=types.SimpleNamespace, PartitionType=types.SimpleNamespace(INDEPENDENT="independent")
-    )
-    monkeypatch.setitem(sys.modules, "jax_privacy", package)
+    partitions = types.SimpleNamespace(INDEPENDENT="independent")
+    parts = {
+        "execution_plan": {"PerformanceFlags": lambda: flags, "DPExecutionPlan": types.SimpleNamespace},
+        "clipping": {"clipped_grad": lambda loss, **named: named},
+        "batch_selection": {"CyclicPoissonSampling": types.SimpleNamespace, "PartitionType": partitions},
+    }
+    monkeypatch.setitem(sys.modules, "jax_privacy", types.ModuleType("jax_privacy"))
+    for name, content in parts.items():
+        monkeypatch.setitem(sys.modules, f"jax_privacy.{name}", types.SimpleNamespace(**content))
 
 
 def test_a_plan_samples_and_clips_as_the_filter_is_told(stand_in):
