@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.discrete_gaussian import DiscreteGaussianPair
 from jaxacct.mechanisms.parameters import array_module, positive, whole_number
 from jaxacct.mechanisms.renyi.closed import proportional
@@ -18,7 +18,7 @@ __all__ = ["DiscreteGaussian"]
 
 
 @mechanism
-class DiscreteGaussian(Mechanism):
+class DiscreteGaussian(Symmetric):
     """Adds X with Pr[X = x] proportional to exp(-x^2 / (2 sigma^2)), x whole, to a count that moves by ``sensitivity``.
 
     The query is one whole number (Canonne, Kamath, Steinke 2020, Definition 1); for vectors the L2 sensitivity is no
@@ -40,10 +40,6 @@ class DiscreteGaussian(Mechanism):
     def __post_init__(self) -> None:
         _validate.positive(sigma=self.sigma)
         _validate.count(sensitivity=self.sensitivity)
-
-    @property
-    def _symmetric(self) -> bool:
-        return True
 
     def _renyi(self, order: Any, relation: str) -> Any:
         # What the Gaussian has bounds it, exactly where order * sensitivity is whole (Canonne, Kamath, Steinke 2020).

@@ -14,7 +14,7 @@ from jaxacct._numerics.host import floats, hosted, module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.discrete_laplace import DiscreteLaplacePair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import pure_divergence
@@ -23,7 +23,7 @@ __all__ = ["DiscreteLaplace"]
 
 
 @mechanism
-class DiscreteLaplace(Mechanism):
+class DiscreteLaplace(Symmetric):
     """Adds X with Pr[X = x] proportional to exp(-|x| / scale), x whole, to a count that moves by ``sensitivity``.
 
     The geometric mechanism of Ghosh, Roughgarden, Sundararajan 2009: (sensitivity / scale)-DP, and better than that in
@@ -45,10 +45,6 @@ class DiscreteLaplace(Mechanism):
     def __post_init__(self) -> None:
         _validate.positive(scale=self.scale)
         _validate.count(sensitivity=self.sensitivity)
-
-    @property
-    def _symmetric(self) -> bool:
-        return True
 
     def _renyi(self, order: Any, relation: str) -> Any:
         """log((1-t)/(1+t) sum_x t^(a |x - D| + (1-a) |x|)) / (a-1), t = e^(-1/scale): three geometric series.

@@ -19,12 +19,15 @@ from jaxacct import _validate
 from jaxacct._numerics.rounding import total
 
 __all__ = [
+    "LEAST_MASS",
     "LEAST_RATE",
     "MOST_NESTED",
     "NOISE_UNITS",
     "RATE_UNITS",
+    "SUM_SLACK",
     "Rate",
     "array_module",
+    "check_law",
     "composed_noise",
     "fractional_steps",
     "moved",
@@ -50,12 +53,30 @@ MOST_NESTED = 6
 LEAST_RATE = 1e-14
 """Stands for smaller Poisson rates: dominates them, and its loss is still a normal number."""
 
+LEAST_MASS = 1e-300
+"""Smallest weight or probability: its logarithm, and the exponential of that, are good to a few units."""
+
+SUM_SLACK = 1e-9
+"""How far weights or probabilities may sum up to something else than 1."""
+
 _fractions = contextvars.ContextVar("fractions", default=False)
 
 
 def array_module(*values: Any) -> Any:
     """NumPy for concrete numbers, which costs no compilation; jax.numpy for traced ones."""
     return jnp if _validate.is_traced(values) else np
+
+
+def check_law(name: str, table: Any) -> None:
+    """Raises unless every row of a concrete ``table`` is a law: numbers of at least ``LEAST_MASS`` or 0, of sum 1."""
+    if _validate.is_traced(table):
+        return
+    table = np.asarray(table, np.float64)
+    if np.any((table > 0) & (table < LEAST_MASS)):
+        raise ValueError(f"{name} must be at least {LEAST_MASS:g} or 0, got {table[table > 0].min()}")
+    total = table.sum(-1)
+    if np.any(np.abs(total - 1.0) > SUM_SLACK):
+        raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
 
 
 def positive(value: Any) -> Any:

@@ -19,6 +19,7 @@ from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.subsample import Subsample
 
 __all__ = ["SampledWithoutReplacement"]
 
@@ -26,7 +27,7 @@ _LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 
 
 @mechanism
-class SampledWithoutReplacement(Mechanism):
+class SampledWithoutReplacement(Subsample):
     """Runs ``mechanism`` on ``sample_size`` of ``dataset_size`` records, every such subset being equally likely.
 
     The inner mechanism's parameters are those for *replaced* records, for every relation: whatever is drawn takes the
@@ -57,6 +58,7 @@ class SampledWithoutReplacement(Mechanism):
     mechanism: Any
     sample_size: ArrayLike
     dataset_size: ArrayLike
+    _instead = ", whose samples depend on how many records there are; use SampledWithoutReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
@@ -71,11 +73,7 @@ class SampledWithoutReplacement(Mechanism):
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         inner = as_mechanism(self.mechanism)
-        if relation not in ("remove", "add", "replace"):
-            raise ValueError(
-                "relation 'replace_special' has no analysis for SampledWithoutReplacement; 'replace' is an upper bound "
-                "of it if a special record counts as one of value 0"
-            )
+        self._refuse_special(relation)
         if not inner._symmetric:
             raise ValueError(
                 f"SampledWithoutReplacement has no analysis for {type(inner).__name__}, whose pair is not symmetric; a "
@@ -113,18 +111,6 @@ class SampledWithoutReplacement(Mechanism):
         same = inner is self.mechanism
         found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
-
-    def _sampled(self, rate: Rate, relation: str) -> Any:
-        raise ValueError(
-            "PoissonSampled has no analysis for SampledWithoutReplacement, whose samples depend on how many records "
-            "there are; use SampledWithoutReplacement of the inner mechanism alone"
-        )
-
-    def _replaced(self, rate: Rate) -> Any:
-        return self._sampled(rate, "replace")
-
-    def _as(self, side: str) -> str:
-        return side if side in ("zero_out", "fill_in") else super()._as(side)
 
 
 def _rounded_up(rate: Any) -> Any:
