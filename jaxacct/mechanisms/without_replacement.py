@@ -58,7 +58,7 @@ class SampledWithoutReplacement(Subsample):
     mechanism: Any
     sample_size: ArrayLike
     dataset_size: ArrayLike
-    _instead = ", whose samples depend on how many records there are; use SampledWithoutReplacement of the inner mechanism alone"
+    _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
 
     def __post_init__(self) -> None:
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
