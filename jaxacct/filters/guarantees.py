@@ -11,8 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import repeated
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves import conversions
@@ -162,7 +162,7 @@ class ZCDPGuarantee:
         rest = xp.where(fails == 0, delta, less)
         good = (rest > 0) & (fails >= 0)
         _, value = floats(zcdp_epsilon(self.rho, xp.where(good, rest, 0.5)))
-        return on_device(module(value, good).where(good, value, np.inf))
+        return on_device(array_module(value, good).where(good, value, np.inf))
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:

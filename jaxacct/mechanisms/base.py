@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
@@ -155,7 +155,7 @@ class Mechanism:
 
         pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
         found = [from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs]
-        return functools.reduce(module(found).maximum, found)
+        return functools.reduce(array_module(found).maximum, found)
 
     def _as_renyi(self, relation: str) -> str:
         """The relation that :meth:`_renyi` takes for ``relation``."""

@@ -8,12 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.gdp import GDP
 from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
-from jaxacct.mechanisms.parameters import array_module, nonnegative, positive, whole_steps
+from jaxacct.mechanisms.parameters import nonnegative, positive, whole_steps
 from jaxacct.mechanisms.renyi.closed import proportional
 
 __all__ = ["RenyiDP", "ZeroConcentratedDP"]

@@ -11,7 +11,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.discrete_gaussian import DiscreteGaussianPair
-from jaxacct.mechanisms.parameters import array_module, positive, whole_number
+from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import proportional
 
 __all__ = ["DiscreteGaussian"]
@@ -51,5 +51,4 @@ class DiscreteGaussian(Symmetric):
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         sigma, gap = positive(self.sigma), whole_number(self.sensitivity, 1.0)
-        sigma = sigma + 0.0 * array_module(gap).asarray(gap)  # a NaN in one is one in both
-        return [(DiscreteGaussianPair(sigma, gap), 1.0)]
+        return [(DiscreteGaussianPair(sigma + 0.0 * gap, gap), 1.0)]  # a NaN in one is one in both

@@ -9,8 +9,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
@@ -53,7 +53,7 @@ class DiscreteLaplace(Symmetric):
         """
         scale, gap = positive(self.scale), whole_number(self.sensitivity, 1.0)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
-        return module(exact, pure).minimum(exact, pure)
+        return array_module(exact, pure).minimum(exact, pure)
 
     def _pure(self) -> Any:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)

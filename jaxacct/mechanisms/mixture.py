@@ -9,11 +9,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, array_module, check_law, moved, positive
+from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 __all__ = ["MixtureOfGaussians"]
@@ -86,9 +87,8 @@ class MixtureOfGaussians(Mechanism):
 
     def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
         """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""
-        xp = array_module(self)
-        sensitivities = [xp.asarray(value, np.float64) for value in self.sensitivities]
-        weights = [xp.asarray(value, np.float64) for value in self.weights]
+        xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
+        sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
         total = sum(weights)
         good = (abs(total - 1.0) <= SUM_SLACK) | moved()
         for value in (*sensitivities, *weights):
@@ -98,5 +98,5 @@ class MixtureOfGaussians(Mechanism):
         good = good & (
             sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
         )
-        noise = xp.where(good, positive(self.sigma), np.nan)
+        noise = xp.where(good, sigma, np.nan)
         return noise, tuple(sensitivities), tuple(weights)

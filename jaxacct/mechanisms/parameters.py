@@ -12,10 +12,11 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import total
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "RATE_UNITS",
     "SUM_SLACK",
     "Rate",
-    "array_module",
     "check_law",
     "composed_noise",
     "fractional_steps",
@@ -62,11 +62,6 @@ SUM_SLACK = 1e-9
 _fractions = contextvars.ContextVar("fractions", default=False)
 
 
-def array_module(*values: Any) -> Any:
-    """NumPy for concrete numbers, which costs no compilation; jax.numpy for traced ones."""
-    return jnp if _validate.is_traced(values) else np
-
-
 def check_law(name: str, table: Any) -> None:
     """Raises unless every row of a concrete ``table`` is a law: numbers of at least ``LEAST_MASS`` or 0, of sum 1."""
     if _validate.is_traced(table):
@@ -81,22 +76,19 @@ def check_law(name: str, table: Any) -> None:
 
 def positive(value: Any) -> Any:
     """``value`` in float64, NaN where it is not a finite number above 0."""
-    xp = array_module(value)
-    value = xp.asarray(value, np.float64)
+    xp, value = floats(value)
     return xp.where((value > 0) & xp.isfinite(value), value, np.nan)
 
 
 def nonnegative(value: Any, most: float = np.inf) -> Any:
     """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
-    xp = array_module(value)
-    value = xp.asarray(value, np.float64)
+    xp, value = floats(value)
     return xp.where((value >= 0) & xp.isfinite(value) & (value <= most), value, np.nan)
 
 
 def whole_number(value: Any, least: float) -> Any:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
-    xp = array_module(value)
-    value = xp.asarray(value, np.float64)
+    xp, value = floats(value)
     return xp.where((value >= max(least, 1.0)) & (value == xp.floor(value)) & (value <= 2.0**53), value, np.nan)
 
 
@@ -104,8 +96,7 @@ def whole_steps(steps: Any) -> Any:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
         return whole_number(steps, 1.0)
-    xp = array_module(steps)
-    steps = xp.asarray(steps, np.float64)
+    xp, steps = floats(steps)
     return xp.where((steps >= 1.0) & (steps <= 2.0**53), steps, np.nan)
 
 
@@ -140,8 +131,7 @@ class Rate(NamedTuple):
 
 def poisson_rate(rate: Any) -> Rate:
     """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
-    xp = array_module(rate)
-    rate = xp.asarray(rate, np.float64)
+    xp, rate = floats(rate)
     value = xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, LEAST_RATE), np.nan)
     return Rate(value, 1.0 - value)
 

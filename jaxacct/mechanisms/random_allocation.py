@@ -8,11 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["RandomAllocation", "renyi_of_one_run"]

@@ -8,12 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.parameters import SUM_SLACK, array_module, check_law
+from jaxacct.mechanisms.parameters import SUM_SLACK, check_law
 from jaxacct.mechanisms.renyi.tables import table_divergence
 
 __all__ = ["FromTables"]
@@ -61,8 +62,7 @@ class FromTables(Mechanism):
 
 def _pair(p: Any, q: Any) -> TablePair:
     """Outputs sorted by loss. A loss is off by the roundings of two sums and of two logarithms."""
-    xp = array_module(p, q)
-    p, q = (xp.asarray(table, np.float64) for table in (p, q))
+    xp, p, q = floats(p, q)
     good = True
     for table in (p, q):
         good = good & ((table >= 0) & (table <= 1)).all(-1, keepdims=True)

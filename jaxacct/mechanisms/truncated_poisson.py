@@ -8,7 +8,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.binomial import binomial_split
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.base import Mechanism
@@ -17,7 +19,7 @@ from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
-from jaxacct.mechanisms.parameters import LEAST_RATE, array_module, whole_steps
+from jaxacct.mechanisms.parameters import LEAST_RATE, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
 
@@ -81,9 +83,7 @@ class TruncatedPoisson(Subsample):
 
     def _parts(self) -> tuple[Any, Any, Any]:
         """Rate, largest and records in float64, NaN where they make no sense."""
-        xp = array_module(self.rate, self.largest, self.records)
-        rate = xp.asarray(self.rate, np.float64)
-        largest, records = whole_steps(self.largest), whole_steps(self.records)
+        xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (
             xp.where((rate >= 0) & (rate <= 1), rate, np.nan),
             xp.where(largest <= records, largest, np.nan),

@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
@@ -17,7 +18,7 @@ from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
-from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import whole_number, whole_steps
 from jaxacct.mechanisms.subsample import Subsample
 
 __all__ = ["SampledWithReplacement"]

@@ -9,7 +9,8 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, module
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
@@ -115,4 +116,4 @@ class SampledWithoutReplacement(Subsample):
 
 def _rounded_up(rate: Any) -> Any:
     """A quotient that is off by a unit; divergences grow with the rate."""
-    return module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)
+    return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -13,7 +13,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, module, on_host
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
@@ -120,7 +121,7 @@ def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
     each = [renyi_cost(query, order) for order in orders]  # whole ones are sums, and must be known to be whole
-    return module(each).stack(each, axis=-1)
+    return array_module(each).stack(each, axis=-1)
 
 
 @jax.enable_x64(True)
