@@ -238,7 +238,7 @@ def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:
     logs, slopes = logs_of(orders), np.asarray(orders) - 1.0
     gap = rho - epsilon[..., None]
     exponents = logs + slopes * gap + 16 * EPS * (np.abs(logs) + slopes * (abs(rho) + abs(epsilon[..., None])))
-    xp = module(rho, epsilon)
+    xp = array_module(rho, epsilon)
     return xp.where((rho >= 0) & (rho < np.inf) & (epsilon[..., None] >= 0), exponents, np.nan)
 
 

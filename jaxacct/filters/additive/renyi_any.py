@@ -223,7 +223,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     epsilon, delta = (value[..., None] for value in given)
     # Budgets that are spent in full together make the condition tight; they are larger than those of one order alone.
     together = deflated(delta * np.exp(gain_of(chosen)), 2.0**-46)
-    together = module(together).minimum(together, 1.0 - EPS)
+    together = array_module(together).minimum(together, 1.0 - EPS)
     rho = on_host(renyi_from_epsilon(epsilon, together, np.asarray(chosen)))
     if not _validate.is_traced(rho):
         short = np.asarray(epsilon - rho) + np.zeros(rho.shape)
