@@ -34,6 +34,8 @@ __all__ = [
     "number",
     "numbers",
     "one_of",
+    "ordered",
+    "passing",
     "positive",
     "probability",
     "rate",
@@ -70,8 +72,13 @@ def unchecked() -> Iterator[None]:
         _unchecked.reset(token)
 
 
+def passing() -> bool:
+    """Whether bad numbers pass at the moment; see :func:`unchecked`."""
+    return _unchecked.get()
+
+
 def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: dict[str, Any]) -> None:
-    if _unchecked.get():
+    if passing():
         return
     for name, value in named.items():
         # Unflattening a pytree passes placeholders (None, object(), tracers): only real numbers are judged.
@@ -197,6 +204,15 @@ def count(**named: Any) -> None:
         "a whole number of at least 1",
         named,
     )
+
+
+def ordered(**named: Any) -> None:
+    """The first of two values is at most the second, elementwise."""
+    (name, value), (other, limit) = named.items()
+    if is_traced((value, limit)) or any(x is None or type(x) is object for x in (value, limit)):
+        return
+    if not passing() and np.any(np.asarray(value, np.float64) > np.asarray(limit, np.float64)):
+        raise ValueError(f"{name} must be at most {other}, got {value} of {limit}")
 
 
 def function(**named: Any) -> None:

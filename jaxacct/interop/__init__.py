@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jaxacct.interop.accountant import Accountant
     from jaxacct.interop.batch_selection import mechanism_of_selection
     from jaxacct.interop.jax_privacy import AccountantConfig
+    from jaxacct.interop.jax_privacy_plan import BudgetSpent, FilteredConfig, stop_when_spent
     from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
     from jaxacct.interop.statement import dp_sgd_statement
     from jaxacct.interop.write_events import to_dp_event
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 _HOME = {
     "Accountant": "jaxacct.interop.accountant",
     "AccountantConfig": "jaxacct.interop.jax_privacy",
+    "BudgetSpent": "jaxacct.interop.jax_privacy_plan",
+    "FilteredConfig": "jaxacct.interop.jax_privacy_plan",
+    "stop_when_spent": "jaxacct.interop.jax_privacy_plan",
     "mechanism_of_selection": "jaxacct.interop.batch_selection",
     "UnreadableEvent": "jaxacct.interop.read_events",
     "dp_sgd_statement": "jaxacct.interop.statement",
@@ -37,10 +41,13 @@ _HOME = {
 __all__ = [
     "Accountant",
     "AccountantConfig",
+    "BudgetSpent",
+    "FilteredConfig",
     "UnreadableEvent",
     "dp_sgd_statement",
     "from_dp_event",
     "mechanism_of_selection",
+    "stop_when_spent",
     "to_dp_event",
 ]
 

@@ -8,11 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["RandomAllocation", "renyi_of_one_run"]
@@ -58,7 +59,7 @@ class RandomAllocation(Mechanism):
     def __post_init__(self) -> None:
         _validate.count(batches=self.batches, participations=self.participations)
         _validate.at_most(2.0**20, batches=self.batches)
-        _check_order(self.batches, self.participations)
+        _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Any, Any]:
         """t and k in float64, NaN where they make no sense."""
@@ -67,7 +68,7 @@ class RandomAllocation(Mechanism):
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        pair = _pair_of_one_run(self.mechanism)
+        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
         xp = array_module(t, k)
@@ -117,7 +118,7 @@ class _Attacked(RandomAllocation):
         return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        pair = _pair_of_one_run(self.mechanism)
+        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         t, k = self._numbers()
         if not _validate.is_traced((t, k)) and np.all(k == t):
             return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
@@ -127,29 +128,9 @@ class _Attacked(RandomAllocation):
         return self
 
 
-def _pair_of_one_run(mechanism: Any) -> Any:
-    """The pair of ``mechanism`` for `remove`, which is that for `add` with its sides exchanged."""
-    parts = as_mechanism(mechanism)._dominating("remove")
-    if len(parts) != 1 or _validate.is_traced(parts[0][1]) or np.any(np.asarray(parts[0][1]) != 1.0):
-        raise ValueError(
-            f"RandomAllocation has no analysis for {type(mechanism).__name__}, of which one run is not one pair; give "
-            "a mechanism for a single batch: a composition of Gaussians, say, is one Gaussian"
-        )
-    return parts[0][0]
-
-
 def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:
     """With parameters of a record that comes or goes, for every relation."""
     inner = as_mechanism(mechanism)
     if relation == "replace":
         inner = unchecked(PoissonSampled, mechanism=inner, rate=np.ones(()))
     return inner._renyi(order, relation)
-
-
-def _check_order(batches: Any, participations: Any) -> None:
-    if _validate.is_traced((batches, participations)) or any(
-        value is None or type(value) is object for value in (batches, participations)
-    ):
-        return
-    if np.any(np.asarray(participations) > np.asarray(batches)):
-        raise ValueError(f"participations must be at most batches, got {participations} of {batches}")

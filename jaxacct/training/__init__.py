@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
     from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
+    from jaxacct.training.sampled_budget import plan_sampled_budget
     from jaxacct.training.samplers import Sampler, gradient_sum_of_sample, make_sampled_step, sampler
     from jaxacct.training.sampling import Sample, poisson_sample
     from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
@@ -58,6 +59,7 @@ _MODULES = {
     "noise": ("add_gaussian_noise", "gaussian_tree", "largest_sigma"),
     "demo.report": ("make_report", "privacy_rows", "realised_mechanism", "table", "write_report"),
     "samplers": ("Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"),
+    "sampled_budget": ("SAMPLINGS", "plan_sampled_budget"),
     "sampling": ("Sample", "poisson_sample", "sample_pieces", "take_piece"),
     "schedules": ("SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"),
     "sharding": ("ShardedExamples", "replicate", "shard_examples"),
@@ -115,6 +117,7 @@ __all__ = [
     "per_example_gradients",
     "plan_budget",
     "plan_rounds",
+    "plan_sampled_budget",
     "poisson_sample",
     "sampler",
     "seeded_keys",

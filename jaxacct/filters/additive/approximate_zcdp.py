@@ -11,7 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, module, on_host
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -129,7 +130,7 @@ def _update(
 @jax.enable_x64(True)
 def _fraction(state: ApproximateZCDPState, dtype: str) -> Array:
     rho, delta = amounts.used(state.rho), amounts.used(state.delta)
-    return amounts.outward(module(rho, delta).maximum(rho, delta), dtype, up=True)
+    return amounts.outward(array_module(rho, delta).maximum(rho, delta), dtype, up=True)
 
 
 @jax.enable_x64(True)

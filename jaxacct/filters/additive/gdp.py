@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
@@ -94,7 +94,7 @@ def _update(pieces: Array, cost: ArrayLike, state: LedgerState) -> tuple[Array, 
 def _in_mu(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
     mu = amounts.join(pieces)
     share = amounts.used(state) if which == "spent" else amounts.left(state)
-    part = mu * module(share).sqrt(share)
+    part = mu * array_module(share).sqrt(share)
     if which == "spent":
         return amounts.outward(inflated(part, 2.0**-50), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
