@@ -277,7 +277,7 @@ def test_questions_without_a_certificate_are_named():
             jaxacct.certify(mechanism, epsilon=0.1, relation=relation)
     with pytest.raises(ValueError, match="one epoch"):
         jaxacct.certify(RandomAllocation(Gaussian(1.0), 8), epsilon=0.1, steps=2)
-    with pytest.raises(ValueError, match="transform in closed form .* Gaussian, GDP"):
+    with pytest.raises(ValueError, match=r"transform in closed form .* Gaussian, GDP"):
         jaxacct.certify(jaxacct.Exponential(1.0), epsilon=1.0)
     with pytest.raises(ValueError, match="array"):
         jaxacct.certify(Gaussian([1.0, 2.0]), epsilon=1.0)
