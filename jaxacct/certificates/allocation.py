@@ -8,6 +8,7 @@ docs/proofs/certificates.md). Both take powers of polynomials, whose coefficient
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ def _cells(law: Any, step: Any) -> tuple[list[Any], list[Any]]:
         return p, q
     tails = _tails_of(law)
     ends = [(arb(1), arb(1)), *(tails(step * k) for k in range(1, _CELLS + 1))]
-    p, q = ([positive_part(a[side] - b[side]) for a, b in zip(ends[:-1], ends[1:], strict=True)] for side in (0, 1))
+    p, q = ([positive_part(a[side] - b[side]) for a, b in itertools.pairwise(ends)] for side in (0, 1))
     return p, q
 
 
