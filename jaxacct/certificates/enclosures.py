@@ -28,7 +28,7 @@ _MOST_RESIDUES = 1_500
 _NODES = (3_000, 48_000)
 _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
 _CELLS = 600
-_TINY = arb(2) ** -16_000
+_TINY: Any = arb(2) ** -16_000
 
 
 class Enclosure(NamedTuple):
@@ -76,7 +76,7 @@ def delta_enclosure(
             lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
             if upper.is_finite() and lower < _TINY:
                 # Numbers of millions of digits are of no use to anybody.
-                lower, upper = arb(0), (upper if upper == 0 or upper > _TINY else _TINY)
+                lower, upper = arb(0), upper.max(_TINY) if upper > 0 else upper
         if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
             best = Enclosure(lower, upper, method, math.ceil(bits))
         if method in ("smoothed contour", "lattice of ratios") or upper == 0 or upper == _TINY:
