@@ -4,9 +4,9 @@
 
 Truths are those of ``tests/sound/exact.py`` and ``samplers.py``. Every second setting is drawn from everywhere: scales
 from 1e-17 to 1e17, masses of 1e-300, rates next to 0 and 1. One run of every mechanism, as it is, sampled, sampled
-twice, in samples of fixed size, cut, shuffled and allocated, of replaced records; and compositions of up to nine runs of
-mechanisms with few outcomes, whose sums of losses are atoms. Prints each disagreement, and at the end how many queries
-there were. ``--way program`` asks one run inside a compiled program.
+twice, in samples of fixed size, cut, shuffled and allocated, of replaced records; and compositions of up to nine runs
+of mechanisms with few outcomes, whose sums of losses are atoms. Prints each disagreement, and at the end how many
+queries there were. ``--way program`` asks one run inside a compiled program.
 """
 
 from __future__ import annotations

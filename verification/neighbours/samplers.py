@@ -6,6 +6,7 @@ attack is the lower bound, it lies below.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from fractions import Fraction
@@ -76,19 +77,18 @@ def _antipodal(p: list[Any], q: list[Any], rate: Any) -> Masses:
     """Ranks of Q, the largest loss first, and their mirror image (docs/proofs/replaced-records.md)."""
     pairs = sorted(((a, b) for a, b in zip(p, q, strict=True) if b), key=lambda pair: -pair[0] / pair[1])
     infinite = mp.fsum(a for a, b in zip(p, q, strict=True) if not b)
-    ends = list(itertools.accumulate([mpf(0), *(b for _, b in pairs)]))
-    ends[-1] = mpf(1)
-    cuts = sorted({*ends, *(1 - end for end in ends)})
+    # Ranks are counted from their own end, so that small ones keep their digits.
+    rising, falling = ([mpf(0), *itertools.accumulate(b for _, b in way)] for way in (pairs, pairs[::-1]))
+    half = mpf(1) / 2
+    cuts = sorted({min(end, half) for end in (*rising, *falling, half)})
     found: Masses = ([rate * infinite, mpf(0)], [mpf(0), rate * infinite])
-
-    def density(rank: Any) -> Any:
-        place = next(k for k, end in enumerate(ends[1:]) if rank < end)
-        return pairs[place][0] / pairs[place][1]
-
     for start, stop in itertools.pairwise(cuts):
-        middle, width = (start + stop) / 2, stop - start
-        found[0].append(width * (1 - rate + rate * density(middle)))
-        found[1].append(width * (1 - rate + rate * density(1 - middle)))
+        middle, densities = (start + stop) / 2, []
+        for ends, way in ((rising, pairs), (falling, pairs[::-1])):
+            w, o = way[min(bisect.bisect_right(ends, middle), len(way)) - 1]
+            densities.append((stop - start) * (1 - rate + rate * w / o))
+        for side, masses in zip((densities, densities[::-1]), found, strict=True):
+            masses.extend(side)
     return found
 
 
