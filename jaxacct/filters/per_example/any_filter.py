@@ -92,7 +92,7 @@ _STATEMENT = (
     "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
     "sampled or not, for the norm up to which it could contribute, contributions and ledgers depend on other examples "
     "through releases only, and no ledger, nor who takes part, was published (individual filters: Feldman, Zrnic 2021; "
-    "proof in jaxacct.filters.individual): "
+    "proof: docs/proofs/filters.md, theorem 2): "
 )
 
 
