@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from jaxacct.accounting.traced import without_callbacks
     from jaxacct.certificates import Certificate, certify, read_certificate
     from jaxacct.ledger import Ledger
-    from jaxacct.losses.compare.order import dominates, is_chain
+    from jaxacct.losses.compare.chain import is_chain
+    from jaxacct.losses.compare.order import dominates
     from jaxacct.losses.compare.suprema import supremum
     from jaxacct.losses.curves.pld import PLD
     from jaxacct.losses.curves.profile import PrivacyProfile
@@ -97,7 +98,7 @@ _HOME = {
     "delta": "jaxacct.accounting",
     "dominates": "jaxacct.losses.compare.order",
     "epsilon": "jaxacct.accounting",
-    "is_chain": "jaxacct.losses.compare.order",
+    "is_chain": "jaxacct.losses.compare.chain",
     "plan_noise": "jaxacct.accounting.noise_planning",
     "read_certificate": "jaxacct.certificates.certificate",
     "supremum": "jaxacct.losses.compare.suprema",
