@@ -37,18 +37,19 @@ One ledger for each example, who pays for their own gradient: `individual_priced
 """
 
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
-from jaxacct.filters.additive.approximate_zcdp import (
-    ApproximateZCDPFilter,
-    ApproximateZCDPState,
-    approximate_dp,
-    approximate_zcdp,
-)
 from jaxacct.filters.additive.gdp import GDPFilter, gdp
 from jaxacct.filters.additive.plan_order import ORDERS, plan_epsilon, plan_order
 from jaxacct.filters.additive.pure_dp import PureDPFilter, pure_dp
 from jaxacct.filters.additive.renyi import RenyiFilter, renyi
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
-from jaxacct.filters.additive.zcdp import ZCDPFilter, zcdp
+from jaxacct.filters.additive.zcdp import (
+    ApproximateZCDPFilter,
+    ApproximateZCDPState,
+    ZCDPFilter,
+    approximate_dp,
+    approximate_zcdp,
+    zcdp,
+)
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -41,6 +42,7 @@ __all__ = [
     "check_budget",
     "covers",
     "empty",
+    "exact",
     "full",
     "join",
     "left",
@@ -106,6 +108,11 @@ def join(pieces: Array) -> Array:
     """The float64 number that `split` took apart (inside ``enable_x64``)."""
     _, parts = floats(pieces)
     return parts[..., 0] + parts[..., 1] + parts[..., 2]
+
+
+def exact(field: str) -> Any:
+    """A property of a filter: the float64 number whose pieces are in ``field``."""
+    return property(jax.enable_x64(True)(lambda self: join(getattr(self, field))))
 
 
 def admissible(pieces: Array) -> Array:

@@ -127,17 +127,11 @@ class GDPResidueFilter:
     share: Any
     relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
 
-    @property
-    @jax.enable_x64(True)
-    def mu(self) -> Array:
-        """The budget's mu, as it was given (float64)."""
-        return amounts.join(self.mu_pieces)
+    mu = amounts.exact("mu_pieces")
+    """The budget's mu, as it was given (float64)."""
 
-    @property
-    @jax.enable_x64(True)
-    def slack(self) -> Array:
-        """The budget's delta, as it was given (float64)."""
-        return amounts.join(self.delta_pieces)
+    slack = amounts.exact("delta_pieces")
+    """The budget's delta, as it was given (float64)."""
 
     @property
     @jax.enable_x64(True)
