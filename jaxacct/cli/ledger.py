@@ -18,13 +18,11 @@ __all__ = ["ledger"]
 _REFUSED = 1
 # What `create` makes, and which of its parameters take several numbers.
 _FILTERS = {
-    "additive_profile": "epsilon delta rounds",
     "approximate_dp": "epsilon delta [share]",
     "approximate_gdp": "budget [regime]",
     "approximate_zcdp": "rho delta",
     "gdp": "mu",
     "gdp_residue": "mu [delta] [steps] [relation]",
-    "natural_approximate_dp": "epsilon delta rounds [relation]",
     "pure_dp": "epsilon",
     "renyi": "epsilon delta order",
     "renyi_any": "epsilon delta orders",

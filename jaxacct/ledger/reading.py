@@ -131,7 +131,7 @@ _NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "RenyiFilter": (("divergence",), ("rho",)),
     "AnyOrderFilter": (("divergences",), ("rho",)),
     "GDPFilter": (("mu",), ("mu",)),
-    "GDPResidueFilter": (("mu", "slack"), ("mu", "slack")),
+    "GDPResidueFilter": (("mu", "slack"), ("mu", "fails")),
     "ApproximateGDPFilter": (("mean loss",), ("mu",)),
     "NaturalApproximateDPFilter": (("delta",), ()),
     "AdditiveProfileFilter": (("band masses",), ()),

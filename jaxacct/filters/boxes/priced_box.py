@@ -22,10 +22,10 @@ from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family, prepared
 from jaxacct.filters.boxes.lines import price_lines
 from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query
+from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, narrow, parts_of
 from jaxacct.filters.menus.priced_menu import MenuState, fraction_of
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid

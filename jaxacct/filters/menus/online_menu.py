@@ -52,10 +52,10 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
 from jaxacct.filters.menus.laws import law_of
 from jaxacct.filters.menus.priced_menu import TOO_DEAR, MenuState, PricedMenuFilter, filter_of, kept_table
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.states import keeps
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism

@@ -18,11 +18,11 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, shrunk
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid

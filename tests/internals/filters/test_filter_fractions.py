@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import PLD, Gaussian, LossGrid, filters
+from jaxacct import PLD, Gaussian, LossGrid, adversary, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.residues import on_grid as _composed_law
 
-natural = importlib.import_module("jaxacct.filters.naturals.natural")
-approximate = importlib.import_module("jaxacct.filters.naturals.natural_approximate_dp")
+natural = importlib.import_module("jaxacct.filters.residues.natural")
+approximate = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
 orders = importlib.import_module("jaxacct.filters.additive.renyi_any")
 menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
 
@@ -54,7 +54,7 @@ def test_a_ledgers_fraction_is_its_own_that_of_two_the_larger_and_of_orders_the_
     assert all(part / 2**24 < float(x) < part / 2**24 * (1 + 2.0**-20) for x in more)
     assert [float(x) for x in both] == [3 * part / 2**24] * 2
     assert float(least) == part / 2**24
-    bands = filters.additive_profile(0.5, 1e-4, rounds=5)
+    bands = adversary.additive_profile(0.5, 1e-4, rounds=5)
     count = len(bands.pieces)
     state = ledger_of(*[part] * (count - 2), 2 * part, 3 * part)  # the last one counts rounds
     share, spent, left = jax.jit(lambda s: (bands.fraction(s), bands.spent(s), bands.remaining(s)))(state)
