@@ -69,7 +69,8 @@ from jaxacct.filters.guarantees import (
 from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
 from jaxacct.filters.menus.online_menu import OnlineMenuFilter, online_menu
-from jaxacct.filters.menus.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, priced_menu
+from jaxacct.filters.menus.units import MenuState
 from jaxacct.filters.odometer import Odometer, odometer
 from jaxacct.filters.per_example.any_filter import IndividualFilter, individual
 from jaxacct.filters.per_example.approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp

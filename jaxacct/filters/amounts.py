@@ -40,6 +40,7 @@ __all__ = [
     "caller_dtype",
     "charge",
     "check_budget",
+    "check_covered",
     "covers",
     "empty",
     "exact",
@@ -150,6 +151,15 @@ def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
         return False
 
 
+def check_covered(ledgers: tuple[int, ...], query: tuple[int, ...], budget: tuple[int, ...] = ()) -> None:
+    """Raises ValueError unless the shapes of a query's cost and of the budget broadcast to that of the ledgers."""
+    if not covers(ledgers, query, budget):
+        raise ValueError(
+            f"query must match the ledger: its cost has shape {query}, the budget {budget}, and the state holds "
+            f"ledgers of shape {ledgers}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"
+        )
+
+
 def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[Array, LedgerState]:
     """Whether ``cost`` (in the units of ``budget``) still fits, and the ledger with it charged regardless.
 
@@ -162,12 +172,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
     cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
     top, low = _top_and_low(state.words)
     shape = state.words.shape[:-1]
-    if not covers(shape, cost.shape, budget.shape):
-        raise ValueError(
-            f"query must match the ledger: its cost has shape {cost.shape}, the budget {budget.shape}, "
-            f"and the state holds ledgers of shape {shape}; run queries one by one (jax.lax.scan) or map "
-            "over both (jax.vmap)"
-        )
+    check_covered(shape, cost.shape, budget.shape)
     # The margin covers the roundings of a filter's cost formula and of this quotient.
     share = inflated(cost / budget, 2.0**-49)
     most = jnp.uint64(limit >> 32)  # of either limit the last word is 0

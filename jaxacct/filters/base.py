@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Filter", "Guarantee", "is_scalar_query"]
+__all__ = ["AroundFilter", "Filter", "Guarantee", "is_scalar_query"]
 
 
 @runtime_checkable
@@ -72,6 +72,37 @@ class Filter(Protocol):
     def fraction(self, state: Any) -> Array:
         """The share of the budget that is spent, for a progress bar."""
         ...
+
+
+class AroundFilter:
+    """A filter around another, ``filter``, whose state it has; what a subclass does not say is the inner filter's."""
+
+    filter: Any
+
+    @property
+    def guarantee(self) -> Any:
+        """The inner filter's."""
+        return self.filter.guarantee
+
+    def init(self) -> Any:
+        """The inner filter's state with nothing spent."""
+        return self.filter.init()
+
+    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+        """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
+        return self.filter.update(query, state)
+
+    def spent(self, state: Any) -> Any:
+        """What has been spent, in the inner filter's own parameter, rounded up, in the caller's float type."""
+        return self.filter.spent(state)
+
+    def remaining(self, state: Any) -> Any:
+        """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
+        return self.filter.remaining(state)
+
+    def fraction(self, state: Any) -> Array:
+        """The share of the inner filter's budget that is spent, rounded up, in the caller's float type."""
+        return self.filter.fraction(state)
 
 
 def is_scalar_query(query: Any) -> bool:

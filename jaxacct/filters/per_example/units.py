@@ -13,7 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.menus.priced_menu import fraction_of
+from jaxacct.filters.menus.units import fraction_of
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
     FLAG,

@@ -159,11 +159,7 @@ def _packed(value: Array) -> Array:
 
 def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
     mine = state.mu.shape[:-1]
-    if not amounts.covers(mine, shape):
-        raise ValueError(
-            f"query must match the ledger: it has shape {shape}, and the state holds ledgers of shape {mine}; run "
-            "queries one by one (jax.lax.scan) or map over both (jax.vmap)"
-        )
+    amounts.check_covered(mine, shape)
     return mine
 
 
