@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Row", "flattened", "settings_shapes"]
+__all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 
 
 @jax.tree_util.register_pytree_node_class
@@ -50,6 +51,15 @@ def flattened(tree: Any, shape: tuple[int, ...], xp: Any) -> Any:
         return Row(values) if own else values
 
     return jax.tree.map(flat, tree, is_leaf=_is_row)
+
+
+def poisoned(tree: Any, bad: Any) -> Any:
+    """``tree`` with NaN in the settings where ``bad`` holds; settings broadcast."""
+    xp = jnp if isinstance(bad, jax.Array) else np
+    nan = xp.where(bad, np.nan, 0.0)
+    return jax.tree.map(
+        lambda leaf: Row(leaf.values + nan[..., None]) if _is_row(leaf) else leaf + nan, tree, is_leaf=_is_row
+    )
 
 
 def _is_row(value: Any) -> bool:

@@ -155,9 +155,7 @@ def certify(
         lower, upper = decimal_text(found.lower, places, up=False), decimal_text(found.upper, places, up=True)
         method, bits = found.method, found.bits
     else:
-        at = lambda e, d: _delta(laws, e, relation, d)  # noqa: E731
-        infinite = _infinite(laws, relation)
-        lower, upper, method, bits = epsilon_enclosure(at, Fraction(float(value)), digits, infinite)
+        lower, upper, method, bits = _epsilon(laws, Fraction(float(value)), relation, digits)
     return Certificate(mechanism, int(steps), relation, given, float(value), lower, upper, method, bits)
 
 
@@ -199,6 +197,25 @@ def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, ot
     upper = max(found, key=lambda one: fraction_of(one.upper))
     lower = max(found, key=lambda one: fraction_of(one.lower))
     return Enclosure(lower.lower, upper.upper, upper.method, upper.bits)
+
+
+def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -> tuple[str, str, str, int]:
+    """The larger one of the relation's directions; the other is searched only if it may be larger."""
+    from jaxacct.certificates.enclosures import delta_enclosure, infinite_mass
+
+    found = ("0", "0", "", 64)
+    for reverse in (False,) if is_symmetric(laws) else _RELATIONS[relation]:
+        at = lambda e, d, reverse=reverse: delta_enclosure(laws, e, reverse, d)  # noqa: E731
+        if found[1] != "inf" and found[2] and fraction_of(at(Fraction(found[0]), _FEW).upper) <= target:
+            continue
+        other = epsilon_enclosure(at, target, digits, infinite_mass(laws, reverse))
+        lower, upper = (max(pair, key=_or_infinite) for pair in zip(found[:2], other[:2], strict=True))
+        found = (lower, upper, other[2], max(found[3], other[3]))
+    return found
+
+
+def _or_infinite(text: str) -> Any:
+    return math.inf if text == "inf" else Fraction(text)
 
 
 def _infinite(laws: list[Step], relation: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.written import decimal_text, fraction_of
@@ -17,6 +17,17 @@ __all__ = ["epsilon_enclosure"]
 
 _MOST = 10**4
 _ROUGH = 5.0  # digits of delta while the search is far from its end
+_TURNS = 200
+
+
+class _Point(NamedTuple):
+    """``side`` is 1 where delta is above the target, -1 where it is not, 0 undecided; ``size`` about log(delta /
+    target)."""
+
+    at: Fraction
+    side: int
+    size: float
+    found: Enclosure
 
 
 def epsilon_enclosure(
@@ -35,56 +46,84 @@ def epsilon_enclosure(
     """
     places = math.ceil(digits) + 3
 
-    def side(epsilon: Fraction, precise: float) -> tuple[int, float, Enclosure]:
-        """1 where delta is above the target, -1 where it is not, 0 undecided; log(delta / target), roughly."""
+    def ask(epsilon: Fraction, precise: float) -> _Point:
         found = delta(epsilon, precise)
         low, high = fraction_of(found.lower), fraction_of(found.upper)
         middle = (low + high) / 2
         size = math.log(middle / target) if middle and middle / target > Fraction(1, 10**300) else -700.0
-        return (1 if low > target else -1 if high <= target else 0), size, found
+        return _Point(epsilon, 1 if low > target else -1 if high <= target else 0, size, found)
 
     if fraction_of(infinite) > target:
         return "inf", "inf", "infinite losses", 64
-    first, size, found = side(Fraction(0), _ROUGH)
-    if first == -1:
-        return "0", "0", found.method, found.bits
-    low, below = Fraction(0), size
-    high = Fraction(1)
-    while True:
-        where, above, found = side(high, _ROUGH)
-        if where == -1:
-            break
-        low, below = (high, above) if where == 1 else (low, below)
-        high *= 2
-        if high > _MOST:
-            if where == 1 and size > 0:
-                return decimal_text(low, places, up=False), "inf", found.method, found.bits
+    low = ask(Fraction(0), _ROUGH)
+    if low.side == -1:
+        return "0", "0", low.found.method, low.found.bits
+    low = low._replace(size=max(low.size, 1e-300))
+    high = ask(Fraction(1), _ROUGH)
+    while high.side != -1:
+        low = high if high.side == 1 else low
+        if 2 * high.at > _MOST:
+            if high.side == 1:
+                return decimal_text(low.at, places, up=False), "inf", high.found.method, high.found.bits
             raise NoCertificateError("no epsilon up to 10,000 was decided")
-    best = found
+        high = ask(2 * high.at, _ROUGH)
+    low, high = _narrowed(ask, low, high, digits, places)
+    found = high.found
+    return decimal_text(low.at, places, up=False), decimal_text(high.at, places, up=True), found.method, found.bits
+
+
+def _narrowed(ask: Any, low: _Point, high: _Point, digits: float, places: int) -> tuple[_Point, _Point]:
+    """The bracket made as narrow as wanted, or as the enclosures of delta decide.
+
+    log(delta) is interpolated through the latest points. Few digits of delta do until the interpolation is as good as
+    wanted, and then one point to either side of it is decided.
+    """
     wanted = Fraction(1, 10 ** math.ceil(digits))
-    for turn in range(200):
-        width = high - low
-        if width <= wanted * high:
+    points, undecided = [low, high], 0
+    for turn in range(_TURNS):
+        width = high.at - low.at
+        if width <= wanted * high.at or undecided > 3:
             break
-        # Secant of log(delta); its error is about the square of the width, and a step to either side encloses.
-        near = below > 0 > above and turn % 4 != 3
-        share = below / (below - above) if near else 0.5
-        guess = low + width * Fraction(min(max(share, 1e-12), 1 - 1e-12))
-        relative = float(width / high)
-        around = max(wanted * high / 3, width * Fraction(min(0.03, relative)))
-        slope = max((below - above) / float(width), 1e-3 / float(high))
-        precise = min(digits + 8.0, max(_ROUGH, 1.5 - math.log10(min(1.0, slope * float(around)))))
+        guess, doubt = _interpolated(points, low, high, halve=turn % 5 == 4)
+        close = wanted * high.at / 3
+        slope = max((low.size - high.size) / float(width), 1e-3 / float(high.at))
+        around = max(close, doubt)
+        ends = around < width / 4
+        if not ends:
+            tried = [(guess, _ROUGH)]
+        else:
+            precise = min(digits + 8.0, max(_ROUGH, 1.5 - math.log10(min(1.0, slope * float(around)))))
+            tried = [(guess - around, precise), (guess + around, precise)] if around == close else [(guess, precise)]
         moved = False
-        for point in (guess - around, guess + around) if near else (guess,):
-            point = Fraction(decimal_text(point, places + 6, up=False)) if low < point < high else low
-            if not low < point < high:
+        for at, precise in tried:
+            place = Fraction(decimal_text(at, places + 6, up=False)) if at > 0 else low.at
+            if not low.at < place < high.at:
                 continue
-            where, value, found = side(point, precise)
-            if where == 1:
-                low, below, moved = point, max(value, 1e-300), True
-            elif where == -1:
-                high, above, best, moved = point, min(value, -1e-300), found, True
-                break
-        if not moved and not near:
-            break
-    return decimal_text(low, places, up=False), decimal_text(high, places, up=True), best.method, best.bits
+            point = ask(place, precise)
+            points = [*points[-2:], point]
+            if point.side == 1:
+                low, moved = point._replace(size=max(point.size, 1e-300)), True
+            elif point.side == -1:
+                high, moved = point._replace(size=min(point.size, -1e-300)), True
+        undecided = 0 if moved else undecided + 1
+    return low, high
+
+
+def _interpolated(points: list[_Point], low: _Point, high: _Point, halve: bool) -> tuple[Fraction, Fraction]:
+    """Where log(delta / target) is about 0, between ``low`` and ``high``, and about how far off that may be."""
+    width = high.at - low.at
+    middle = low.at + width / 2
+    if halve:
+        return middle, width
+    last = [one for one in points[-3:] if one.size > -700.0]
+    if len({one.size for one in last}) == len(last) >= 2:
+        # At log = 0 of the polynomial in log(delta / target) through the points (inverse interpolation).
+        guess = Fraction(0)
+        for one in last:
+            share = math.prod(other.size / (other.size - one.size) for other in last if other is not one)
+            guess += one.at * Fraction(share)
+        if low.at < guess < high.at:
+            errors = sorted(abs(one.at - guess) for one in last)
+            doubt = math.prod(float(error / high.at) for error in errors)
+            return guess, high.at * Fraction(min(1.0, 4.0 * doubt))
+    return middle, width

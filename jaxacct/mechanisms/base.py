@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct._numerics.host import module
 from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
 __all__ = ["Mechanism", "as_mechanism"]
@@ -61,6 +63,21 @@ class Mechanism:
         """
         raise NotImplementedError
 
+    def _one_pair(self, relation: str, of: str) -> Any:
+        """The pair of one run, for what is only known of single pairs; NaN where traced counts are not 1.
+
+        Raises:
+            ValueError: one run is several; the sentence begins with ``of``, what wants one pair.
+        """
+        (pair, count), *others = self._dominating(relation)
+        known = not _validate.is_traced(count)
+        if others or (known and not _validate.passing() and np.any(np.asarray(count) > 1.0)):
+            raise ValueError(
+                f"{of} needs a mechanism of which one run is one pair, got {type(self).__name__}; give it "
+                "the mechanisms that are run instead, each by itself"
+            )
+        return pair if known and np.all(count == 1.0) else poisoned(pair, count != 1.0)
+
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
         """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
         return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
@@ -93,14 +110,9 @@ class Mechanism:
         """
         from jaxacct.mechanisms.pairs.sampled import SampledPair
 
-        parts = self._dominating(relation)
-        if len(parts) != 1:
-            raise ValueError(
-                f"PoissonSampled has no analysis for {type(self).__name__} with {len(parts)} parts; compose sampled "
-                "mechanisms instead, each with a sample of its own, or account for the composition without "
-                "sampling, which is a sound upper bound"
-            )
-        return SampledPair(parts[0][0], rate.value, np.full((), float(relation == "add")), rate.rest)
+        return SampledPair(
+            self._one_pair(relation, "PoissonSampled"), rate.value, np.full((), float(relation == "add")), rate.rest
+        )
 
     def _replaced(self, rate: Rate) -> Any:
         """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
@@ -120,7 +132,7 @@ class Mechanism:
             return AntipodalGaussianPair(noise, rate.value, rate.rest)
         parts = self._dominating("remove")
         if len(parts) == 1 and isinstance(parts[0][0], Tabulated):
-            return AntipodalTablePair(parts[0][0], rate.value, rate.rest)
+            return AntipodalTablePair(self._one_pair("remove", "PoissonSampled"), rate.value, rate.rest)
         raise ValueError(
             f"relation 'replace' has no analysis for PoissonSampled of {type(self).__name__}; it has one for Gaussian, "
             "Laplace, MixtureOfGaussians, FromTables and other mechanisms of few outcomes. Otherwise a replaced record "
@@ -139,12 +151,8 @@ class Mechanism:
         """
         from jaxacct.mechanisms.renyi.from_pair import from_pair, unknown
 
-        found = []
-        for name in self._sides(relation):
-            parts = self._dominating(name)
-            if len(parts) != 1:
-                raise ValueError(f"mechanism must have one pair for a Rényi curve, got {type(self).__name__}")
-            found.append(from_pair(parts[0][0], order, getattr(parts[0][0], "log_moment", unknown)))
+        pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
+        found = [from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs]
         return functools.reduce(module(found).maximum, found)
 
     def _as_renyi(self, relation: str) -> str:

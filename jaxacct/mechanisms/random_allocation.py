@@ -67,7 +67,7 @@ class RandomAllocation(Mechanism):
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        pair = _pair_of_one_run(self.mechanism)
+        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
         xp = array_module(t, k)
@@ -117,7 +117,7 @@ class _Attacked(RandomAllocation):
         return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        pair = _pair_of_one_run(self.mechanism)
+        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         t, k = self._numbers()
         if not _validate.is_traced((t, k)) and np.all(k == t):
             return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
@@ -125,17 +125,6 @@ class _Attacked(RandomAllocation):
 
     def _witness(self, relation: str) -> Mechanism:
         return self
-
-
-def _pair_of_one_run(mechanism: Any) -> Any:
-    """The pair of ``mechanism`` for `remove`, which is that for `add` with its sides exchanged."""
-    parts = as_mechanism(mechanism)._dominating("remove")
-    if len(parts) != 1 or _validate.is_traced(parts[0][1]) or np.any(np.asarray(parts[0][1]) != 1.0):
-        raise ValueError(
-            f"RandomAllocation has no analysis for {type(mechanism).__name__}, of which one run is not one pair; give "
-            "a mechanism for a single batch: a composition of Gaussians, say, is one Gaussian"
-        )
-    return parts[0][0]
 
 
 def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:

@@ -101,12 +101,8 @@ class _Attacked(Shuffled):
             largest = shuffled_pair(noise, t, 0.0 if turns else 1.0, side)
             moved = GaussianPair(noise / (2.0 if turns else 1.0), np.ones(()), np.zeros(()))
             return [(better(largest, allocation_pair(moved, t, np.ones(()), side, False)), 1.0)]
-        parts = inner._dominating("remove")
-        if len(parts) != 1:
-            raise ValueError(
-                f"Shuffled has no analysis for {type(self.mechanism).__name__}, of which one run is not one pair"
-            )
-        return [(allocation_pair(parts[0][0], t, np.ones(()), side, False), 1.0)]
+        pair = inner._one_pair("remove", "Shuffled")
+        return [(allocation_pair(pair, t, np.ones(()), side, False), 1.0)]
 
     def _witness(self, relation: str) -> Mechanism:
         return self

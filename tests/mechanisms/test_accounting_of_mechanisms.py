@@ -19,7 +19,11 @@ from jaxacct import (
     MixtureOfGaussians,
     PermuteAndFlip,
     PoissonSampled,
+    RandomAllocation,
+    RandomizedResponse,
     SampledWithoutReplacement,
+    Shuffled,
+    epsilon,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of .* are wide:RuntimeWarning")
@@ -210,3 +214,24 @@ def test_bad_traced_values_fail_closed():
 def test_what_has_no_analysis_says_what_would_work(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("several", "relation"),
+    [
+        (RandomAllocation(Gaussian(1.0), 4, 2), "add_or_remove"),
+        (Shuffled(Composed([Laplace(1.0)], steps=5), 4), "add_or_remove"),
+        (Composed([RandomizedResponse(1.0)], steps=5), "replace"),
+        (Composed([Laplace(1.0)], steps=5), "add_or_remove"),
+    ],
+)
+def test_a_sample_of_several_runs_is_refused_and_not_charged_as_one_of_them(several, relation):
+    with pytest.raises(ValueError, match=r"one run is one pair|Composed of Gaussians only"):
+        epsilon(PoissonSampled(several, 1.0), delta=1e-5, relation=relation)
+
+
+def test_traced_numbers_of_runs_on_a_sample_fail_closed():
+    several = lambda steps: PoissonSampled(Composed([RandomizedResponse(1.0)], steps=steps), 1.0)  # noqa: E731
+    found = jax.jit(lambda steps: epsilon(several(steps), delta=1e-5, relation="replace").upper)
+    assert np.isinf(found(5))
+    assert np.isfinite(found(1))

@@ -1,4 +1,4 @@
-"""The Rényi filter over several orders: runs on while any of them has budget left, at delta / k each."""
+"""The Rényi filter over several orders: one supermartingale, a mixture over the orders, pays for all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.host import floats, module, on_host
 from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct._numerics.rounding import deflated
+from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
@@ -23,6 +23,7 @@ from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
+from jaxacct.filters.mixture_of_orders import gain_of, still_holds
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
@@ -31,15 +32,17 @@ from jaxacct.losses.renyi import renyi_from_epsilon
 __all__ = ["AnyOrderFilter", "renyi_any"]
 
 _STATEMENT = (
-    "The whole interaction is (epsilon, delta)-DP at every point of the curve delta(epsilon) = the sum over the k "
-    "orders of the tight conversion (Canonne, Kamath, Steinke 2020, Proposition 12) of each order's budget, if each "
-    "query's divergences at these orders were bounded given all earlier outputs and every refusal was obeyed: on the "
-    "outcomes after which a given order has kept its budget, the interaction is that order's own Rényi filter "
-    "(Feldman, Zrnic 2021), and the parts add up. The orders must not be chosen, nor changed, by looking at outputs; "
-    "sampled queries count for add-or-remove neighbours."
+    "The whole interaction is (epsilon, delta)-DP at every point of the curve delta(epsilon) = sum over the orders of "
+    "c_j exp((a_j - 1)(R_j - epsilon)), R_j the budget of order a_j, if each query's divergences at these orders were "
+    "bounded given all earlier outputs and every refusal was obeyed: with the privacy loss L and the sums S_j of "
+    "divergences, the mean of exp((a_j - 1)(L - S_j)) over the orders is a supermartingale, and each admission checks "
+    "that it pays for every L (docs/proofs/several-orders.md, Theorem). The orders must not be chosen, nor changed, by "
+    "looking at outputs; sampled queries count for add-or-remove neighbours."
 )
-# The words of a ledger twice full: nothing ever fits it again, and it reads as spent.
-_DEAD = np.array([2 << 24, 0, 0], np.uint32)
+_COUNTED = 128
+"""Budgets up to which an order's sum is counted; one that has spent more is out, as if it had spent infinitely much."""
+_OUT = np.array([(2 * _COUNTED - 1) << 24, 0, 0], np.uint32)
+_HALVINGS = 48
 
 
 @printed_as("renyi_any", "rho", "orders")
@@ -62,15 +65,15 @@ class AnyOrderFilter(AdditiveFilter):
     @property
     @jax.enable_x64(True)
     def guarantee(self) -> AnyOrderGuarantee:
-        """The sum of the orders' curves at their budgets (with the ledgers' slack), a proven bound."""
+        """The mixture's curve at the budgets (with the ledgers' slack), a proven bound."""
         rho = amounts.admissible(self.pieces)
         return AnyOrderGuarantee(rho, self.orders, _STATEMENT)
 
     def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
-        It may if at least one order that has kept its budget so far still keeps it with the query. An admitted query
-        is charged to every order, and an order that it overdraws is out for good.
+        It is charged to every order, and may run if the orders together still promise delta with it. They do as long
+        as no order is overdrawn, and for as long as the orders with budget left make up for those that are.
 
         Args:
             query: any mechanism of :func:`jaxacct.losses.renyi.renyi`, a `Composed` of them (all or nothing), an upper
@@ -85,7 +88,7 @@ class AnyOrderFilter(AdditiveFilter):
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        return _update(self.pieces, self._cost(query), state)
+        return _update(self.pieces, self._cost(query), state, self.orders)
 
     def _cost(self, query: Any) -> Any:
         if not is_scalar_query(query):
@@ -100,13 +103,17 @@ class AnyOrderFilter(AdditiveFilter):
     def spent(self, state: LedgerState) -> Array:
         """The admitted divergences' sum at every order, rounded up, in the caller's float type.
 
-        Twice the budget, a placeholder, at an order that is out: what it cost is no longer counted.
+        Infinite at an order that has spent more than 128 times its budget: what it cost is no longer counted.
         """
-        return super().spent(state)
+        return _spent(self.pieces, state, amounts.caller_dtype())
+
+    def remaining(self, state: LedgerState) -> Array:
+        """What still fits together, in proportion to the budgets, rounded down, in the caller's float type."""
+        return _remaining(self.pieces, state, self.orders, amounts.caller_dtype())
 
     def fraction(self, state: LedgerState) -> Array:
-        """The share that is spent at the order that has most left, rounded up, in the caller's float type."""
-        return _least(state, amounts.caller_dtype())
+        """1 less the share of all budgets that still fits, rounded up, in the caller's float type."""
+        return _fraction(self.pieces, state, self.orders, amounts.caller_dtype())
 
 
 @jax.enable_x64(True)
@@ -117,41 +124,76 @@ def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
     return module(each).stack(each, axis=-1)
 
 
-@jax.enable_x64(True)
-def _least(state: LedgerState, dtype: str) -> Array:
-    return amounts.outward(amounts.used(state).min(-1), dtype, up=True)
+def _room(pieces: Array, used: Array) -> Array:
+    """Budgets less what is spent, rounded down; -inf at an order that is out."""
+    rho = amounts.join(pieces)
+    share = jnp.where(used > _COUNTED, jnp.inf, used)
+    return rho * ((1.0 + amounts.SLACK) - share) - 4.0 * EPS * rho
 
 
 @jax.enable_x64(True)
-@jax.jit
-def _update(pieces: Array, costs: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
+@jax.jit(static_argnames="orders")
+def _update(
+    pieces: Array, costs: ArrayLike, state: LedgerState, orders: tuple[float, ...]
+) -> tuple[Array, LedgerState]:
     costs = jnp.asarray(costs, jnp.float64)
-    fits, charged = amounts.charge(state, costs, amounts.join(pieces), amounts.WITH_SLACK)
-    admitted = jnp.any(fits, axis=-1) & jnp.all(costs >= 0, axis=-1)
-    after = jnp.where(fits[..., None], charged.words, jnp.asarray(_DEAD))
-    return admitted, LedgerState(jnp.where(admitted[..., None, None], after, state.words))
+    counted, charged = amounts.charge(state, costs, amounts.join(pieces), _COUNTED * amounts.EXACT)
+    words = jnp.where(counted[..., None], charged.words, jnp.asarray(_OUT))
+    holds = still_holds(_room(pieces, amounts.used(LedgerState(words))), orders)
+    admitted = holds & jnp.all(costs >= 0, axis=-1)
+    return admitted, LedgerState(jnp.where(admitted[..., None, None], words, state.words))
+
+
+@jax.jit(static_argnames="orders")
+def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Array:
+    """The share of all budgets that still fits, rounded down; shape (budgets..., 1)."""
+    used = amounts.used(state)
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = 0.5 * (low + high)
+        holds = still_holds(_room(pieces, inflated(used + middle, EPS)), orders)[..., None]
+        return jnp.where(holds, middle, low), jnp.where(holds, high, middle)
+
+    nothing = jnp.zeros((*used.shape[:-1], 1))
+    # What holds next to 1 is 1: a fresh ledger has all of it.
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (nothing, nothing + 1.0))
+    return jnp.where(high == 1.0, high, low)
+
+
+@jax.enable_x64(True)
+def _spent(pieces: Array, state: LedgerState, dtype: str) -> Array:
+    used = amounts.used(state)
+    spent = inflated(amounts.join(pieces) * used, 2.0**-51)
+    return amounts.outward(jnp.where(used > _COUNTED, jnp.inf, spent), dtype, up=True)
+
+
+@jax.enable_x64(True)
+def _remaining(pieces: Array, state: LedgerState, orders: tuple[float, ...], dtype: str) -> Array:
+    return amounts.outward(amounts.join(pieces) * _fitting(pieces, state, orders), dtype, up=False)
+
+
+@jax.enable_x64(True)
+def _fraction(pieces: Array, state: LedgerState, orders: tuple[float, ...], dtype: str) -> Array:
+    return amounts.outward(1.0 - _fitting(pieces, state, orders)[..., 0], dtype, up=True)
 
 
 @jax.enable_x64(True)
 def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> AnyOrderFilter:
-    """A filter that keeps an interaction (epsilon, delta)-DP and stops when the last of several orders is spent.
+    """A filter that keeps an interaction (epsilon, delta)-DP by the Rényi divergences at several orders together.
 
-    Every order has the budget of `renyi` for delta / k, k the number of orders. Why that is valid, and why it takes
-    delta / k: let J be the first order whose sum of divergences is within its budget when the interaction ends; it is
-    a function of the transcript, and there is one, because a query that would overdraw the last is refused. Sums only
-    grow, so on {J = j} every prefix kept order j's budget too, and the transcript is one that the same analyst
-    produces, with the same probability on either dataset, behind the single filter of order j, which is
-    (epsilon, delta / k)-DP. For an event S
+    With the privacy loss L and the sums S_j of the admitted divergences at the k orders a_j, the mean over j of
+    exp((a_j - 1)(L - S_j)) has mean at most 1 whenever the analyst stops. A query may run if, with it charged,
 
-        P(S) - e^epsilon Q(S) = sum_j [P(S, J = j) - e^epsilon Q(S, J = j)] <= k delta / k = delta.
+        (delta / k) sum_j exp((a_j - 1)(epsilon + x - S_j)) >= 1 - exp(-x)  for every x >= 0,
 
-    Without the division this is false, and by the whole factor: after a first query whose cost is small at order a
-    but large at order b > a, a loss that turned out low is continued at order a, one that turned out high at order b,
-    and either continuation gets its order's delta in full (a two-round example with two orders, in the tests, reaches
-    1.97 delta).
+    because the left side, with L = epsilon + x, is delta times that mean, and the mean of (1 - exp(epsilon - L))_+ is
+    what delta has to cover (docs/proofs/several-orders.md). Stopping when every order has spent its budget at the full
+    delta is no filter: two rounds reach 1.97 delta, because a loss that turned out low can be continued at one order
+    and one that turned out high at another.
 
-    It pays when it is not known which order will be the best one, and costs log(k) / (order - 1) in epsilon; where
-    the schedule is roughly known, `renyi` at the order of `plan_order` does better.
+    It pays when it is not known which order will be the best one; where the schedule is roughly known, `renyi` at the
+    order of `plan_order` admits some per cent more.
 
     Args:
         epsilon: at least 0; an array makes one row of ledgers for each entry.
@@ -159,8 +201,8 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
         orders: concrete distinct numbers above 1, fixed in advance (part of the program).
 
     Raises:
-        ValueError: concrete values out of range, or an order at which (epsilon, delta / k) leaves no budget (the
-            message says which epsilon it takes).
+        ValueError: concrete values out of range, or an order at which (epsilon, delta) leaves no budget (the message
+            says which epsilon it takes).
     """
     if _validate.is_traced(orders):
         raise ValueError("orders must be concrete numbers fixed in advance, got a traced value")
@@ -177,8 +219,10 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     _validate.probability(delta=delta)
     _, *given = floats(epsilon, delta)
     epsilon, delta = (value[..., None] for value in given)
-    share = deflated(delta / len(chosen), len(chosen) * 2.0**-50)
-    rho = on_host(renyi_from_epsilon(epsilon, share, np.asarray(chosen)))
+    # Budgets that are spent in full together make the condition tight; they are larger than those of one order alone.
+    together = deflated(delta * np.exp(gain_of(chosen)), 2.0**-46)
+    together = module(together).minimum(together, 1.0 - EPS)
+    rho = on_host(renyi_from_epsilon(epsilon, together, np.asarray(chosen)))
     if not _validate.is_traced(rho):
         short = np.asarray(epsilon - rho) + np.zeros(rho.shape)
         without = ~(np.asarray(rho) >= 1e-18)

@@ -16,11 +16,11 @@ from jaxacct._numerics.arrays import repeated
 from jaxacct._numerics.host import floats, hosted, module, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
+from jaxacct.filters.mixture_of_orders import logs_of
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
-from jaxacct.losses.renyi.conversion import delta_of_divergence, epsilon_of_divergence
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
@@ -170,7 +170,7 @@ class ZCDPGuarantee:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AnyOrderGuarantee:
-    """Of several orders, each with a divergence budget, at least one kept its own; which one may depend on outputs.
+    """Divergence budgets at several orders, spent so that their mixture still holds; see `renyi_any`.
 
     Attributes:
         rho: divergences in nats, shape (budgets..., orders), float64.
@@ -186,7 +186,7 @@ class AnyOrderGuarantee:
 
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0: the sum over the orders of the tight conversion's, rounded up; float64."""
+        """The delta at ``epsilon`` >= 0: sum_j c_j exp((a_j - 1)(rho_j - epsilon)), rounded up; float64."""
         _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         return on_device(_any_delta(self.rho, epsilon, orders=self.orders))
@@ -245,20 +245,31 @@ def _with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     return PrivacyProfile(conversions.concrete(excess), curve.grid, "upper")
 
 
+def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:
+    """Logarithms of the orders' shares of delta, rounded up; NaN for no budgets."""
+    logs, slopes = logs_of(orders), np.asarray(orders) - 1.0
+    gap = rho - epsilon[..., None]
+    exponents = logs + slopes * gap + 16 * EPS * (np.abs(logs) + slopes * (abs(rho) + abs(epsilon[..., None])))
+    xp = module(rho, epsilon)
+    return xp.where((rho >= 0) & (rho < np.inf) & (epsilon[..., None] >= 0), exponents, np.nan)
+
+
 @hosted(static=("orders",))
 def _any_delta(rho: Array, epsilon: Any, *, orders: tuple[float, ...]) -> Array:
     xp, rho, epsilon = floats(rho, epsilon)
-    each = delta_of_divergence(rho, np.asarray(orders), epsilon[..., None])
-    return xp.minimum(inflated(each.sum(-1), len(orders) * EPS), 1.0)
+    value = inflated(xp.exp(xp.minimum(_any_logs(rho, epsilon, orders), 50.0)).sum(-1), (8 + len(orders)) * EPS)
+    return xp.where(value <= 1.0, value, 1.0)
 
 
 @hosted(static=("orders",))
 def _any_epsilon(rho: Array, delta: Any, *, orders: tuple[float, ...]) -> Array:
     xp, rho, delta = floats(rho, delta)
-    shares = deflated(delta / len(orders), 2 * EPS)[..., None]
+    good = (delta > 0) & (delta < 1) & xp.all((rho >= 0) & (rho < np.inf), axis=-1)
+    within = xp.where(good, delta, 0.5)
+    shares = xp.log(within / len(orders))[..., None]
     # Enough for each order's share is enough for the sum: the safe end of a bracket.
-    high = epsilon_of_divergence(rho, np.asarray(orders), shares).max(-1)
-    start = xp.where(xp.isfinite(high), high, 0.0)
+    each = _any_logs(xp.where(good[..., None], rho, 1.0), xp.zeros(within.shape), orders) - shares
+    start = inflated(xp.maximum((each / (np.asarray(orders) - 1.0)).max(-1), 0.0), 2.0**-40)
 
     def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, top = ends
@@ -267,4 +278,5 @@ def _any_epsilon(rho: Array, delta: Any, *, orders: tuple[float, ...]) -> Array:
         return xp.where(enough, low, middle), xp.where(enough, middle, top)
 
     _, value = repeated(halve, (xp.zeros_like(start), start), 60)
-    return xp.where(xp.isfinite(high) & (delta > 0) & (delta < 1), value, xp.where(delta >= 1, 0.0, np.inf))
+    value = xp.where(_any_delta(rho, xp.zeros_like(start), orders=orders) <= delta, 0.0, value)
+    return xp.where(good, value, xp.where(delta >= 1, 0.0, np.inf))

@@ -13,7 +13,6 @@ import pytest
 from jaxacct.filters.guarantees import of_parameters as _guarantees
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.losses.renyi import delta_from_renyi
 
 RNG = np.random.default_rng(3)
 MANY = 160
@@ -116,14 +115,20 @@ def test_an_atom_lifts_a_curve_by_its_share_of_what_no_privacy_would_have():
             )
 
 
-def test_of_several_orders_delta_is_the_sum_and_epsilon_its_inverse():
+def test_of_several_orders_delta_is_that_of_their_mixture_and_epsilon_its_inverse():
     orders, rho = (3.0, 8.0, 20.0), np.array([[0.2, 0.5, 0.9], [0.01, 0.01, np.nan]])
     guarantee = _guarantees.AnyOrderGuarantee(jnp.asarray(rho, jnp.float32), orders, "")
     rho = np.asarray(guarantee.rho, np.float64)
     delta = np.asarray(guarantee.delta(np.array([2.0, 0.5])))
-    parts = np.asarray(delta_from_renyi(rho, np.array(orders), np.array([[2.0], [0.5]])))
-    truth = sum(map(Fraction, parts[0]))
-    assert truth <= Fraction(delta[0]) <= truth * (1 + Fraction(1, 2**48))
+    with mpmath.workdps(40):
+        a = [mpmath.mpf(x) for x in orders]
+        kappas = [(1 - 1 / x) ** (x - 1) / x for x in a]
+        total = lambda x: sum(k * mpmath.exp((o - 1) * x) for k, o in zip(kappas, a, strict=True))  # noqa: E731
+        above_all = lambda x: -total(x) / mpmath.expm1(-x)  # noqa: E731
+        gain = above_all(mpmath.findroot(lambda x: mpmath.diff(above_all, x), 0.15)) / 3
+        truth = sum(k * mpmath.exp((o - 1) * (r - 2)) for k, o, r in zip(kappas, a, rho[0], strict=True)) / 3 / gain
+        assert 1 < gain < 3
+        assert truth * (1 - mpmath.mpf(2) ** -44) <= delta[0] <= truth * (1 + mpmath.mpf(2) ** -44)
     assert delta[1] == 1.0
     # Two orders that need as much of delta as each other: no share of it is left over.
     one = _guarantees.AnyOrderGuarantee(jnp.full((2,), 0.3, jnp.float32), (8.0, 8.001), "")
