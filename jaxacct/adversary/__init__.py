@@ -4,9 +4,9 @@ Filters of theoretical interest are here too: `natural_approximate_dp` and `addi
 :mod:`jaxacct.filters`, and guarantee an epsilon far above their budget (55.6 for epsilon 1, delta 1e-6, 100 rounds).
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jaxacct._on_demand import on_demand
 from jaxacct.adversary.generalized_response import GeneralizedResponse, rounded
 from jaxacct.adversary.naturals.cost import NaturalFilterCost, natural_filter_cost
 from jaxacct.adversary.naturals.counterexample import Counterexample, Simulation, adaptive_choice, counterexample
@@ -49,15 +49,4 @@ __all__ = [
 ]
 
 # `jaxacct.filters` imports this room, so its filters load on first use.
-_FILTERS = {
-    "AdditiveProfileFilter": "additive_profile",
-    "NaturalApproximateDPFilter": "natural_approximate_dp",
-    "additive_profile": "additive_profile",
-    "natural_approximate_dp": "natural_approximate_dp",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _FILTERS:
-        raise AttributeError(f"module 'jaxacct.adversary' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"jaxacct.adversary.filters.{_FILTERS[name]}"), name)
+__getattr__, __dir__ = on_demand(__name__)
