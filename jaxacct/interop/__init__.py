@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jaxacct.interop.accountant import Accountant
     from jaxacct.interop.batch_selection import mechanism_of_selection
     from jaxacct.interop.jax_privacy import AccountantConfig
+    from jaxacct.interop.jax_privacy_plan import BudgetSpent, FilteredConfig, stop_when_spent
     from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
     from jaxacct.interop.statement import dp_sgd_statement
     from jaxacct.interop.write_events import to_dp_event
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Accountant",
     "AccountantConfig",
+    "BudgetSpent",
+    "FilteredConfig",
     "UnreadableEvent",
     "dp_sgd_statement",
     "from_dp_event",
     "mechanism_of_selection",
+    "stop_when_spent",
     "to_dp_event",
 ]
 

@@ -16,45 +16,22 @@ from jaxacct._on_demand import on_demand
 if TYPE_CHECKING:
     from jaxacct.filters.residues.levels import LevelsFilter, on_levels
     from jaxacct.training.accuracy_first import Rounds, fit_until_accurate, plan_rounds
-
-    # Parts of steps and reports, for notebooks and tests.
-    from jaxacct.training.accuracy_first import divided as divided
     from jaxacct.training.budget import Budget, plan_budget
-    from jaxacct.training.budget import planned_mechanism as planned_mechanism
-    from jaxacct.training.clipping import add_clipped as add_clipped
-    from jaxacct.training.clipping import clip_by_global_norm as clip_by_global_norm
     from jaxacct.training.clipping import clipped_gradient_sum, per_example_gradients
-    from jaxacct.training.clipping import global_norm as global_norm
     from jaxacct.training.demo.data import load
-    from jaxacct.training.demo.models import Functional as Functional
     from jaxacct.training.demo.models import build, functional
     from jaxacct.training.demo.report import make_report
-    from jaxacct.training.demo.report import privacy_rows as privacy_rows
-    from jaxacct.training.demo.report import realised_mechanism as realised_mechanism
-    from jaxacct.training.demo.report import table as table
-    from jaxacct.training.demo.report import write_report as write_report
-    from jaxacct.training.durable_runs.journal import Journal as Journal
     from jaxacct.training.durable_runs.run import DurableRun, durable_run
-    from jaxacct.training.fixed_point import empty_sum as empty_sum
     from jaxacct.training.individual import IndividualTrainState, init_individual, make_individual_step
-    from jaxacct.training.individual import gradient_norms as gradient_norms
     from jaxacct.training.keys import Keys, fresh_keys, seeded_keys, step_keys
-    from jaxacct.training.keys import attempt_keys as attempt_keys
     from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit
-    from jaxacct.training.loop import stop_on_interrupt as stop_on_interrupt
     from jaxacct.training.noise import add_gaussian_noise
-    from jaxacct.training.noise import gaussian_tree as gaussian_tree
-    from jaxacct.training.noise import largest_sigma as largest_sigma
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
+    from jaxacct.training.sampled_budget import plan_sampled_budget
     from jaxacct.training.samplers import Sampler, make_sampled_step, sampler
-    from jaxacct.training.samplers import gradient_sum_of_sample as gradient_sum_of_sample
     from jaxacct.training.sampling import Sample, poisson_sample
-    from jaxacct.training.sampling import sample_pieces as sample_pieces
-    from jaxacct.training.sampling import take_piece as take_piece
     from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
     from jaxacct.training.sharding import ShardedExamples, shard_examples
-    from jaxacct.training.sharding import replicate as replicate
-    from jaxacct.training.step import Proposal as Proposal
     from jaxacct.training.step import (
         SplitStep,
         StepReport,
@@ -65,6 +42,30 @@ if TYPE_CHECKING:
         noisy_gradient,
         with_accuracy,
     )
+
+if TYPE_CHECKING:  # parts of steps and reports, for notebooks and tests
+    from jaxacct.training.accuracy_first import divided as divided
+    from jaxacct.training.budget import planned_mechanism as planned_mechanism
+    from jaxacct.training.clipping import add_clipped as add_clipped
+    from jaxacct.training.clipping import clip_by_global_norm as clip_by_global_norm
+    from jaxacct.training.clipping import global_norm as global_norm
+    from jaxacct.training.demo.models import Functional as Functional
+    from jaxacct.training.demo.report import privacy_rows as privacy_rows
+    from jaxacct.training.demo.report import realised_mechanism as realised_mechanism
+    from jaxacct.training.demo.report import table as table
+    from jaxacct.training.demo.report import write_report as write_report
+    from jaxacct.training.durable_runs.journal import Journal as Journal
+    from jaxacct.training.fixed_point import empty_sum as empty_sum
+    from jaxacct.training.individual import gradient_norms as gradient_norms
+    from jaxacct.training.keys import attempt_keys as attempt_keys
+    from jaxacct.training.loop import stop_on_interrupt as stop_on_interrupt
+    from jaxacct.training.noise import gaussian_tree as gaussian_tree
+    from jaxacct.training.noise import largest_sigma as largest_sigma
+    from jaxacct.training.samplers import gradient_sum_of_sample as gradient_sum_of_sample
+    from jaxacct.training.sampling import sample_pieces as sample_pieces
+    from jaxacct.training.sampling import take_piece as take_piece
+    from jaxacct.training.sharding import replicate as replicate
+    from jaxacct.training.step import Proposal as Proposal
 
 __all__ = [
     "Budget",
@@ -109,6 +110,7 @@ __all__ = [
     "per_example_gradients",
     "plan_budget",
     "plan_rounds",
+    "plan_sampled_budget",
     "poisson_sample",
     "sampler",
     "seeded_keys",
