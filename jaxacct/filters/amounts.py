@@ -25,8 +25,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.host import at_hand, floats, module, on_device, on_host
+from jaxacct._numerics.host import at_hand, floats, on_device, on_host
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
@@ -189,7 +190,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
 
 def _share(top: Array, low: Array, toward: float) -> Array:
     """top * 2^32 + low units as a share of the budget, off the exact value only ``toward`` one side."""
-    xp = module(top, low)
+    xp = array_module(top, low)
     share = (top.astype(np.float64) * _WORD + low.astype(np.float64)) * 2.0**-_UNIT_BITS
     exact = (low == 0) & (top.astype(np.float64).astype(top.dtype) == top)
     return xp.where(exact, share, share * toward)
@@ -198,7 +199,7 @@ def _share(top: Array, low: Array, toward: float) -> Array:
 def left(state: LedgerState) -> Array:
     """The share of the budget that is left, float64, rounded down, at least 0."""
     top, low = _top_and_low(on_host(state.words))
-    xp = module(top, low)
+    xp = array_module(top, low)
     top, low = xp.minimum(top, (EXACT >> 32) + 1).astype(np.int64), low.astype(np.int64)
     return xp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
 
@@ -223,7 +224,7 @@ def outward(value: Array, dtype: str, *, up: bool) -> Array:
     """``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
     if dtype == "float64":
         return on_device(value)
-    xp = module(value)
+    xp = array_module(value)
     narrow = value.astype(np.float32)
     back = narrow.astype(np.float64)
     wrong, towards = (back < value, np.inf) if up else (back > value, -np.inf)

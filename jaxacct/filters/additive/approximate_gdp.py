@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
@@ -62,7 +62,7 @@ class ApproximateGDPFilter(AdditiveFilter):
     def guarantee(self) -> GDPGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
-        mu = module(budget).sqrt(2 * budget)
+        mu = array_module(budget).sqrt(2 * budget)
         return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
     def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:

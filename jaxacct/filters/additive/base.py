@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
@@ -95,7 +95,7 @@ def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, 
 def _in_budget(pieces: Array, state: LedgerState, which: str, dtype: str, squares: bool) -> Array:
     """What is ``"spent"`` (rounded up) or ``"remaining"`` (down) of one budget, in ``dtype``."""
     share = amounts.used(state) if which == "spent" else amounts.left(state)
-    part = amounts.join(pieces) * (module(share).sqrt(share) if squares else share)
+    part = amounts.join(pieces) * (array_module(share).sqrt(share) if squares else share)
     if which == "spent":
         return amounts.outward(inflated(part, 2.0**-50), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
@@ -105,4 +105,4 @@ def _in_budget(pieces: Array, state: LedgerState, which: str, dtype: str, square
 @jax.enable_x64(True)
 def _fraction(state: Any, dtype: str) -> Array:
     shares = [amounts.used(LedgerState(words)) for words in jax.tree.leaves(state)]
-    return amounts.outward(functools.reduce(module(shares).maximum, shares), dtype, up=True)
+    return amounts.outward(functools.reduce(array_module(shares).maximum, shares), dtype, up=True)

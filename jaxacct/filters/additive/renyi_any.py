@@ -13,7 +13,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, module, on_host
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
@@ -121,7 +122,7 @@ def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
     each = [renyi_cost(query, order) for order in orders]  # whole ones are sums, and must be known to be whole
-    return module(each).stack(each, axis=-1)
+    return array_module(each).stack(each, axis=-1)
 
 
 def _room(pieces: Array, used: Array) -> Array:
@@ -221,7 +222,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     epsilon, delta = (value[..., None] for value in given)
     # Budgets that are spent in full together make the condition tight; they are larger than those of one order alone.
     together = deflated(delta * np.exp(gain_of(chosen)), 2.0**-46)
-    together = module(together).minimum(together, 1.0 - EPS)
+    together = array_module(together).minimum(together, 1.0 - EPS)
     rho = on_host(renyi_from_epsilon(epsilon, together, np.asarray(chosen)))
     if not _validate.is_traced(rho):
         short = np.asarray(epsilon - rho) + np.zeros(rho.shape)

@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import erf, repeated
-from jaxacct._numerics.host import at_hand, hosted, module
+from jaxacct._numerics.arrays import array_module, erf, repeated
+from jaxacct._numerics.host import at_hand, hosted
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
@@ -220,7 +220,7 @@ def _entry(extra: Any, place: Any) -> Any:
 
 def corners_of(box: PricedBoxFilter, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, Any, Any]]]:
     """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
-    xp = module(box, noise, rate)
+    xp = array_module(box, noise, rate)
     sigmas, rates = amounts.join(box.sigmas), amounts.join(box.rates)
     noise, rate = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate)))
     good = (noise >= sigmas[0]) & (noise < np.inf) & (rate >= 0) & (rate <= rates[-1])
@@ -246,7 +246,7 @@ def corners_of(box: PricedBoxFilter, noise: Any, rate: Any) -> tuple[Any, list[t
 @hosted
 def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> Any:
     """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
-    xp = module(box, noise, rate, left)
+    xp = array_module(box, noise, rate, left)
     noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
     good, corners = corners_of(box, noise, rate)
     prices = xp.asarray(box.prices)
@@ -264,7 +264,7 @@ def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> An
 @hosted
 def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     """The same for a query by its own lines in units, shape ``(2, ..., intervals)``."""
-    xp = module(lines, nodes, left)
+    xp = array_module(lines, nodes, left)
     lines, left = xp.asarray(lines), xp.asarray(left, np.float64)
 
     def mean(end: int, interval: Any) -> Any:

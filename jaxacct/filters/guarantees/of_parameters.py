@@ -12,8 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import repeated
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters.mixture_of_orders import logs_of
@@ -220,7 +220,7 @@ def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, d
     rest = xp.where(fails == 0, delta, less)
     good = (rest > 0) & (fails >= 0)
     _, value = floats(curve(parameter, xp.where(good, rest, 0.5)))
-    return on_device(module(value, good).where(good, value, np.inf))
+    return on_device(array_module(value, good).where(good, value, np.inf))
 
 
 @jax.enable_x64(True)
@@ -250,7 +250,7 @@ def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:
     logs, slopes = logs_of(orders), np.asarray(orders) - 1.0
     gap = rho - epsilon[..., None]
     exponents = logs + slopes * gap + 16 * EPS * (np.abs(logs) + slopes * (abs(rho) + abs(epsilon[..., None])))
-    xp = module(rho, epsilon)
+    xp = array_module(rho, epsilon)
     return xp.where((rho >= 0) & (rho < np.inf) & (epsilon[..., None] >= 0), exponents, np.nan)
 
 

@@ -13,7 +13,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
-from jaxacct._numerics.host import hosted, module, on_device
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Bounds
@@ -144,7 +145,7 @@ def _charge(budget: Array, price: ArrayLike, state: MenuState) -> tuple[Array, M
 
 @hosted
 def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
-    xp = module(menu, parameters)
+    xp = array_module(menu, parameters)
     prices = xp.asarray(menu.prices, np.int64)
     total = xp.zeros((), np.float64)
     for one in parameters:

@@ -15,7 +15,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -154,7 +155,7 @@ def _whole(pieces: Any) -> Array:
 
 def _packed(value: Array) -> Array:
     """`amounts.split`, with 0 for what is too small for it."""
-    return module(value).where((value < 1e-18)[..., None], np.float32(0.0), amounts.pieces_of(value))
+    return array_module(value).where((value < 1e-18)[..., None], np.float32(0.0), amounts.pieces_of(value))
 
 
 def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
@@ -164,7 +165,7 @@ def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
 
 
 def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
-    xp = module(admitted, mu, delta, state)
+    xp = array_module(admitted, mu, delta, state)
     made = ResidueState(_packed(xp.where(admitted, mu, 0.0)), _packed(xp.where(admitted, delta, 0.0)))
     keep = lambda new, old: xp.where(admitted[..., None], new, old)  # noqa: E731
     return admitted, ResidueState(keep(made.mu, state.mu), keep(made.delta, state.delta))
@@ -172,7 +173,7 @@ def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> 
 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
     """sqrt(mu^2 - cost) rounded down, or -1: the residue of a Gaussian is exact (Koskela et al. 2023)."""
-    xp, left = module(mu, cost), mu * mu - cost
+    xp, left = array_module(mu, cost), mu * mu - cost
     root = deflated(xp.sqrt(xp.maximum(left, 0.0)), 2.0**-50)
     return xp.where((cost >= 0) & (left >= 0) & (mu > 0), xp.where(cost == 0, mu, root), -1.0)
 
@@ -233,7 +234,7 @@ def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array],
 def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
     """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
     infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
-    xp, top = module(infinity, mu, delta, offer), infinity.max()
+    xp, top = array_module(infinity, mu, delta, offer), infinity.max()
     # Without any slack but for the query's own atom: whatever is best of two closed forms. A largest loss that is
     # known is one of the query itself: a tiny atom beside it is a rounding's, and is not paid for.
     response = largest_for_response(mu, epsilon)
@@ -261,14 +262,14 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
 
 def _after_atom(delta: Array, atom: Array) -> tuple[Array, Array]:
     """delta' with (1 - delta')(1 - atom) = 1 - delta, rounded down, and whether there is one."""
-    xp, left = module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
+    xp, left = array_module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
     return xp.where(atom > 0, xp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
 
 
 @jax.enable_x64(True)
 def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
     mu, left = amounts.join(pieces), amounts.join(left)
-    xp, whole = module(mu, left), _whole(pieces)
+    xp, whole = array_module(mu, left), _whole(pieces)
     gone = xp.maximum((whole - left) * (whole + left), 0.0)
     if which == "spent":
         return amounts.outward(inflated(xp.sqrt(gone), 2.0**-50), dtype, up=True)

@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
@@ -251,7 +252,7 @@ class UndeclaredNaturalFilter:
 def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -> Array:
     _, excess = floats(pld_excess(law_of(state, grid), grid))
     least = (joined(room) - excess).min()
-    return amounts.outward(module(least).maximum(least, 0.0), dtype, up=False)
+    return amounts.outward(array_module(least).maximum(least, 0.0), dtype, up=False)
 
 
 @hosted(static=("grid", "rounds"))
