@@ -38,12 +38,11 @@ _MOST = 2**24  # bytes of a certificate
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Verify the certificate in this file again; asks nothing else. Exit status 1 if it does not hold.",
 )
-@click.option(
+@_question(
     "--bounds",
     type=float,
     nargs=2,
     help="With --check: bounds of the same number that a program gave. Exit status 1 if they contradict it.",
-    **_QUESTION,
 )
 @mechanism_options()
 @output_file("Write the certificate, one JSON object, to this file.")
