@@ -9,9 +9,10 @@ import click
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
+from jaxacct.cli.families import FAMILIES, Run
 from jaxacct.cli.output import progress, say_json
 from jaxacct.cli.page import Option, Page, examples, relation_option, shared
-from jaxacct.cli.runs import FAMILIES, Run, alike, mechanism_options, runs_of, said_of
+from jaxacct.cli.runs import alike, mechanism_options, runs_of, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
 
 __all__ = ["calibrate", "search"]

@@ -10,9 +10,10 @@ import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
+from jaxacct.cli.families import Run
 from jaxacct.cli.output import as_csv, progress, say_json, table
 from jaxacct.cli.page import Option, Page, examples, shared
-from jaxacct.cli.runs import Run, mechanism_options, runs_of, said_of
+from jaxacct.cli.runs import mechanism_options, runs_of, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
@@ -143,6 +144,8 @@ def _levels(run: Run) -> list[Run]:
     values = {**run.parameters, "rate": run.rate}
     if run.sample is not None:
         raise click.UsageError("filters count add_or_remove: samples of a fixed size have no place here")
+    if run.epoch is not None:
+        raise click.UsageError("filters count steps: epochs have no place here; compare --sampling has them")
     sizes = {len(np.atleast_1d(value)) for value in values.values()}
     size = max(sizes)
     if sizes - {1, size}:

@@ -1,21 +1,19 @@
-"""Mechanisms as options and as ``--run`` descriptions."""
+"""Runs of mechanisms as options and as ``--run`` descriptions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import numpy as np
 
+from jaxacct.cli.families import FAMILIES, Run
 from jaxacct.cli.page import WHOLE, Option
 
 __all__ = [
-    "FAMILIES",
-    "Family",
-    "Run",
     "alike",
     "composed",
     "mechanism_options",
@@ -26,44 +24,13 @@ __all__ = [
 ]
 
 
-class Family(NamedTuple):
-    """How a mechanism is called on the command line.
-
-    Attributes:
-        name: of the class in :mod:`jaxacct.mechanisms`.
-        needs: its parameters.
-        may: those that have a default.
-        seeks: the parameter that `calibrate` looks for.
-        bracket: where, if not among noise from 1e-3 to 1e6: then the largest value is looked for, not the smallest.
-    """
-
-    name: str
-    needs: tuple[str, ...]
-    may: tuple[str, ...]
-    seeks: str
-    bracket: tuple[float, float] | None = None
-
-
-_LOSSES = (1e-6, 100.0)
-FAMILIES = {
-    "gaussian": Family("Gaussian", ("sigma",), ("sensitivity",), "sigma"),
-    "laplace": Family("Laplace", ("scale",), ("sensitivity",), "scale"),
-    "discrete-gaussian": Family("DiscreteGaussian", ("sigma",), ("sensitivity",), "sigma"),
-    "discrete-laplace": Family("DiscreteLaplace", ("scale",), ("sensitivity",), "scale"),
-    "skellam": Family("Skellam", ("mu",), ("sensitivity",), "mu"),
-    "randomized-response": Family("RandomizedResponse", ("epsilon",), ("categories",), "epsilon", _LOSSES),
-    "exponential": Family("Exponential", ("epsilon",), (), "epsilon", _LOSSES),
-    "permute-and-flip": Family("PermuteAndFlip", ("epsilon",), (), "epsilon", _LOSSES),
-    "pure-dp": Family("PureDP", ("epsilon",), (), "epsilon", _LOSSES),
-    "approximate-dp": Family("ApproximateDP", ("epsilon", "delta"), (), "epsilon", _LOSSES),
-    "gdp": Family("GDP", ("mu",), (), "mu", (1e-6, 1e3)),
-    "zcdp": Family("ZeroConcentratedDP", ("rho",), (), "rho", (1e-12, 1e4)),
-    "renyi-dp": Family("RenyiDP", ("order", "epsilon"), (), "epsilon", (1e-9, 1e4)),
-}
 _MOST_DELTA = 1e-3
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
-_AROUND = ("rate", "sample_size", "dataset_size", "with_replacement", "steps", "batch", "records", "largest", "epochs")
+_AROUND = (
+    "rate", "sample_size", "dataset_size", "with_replacement", "steps", "batch", "records", "largest", "epochs",
+    "batches", "participations", "shuffled",
+)  # fmt: skip
 # On the command line a run's own epsilon and delta must not be taken for those of the question.
 _OPTION = {"epsilon": "each_epsilon", "delta": "each_delta"}
 _PARAMETERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in (*family.needs, *family.may)))
@@ -78,77 +45,6 @@ _HELP = {
     "rho": "zCDP parameter of each run.",
     "order": "Order at which --each-epsilon is a Renyi divergence.",
 }
-
-
-class Run(NamedTuple):
-    """A mechanism and how often it runs; values are numbers, or arrays in a sweep.
-
-    Attributes:
-        family: a key of `FAMILIES`.
-        parameters: of the mechanism, by the library's names.
-        rate: of Poisson sampling; 1 is none.
-        sample: (sample size, data set size) of samples of a fixed size, or None.
-        steps: how often.
-        records: in the data set, where that was said.
-        largest: to how many records a Poisson sample is cut, or None.
-        replaced: whether samples of a fixed size are drawn with replacement.
-    """
-
-    family: str
-    parameters: dict[str, Any]
-    rate: Any = 1.0
-    sample: tuple[Any, Any] | None = None
-    steps: Any = 1
-    records: int | None = None
-    largest: Any = None
-    replaced: bool = False
-
-    def mechanism(self) -> Any:
-        """One run of it.
-
-        Raises:
-            ValueError: bad parameters.
-        """
-        from jaxacct import mechanisms
-
-        made = getattr(mechanisms, FAMILIES[self.family].name)(**self.parameters)
-        if self.largest is not None:
-            return mechanisms.TruncatedPoisson(made, self.rate, self.largest, self.records)  # pyright: ignore[reportArgumentType]
-        if self.sample is not None:
-            kind = mechanisms.SampledWithReplacement if self.replaced else mechanisms.SampledWithoutReplacement
-            made = kind(made, *self.sample)
-        # An array of rates is not 1, whatever is in it.
-        return (
-            made
-            if isinstance(self.rate, (int, float)) and self.rate == 1
-            else mechanisms.PoissonSampled(made, self.rate)
-        )
-
-    def described(self) -> dict[str, Any]:
-        """What it is, for JSON; scalar values."""
-        around: dict[str, Any] = {"rate": self.rate}
-        if self.sample is not None:
-            around |= dict(zip(("sample_size", "dataset_size"), self.sample, strict=True))
-        known: dict[str, Any] = {} if self.records is None else {"records": self.records}
-        if self.largest is not None:
-            known["largest"] = self.largest
-        if self.replaced:
-            known["with_replacement"] = True
-        return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps, **known}
-
-    def sampler(self) -> str | None:
-        """The way in which batches must be drawn for the answer to hold; None without sampling."""
-        if self.sample is not None:
-            how = "with" if self.replaced else "without"
-            return f"batches of a fixed size drawn {how} replacement, anew and independently for each step"
-        if np.ndim(self.rate) == 0 and float(self.rate) == 1.0:
-            return None
-        rate = f" {float(self.rate):g}" if np.ndim(self.rate) == 0 else " rate"
-        cut = "" if self.largest is None else f" (larger batches are cut at random to {np.max(self.largest)})"
-        return (
-            f"Poisson sampling: each record is in each batch with probability{rate}, independently of "
-            f"everything{cut}; not for shuffled batches of a fixed size"
-        )
 
 
 def composed(runs: list[Run]) -> tuple[Any, Any]:
@@ -216,6 +112,16 @@ def mechanism_options(number: Any = click.FLOAT, whole: Any = WHOLE) -> Callable
             click.option("--records", type=whole, help="Records in the data set.", **heading),
             click.option("--largest", type=whole, help="Cut larger Poisson samples at random to this.", **heading),
             click.option("--epochs", type=number, help="Steps are epochs / rate, rounded up.", **heading),
+            click.option(
+                "--batches",
+                type=whole,
+                help="Of an epoch, of which each record draws one at random; steps are then epochs.",
+                **heading,
+            ),
+            click.option(
+                "--participations", type=whole, help="Batches that each record draws.  [default: 1]", **heading
+            ),
+            click.option("--shuffled", is_flag=True, help="Cut shuffled records into --batches instead.", **heading),
             click.option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1.", **heading),
             click.option(
                 "--run",
@@ -303,6 +209,7 @@ def _run(
         raise click.UsageError(
             f"{shown('largest')} goes with {shown('records')} and a Poisson sample's {shown('rate')}"
         )
+    epoch = _epoch(around, shown, sizes[0] is not None or rate is not None or without == "rate")
     if known.name in _COUNTS:
         given = {name: _counted(shown(name), value) if name in _WHOLE else value for name, value in given.items()}
     return Run(
@@ -314,7 +221,25 @@ def _run(
         None if around["records"] is None else int(np.max(around["records"])),
         around["largest"],
         bool(around["with_replacement"]),
+        epoch,
     )
+
+
+def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -> tuple[Any, Any] | None:
+    """(batches, participations) of an epoch whose batches are drawn as a whole; a shuffle has no participations."""
+    batches, times, shuffled = (around[name] for name in ("batches", "participations", "shuffled"))
+    for name in ("participations", "shuffled"):
+        if batches is None and around[name]:
+            raise click.UsageError(f"{shown(name)} goes with {shown('batches')}")
+    if batches is None:
+        return None
+    if sampled:
+        raise click.UsageError(
+            f"{shown('batches')} is a way to sample by itself: leave out rate, batch, largest, sizes"
+        )
+    if shuffled and times is not None:
+        raise click.UsageError(f"{shown('participations')} goes with batches that are drawn, not {shown('shuffled')}")
+    return batches, None if shuffled else 1 if times is None else times
 
 
 def _of_training(around: dict[str, Any], shown: Callable[[str], str], without: str | None) -> tuple[Any, Any]:
@@ -379,7 +304,7 @@ def _parsed(text: str) -> Run:
         name = name.strip().replace("-", "_")
         if not equals or name in given or name not in (*_PARAMETERS, *_AROUND):
             raise click.UsageError(f"--run must hold NAME=VALUE, each name once, got {item!r} in {text!r}")
-        whole = ("steps", "sample_size", "dataset_size", "batch", "records", "largest", "with_replacement")
+        whole = (*_AROUND[1:8], *_AROUND[9:])
         kind: click.ParamType = WHOLE if name in whole else click.FLOAT
         try:
             given[name] = kind(value.strip())

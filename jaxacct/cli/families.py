@@ -1,0 +1,136 @@
+"""Families of mechanisms, by their names on the command line, and runs of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = ["FAMILIES", "Family", "Run"]
+
+
+class Family(NamedTuple):
+    """How a mechanism is called on the command line.
+
+    Attributes:
+        name: of the class in :mod:`jaxacct.mechanisms`.
+        needs: its parameters.
+        may: those that have a default.
+        seeks: the parameter that `calibrate` looks for.
+        bracket: where, if not among noise from 1e-3 to 1e6: then the largest value is looked for, not the smallest.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    may: tuple[str, ...]
+    seeks: str
+    bracket: tuple[float, float] | None = None
+
+
+_LOSSES = (1e-6, 100.0)
+FAMILIES = {
+    "gaussian": Family("Gaussian", ("sigma",), ("sensitivity",), "sigma"),
+    "laplace": Family("Laplace", ("scale",), ("sensitivity",), "scale"),
+    "discrete-gaussian": Family("DiscreteGaussian", ("sigma",), ("sensitivity",), "sigma"),
+    "discrete-laplace": Family("DiscreteLaplace", ("scale",), ("sensitivity",), "scale"),
+    "skellam": Family("Skellam", ("mu",), ("sensitivity",), "mu"),
+    "randomized-response": Family("RandomizedResponse", ("epsilon",), ("categories",), "epsilon", _LOSSES),
+    "exponential": Family("Exponential", ("epsilon",), (), "epsilon", _LOSSES),
+    "permute-and-flip": Family("PermuteAndFlip", ("epsilon",), (), "epsilon", _LOSSES),
+    "pure-dp": Family("PureDP", ("epsilon",), (), "epsilon", _LOSSES),
+    "approximate-dp": Family("ApproximateDP", ("epsilon", "delta"), (), "epsilon", _LOSSES),
+    "gdp": Family("GDP", ("mu",), (), "mu", (1e-6, 1e3)),
+    "zcdp": Family("ZeroConcentratedDP", ("rho",), (), "rho", (1e-12, 1e4)),
+    "renyi-dp": Family("RenyiDP", ("order", "epsilon"), (), "epsilon", (1e-9, 1e4)),
+}
+
+
+class Run(NamedTuple):
+    """A mechanism and how often it runs; values are numbers, or arrays in a sweep.
+
+    Attributes:
+        family: a key of `FAMILIES`.
+        parameters: of the mechanism, by the library's names.
+        rate: of Poisson sampling; 1 is none.
+        sample: (sample size, data set size) of samples of a fixed size, or None.
+        steps: how often.
+        records: in the data set, where that was said.
+        largest: to how many records a Poisson sample is cut, or None.
+        replaced: whether samples of a fixed size are drawn with replacement.
+        epoch: (batches, participations) of epochs drawn as a whole, which ``steps`` then counts; participations are
+            None for a shuffle. Or None.
+    """
+
+    family: str
+    parameters: dict[str, Any]
+    rate: Any = 1.0
+    sample: tuple[Any, Any] | None = None
+    steps: Any = 1
+    records: int | None = None
+    largest: Any = None
+    replaced: bool = False
+    epoch: tuple[Any, Any] | None = None
+
+    def mechanism(self) -> Any:
+        """One run of it.
+
+        Raises:
+            ValueError: bad parameters.
+        """
+        from jaxacct import mechanisms
+
+        made = getattr(mechanisms, FAMILIES[self.family].name)(**self.parameters)
+        if self.largest is not None:
+            return mechanisms.TruncatedPoisson(made, self.rate, self.largest, self.records)  # pyright: ignore[reportArgumentType]
+        if self.sample is not None:
+            kind = mechanisms.SampledWithReplacement if self.replaced else mechanisms.SampledWithoutReplacement
+            made = kind(made, *self.sample)
+        if self.epoch is not None:
+            batches, times = self.epoch
+            return (
+                mechanisms.Shuffled(made, batches)
+                if times is None
+                else mechanisms.RandomAllocation(made, batches, times)
+            )
+        # An array of rates is not 1, whatever is in it.
+        return (
+            made
+            if isinstance(self.rate, (int, float)) and self.rate == 1
+            else mechanisms.PoissonSampled(made, self.rate)
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What it is, for JSON; scalar values."""
+        around: dict[str, Any] = {"rate": self.rate}
+        if self.sample is not None:
+            around |= dict(zip(("sample_size", "dataset_size"), self.sample, strict=True))
+        known: dict[str, Any] = {} if self.records is None else {"records": self.records}
+        if self.largest is not None:
+            known["largest"] = self.largest
+        if self.epoch is not None:
+            known["batches"], times = self.epoch
+            known |= {"shuffled": True} if times is None else {"participations": times}
+        if self.replaced:
+            known["with_replacement"] = True
+        return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps, **known}
+
+    def sampler(self) -> str | None:
+        """The way in which batches must be drawn for the answer to hold; None without sampling."""
+        if self.sample is not None:
+            how = "with" if self.replaced else "without"
+            return f"batches of a fixed size drawn {how} replacement, anew and independently for each step"
+        if self.epoch is not None:
+            batches, times = self.epoch
+            what = f"{float(np.max(batches)):g} batches" if np.size(batches) == 1 else "batches"
+            if times is None:
+                return f"epochs of shuffled records, cut into {what} of one size; a shuffle for each epoch"
+            count = f"{float(np.max(times)):g}" if np.size(times) == 1 else "some"
+            return f"epochs of {what}, of which each record draws {count} by itself; not for shuffled batches"
+        if np.ndim(self.rate) == 0 and float(self.rate) == 1.0:
+            return None
+        rate = f" {float(self.rate):g}" if np.ndim(self.rate) == 0 else " rate"
+        cut = "" if self.largest is None else f" (larger batches are cut at random to {np.max(self.largest)})"
+        return (
+            f"Poisson sampling: each record is in each batch with probability{rate}, independently of "
+            f"everything{cut}; not for shuffled batches of a fixed size"
+        )
