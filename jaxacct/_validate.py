@@ -34,6 +34,7 @@ __all__ = [
     "number",
     "numbers",
     "one_of",
+    "ordered",
     "passing",
     "positive",
     "probability",
@@ -203,6 +204,15 @@ def count(**named: Any) -> None:
         "a whole number of at least 1",
         named,
     )
+
+
+def ordered(**named: Any) -> None:
+    """The first of two values is at most the second, elementwise."""
+    (name, value), (other, limit) = named.items()
+    if is_traced((value, limit)) or any(x is None or type(x) is object for x in (value, limit)):
+        return
+    if not passing() and np.any(np.asarray(value, np.float64) > np.asarray(limit, np.float64)):
+        raise ValueError(f"{name} must be at most {other}, got {value} of {limit}")
 
 
 def function(**named: Any) -> None:

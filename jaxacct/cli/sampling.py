@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-from jaxacct.cli.families import Run
+from jaxacct.cli.runs import Run
 
 __all__ = ["Cost", "sampling_costs"]
 

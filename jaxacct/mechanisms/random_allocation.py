@@ -8,12 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-from jaxacct.mechanisms.parameters import Rate, array_module, poisson_rate, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import Rate, poisson_rate, whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["RandomAllocation", "renyi_of_one_run"]
@@ -63,7 +64,7 @@ class RandomAllocation(Mechanism):
     def __post_init__(self) -> None:
         _validate.count(batches=self.batches, participations=self.participations)
         _validate.at_most(2.0**20, batches=self.batches)
-        _check_order(self.batches, self.participations)
+        _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Any, Any]:
         """t and k in float64, NaN where they make no sense."""
@@ -149,12 +150,3 @@ def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:
     if relation == "replace":
         inner = unchecked(PoissonSampled, mechanism=inner, rate=np.ones(()))
     return inner._renyi(order, relation)
-
-
-def _check_order(batches: Any, participations: Any) -> None:
-    if _validate.is_traced((batches, participations)) or any(
-        value is None or type(value) is object for value in (batches, participations)
-    ):
-        return
-    if np.any(np.asarray(participations) > np.asarray(batches)):
-        raise ValueError(f"participations must be at most batches, got {participations} of {batches}")

@@ -15,8 +15,8 @@ from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ran
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms import parameters as _values
-from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 __all__ = ["Skellam", "SkellamPair"]
@@ -31,7 +31,7 @@ _LIKELY = 16.0  # standard deviations
 
 
 @mechanism
-class Skellam(Mechanism):
+class Skellam(Symmetric):
     """Adds the difference of two independent Poisson(``mu``) variables to a count that moves by ``sensitivity``.
 
     Sums of such noise are such noise: what many parties add is one mechanism (Agarwal, Kairouz, Liu 2021). The query
@@ -65,17 +65,13 @@ class Skellam(Mechanism):
                 f"sensitivity is small), got {first[0]:g} with a sensitivity of {first[1]:g}"
             )
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         mu, gap = _values.positive(self.mu), _values.whole_number(self.sensitivity, 1.0)
         return [(SkellamPair(mu + 0.0 * gap, gap), 1.0)]  # a NaN in one is one in both
 
 
 @mechanism
-class SkellamPair:
+class SkellamPair(Pair):
     """P = D + X against Q = X on the integers, Pr[X = x] = p(x) = exp(-z) I_x(z) with z = 2 mu.
 
     Modified Bessel functions obey I_(x-1) = (2 x / z) I_x + I_(x+1). Run downwards, that adds positive numbers only:
@@ -127,7 +123,6 @@ class SkellamPair:
         error = 3.0 * UNIT * (start + 2.0) + roundings * UNIT * (2.0 - logs[..., -1:]) + left
         return logs, error
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         size = self._size()
@@ -154,7 +149,6 @@ class SkellamPair:
         error = 2.0 * log_error + UNIT * (3.0 * size + 32.0) + 2.0 * rest / least
         return Tails(p_above, p_below, q_above, q_below, xp.broadcast_to(error, p_above.shape))
 
-    @np.errstate(all="ignore")
     def window(self, log_share: Array) -> Window:
         """See :class:`jaxacct.mechanisms.pairs.table.Window`; NumPy's, about exp(``log_share``) left out."""
         size = self._size()
@@ -180,7 +174,6 @@ class SkellamPair:
         rest = inflated(rest, 1e-9) + 1e-300
         return Window(Atoms(shifted - at, p, q, error, off), rest, rest)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: every integer or every few of them, fewer in the far tail.
 
@@ -202,7 +195,6 @@ class SkellamPair:
         log_mass = xp.where(inside, log_mass, -np.inf)
         return Survey(losses + 0.0 * mu, log_mass - logsumexp(log_mass)[..., None])
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """An upper bound of log E_Q[(P/Q)^order], order > 1, which broadcasts with the leaves; inf where none is known.
 
@@ -227,21 +219,11 @@ class SkellamPair:
         total = xp.maximum(total, 0.0) + margin
         return xp.where(xp.isnan(total) | ~(a > 1.0), np.inf, total)[..., 0]
 
-    def max_loss(self) -> Array:
-        """None."""
-        return array_module(self.mu).full_like(self.mu, np.inf)
-
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """Two logarithms and their difference; shifts of less than an outcome move no mass."""
         logs, error = self._logs(self._size())
         return (2.0 * error + 4.0 * UNIT * (2.0 - logs[..., -1:]))[..., 0]
 
-    def infinity(self) -> Array:
-        """None: all integers are support."""
-        return 0.0 * self.mu
-
-    @np.errstate(all="ignore")
     def anchor(self) -> Array:
         """P's mode."""
         logs, _ = self._logs(self._size())

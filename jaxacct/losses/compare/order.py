@@ -22,7 +22,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, running_greatest
 from jaxacct._numerics.curve_arrays import compiled, concrete, mapped, quiet_float64
-from jaxacct._numerics.host import module
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.compare import enclose as families
@@ -124,7 +123,7 @@ def dominates(
             first, second = (families.enclose(m, common, relation) for m in (a, b))
         order = _compare(first, second, points, _tolerance(tolerance, [a, b]))
         if _known(a, b, relation):
-            xp = module(order)
+            xp = array_module(order)
             order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
         return concrete(order)
 
@@ -319,7 +318,7 @@ def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Any, Enclosed, Enclosed]:
 def _all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
     """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
-    xp = module(rows)
+    xp = array_module(rows)
     logs = []
     for widths, drops in rows:
         if widths.ndim > 1 and len(members) > 1:
@@ -343,5 +342,5 @@ def _stack(found: list[Enclosed]) -> Enclosed:
     shapes = {x.upper.shape for x in found}
     if len(shapes) > 1 or found[0].upper.ndim > 1:
         raise ValueError(f"members of a sequence must have no batch axes, got shapes {sorted(shapes)}")
-    xp = module(found)
+    xp = array_module(found)
     return Enclosed(*(xp.stack(x) for x in zip(*found, strict=True)))
