@@ -42,6 +42,12 @@ def call(capsys, *arguments):
         (["--data", "adult", "--path", "/nowhere"], "/nowhere"),
         (["--rate"], "--rate"),
         (["--nonsense"], "--nonsense"),
+        (["--sampling", "allocation", "--schedule", "adaptive"], "use --schedule constant"),
+        (["--sampling", "fixed", "--filter", "renyi"], "leave --filter out"),
+        (["--sampling", "shuffled", "--checkpoint", "/nowhere"], "a second time"),
+        (["--largest", "5"], "largest goes with sampling truncated"),
+        (["--sampling", "truncated", "--largest", "2000"], "largest must be at most records"),
+        (["--sampling", "allocation", "--rate", "1e-6"], "rate must be at least 1 / size"),
         (["--resume"], "resume needs checkpoint"),
     ],
 )

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
-__all__ = ["Mechanism", "as_mechanism"]
+__all__ = ["Mechanism", "Symmetric", "as_mechanism"]
 
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
@@ -108,11 +108,13 @@ class Mechanism:
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
+        from jaxacct.mechanisms.pairs.gaussian import GaussianPair
         from jaxacct.mechanisms.pairs.sampled import SampledPair
 
-        return SampledPair(
-            self._one_pair(relation, "PoissonSampled"), rate.value, np.full((), float(relation == "add")), rate.rest
-        )
+        noise, reverse = self._gaussian_noise(), np.full((), float(relation == "add"))
+        if noise is not None:
+            return GaussianPair(noise, rate.value, reverse, rate.rest)
+        return SampledPair(self._one_pair(relation, "PoissonSampled"), rate.value, reverse, rate.rest)
 
     def _replaced(self, rate: Rate) -> Any:
         """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
@@ -153,7 +155,7 @@ class Mechanism:
 
         pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
         found = [from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs]
-        return functools.reduce(module(found).maximum, found)
+        return functools.reduce(array_module(found).maximum, found)
 
     def _as_renyi(self, relation: str) -> str:
         """The relation that :meth:`_renyi` takes for ``relation``."""
@@ -166,11 +168,9 @@ class Mechanism:
         from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 
         noise = self._gaussian_noise()
-        return (
-            None
-            if noise is None
-            else sampled_gaussian_divergence(inflated(mu_of_noise(noise), 2.0**-48), rate, order, relation)
-        )
+        if noise is None:
+            return None
+        return sampled_gaussian_divergence(inflated(mu_of_noise(noise), 2.0**-48), rate, order, relation)
 
     def _pure(self) -> Any | None:
         """The largest privacy loss, rounded up, where it has a closed form; NaN for invalid numbers."""
@@ -191,6 +191,14 @@ class Mechanism:
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""
         return np.zeros((), bool), np.inf
+
+
+class Symmetric(Mechanism):
+    """A mechanism whose `add` and `remove` have one curve, that of a pair which is its own reflection."""
+
+    @property
+    def _symmetric(self) -> bool:
+        return True
 
 
 def as_mechanism(value: Any) -> Mechanism:

@@ -15,10 +15,9 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.gaussian import sampled_gaussian
 from jaxacct.mechanisms.pairs.curve import merged_curves
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import Rate, times
+from jaxacct.mechanisms.parameters import times
 
 __all__ = ["Composed"]
 
@@ -116,16 +115,6 @@ class Composed(Mechanism):
         found = [as_mechanism(part)._witness(relation) for part in self.mechanisms]
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
-
-    def _sampled(self, rate: Rate, relation: str) -> Any:
-        noise = self._gaussian_noise()
-        if noise is not None:
-            return sampled_gaussian(noise, rate, relation)
-        raise ValueError(
-            "PoissonSampled has an analysis for a Composed of Gaussians only; compose sampled mechanisms instead, "
-            "each with a sample of its own, or account for the composition without sampling, which is a sound "
-            "upper bound"
-        )
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
         found = [as_mechanism(part)._rarely_sampled(times(count, steps)) for part, count in self.parts()]

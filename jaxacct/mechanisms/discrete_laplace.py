@@ -9,12 +9,12 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.discrete_laplace import DiscreteLaplacePair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import pure_divergence
@@ -23,7 +23,7 @@ __all__ = ["DiscreteLaplace"]
 
 
 @mechanism
-class DiscreteLaplace(Mechanism):
+class DiscreteLaplace(Symmetric):
     """Adds X with Pr[X = x] proportional to exp(-|x| / scale), x whole, to a count that moves by ``sensitivity``.
 
     The geometric mechanism of Ghosh, Roughgarden, Sundararajan 2009: (sensitivity / scale)-DP, and better than that in
@@ -46,10 +46,6 @@ class DiscreteLaplace(Mechanism):
         _validate.positive(scale=self.scale)
         _validate.count(sensitivity=self.sensitivity)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
     def _renyi(self, order: Any, relation: str) -> Any:
         """log((1-t)/(1+t) sum_x t^(a |x - D| + (1-a) |x|)) / (a-1), t = e^(-1/scale): three geometric series.
 
@@ -57,7 +53,7 @@ class DiscreteLaplace(Mechanism):
         """
         scale, gap = positive(self.scale), whole_number(self.sensitivity, 1.0)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
-        return module(exact, pure).minimum(exact, pure)
+        return array_module(exact, pure).minimum(exact, pure)
 
     def _pure(self) -> Any:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)

@@ -11,7 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated, quotient_up
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.parameters import Rate, positive
@@ -22,7 +22,7 @@ __all__ = ["Laplace"]
 
 
 @mechanism
-class Laplace(Mechanism):
+class Laplace(Symmetric):
     """Adds Laplace noise to a query whose value moves by at most ``sensitivity`` in L1 between neighbours.
 
     (sensitivity / scale)-DP (Dwork, McSherry, Nissim, Smith 2006). Its dominating pair is Lap(0, scale) against
@@ -48,10 +48,6 @@ class Laplace(Mechanism):
 
     def __post_init__(self) -> None:
         _validate.positive(scale=self.scale, sensitivity=self.sensitivity)
-
-    @property
-    def _symmetric(self) -> bool:
-        return True
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         return [(LaplacePair(self._epsilon()), 1.0)]

@@ -12,19 +12,22 @@ import contextvars
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import total
 
 __all__ = [
+    "LEAST_MASS",
     "LEAST_RATE",
     "MOST_NESTED",
     "NOISE_UNITS",
     "RATE_UNITS",
+    "SUM_SLACK",
     "Rate",
-    "array_module",
+    "check_law",
     "composed_noise",
     "fractional_steps",
     "moved",
@@ -50,32 +53,42 @@ MOST_NESTED = 6
 LEAST_RATE = 1e-14
 """Stands for smaller Poisson rates: dominates them, and its loss is still a normal number."""
 
+LEAST_MASS = 1e-300
+"""Smallest weight or probability: its logarithm, and the exponential of that, are good to a few units."""
+
+SUM_SLACK = 1e-9
+"""How far weights or probabilities may sum up to something else than 1."""
+
 _fractions = contextvars.ContextVar("fractions", default=False)
 
 
-def array_module(*values: Any) -> Any:
-    """NumPy for concrete numbers, which costs no compilation; jax.numpy for traced ones."""
-    return jnp if _validate.is_traced(values) else np
+def check_law(name: str, table: Any) -> None:
+    """Raises unless every row of a concrete ``table`` is a law: numbers of at least ``LEAST_MASS`` or 0, of sum 1."""
+    if _validate.is_traced(table):
+        return
+    table = np.asarray(table, np.float64)
+    if np.any((table > 0) & (table < LEAST_MASS)):
+        raise ValueError(f"{name} must be at least {LEAST_MASS:g} or 0, got {table[table > 0].min()}")
+    total = table.sum(-1)
+    if np.any(np.abs(total - 1.0) > SUM_SLACK):
+        raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
 
 
 def positive(value: Any) -> Any:
     """``value`` in float64, NaN where it is not a finite number above 0."""
-    xp = array_module(value)
-    value = xp.asarray(value, np.float64)
+    xp, value = floats(value)
     return xp.where((value > 0) & xp.isfinite(value), value, np.nan)
 
 
 def nonnegative(value: Any, most: float = np.inf) -> Any:
     """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
-    xp = array_module(value)
-    value = xp.asarray(value, np.float64)
+    xp, value = floats(value)
     return xp.where((value >= 0) & xp.isfinite(value) & (value <= most), value, np.nan)
 
 
 def whole_number(value: Any, least: float) -> Any:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
-    xp = array_module(value)
-    value = xp.asarray(value, np.float64)
+    xp, value = floats(value)
     return xp.where((value >= max(least, 1.0)) & (value == xp.floor(value)) & (value <= 2.0**53), value, np.nan)
 
 
@@ -83,8 +96,7 @@ def whole_steps(steps: Any) -> Any:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
         return whole_number(steps, 1.0)
-    xp = array_module(steps)
-    steps = xp.asarray(steps, np.float64)
+    xp, steps = floats(steps)
     return xp.where((steps >= 1.0) & (steps <= 2.0**53), steps, np.nan)
 
 
@@ -119,8 +131,7 @@ class Rate(NamedTuple):
 
 def poisson_rate(rate: Any) -> Rate:
     """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
-    xp = array_module(rate)
-    rate = xp.asarray(rate, np.float64)
+    xp, rate = floats(rate)
     value = xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, LEAST_RATE), np.nan)
     return Rate(value, 1.0 - value)
 

@@ -11,7 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.renyi.tables import table_divergence
@@ -20,7 +20,7 @@ __all__ = ["FromProfile"]
 
 
 @mechanism
-class FromProfile(Mechanism):
+class FromProfile(Symmetric):
     """Any mechanism that is (``epsilons[i]``, ``deltas[i]``)-DP for every i, in the relation that is asked about.
 
     Being (epsilon, delta)-DP is a claim on both directions of every pair of neighbours. So each point (eps, delta) also
@@ -50,10 +50,6 @@ class FromProfile(Mechanism):
         _validate.rate(deltas=self.deltas)
         if not _validate.is_traced((self.epsilons, self.deltas)):
             self._atoms()
-
-    @property
-    def _symmetric(self) -> bool:
-        return True
 
     def _atoms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Losses, P- and Q-masses, shape ``(..., 2 points + 2)``."""

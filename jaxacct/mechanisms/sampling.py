@@ -6,26 +6,19 @@ import functools
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import at_hand, module
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.approximate import ApproximateDP
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.parameters import (
-    LEAST_RATE,
-    MOST_NESTED,
-    Rate,
-    array_module,
-    nested,
-    nonnegative,
-    poisson_rate,
-    whole_steps,
-)
+from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, sampled_moment
 
@@ -94,7 +87,7 @@ class PoissonSampled(Mechanism):
         if isinstance(inner, PoissonSampled):
             # Divergences grow with the rate, so that a product that is rounded up bounds them.
             rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
-            rate = module(rate).minimum(rate, 1.0)
+            rate = array_module(rate).minimum(rate, 1.0)
             return unchecked(PoissonSampled, mechanism=inner.mechanism, rate=rate)._renyi(order, relation)
         known = inner._sampled_renyi(self.rate, order, relation)
         if known is not None:
@@ -104,7 +97,7 @@ class PoissonSampled(Mechanism):
             ((pair, _),) = self._dominating(name)
             whole = functools.partial(inner._renyi, relation=name)
             found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
-        return functools.reduce(module(found).maximum, found)
+        return functools.reduce(array_module(found).maximum, found)
 
     def _pure(self) -> Any | None:
         pure = as_mechanism(self.mechanism)._pure()
@@ -128,7 +121,7 @@ class PoissonSampled(Mechanism):
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
     def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
-        xp = array_module(self, steps)
+        xp = np if at_hand(self, steps) else jnp
         # A sample of a sample is one at the product of the rates, which the pair has as well.
         rate, inner = xp.asarray(self.rate, np.float64), as_mechanism(self.mechanism)
         while isinstance(inner, PoissonSampled):

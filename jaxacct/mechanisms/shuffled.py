@@ -8,12 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
-from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import Rate, whole_number, whole_steps
 from jaxacct.mechanisms.random_allocation import renyi_of_one_run
 
 __all__ = ["Shuffled"]

@@ -1,5 +1,6 @@
 """Samplers: who is in a batch, the step that is charged for it, and distinguishers that see many runs of the code."""
 
+import dataclasses
 import functools
 
 import jax
@@ -18,6 +19,7 @@ from jaxacct import (
     Shuffled,
     TruncatedPoisson,
     delta,
+    epsilon,
     training,
 )
 
@@ -132,3 +134,41 @@ def test_what_cannot_be_drawn_is_named() -> None:
         training.sampler(PoissonSampled(Laplace(1.0), 0.1), N)
     with pytest.raises(ValueError, match="records"):
         training.sampler(MECHANISMS["with"], N + 1)
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        "fixed",
+        "allocation",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)  # a table for each noise
+            for name in ("poisson", "truncated", "replacement", "shuffled")
+        ),
+    ],
+)
+def test_a_plan_has_the_least_noise_that_its_filter_admits(sampling: str) -> None:
+    plan = training.plan_sampled_budget(sampling, size=N, epsilon=4.0, delta=1e-5, steps=7, rate=0.2)
+    made, noise = plan.sampler, plan.schedule.planned[0][0]
+    runs = plan.schedule.steps // made.steps
+    assert plan.schedule.steps >= 7
+    assert int(plan.filter.budget) // int(plan.filter.prices[0]) == runs
+    assert noise == made.noise_multiplier == np.float32(noise)
+    less = dataclasses.replace(made.mechanism, mechanism=Gaussian(0.97 * float(made.mechanism.mechanism.sigma)))
+    assert float(epsilon(made.mechanism, 1e-5, steps=runs).upper) <= 4.0 < float(epsilon(less, 1e-5, steps=runs).upper)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sampling": "sorted"}, "sampling must be"),
+        ({"largest": 5}, "largest is for sampling 'truncated'"),
+        ({"rate": 1e-3}, "rate must be at least 1 / size"),
+        ({"size": 0}, "size must be"),
+        ({"epsilon": 101.0}, "epsilon must be at most 100"),
+    ],
+)
+def test_a_plan_says_what_is_wrong(changed: dict, message: str) -> None:
+    asked = {"sampling": "allocation", "size": N, "epsilon": 4.0, "delta": 1e-5, "steps": 7, "rate": 0.2}
+    with pytest.raises(ValueError, match=message):
+        training.plan_sampled_budget(**(asked | changed))

@@ -43,7 +43,7 @@ def _at_most(seconds: float) -> Any:
         raise _Late
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, as an exception in a callback is not seen
     try:
         yield
     finally:
@@ -96,6 +96,10 @@ def _ask(query: Query, digits: float, seconds: float) -> dict[str, Any]:
         verdict = "no certificate in time"
     except NoCertificateError as problem:
         verdict, wrong = "no certificate", str(problem)
+    except ValueError as problem:
+        verdict, wrong = "no certificate" if "certificate" in str(problem) else "refused", str(problem)
+        if "has no analysis" not in wrong and verdict == "refused":
+            verdict = "error"
     except Exception as problem:  # a crash of either side is found as well
         verdict, wrong = "error", f"{type(problem).__name__}: {problem}"
     return {
@@ -130,6 +134,7 @@ def _report(logs: list[Path]) -> dict[str, Any]:
                 "agree": sum(one["verdict"] == "agrees" for one in asked),
                 "wrong": sum(one["verdict"] in ("wrong", "error") for one in asked),
                 "no certificate": sum(one["verdict"].startswith("no certificate") for one in asked),
+                "refused by the engine": sum(one["verdict"] == "refused" for one in asked),
                 "median digits": round(statistics.median(known), 1) if known else None,
                 "fewer than 3 digits": sum(one < 3.0 for one in known),
             }

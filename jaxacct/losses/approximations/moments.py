@@ -23,7 +23,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
-from jaxacct._numerics.host import module
 from jaxacct._numerics.log1p import log1p
 from jaxacct.mechanisms.directions import ONE_SIDED, directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -81,7 +80,7 @@ def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
         if not _validate.is_traced(pair):
             _validate.at_least(_LEAST_NOISE, noise_multiplier=pair.noise)
         shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(pair)))
-        xp = module(pair)
+        xp = array_module(pair)
         flat = jax.tree.map(lambda x: xp.broadcast_to(float64(x), shape).reshape(-1), pair)
         found = _moments(flat.noise, flat.rate, flat.reverse)
         return concrete(jax.tree.map(lambda x: x.reshape(shape), found))
@@ -151,7 +150,7 @@ def _by_atoms(pair: Any, reverse: Any) -> Moments:
 
 
 def _of_atoms(pair: Any) -> tuple[Any, Any, Any]:
-    xp = module(pair)
+    xp = array_module(pair)
     pair = jax.tree.map(float64, pair)
     if isinstance(pair, Tabulated):
         atoms = pair.atoms()

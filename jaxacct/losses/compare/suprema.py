@@ -9,7 +9,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, running_greatest
 from jaxacct._numerics.curve_arrays import added, compiled, concrete, quiet_float64, rows
-from jaxacct._numerics.host import module
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves import conversions
@@ -48,7 +47,7 @@ def supremum(
     with quiet_float64():
         if grid is None and all(isinstance(m, TradeOff) for m in members):
             each = [arrays(m) for m in members]
-            xp, size = module(each), max(w.shape[-1] for w, _ in each)
+            xp, size = array_module(each), max(w.shape[-1] for w, _ in each)
             pad = lambda x: xp.pad(x, (*((0, 0),) * (x.ndim - 1), (0, size - x.shape[-1])))  # noqa: E731
             batch = len(each) == 1 and each[0][0].ndim > 1
             stacked = [xs[0] if batch else xp.stack([pad(x) for x in xs]) for xs in zip(*each, strict=True)]

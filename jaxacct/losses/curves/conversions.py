@@ -25,7 +25,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, put
-from jaxacct._numerics.host import module
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
@@ -93,7 +92,7 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
 def _flattened(pair: Any) -> tuple[Any, tuple[int, ...]]:
     """Every leaf broadcast to one flat batch axis (rows keep their own), and the batch's shape."""
     shape = np.broadcast_shapes(*settings_shapes(pair))
-    return flattened(pair, shape, module(pair)), shape
+    return flattened(pair, shape, array_module(pair)), shape
 
 
 def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Any:
@@ -114,7 +113,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
 
 @compiled(static_argnames="bound")
 def _pair_excess(pairs: Any, losses: Any, bound: str) -> Any:
-    xp = module(pairs, losses)
+    xp = array_module(pairs, losses)
     excess = nodes.from_pair(pairs, losses, bound)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
     worst = limit if bound == "upper" else 0.0

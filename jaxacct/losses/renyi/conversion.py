@@ -9,8 +9,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, inflated
 
@@ -25,7 +26,7 @@ __all__ = [
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     """epsilon - rho of the tight conversion, and a bound on its rounding."""
-    xp = module(order, delta)
+    xp = array_module(order, delta)
     first = log_one_less(order)
     second = (xp.log(delta) + xp.log(order)) / (order - 1)
     size = xp.abs(first) + (xp.abs(xp.log(delta)) + xp.log(order)) / (order - 1)

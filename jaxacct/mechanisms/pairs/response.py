@@ -31,7 +31,6 @@ class ResponsePair(Tabulated):
     categories: Any
     delta: Any
 
-    @np.errstate(all="ignore")
     def atoms(self) -> Atoms:
         """The five atoms of the class's docstring."""
         xp = array_module(self.epsilon, self.categories, self.delta)

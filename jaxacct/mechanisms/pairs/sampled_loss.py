@@ -2,7 +2,7 @@
 
 If L = log dP/dQ then log d((1 - q) Q + q P)/dQ = log(1 - q + q e^L): increasing in L, with range
 (log(1 - q), inf). For the reversed pair both losses change sign. ``rate`` is q and ``rest`` is 1 - q, each good to
-``RATE_UNITS`` of itself (:mod:`._values`): docs/proofs/parameters.md, lemmas 2 and 3.
+``RATE_UNITS`` of itself (:mod:`jaxacct.mechanisms.parameters`): docs/proofs/parameters.md, lemmas 2 and 3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Sample", "inner_loss", "log_rest", "mixed_loss", "mixed_loss_up"]
+__all__ = ["Rated", "Sample", "inner_loss", "log_rest", "mixed_loss", "mixed_loss_up"]
 
 _HIGH = 30.0  # above, e^-loss is negligible beside 1 or the expression is the exact one in logarithms
 _RARE = 0.25  # up to which 1 - q is no small number
@@ -29,6 +29,17 @@ class Sample(NamedTuple):
     rate: Any
     rest: Any
     reverse: Any
+
+
+class Rated:
+    """Fills in the field ``rest`` of a pair on a sample: 1 - ``rate``, which is right for a rate that is exact."""
+
+    rate: Any
+    rest: Any
+
+    def __post_init__(self) -> None:
+        if self.rest is None:
+            object.__setattr__(self, "rest", 1.0 - self.rate)
 
 
 @np.errstate(all="ignore")

@@ -29,6 +29,8 @@ mixture, uniform laws of masses m_k on intervals of lengths l_k has |phi(w)| <= 
 s(x) <= 1 - |sin x / x| increasing. The uniform pieces are the layers under a step function below the loss's density
 ("layer cake"): for a normal law they give 1 - 0.375 w^2 sigma^2, where the truth is 1 - 0.5 w^2 sigma^2.
 
+The proof, with every constant: docs/proofs/quadrature.md.
+
 Arrays have any leading axes, the same for a pair's leaves, theta and cut; NumPy's or JAX's.
 """
 
@@ -320,16 +322,30 @@ def _strip_at_0(pair: Any, beta: Array, cut: Array, step: Array) -> Array:
     return xp.exp(xp.minimum(log_error.min(-1), 700.0))
 
 
-def _strip(pair: Any, beta: Array, cut: Array, points: Points, log_total: Array, spacing: Array, nodes: int) -> Array:
+def _room(pair: Any, beta: Array, points: Points) -> Array:
+    """What log integrand and log slope are off by at a point or an edge: docs/proofs/quadrature.md, lemma 6."""
+    xp = array_module(beta)
+    mu = 1.0 / pair.noise
+    size = (xp.abs(points.edge_base) + xp.abs(beta[..., None] * points.edge_psi)).max(-1)
+    farthest = xp.maximum(xp.abs(points.low), xp.abs(points.high))
+    off = 1.0 + xp.abs(xp.log(pair.rate)) + mu * (farthest + mu)
+    return 1e-9 + 64.0 * UNIT * (size + (1.0 + xp.abs(beta)) * off)
+
+
+def _strip(
+    pair: Any, beta: Array, cut: Array, points: Points, log_total: Array, spacing: Array, nodes: int, room: Array
+) -> Array:
     """The trapezoid rule's error at ``nodes`` multiples of ``spacing``, relative to A(beta)."""
     xp = array_module(beta)
     v, log_error = _heights(pair, cut, points.step)
     # What lies beyond the cells is two more cells, where p is between 0 and 1.
     one = xp.ones_like(points.edge_slope[..., :1])
-    slopes = inflated(xp.concatenate([0.0 * one, points.edge_slope, one], -1), 1e-9)
+    slopes = inflated(xp.concatenate([0.0 * one, points.edge_slope, one], -1), room[..., None])
     left, right = slopes[..., :-1], slopes[..., 1:]
     turned = xp.where(right < 0.5, right, 1.0)  # |arg R| / v
-    bent = inflated(xp.maximum(left * (1.0 - left), right * (1.0 - right)), 1e-8)  # p (1 - p), the largest on a cell
+    bent = inflated(
+        xp.maximum(left * (1.0 - left), right * (1.0 - right)), 8.0 * room[..., None]
+    )  # p (1 - p), the largest on a cell
     bent = xp.where((left < 0.5) & (right > 0.5), 0.25, bent)
     below, above = (x[..., None] for x in _beyond(pair, beta, cut, points))
     masses = xp.concatenate([below, _largest(beta, points) + points.cells, above], -1)
@@ -349,7 +365,7 @@ def _strip(pair: Any, beta: Array, cut: Array, points: Points, log_total: Array,
     share = (index - edges[block]) / (edges[block + 1] - edges[block])
     between = logs[..., block] * (1.0 - share) + logs[..., block + 1] * share
     between = xp.where(xp.isnan(between), np.inf, between).min(-2)
-    return xp.exp(xp.minimum(between + 1e-9, 700.0))
+    return xp.exp(xp.minimum(between + 2.0 * room[..., None], 700.0))
 
 
 def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array, Array]:
@@ -364,7 +380,7 @@ def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array,
     log_total = top + xp.log(total) + xp.log(points.step) - _HALF_LOG_2PI
     square = 0.5 * points.t**2
     # Two errors of a point's logarithm: one that the tilt does not change, and one that is in proportion to beta.
-    fixed = UNIT * (24.0 + 8.0 * (square + xp.abs(points.log_base + square)))
+    fixed = UNIT * (24.0 + 8.0 * square + 16.0 * xp.abs(points.log_base + square))
     tilted = points.off + 4.0 * UNIT * xp.abs(points.psi)
     means = product(weights[..., None, :], xp.stack([fixed, tilted], -1))[..., 0, :] / total[..., None]
     rounding = means[..., 0] + xp.abs(beta) * means[..., 1]
@@ -391,7 +407,10 @@ def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
 
 
 def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int) -> Quadrature:
-    """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``."""
+    """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``.
+
+    Every constant is counted in docs/proofs/quadrature.md.
+    """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
     beta = _exponent(pair, theta)
@@ -404,27 +423,29 @@ def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Arr
     phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
     still = stopped((pair, beta, cut, points))
     base = _strip_at_0(pair, beta, cut, points.step) + 2.0 * relative
-    strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes)
+    room = stopped(_room(pair, beta, points))
+    strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes, room=room)
     frequencies = np.arange(nodes) * spacing[..., None]
-    # Weights are those of the computed total: its own error counts a second time.
-    error = 2.0 * (strip + relative[..., None] + strip[..., :1]) + frequencies * phase[..., None]
-    masses, lengths = _layers(*stopped((points, mu, beta[..., None] * psi, log_total + 2.0 * base)))
+    # Weights are those of the computed total, whose own error counts a second time; second-order terms are a fiftieth.
+    wrong = xp.where((base < 0.01) & (room < 0.1), 2.0 * strip[..., 0] + 2.05 * relative, np.inf)[..., None]
+    error = 2.0 * strip + wrong + frequencies * phase[..., None]
+    masses, lengths = _layers(*stopped((points, mu, beta[..., None] * psi, log_total + 2.0 * base, room)))
     return Quadrature(log_total, weights, centred, mean, error, masses, lengths)
 
 
-def _layers(points: Points, mu: Array, power: Array, log_total: Array) -> tuple[Array, Array]:
+def _layers(points: Points, mu: Array, power: Array, log_total: Array, room: Array) -> tuple[Array, Array]:
     """Uniform pieces under the density of the tilted loss: masses and lengths.
 
     On a cell the normal density, the taper and the power are least at an end; d loss / dt = mu slope is largest at
     the right end, and integrates to at least step mu times the geometric mean of its ends (it is log-concave).
     """
     xp = array_module(power)
-    mu, slope = mu[..., None], points.slope
+    mu, slope, room = mu[..., None], points.slope, room[..., None]
     # The density is unimodal: where it is least on a cell it is at an end as well, with the taper.
     base = xp.minimum(points.log_base[..., 1:], points.log_base[..., :-1])
     least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - _HALF_LOG_2PI
-    lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), 1e-9)
-    return layers_of(xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 1e-9, -np.inf), lengths)
+    lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), room)
+    return layers_of(xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 4.0 * room, -np.inf), lengths)
 
 
 def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
@@ -464,7 +485,7 @@ def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
 
 
 def decay(masses: Array, lengths: Array, frequency: Array) -> Array:
-    """A lower bound of 1 - |phi(w)| that holds for all |w| >= ``frequency``; frequencies on an axis of their own."""
+    """A lower bound of 1 - |phi(w)| for all |w| >= ``frequency`` (quadrature.md, lemma 7); frequencies on an axis."""
     xp = array_module(masses)
     masses = xp.where(masses <= _TINY_LAYER, 0.0, masses)  # a second hill mostly has no others
     if xp is np:

@@ -23,7 +23,7 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.contour.quadrature import Quadrature, decay
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
-from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, transform
+from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.discrete_laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
 from jaxacct.losses.engines.discrete_laws.plan import Plan, edges_of, plan_of
@@ -211,7 +211,7 @@ def powers(parts: _Parts, spacing: Array, nodes: int) -> _Powers:
         growth = growth + times(log1p(eta * xp.exp(-log_moduli)))
     power = xp.exp(log_modulus)
     rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns)
-    off = xp.exp(xp.minimum(log_modulus + growth, 1.0)) * -xp.expm1(-growth) + power * rounding
+    off = power_error(log_modulus, growth) + power * rounding
 
     # The decay is known for all larger frequencies, so a few will do.
     checks = np.unique(np.geomspace(2, nodes - 1, _CHECKS).astype(int))
