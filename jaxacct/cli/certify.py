@@ -10,12 +10,13 @@ import click
 from jaxacct._files import is_regular
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress
-from jaxacct.cli.page import WHOLE, Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli.runs import composed, mechanism_options, runs_of
+from jaxacct.cli.page import WHOLE, Page, examples, output_file, relation_option, shared, under
+from jaxacct.cli.run_options import mechanism_options, runs_of
+from jaxacct.cli.runs import composed
 
 __all__ = ["certify"]
 
-_QUESTION = {"cls": Option, "heading": "Question"}
+_question = under("Question")
 _MOST = 2**24  # bytes of a certificate
 
 
@@ -28,22 +29,20 @@ _MOST = 2**24  # bytes of a certificate
         "certify --check answer.json --bounds 0.0026123 0.0026126",
     ),
 )
-@click.option("--epsilon", type=float, help="Privacy loss in nats: asks for delta.", **_QUESTION)
-@click.option("--delta", type=float, help="Failure probability, in (0, 1): asks for epsilon.", **_QUESTION)
+@_question("--epsilon", type=float, help="Privacy loss in nats: asks for delta.")
+@_question("--delta", type=float, help="Failure probability, in (0, 1): asks for epsilon.")
 @relation_option
-@click.option("--digits", type=WHOLE, default=15, show_default=True, help="Significant digits, 1 to 200.", **_QUESTION)
-@click.option(
+@_question("--digits", type=WHOLE, default=15, show_default=True, help="Significant digits, 1 to 200.")
+@_question(
     "--check",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Verify the certificate in this file again; asks nothing else. Exit status 1 if it does not hold.",
-    **_QUESTION,
 )
-@click.option(
+@_question(
     "--bounds",
     type=float,
     nargs=2,
     help="With --check: bounds of the same number that a program gave. Exit status 1 if they contradict it.",
-    **_QUESTION,
 )
 @mechanism_options()
 @output_file("Write the certificate, one JSON object, to this file.")

@@ -15,17 +15,17 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, erf, repeated
-from jaxacct._numerics.host import at_hand, hosted, on_device
+from jaxacct._numerics.host import at_hand, hosted
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family, prepared
 from jaxacct.filters.boxes.lines import price_lines
 from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query
+from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, narrow, parts_of
-from jaxacct.filters.menus.priced_menu import MenuState, fraction_of
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
+from jaxacct.filters.menus.units import MenuState, UnitLedger
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -46,7 +46,7 @@ _STATEMENT = (
 
 @keeps(MenuState)
 @_register
-class PricedBoxFilter:
+class PricedBoxFilter(UnitLedger):
     """A budget of whole units for sampled Gaussians of a box; make it with `priced_box`.
 
     Attributes:
@@ -95,10 +95,6 @@ class PricedBoxFilter:
         """The certified profile of the whole interaction, a proven bound."""
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
 
-    def init(self) -> MenuState:
-        """The state with nothing spent."""
-        return MenuState(on_device(np.zeros((), np.int32)))
-
     def price(self, query: Any, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
@@ -140,11 +136,7 @@ class PricedBoxFilter:
             else:
                 for lines, runs in parts:
                     left = _left_by_runs(self, lines, runs, left)
-        if not amounts.covers(np.shape(spent), np.shape(left)):
-            raise ValueError(
-                f"query must match the ledger: its prices have shape {np.shape(left)}, and the state holds ledgers of "
-                f"shape {np.shape(spent)}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"
-            )
+        amounts.check_covered(np.shape(spent), np.shape(left))
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
 
@@ -177,18 +169,6 @@ class PricedBoxFilter:
         if not (noise > 0 and 0 <= rate <= 1):
             return True  # NaN: refused by the table
         return noise >= float(amounts.join(self.sigmas)[0]) and rate <= float(amounts.join(self.rates)[-1])
-
-    def spent(self, state: MenuState) -> Array:
-        """The units spent, int32."""
-        return state.spent
-
-    def remaining(self, state: MenuState) -> Array:
-        """The units left, int32."""
-        return UNITS - jnp.asarray(state.spent)
-
-    def fraction(self, state: MenuState) -> Array:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
 
     def steps_left(self, query: Any, state: MenuState | None = None) -> Array:
         """How often ``query`` may still run, one after the other, until it is refused; int32.

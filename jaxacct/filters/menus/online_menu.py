@@ -1,4 +1,4 @@
-"""`online_menu`: a priced menu that also prices queries which are not on it.
+"""`online_menu`: a priced menu that also prices queries which are not on it (docs/proofs/filters.md, 5).
 
 *The table.* `jaxacct.filters.menus.table` computes functions U_b >= 0, linear in b between nodes, with
 
@@ -52,10 +52,11 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
 from jaxacct.filters.menus.laws import law_of
-from jaxacct.filters.menus.priced_menu import TOO_DEAR, MenuState, PricedMenuFilter, filter_of, kept_table
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
+from jaxacct.filters.menus.priced_menu import TOO_DEAR, PricedMenuFilter, filter_of, kept_table
+from jaxacct.filters.menus.units import MenuState, UnitLedger
 from jaxacct.filters.states import keeps
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism
@@ -71,7 +72,7 @@ _STATEMENT = (
 
 @keeps(MenuState)
 @dataclasses.dataclass(frozen=True, eq=False)
-class OnlineMenuFilter:
+class OnlineMenuFilter(UnitLedger):
     """A priced menu with a price for everything; make it with `online_menu`. It runs outside of compiled code.
 
     Attributes:
@@ -96,9 +97,10 @@ class OnlineMenuFilter:
         promised = self.common.guarantee
         return dataclasses.replace(promised, statement=promised.statement + _STATEMENT)
 
-    def init(self) -> MenuState:
-        """The state with nothing spent."""
-        return self.common.init()
+    @property
+    def budget(self) -> Any:
+        """The menu's budget in units."""
+        return self.common.budget
 
     def price(self, query: Any, state: MenuState) -> int:
         """The units that ``query`` would be charged in ``state``: what the menu asks, or less where (2) allows it.
@@ -144,18 +146,6 @@ class OnlineMenuFilter:
         price = self.price(query, state)
         fits = int(state.spent) >= 0 and price <= int(self.remaining(state))
         return fits, MenuState(on_device(np.int32(int(state.spent) + price))) if fits else state
-
-    def spent(self, state: MenuState) -> Any:
-        """The units spent, int32."""
-        return self.common.spent(state)
-
-    def remaining(self, state: MenuState) -> Any:
-        """The units left, int32."""
-        return self.common.remaining(state)
-
-    def fraction(self, state: MenuState) -> Any:
-        """The share of the budget that is spent, rounded up, in the caller's float type."""
-        return self.common.fraction(state)
 
     def certified(self, masses: np.ndarray, lowest: int, excess: np.ndarray, left: int, price: int) -> bool:
         """Whether (2) holds, with all rounding against it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +14,17 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.host import floats, hosted, on_device
+from jaxacct._numerics.host import hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, shrunk
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
+from jaxacct.filters.menus.units import MenuState, UnitLedger
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -31,11 +32,9 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = [
     "TOO_DEAR",
-    "MenuState",
     "PricedMenuFilter",
     "constant_schedules",
     "filter_of",
-    "fraction_of",
     "kept_table",
     "priced_menu",
 ]
@@ -55,15 +54,9 @@ _STATEMENT = (
 )
 
 
-class MenuState(NamedTuple):
-    """What a scan carries: the units spent so far, int32[...]."""
-
-    spent: Array
-
-
 @keeps(MenuState)
 @_register
-class PricedMenuFilter:
+class PricedMenuFilter(UnitLedger):
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
 
     Attributes:
@@ -86,10 +79,6 @@ class PricedMenuFilter:
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
-
-    def init(self) -> MenuState:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
-        return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
 
     def price(self, query: Any) -> Array:
         """The units that ``query`` would be charged: those of the cheapest entry that dominates it; int32.
@@ -124,25 +113,8 @@ class PricedMenuFilter:
         shape = np.shape(state.spent)
         with jax.enable_x64(True):
             price = _price(self, _parameters(query))
-        if not amounts.covers(shape, price.shape, np.shape(self.budget)):
-            raise ValueError(
-                f"query must match the ledger: its price has shape {price.shape}, the budget "
-                f"{np.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "
-                "(jax.lax.scan) or map over both (jax.vmap)"
-            )
+        amounts.check_covered(shape, price.shape, np.shape(self.budget))
         return _charge(self.budget, price, state)
-
-    def spent(self, state: MenuState) -> Array:
-        """The units spent, int32."""
-        return state.spent
-
-    def remaining(self, state: MenuState) -> Array:
-        """The units left, int32."""
-        return jnp.asarray(self.budget, jnp.int32) - state.spent
-
-    def fraction(self, state: MenuState) -> Array:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
 
 
 def _parameters(query: Any) -> list[Any]:
@@ -188,14 +160,6 @@ def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
         total = total + runs * xp.where(covers, prices, TOO_DEAR).min(-1)
     good = (total >= 0) & (total < TOO_DEAR)
     return xp.where(good, total, TOO_DEAR).astype(np.int32)
-
-
-@jax.enable_x64(True)
-def fraction_of(budget: ArrayLike, spent: Array, dtype: str) -> Array:
-    """The share of a budget of whole units that is spent, rounded up; 1 is all of it."""
-    xp, spent, budget = floats(spent, budget)
-    share = spent / budget
-    return amounts.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
 
 
 def priced_menu(

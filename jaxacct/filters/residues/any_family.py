@@ -1,4 +1,4 @@
-"""The residue filter for any budget family and update; every step is certified before it is taken."""
+"""The residue filter for any budget family: every step is certified before it is taken (docs/proofs/filters.md, 2)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess

@@ -22,7 +22,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import with_atom
+from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import number, printed_as
 from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
 from jaxacct.filters.residues.solver import largest, largest_for_response
@@ -30,12 +30,9 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
-from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import GDP
 from jaxacct.mechanisms.directions import RELATIONS
-from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
 
-__all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
+__all__ = ["GDPResidueFilter", "ResidueState", "gdp_residue"]
 
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
@@ -69,47 +66,6 @@ class ResidueState(NamedTuple):
         return f"ResidueState(mu={number(mu)} and delta={number(delta)} are left)"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ApproximateGDPGuarantee:
-    """H <= delta + (1 - delta) H of mu-GDP for the whole interaction: mu-GDP next to a (0, delta)-DP step.
-
-    Attributes:
-        mu: float64, the budget's shape.
-        slack: the delta of it, float64, the budget's shape.
-        statement: the theorem and its assumptions.
-        is_bound: always True.
-    """
-
-    mu: Array
-    slack: Array
-    statement: str
-    is_bound: bool = True
-
-    @jax.enable_x64(True)
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
-        _validate.numbers(delta=delta)
-        _validate.probability(delta=delta)
-        xp, delta, slack = floats(delta, self.slack)
-        # The difference is exact to a unit of delta, whatever is left of it.
-        less = xp.maximum(delta - slack - 2.0**-52 * xp.where(slack > 0, delta, 0.0), 0.0)
-        left = deflated(less / (1.0 - slack), 2.0**-50)
-        possible = (left > 0) & (slack >= 0)
-        _, found = floats(gdp_epsilon(self.mu, xp.where(possible, left, 0.5)))
-        return on_device(array_module(found, possible).where(possible, found, np.inf))
-
-    @jax.enable_x64(True)
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        xp, value, slack = floats(gdp_delta(self.mu, epsilon), self.slack)
-        value = inflated(slack + (1.0 - slack) * value, 2.0**-50)
-        return on_device(xp.where(slack >= 0, xp.fmin(value, 1.0), 1.0))
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""
-        return with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.slack)
-
-
 @printed_as("gdp_residue", "mu", "slack")
 @keeps(ResidueState)
 @_register
@@ -128,23 +84,17 @@ class GDPResidueFilter:
     share: Any
     relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
 
-    @property
-    @jax.enable_x64(True)
-    def mu(self) -> Array:
-        """The budget's mu, as it was given (float64)."""
-        return amounts.join(self.mu_pieces)
+    mu = amounts.exact("mu_pieces")
+    """The budget's mu, as it was given (float64)."""
+
+    slack = amounts.exact("delta_pieces")
+    """The budget's delta, as it was given (float64)."""
 
     @property
     @jax.enable_x64(True)
-    def slack(self) -> Array:
-        """The budget's delta, as it was given (float64)."""
-        return amounts.join(self.delta_pieces)
-
-    @property
-    @jax.enable_x64(True)
-    def guarantee(self) -> ApproximateGDPGuarantee:
+    def guarantee(self) -> GDPGuarantee:
         """What the whole interaction satisfies, a proven bound."""
-        return ApproximateGDPGuarantee(_whole(self.mu_pieces), amounts.join(self.delta_pieces), _STATEMENT)
+        return GDPGuarantee(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
 
     @jax.enable_x64(True)
     def init(self) -> ResidueState:
@@ -210,11 +160,7 @@ def _packed(value: Array) -> Array:
 
 def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
     mine = state.mu.shape[:-1]
-    if not amounts.covers(mine, shape):
-        raise ValueError(
-            f"query must match the ledger: it has shape {shape}, and the state holds ledgers of shape {mine}; run "
-            "queries one by one (jax.lax.scan) or map over both (jax.vmap)"
-        )
+    amounts.check_covered(mine, shape)
     return mine
 
 

@@ -23,9 +23,9 @@ from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters import amounts
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
-from jaxacct.filters.residues.on_grid import ComposedState, after, law_of, nothing, on_grid
+from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
 from jaxacct.filters.residues.prepare import joined, pieces_up
 from jaxacct.filters.states import keeps
 from jaxacct.losses.compare import enclose as families
@@ -259,15 +259,11 @@ def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -
 def _within(
     law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
 ) -> tuple[Array, ComposedState]:
-    xp, masses, infinity = floats(law.masses, law.infinity_mass)
-    total = masses.sum() + infinity
-    sane = (masses >= 0).all() & (infinity >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
-    made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
-    _, excess = floats(pld_excess(law_of(made, grid), grid))
-    admitted = sane & (excess <= joined(room) + _ROUNDING).all()
-    if rounds is not None:
-        admitted &= state.rounds < rounds
-    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
+    def within(composed: PLD) -> Array:
+        _, excess = floats(pld_excess(composed, grid))
+        return (excess <= joined(room) + _ROUNDING).all()
+
+    return admitted_if(within, law, state, grid, rounds, 1e-6)
 
 
 def natural(
