@@ -1,7 +1,7 @@
 """Cases of the batches that are drawn otherwise than by Poisson sampling, and of replaced records, in 50 digits.
 
-Laws are those of the dominating pairs (docs/proofs): where data attain them both bounds are bounds of them, and where an
-attack is the lower bound, it lies below.
+Laws are those of the dominating pairs (docs/proofs): where data attain them both bounds are bounds of them, and where
+an attack is the lower bound, it lies below.
 """
 
 from __future__ import annotations
