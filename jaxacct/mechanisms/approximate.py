@@ -29,7 +29,7 @@ class Response(Symmetric):
     epsilon: ArrayLike
 
     def _response(self) -> tuple[Any, Any, Any]:
-        """Epsilon, the number of categories and delta in float64, NaN where they make no sense."""
+        """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
 
     def _renyi(self, order: Any, relation: str) -> Any:

@@ -1,7 +1,7 @@
-"""`Mechanism`: the base class; a mechanism gives the dominating pairs of itself and of its samples.
+"""`Mechanism`, the base class: the dominating pairs of a mechanism and of samples of it.
 
-The front desk and the engine know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`
-(and, if its curve is symmetric, ``_symmetric``); sampling and composition work for it from then on.
+Queries and engines know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`, derived
+from :class:`Symmetric` if `add` and `remove` have one curve; sampling and composition then work for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Mechanism:
 
     The methods are private because analysts never call them: they are the contract between a mechanism and
     :mod:`jaxacct.mechanisms.directions`. Numbers in pairs are float64 scalars per setting (arrays that broadcast),
-    NumPy's where every parameter is concrete and jax.numpy's inside a trace; parameters that make no sense
+    NumPy's where every parameter is concrete and jax.numpy's inside a trace; invalid parameters
     become NaN there, which the engine turns into delta 1 and epsilon inf.
     """
 
@@ -47,7 +47,7 @@ class Mechanism:
         return names[:1] if self._symmetric else names
 
     def _as(self, side: str) -> str:
-        """The direction with the pairs of ``side``; a special record is as good as none unless said otherwise."""
+        """The direction whose pairs serve for ``side``: a special record counts as a missing one unless overridden."""
         return _AS.get(side, side)
 
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
@@ -79,7 +79,7 @@ class Mechanism:
         return pair if known and np.all(count == 1.0) else poisoned(pair, count != 1.0)
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
-        """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
+        """The dominating pairs of ``steps`` runs: those of one run, ``steps`` times, unless guarantees add up otherwise."""
         return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
@@ -164,7 +164,7 @@ class Mechanism:
         return self._as(relation)
 
     def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any | None:
-        """`_renyi` on a Poisson sample of ``rate``, or None if only the tails of the pair tell."""
+        """`_renyi` on a Poisson sample of ``rate``, or None where there is no formula."""
         from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 
         noise = self._gaussian_noise()

@@ -1,4 +1,4 @@
-"""The dominating pairs of a mechanism under a neighbouring relation."""
+"""Splits a neighbouring relation into directions, and gives the dominating pairs of a mechanism for each."""
 
 from __future__ import annotations
 

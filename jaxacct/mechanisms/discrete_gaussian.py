@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise on whole numbers."""
+"""`DiscreteGaussian`: discrete Gaussian noise on whole numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on whole numbers."""
+"""`DiscreteLaplace`: two-sided geometric noise on whole numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The best attack known on replaced records in samples of a fixed size."""
+"""`FixedDirection`: the best attack known on replaced records in samples of a fixed size."""
 
 from __future__ import annotations
 

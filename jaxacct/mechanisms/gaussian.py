@@ -1,4 +1,4 @@
-"""The Gaussian mechanism."""
+"""`Gaussian`: the Gaussian mechanism."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Gaussian(OneGaussian):
         return self.sensitivity / self.sigma  # pyright: ignore[reportOperatorIssue]
 
     def _gaussian_runs(self) -> list[tuple[Any, Any]]:
-        """One of sigma / sensitivity, NaN where either makes no sense."""
+        """One of sigma / sensitivity, NaN where either is invalid."""
         return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
 
     def _renyi(self, order: Any, relation: str) -> Any:

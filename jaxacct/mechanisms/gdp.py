@@ -35,7 +35,7 @@ class GDP(OneGaussian):
         _validate.positive(mu=self.mu)
 
     def _gaussian_runs(self) -> list[tuple[Any, Any]]:
-        """One of 1 / mu, NaN where it makes no sense."""
+        """One of 1 / mu, NaN where it is invalid."""
         return [(1.0 / positive(self.mu), 1.0)]
 
     def _renyi(self, order: Any, relation: str) -> Any:

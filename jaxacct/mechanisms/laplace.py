@@ -1,4 +1,4 @@
-"""The Laplace mechanism."""
+"""`Laplace`: the Laplace mechanism."""
 
 from __future__ import annotations
 

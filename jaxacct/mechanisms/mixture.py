@@ -86,7 +86,7 @@ class MixtureOfGaussians(Mechanism):
         return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
     def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-        """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""
+        """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
         xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
         sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
         total = sum(weights)

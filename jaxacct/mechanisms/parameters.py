@@ -1,8 +1,8 @@
-"""From what a user wrote to the float64 parameters of a pair, the only place where they are formed.
+"""Forms the float64 parameters of pairs from what a user wrote: NumPy's where they are concrete, NaN where invalid.
 
-NumPy where they are concrete, NaN where they make no sense. Every parameter that is no number of the user's own is good
-to a known number of units (:data:`NOISE_UNITS`, :data:`RATE_UNITS`), which the errors of the pairs hold:
-docs/proofs/parameters.md. Nothing is formed as 1 minus something rounded: a rate comes with its complement.
+Parameters are formed here only. Each that is computed is within a known number of units (:data:`NOISE_UNITS`,
+:data:`RATE_UNITS`), which the errors of the pairs include: docs/proofs/parameters.md. Nothing is formed as 1 minus
+something rounded: a rate comes with its complement.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def whole_steps(steps: Any) -> Any:
 
 @contextlib.contextmanager
 def fractional_steps() -> Iterator[None]:
-    """Lets steps be any numbers of at least 1, for differences between them."""
+    """Allows fractional steps of at least 1 in the block, for finite differences."""
     token = _fractions.set(True)
     try:
         yield
@@ -111,7 +111,7 @@ def fractional_steps() -> Iterator[None]:
 
 
 def moved() -> bool:
-    """Whether numbers are moved a little for differences between them: then weights need not sum up to 1."""
+    """Whether parameters are shifted for finite differences at the moment: then weights need not sum up to 1."""
     return _fractions.get()
 
 
@@ -123,7 +123,7 @@ def times(count: Any, steps: Any) -> Any:
 
 
 class Rate(NamedTuple):
-    """A sampling rate and its complement, each good to ``RATE_UNITS`` of itself; 0 is exact, NaN makes no sense."""
+    """A sampling rate and its complement, each within ``RATE_UNITS`` of itself; 0 is exact, NaN is invalid."""
 
     value: Any
     rest: Any

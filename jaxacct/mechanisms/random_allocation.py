@@ -1,4 +1,4 @@
-"""Random allocation of records to the batches of an epoch ("balls in bins")."""
+"""`RandomAllocation`: each record takes part in randomly chosen batches of an epoch ("balls in bins")."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RandomAllocation(Mechanism):
         _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Any, Any]:
-        """t and k in float64, NaN where they make no sense."""
+        """t and k in float64, NaN where they are invalid."""
         t, k = whole_number(self.batches, 1.0), whole_number(self.participations, 1.0)
         xp = array_module(t, k)
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)

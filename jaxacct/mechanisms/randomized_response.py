@@ -1,4 +1,4 @@
-"""Randomized response on categories."""
+"""`RandomizedResponse`: randomized response on two or more categories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private selection: the exponential mechanism and permute-and-flip."""
+"""`Exponential` and `PermuteAndFlip`: private selection of a candidate with a high score."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shuffled batches: what most data loaders draw, and of which little is proven."""
+"""`Shuffled`: batches cut from shuffled data, which most data loaders draw and of which little is proven."""
 
 from __future__ import annotations
 

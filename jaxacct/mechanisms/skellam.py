@@ -1,4 +1,4 @@
-"""Skellam noise on whole numbers: the difference of two Poisson variables."""
+"""`Skellam`: Skellam noise on whole numbers, the difference of two Poisson variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Poisson samples that are cut to a largest size."""
+"""`TruncatedPoisson`: a Gaussian mechanism on Poisson samples that are cut to a largest size."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TruncatedPoisson(Subsample):
         _validate.ordered(largest=self.largest, records=self.records)
 
     def _parts(self) -> tuple[Any, Any, Any]:
-        """Rate, largest and records in float64, NaN where they make no sense."""
+        """Rate, largest and records in float64, NaN where they are invalid."""
         xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (
             xp.where((rate >= 0) & (rate <= 1), rate, np.nan),

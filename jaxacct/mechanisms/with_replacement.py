@@ -1,4 +1,4 @@
-"""Sampling with replacement as a wrapper around a mechanism."""
+"""`SampledWithReplacement`: a Gaussian mechanism on records drawn with replacement."""
 
 from __future__ import annotations
 

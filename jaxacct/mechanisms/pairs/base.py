@@ -143,9 +143,9 @@ def quadrature(
 def loss_room(error: Array, losses: Array) -> Array:
     """How far from ``losses``, shape ``(..., edges)``, the tails that a pair gives for them may have been evaluated.
 
-    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Whoever reads tails allows for that, whatever lies
-    between: they are those at the loss in question, or at any other within this distance, and an atom there may have
-    been counted or not (docs/proofs/one-run.md).
+    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Readers of tails allow for that: they are those at
+    the loss in question, or at any other within this distance, and an atom there may have been counted or not
+    (docs/proofs/one-run.md).
     """
     # A unit more than pairs claim, for the subtraction of the room itself.
     return (error[..., None] + 9.0 * UNIT * array_module(losses).abs(losses)) * (1.0 + 2.0**-40)

@@ -113,7 +113,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: at least 0; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
 
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
@@ -132,7 +132,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
 
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).

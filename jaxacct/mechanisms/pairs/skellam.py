@@ -62,7 +62,7 @@ class SkellamPair(Pair):
     def _logs(self, size: int) -> tuple[Array, Array]:
         """log p(x) - log p(0) for x from 0 to ``size``, shape ``(..., size + 1)``, and the absolute error of each.
 
-        NaN where the parameters make no sense, or do not fit.
+        NaN where the parameters are invalid, or do not fit.
         """
         mu, gap = column(self.mu), column(self.sensitivity)
         xp = array_module(mu, gap)
