@@ -79,7 +79,7 @@ class Mechanism:
         return pair if known and np.all(count == 1.0) else poisoned(pair, count != 1.0)
 
     def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
-        """The dominating pairs of ``steps`` runs: those of one run, ``steps`` times, unless guarantees add up otherwise."""
+        """The dominating pairs of ``steps`` runs: those of one run so often, unless guarantees add up otherwise."""
         return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
