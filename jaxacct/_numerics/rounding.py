@@ -1,7 +1,7 @@
 """Outward rounding: numbers made a little larger or smaller, so that a computed bound stays a bound.
 
 A float64 operation is off by at most ``UNIT`` of its result. Code that computes a bound counts the operations (or
-bounds their number), and moves the result by more than they can be off, to the safe side. These functions name the side.
+bounds their number), and moves the result by more than they can be off, to the safe side, which these functions name.
 """
 
 from __future__ import annotations

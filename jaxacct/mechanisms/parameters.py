@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import total
+from jaxacct.mechanisms.pairs.base import Runs
 
 __all__ = [
     "LEAST_MASS",
@@ -74,30 +76,30 @@ def check_law(name: str, table: Any) -> None:
         raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
 
 
-def positive(value: Any) -> Any:
+def positive(value: ArrayLike) -> Array:
     """``value`` in float64, NaN where it is not a finite number above 0."""
-    xp, value = floats(value)
-    return xp.where((value > 0) & xp.isfinite(value), value, np.nan)
+    xp, x = floats(value)
+    return xp.where((x > 0) & xp.isfinite(x), x, np.nan)
 
 
-def nonnegative(value: Any, most: float = np.inf) -> Any:
+def nonnegative(value: ArrayLike, most: float = np.inf) -> Array:
     """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
-    xp, value = floats(value)
-    return xp.where((value >= 0) & xp.isfinite(value) & (value <= most), value, np.nan)
+    xp, x = floats(value)
+    return xp.where((x >= 0) & xp.isfinite(x) & (x <= most), x, np.nan)
 
 
-def whole_number(value: Any, least: float) -> Any:
+def whole_number(value: ArrayLike, least: float) -> Array:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
-    xp, value = floats(value)
-    return xp.where((value >= max(least, 1.0)) & (value == xp.floor(value)) & (value <= 2.0**53), value, np.nan)
+    xp, x = floats(value)
+    return xp.where((x >= max(least, 1.0)) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
 
 
-def whole_steps(steps: Any) -> Any:
+def whole_steps(steps: ArrayLike) -> Array:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
         return whole_number(steps, 1.0)
-    xp, steps = floats(steps)
-    return xp.where((steps >= 1.0) & (steps <= 2.0**53), steps, np.nan)
+    xp, x = floats(steps)
+    return xp.where((x >= 1.0) & (x <= 2.0**53), x, np.nan)
 
 
 @contextlib.contextmanager
@@ -115,7 +117,7 @@ def moved() -> bool:
     return _fractions.get()
 
 
-def times(count: Any, steps: Any) -> Any:
+def times(count: ArrayLike, steps: ArrayLike) -> Array:
     """The product of two numbers of steps."""
     if isinstance(count, float) and count == 1.0:
         return whole_steps(steps)
@@ -125,14 +127,14 @@ def times(count: Any, steps: Any) -> Any:
 class Rate(NamedTuple):
     """A sampling rate and its complement, each within ``RATE_UNITS`` of itself; 0 is exact, NaN is invalid."""
 
-    value: Any
-    rest: Any
+    value: Array
+    rest: Array
 
 
-def poisson_rate(rate: Any) -> Rate:
+def poisson_rate(rate: ArrayLike) -> Rate:
     """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
-    xp, rate = floats(rate)
-    value = xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, LEAST_RATE), np.nan)
+    xp, x = floats(rate)
+    value = xp.where((x >= 0) & (x <= 1), xp.maximum(x, LEAST_RATE), np.nan)
     return Rate(value, 1.0 - value)
 
 
@@ -147,16 +149,16 @@ def nested(outer: Rate, inner: Rate) -> Rate:
     return Rate(xp.where(least, LEAST_RATE, value), xp.where(least, 1.0 - LEAST_RATE, rest))
 
 
-def subset_rate(size: Any, whole: Any, least: float) -> Rate:
+def subset_rate(size: ArrayLike, whole: ArrayLike, least: float) -> Rate:
     """``size / whole`` of whole numbers up to 2^53, NaN where it is not in [``least``, 1]; 1 unit both."""
-    size, whole = whole_steps(size), whole_steps(whole)
-    value, rest = size / whole, (whole - size) / whole
+    part, records = whole_steps(size), whole_steps(whole)
+    value, rest = part / records, (records - part) / records
     xp = array_module(value)
     good = (value >= least) & (value <= 1.0)
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
-def composed_noise(runs: list[tuple[Any, Any]], steps: Any = 1.0) -> Any:
+def composed_noise(runs: Runs, steps: ArrayLike = 1.0) -> Array:
     """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
 
     (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root

@@ -15,6 +15,7 @@ from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
@@ -90,7 +91,7 @@ class TruncatedPoisson(Subsample):
             records,
         )
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         noise, (rate, largest, records) = self._noise(), self._parts()
         split = binomial_split(records - 1.0, rate, largest)
         xp = array_module(rate, split.share)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Pair", "Survey", "Tails", "loss_room", "mirrored", "quadrature", "rest_at_zero"]
+__all__ = ["Pair", "Runs", "Survey", "Tails", "loss_room", "mirrored", "quadrature", "rest_at_zero"]
 
 
 class Tails(NamedTuple):
@@ -98,6 +98,10 @@ class Pair:
     def _zero(self) -> Array:
         """0 for every setting, NaN where a parameter is."""
         return 0.0 * sum(jax.tree.leaves(self))
+
+
+Runs = list[tuple[Any, Array]]
+"""Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
 
 
 def mirrored(tails: Tails, where: Array) -> Tails:

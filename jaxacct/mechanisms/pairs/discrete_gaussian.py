@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -45,8 +44,8 @@ class DiscreteGaussianPair(Pair):
         sensitivity: D, a whole number >= 1; float64.
     """
 
-    sigma: Any
-    sensitivity: Any
+    sigma: Array
+    sensitivity: Array
 
     def _sum_from(self, a: Array) -> Array:
         """f(a) + f(a + 1) + ... for whole a >= 1, shape ``(..., edges)``."""

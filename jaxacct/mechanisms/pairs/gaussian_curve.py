@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -55,7 +54,7 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     wide = mu > _WIDE * xp.maximum(far, 1.0)
     mills = _mills(far, xp.where(wide, np.inf, mu))
     bulky = xp is not np or bool(np.any(a < -1.0))
-    rest: Any = 0.0
+    rest: Array = 0.0
     if bulky or np.any(wide):
         rest = _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf))
         mills = xp.where(wide, mills - rest, mills)
