@@ -92,7 +92,7 @@ class Mechanism:
         """
         return self
 
-    def _gaussian_runs(self) -> Runs | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
         """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 

@@ -77,7 +77,7 @@ class Composed(Mechanism):
         """Each part says for itself."""
         return side
 
-    def _gaussian_runs(self) -> Runs | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
         """Those of all parts, if all have some."""
         found = []
         for part, steps in self.parts():

@@ -8,7 +8,6 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.gaussian import OneGaussian
-from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.parameters import positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise
 
@@ -34,7 +33,7 @@ class GDP(OneGaussian):
     def __post_init__(self) -> None:
         _validate.positive(mu=self.mu)
 
-    def _gaussian_runs(self) -> Runs:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
         """One of 1 / mu, NaN where it is invalid."""
         return [(1.0 / positive(self.mu), 1.0)]
 
