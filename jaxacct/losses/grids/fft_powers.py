@@ -1,4 +1,4 @@
-"""Powers of a measure by FFT, with a bound on every entry's rounding error.
+"""Powers of a measure by FFT, with a bound on every entry's rounding error (docs/proofs/fft.md, lemmas 1 and 2).
 
 For a transform of n points computed with butterflies of relative error eta each, every output differs from the
 exact one by at most eta' ||x||_1, eta' = ((1 + eta)^(log2 n + 1) - 1), because the moduli of the butterfly
