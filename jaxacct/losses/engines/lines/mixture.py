@@ -20,7 +20,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.quadrature import Quadrature, layers_of
+from jaxacct.losses.engines.contour.layers import layers_of
+from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
     log_taper,
