@@ -22,7 +22,8 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.quadrature import Quadrature, layers_of
+from jaxacct.losses.engines.contour.layers import layers_of
+from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 
