@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from jaxacct.accounting.traced import without_callbacks
     from jaxacct.certificates import Certificate, certify, read_certificate
     from jaxacct.ledger import Ledger
-    from jaxacct.losses.compare.order import dominates, is_chain
+    from jaxacct.losses.compare.chain import is_chain
+    from jaxacct.losses.compare.order import dominates
     from jaxacct.losses.compare.suprema import supremum
     from jaxacct.losses.curves.pld import PLD
     from jaxacct.losses.curves.profile import PrivacyProfile

@@ -27,6 +27,8 @@ _FEW = 3_000  # sums that are taken where a lattice would do as well
 _MOST_RESIDUES = 1_500
 _NODES = (3_000, 48_000)
 _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
+_NODES_OF_CELLS = (3_000, 12_000)
+_PLAIN_OF_CELLS = 4.0
 _CELLS = 600
 _TINY: Any = arb(2) ** -16_000
 
@@ -133,14 +135,16 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
             with contextlib.suppress(NoCertificateError):
                 found, _ = on_line(transforms, at, wanted, line)
                 return (*_with_masses(transforms, at, found, found), "contour")
-    ends = []
+    ends, cut = [], any(_cut(law) for law, _ in laws)
+    above = cut or any(_sampled_laplace(law) for law, _ in laws)
     for upper in (False, True):
         transforms = [(_finite(law, reverse, upper), n) for law, n in laws]
         quick = all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms)
-        nodes = _NODES if quick and not any(_cut(law) for law, _ in laws) else _NODES[:1]
-        found = [smoothed_delta(transforms, at, min(digits, _PLAIN), count) for count in nodes]
+        nodes = _NODES_OF_CELLS[digits > _PLAIN :][:1] if cut else _NODES if quick else _NODES[:1]
+        plain = min(digits, _PLAIN_OF_CELLS if cut else _PLAIN)
+        found = [smoothed_delta(transforms, at, plain, count) for count in nodes]
         ends.append(_with_masses(transforms, at, *min(found, key=lambda pair: float(pair[1] - pair[0]))))
-        if not any(_cut(law) for law, _ in laws) and not any(_sampled_laplace(law) for law, _ in laws):
+        if not above:
             return (*ends[0], "smoothed contour")
     return ends[0][0], ends[1][1], "smoothed contour"
 

@@ -135,6 +135,8 @@ def _levels(run: Run) -> list[Run]:
     values = {**run.parameters, "rate": run.rate}
     if run.sample is not None:
         raise click.UsageError("filters count add_or_remove: samples of a fixed size have no place here")
+    if run.epoch is not None:
+        raise click.UsageError("filters count steps: epochs have no place here; compare --sampling has them")
     sizes = {len(np.atleast_1d(value)) for value in values.values()}
     size = max(sizes)
     if sizes - {1, size}:

@@ -17,7 +17,10 @@ __all__ = ["mechanism_options", "option_of", "runs_of", "take_multiplier"]
 
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
-_AROUND = ("rate", "sample_size", "dataset_size", "with_replacement", "steps", "batch", "records", "largest", "epochs")
+_AROUND = (
+    "rate", "sample_size", "dataset_size", "with_replacement", "steps", "batch", "records", "largest", "epochs",
+    "batches", "participations", "shuffled",
+)  # fmt: skip
 # On the command line a run's own epsilon and delta must not be taken for those of the question.
 _OPTION = {"epsilon": "each_epsilon", "delta": "each_delta"}
 _PARAMETERS = tuple(dict.fromkeys(name for family in FAMILIES.values() for name in (*family.needs, *family.may)))
@@ -64,6 +67,13 @@ def mechanism_options(number: Any = click.FLOAT, whole: Any = WHOLE) -> Callable
             option("--records", type=whole, help="Records in the data set."),
             option("--largest", type=whole, help="Cut larger Poisson samples at random to this."),
             option("--epochs", type=number, help="Steps are epochs / rate, rounded up."),
+            option(
+                "--batches",
+                type=whole,
+                help="Of an epoch, of which each record draws one at random; steps are then epochs.",
+            ),
+            option("--participations", type=whole, help="Batches that each record draws.  [default: 1]"),
+            option("--shuffled", is_flag=True, help="Cut shuffled records into --batches instead."),
             option("--noise-multiplier", type=number, help="The same as --sigma at sensitivity 1."),
             option(
                 "--run",
@@ -150,6 +160,7 @@ def _run(
         raise click.UsageError(
             f"{shown('largest')} goes with {shown('records')} and a Poisson sample's {shown('rate')}"
         )
+    epoch = _epoch(around, shown, sizes[0] is not None or rate is not None or without == "rate")
     if known.name in _COUNTS:
         given = {name: _counted(shown(name), value) if name in _WHOLE else value for name, value in given.items()}
     return Run(
@@ -161,7 +172,25 @@ def _run(
         None if around["records"] is None else int(np.max(around["records"])),
         around["largest"],
         bool(around["with_replacement"]),
+        epoch,
     )
+
+
+def _epoch(around: dict[str, Any], shown: Callable[[str], str], sampled: bool) -> tuple[Any, Any] | None:
+    """(batches, participations) of an epoch whose batches are drawn as a whole; a shuffle has no participations."""
+    batches, times, shuffled = (around[name] for name in ("batches", "participations", "shuffled"))
+    for name in ("participations", "shuffled"):
+        if batches is None and around[name]:
+            raise click.UsageError(f"{shown(name)} goes with {shown('batches')}")
+    if batches is None:
+        return None
+    if sampled:
+        raise click.UsageError(
+            f"{shown('batches')} is a way to sample by itself: leave out rate, batch, largest, sizes"
+        )
+    if shuffled and times is not None:
+        raise click.UsageError(f"{shown('participations')} goes with batches that are drawn, not {shown('shuffled')}")
+    return batches, None if shuffled else 1 if times is None else times
 
 
 def _of_training(around: dict[str, Any], shown: Callable[[str], str], without: str | None) -> tuple[Any, Any]:
@@ -226,8 +255,7 @@ def _parsed(text: str) -> Run:
         name = name.strip().replace("-", "_")
         if not equals or name in given or name not in (*_PARAMETERS, *_AROUND):
             raise click.UsageError(f"--run must hold NAME=VALUE, each name once, got {item!r} in {text!r}")
-        whole = ("steps", "sample_size", "dataset_size", "batch", "records", "largest", "with_replacement")
-        kind: click.ParamType = WHOLE if name in whole else click.FLOAT
+        kind: click.ParamType = click.FLOAT if name in (*_PARAMETERS, "rate", "epochs") else WHOLE
         try:
             given[name] = kind(value.strip())
         except click.BadParameter as problem:

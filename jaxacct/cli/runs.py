@@ -59,6 +59,8 @@ class Run(NamedTuple):
         records: in the data set, where that was said.
         largest: to how many records a Poisson sample is cut, or None.
         replaced: whether samples of a fixed size are drawn with replacement.
+        epoch: (batches, participations) of epochs drawn as a whole, which ``steps`` then counts; participations are
+            None for a shuffle. Or None.
     """
 
     family: str
@@ -69,6 +71,7 @@ class Run(NamedTuple):
     records: int | None = None
     largest: Any = None
     replaced: bool = False
+    epoch: tuple[Any, Any] | None = None
 
     def mechanism(self) -> Any:
         """One run of it.
@@ -84,6 +87,13 @@ class Run(NamedTuple):
         if self.sample is not None:
             kind = mechanisms.SampledWithReplacement if self.replaced else mechanisms.SampledWithoutReplacement
             made = kind(made, *self.sample)
+        if self.epoch is not None:
+            batches, times = self.epoch
+            return (
+                mechanisms.Shuffled(made, batches)
+                if times is None
+                else mechanisms.RandomAllocation(made, batches, times)
+            )
         # An array of rates is not 1, whatever is in it.
         return (
             made
@@ -99,6 +109,9 @@ class Run(NamedTuple):
         known: dict[str, Any] = {} if self.records is None else {"records": self.records}
         if self.largest is not None:
             known["largest"] = self.largest
+        if self.epoch is not None:
+            known["batches"], times = self.epoch
+            known |= {"shuffled": True} if times is None else {"participations": times}
         if self.replaced:
             known["with_replacement"] = True
         return {"mechanism": self.family, **self.parameters, **around, "steps": self.steps, **known}
@@ -108,6 +121,13 @@ class Run(NamedTuple):
         if self.sample is not None:
             how = "with" if self.replaced else "without"
             return f"batches of a fixed size drawn {how} replacement, anew and independently for each step"
+        if self.epoch is not None:
+            batches, times = self.epoch
+            what = f"{float(np.max(batches)):g} batches" if np.size(batches) == 1 else "batches"
+            if times is None:
+                return f"epochs of shuffled records, cut into {what} of one size; a shuffle for each epoch"
+            count = f"{float(np.max(times)):g}" if np.size(times) == 1 else "some"
+            return f"epochs of {what}, of which each record draws {count} by itself; not for shuffled batches"
         if np.ndim(self.rate) == 0 and float(self.rate) == 1.0:
             return None
         rate = f" {float(self.rate):g}" if np.ndim(self.rate) == 0 else " rate"

@@ -23,7 +23,8 @@ from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 __all__ = ["Sweep", "sweep", "sweep_options", "swept"]
 
-_WHOLE = ("steps", "sample_size", "dataset_size", "largest")
+_WHOLE = ("steps", "sample_size", "dataset_size", "largest", "batches", "participations")
+_EPOCH = ("batches", "participations")
 _MOST = 1_000_000
 
 
@@ -128,6 +129,8 @@ def _axes(run: Run) -> dict[str, np.ndarray]:
         named |= dict(zip(("sample_size", "dataset_size"), run.sample, strict=True))
     if run.largest is not None:
         named["largest"] = run.largest
+    if run.epoch is not None:
+        named |= {name: value for name, value in zip(_EPOCH, run.epoch, strict=True) if value is not None}
     return {
         name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in (named | {"steps": run.steps}).items()
     }
@@ -137,8 +140,10 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
     parameters = {name: flat[f"each_{name}" if f"each_{name}" in flat else name] for name in run.parameters}
     sample = None if run.sample is None else (flat["sample_size"], flat["dataset_size"])
     rate = 1.0 if np.all(flat["rate"] == 1.0) else flat["rate"]
-    largest = flat.get("largest")
-    return run._replace(parameters=parameters, rate=rate, sample=sample, steps=flat["steps"], largest=largest)
+    epoch = None if run.epoch is None else (flat["batches"], flat.get("participations"))
+    return run._replace(
+        parameters=parameters, rate=rate, sample=sample, steps=flat["steps"], largest=flat.get("largest"), epoch=epoch
+    )
 
 
 def _answered(

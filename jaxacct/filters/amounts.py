@@ -177,8 +177,10 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
     # The margin covers the roundings of a filter's cost formula and of this quotient.
     share = inflated(cost / budget, 2.0**-49)
     most = jnp.uint64(limit >> 32)  # of either limit the last word is 0
-    # No filter spends more than its limit; words that say so were damaged, and a sum with them might wrap.
-    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= 2) & (top <= most)
+    # No filter spends more than its limit; words that say so were damaged, and a sum with them might wrap. Nor may the
+    # sum of a limit and a cost: words hold less than 256 budgets.
+    once = max(2, (limit >> _UNIT_BITS) - 1)
+    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= once) & (top <= most)
     high, middle, last = _units(jnp.where(sane, share, 0.0))
     low = low + last
     top = top + (high << 32) + middle + (low >> 32)

@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 
 from jaxacct import _validate
+from jaxacct.filters import Filter
 from jaxacct.mechanisms import PoissonSampled
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.training.clipping import global_norm
 from jaxacct.training.keys import fresh_keys
 from jaxacct.training.noise import gaussian_tree
 from jaxacct.training.schedules import Released, Schedule
-from jaxacct.training.step import Filter, ask_filter
+from jaxacct.training.step import ask_filter
 
 __all__ = ["BudgetSpent", "FilteredConfig", "FilteredNoiseState", "stop_when_spent"]
 

@@ -10,13 +10,16 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.pairs.allocation import allocation_pair
+from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-from jaxacct.mechanisms.parameters import whole_number, whole_steps
+from jaxacct.mechanisms.parameters import Rate, poisson_rate, whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["RandomAllocation", "renyi_of_one_run"]
+
+_ALL = Rate(np.ones(()), np.zeros(()))
 
 
 @mechanism
@@ -35,7 +38,9 @@ class RandomAllocation(Mechanism):
     For k participations upper bounds are those of k epochs of one participation and a k-th part of the batches each;
     lower bounds are those of a test on the sum of the ratios of all t batches. `replace` is bounded from above by
     the antipodal pair of an epoch's pair, and from below by records that become one that adds nothing; the two may be
-    far apart. Proofs are in docs/proofs/random-allocation.md.
+    far apart. Where noise is so small or so large that no table of ratios is of use (for Gaussians below some 0.05 and
+    above 10^4 sensitivities), the upper bound is that of k runs whose batches are known, the lower one that of a single
+    batch. Proofs are in docs/proofs/random-allocation.md.
 
     Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
     see what the allocation hides, those of Rényi type do not.
@@ -72,6 +77,12 @@ class RandomAllocation(Mechanism):
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
         xp = array_module(t, k)
+        if not (_validate.is_traced((pair, t, k)) or tables_help(pair, relation)):
+            # What is told where the record is knows no less.
+            inner = as_mechanism(self.mechanism)
+            return [
+                (inner._replaced(_ALL) if relation == "replace" else inner._one_pair(relation, "RandomAllocation"), k)
+            ]
         one = np.ones(())
         parts = [(t, one)]
         if _validate.is_traced(k) or np.any(k != 1.0):
@@ -83,7 +94,7 @@ class RandomAllocation(Mechanism):
                 parts = [part for part in parts if np.any(part[1] != 0)]
         found = [(allocation_pair(pair, size, one, side, True), count) for size, count in parts]
         if relation == "replace":
-            return [(AntipodalTablePair(pair, one, np.zeros(())), count) for pair, count in found]
+            return [(AntipodalTablePair(without_zeros(pair), one, np.zeros(())), count) for pair, count in found]
         return found
 
     def _replaced(self, rate: Any) -> Any:
@@ -120,7 +131,12 @@ class _Attacked(RandomAllocation):
     def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
         pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         t, k = self._numbers()
-        if not _validate.is_traced((t, k)) and np.all(k == t):
+        known = not _validate.is_traced((pair, t, k))
+        if known and not tables_help(pair, relation):
+            # Of a single batch of the epoch.
+            rate = poisson_rate(deflated(k / t, 2.0 * UNIT))
+            return [(as_mechanism(self.mechanism)._sampled(rate, relation), np.where(k >= 1.0, 1.0, np.nan))]
+        if known and np.all(k == t):
             return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
         return [(allocation_pair(pair, t, k, relation, False), 1.0)]
 

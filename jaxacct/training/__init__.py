@@ -32,16 +32,8 @@ if TYPE_CHECKING:
     from jaxacct.training.sampling import Sample, poisson_sample
     from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
     from jaxacct.training.sharding import ShardedExamples, shard_examples
-    from jaxacct.training.step import (
-        SplitStep,
-        StepReport,
-        TrainState,
-        init_state,
-        make_split_step,
-        make_step,
-        noisy_gradient,
-        with_accuracy,
-    )
+    from jaxacct.training.state import SplitStep, StepReport, TrainState, init_state, with_accuracy
+    from jaxacct.training.step import make_split_step, make_step, noisy_gradient
 
 if TYPE_CHECKING:  # parts of steps and reports, for notebooks and tests
     from jaxacct.training.accuracy_first import divided as divided
@@ -65,7 +57,7 @@ if TYPE_CHECKING:  # parts of steps and reports, for notebooks and tests
     from jaxacct.training.sampling import sample_pieces as sample_pieces
     from jaxacct.training.sampling import take_piece as take_piece
     from jaxacct.training.sharding import replicate as replicate
-    from jaxacct.training.step import Proposal as Proposal
+    from jaxacct.training.state import Proposal as Proposal
 
 __all__ = [
     "Budget",

@@ -34,7 +34,7 @@ from jaxacct.training.keys import step_keys
 from jaxacct.training.noise import add_gaussian_noise
 from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
 from jaxacct.training.sharding import number_of
-from jaxacct.training.step import StepReport, TrainState
+from jaxacct.training.state import StepReport, TrainState
 
 __all__ = ["Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"]
 

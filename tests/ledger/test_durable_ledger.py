@@ -176,8 +176,8 @@ def test_numbers_count_bit_for_bit_whatever_the_program_s_float_type(path):
     ledger.request(query)
     with jax.enable_x64(True):
         ledger.request(query)
-        state = Ledger(path)._last.state.text
-    assert Ledger(path)._last.state.text == state
+        state = Ledger(path)._chain.last.state.text
+    assert Ledger(path)._chain.last.state.text == state
     kept = ledger.history()[0].query
     assert kept.mechanism.sigma.dtype == np.float32
     assert kept.mechanism.sensitivity == 0.1 + 0.2
@@ -186,7 +186,7 @@ def test_numbers_count_bit_for_bit_whatever_the_program_s_float_type(path):
     now = plain.init()
     for _ in range(2):
         _, now = plain.update(query, now)
-    np.testing.assert_array_equal(now.words, Ledger(path)._last.state.value.words)
+    np.testing.assert_array_equal(now.words, Ledger(path)._chain.last.state.value.words)
 
 
 def test_events_are_those_of_the_admitted_requests(path):

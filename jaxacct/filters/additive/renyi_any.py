@@ -13,8 +13,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.host import floats, on_host
+from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.host import floats, hosted, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
@@ -128,7 +128,7 @@ def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
 def _room(pieces: Array, used: Array) -> Array:
     """Budgets less what is spent, rounded down; -inf at an order that is out."""
     rho = amounts.join(pieces)
-    share = jnp.where(used > _COUNTED, jnp.inf, used)
+    share = array_module(used).where(used > _COUNTED, np.inf, used)
     return rho * ((1.0 + amounts.SLACK) - share) - 4.0 * EPS * rho
 
 
@@ -145,28 +145,29 @@ def _update(
     return admitted, LedgerState(jnp.where(admitted[..., None, None], words, state.words))
 
 
-@jax.jit(static_argnames="orders")
+@hosted(static=("orders",))
 def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Array:
     """The share of all budgets that still fits, rounded down; shape (budgets..., 1)."""
     used = amounts.used(state)
+    xp = array_module(used)
 
-    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
         holds = still_holds(_room(pieces, inflated(used + middle, EPS)), orders)[..., None]
-        return jnp.where(holds, middle, low), jnp.where(holds, high, middle)
+        return xp.where(holds, middle, low), xp.where(holds, high, middle)
 
-    nothing = jnp.zeros((*used.shape[:-1], 1))
+    nothing = xp.zeros((*used.shape[:-1], 1))
     # What holds next to 1 is 1: a fresh ledger has all of it.
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (nothing, nothing + 1.0))
-    return jnp.where(high == 1.0, high, low)
+    low, high = repeated(halve, (nothing, nothing + 1.0), _HALVINGS)
+    return xp.where(high == 1.0, high, low)
 
 
 @jax.enable_x64(True)
 def _spent(pieces: Array, state: LedgerState, dtype: str) -> Array:
     used = amounts.used(state)
     spent = inflated(amounts.join(pieces) * used, 2.0**-51)
-    return amounts.outward(jnp.where(used > _COUNTED, jnp.inf, spent), dtype, up=True)
+    return amounts.outward(array_module(used).where(used > _COUNTED, np.inf, spent), dtype, up=True)
 
 
 @jax.enable_x64(True)

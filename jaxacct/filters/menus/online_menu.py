@@ -1,4 +1,4 @@
-"""`online_menu`: a priced menu that also prices queries which are not on it.
+"""`online_menu`: a priced menu that also prices queries which are not on it (docs/proofs/filters.md, 5).
 
 *The table.* `jaxacct.filters.menus.table` computes functions U_b >= 0, linear in b between nodes, with
 

@@ -1,4 +1,4 @@
-"""Certified upper bounds of the worst case of an analyst who spends prices from a menu.
+"""Certified upper bounds of the worst case of an analyst who spends prices from a menu (docs/proofs/filters.md, 4).
 
 The worst case of Lemma 1 of the residue paper, for a budget b of which query m takes c_m, is
 

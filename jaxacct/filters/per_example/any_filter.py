@@ -1,5 +1,7 @@
 """`individual`: a ledger for each example over any filter; an example drops out when its budget is spent.
 
+Proof, and what it asks of a program bit by bit: docs/proofs/filters.md, theorem 2.
+
 *The program.* In step t, from what was released so far (y_1 .. y_(t-1), "the past"), the analyst picks a function g_t,
 a noise sigma_t, a rate q_t and a clip norm C_t. For each example X_i of the data set S a filter is asked whether the
 query of noise multiplier sigma_t / min(||g_t(X_i)||, C_t) and rate q_t still fits into *that example's* ledger, and it
@@ -90,7 +92,7 @@ _STATEMENT = (
     "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
     "sampled or not, for the norm up to which it could contribute, contributions and ledgers depend on other examples "
     "through releases only, and no ledger, nor who takes part, was published (individual filters: Feldman, Zrnic 2021; "
-    "proof in jaxacct.filters.individual): "
+    "proof: docs/proofs/filters.md, theorem 2): "
 )
 
 

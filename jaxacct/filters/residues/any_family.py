@@ -1,4 +1,4 @@
-"""The residue filter for any budget family and update; every step is certified before it is taken."""
+"""The residue filter for any budget family: every step is certified before it is taken (docs/proofs/filters.md, 2)."""
 
 from __future__ import annotations
 

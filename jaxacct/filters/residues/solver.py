@@ -1,4 +1,4 @@
-"""The largest m such that the composition of G_m and L is dominated by G_mu, certified.
+"""The largest m such that the composition of G_m and L is dominated by G_mu, certified (docs/proofs/filters.md, 3).
 
 The budget is G_mu with an atom at infinity, the query a law L with atoms l_i of mass p_i, and maybe one at infinity.
 Over losses s >= 0 the budget's loss has the density a(s) = N(s; mu^2 / 2, mu^2), and a(s) R(s) is that of G_m * L,

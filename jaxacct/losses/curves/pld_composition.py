@@ -1,4 +1,4 @@
-"""Composition of PLDs on a grid.
+"""Composition of PLDs on a grid; what it cuts and rounds: docs/proofs/curves.md, lemma 5.
 
 A law here is anything with ``masses``, ``infinity_mass``, ``grid`` and ``bound``, as :class:`jaxacct.PLD` has them.
 """

@@ -12,6 +12,7 @@ NumPy only, one setting at a time.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -26,8 +27,8 @@ from jaxacct.mechanisms.pairs.table import lists_outcomes
 __all__ = ["MOST_RUNS", "few_run_bounds"]
 
 MOST_RUNS = 1024
-_SIZES = (96, 192, 384, 384)  # points of a law: to learn what matters, then to answer
-_TIGHT = 0.9995  # lower over upper bound that ends it
+_SIZES = (96, 256, 512, 512)  # points of a law: to learn what matters, then to answer
+_TIGHT = 0.9998  # lower over upper bound that ends it
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
@@ -239,11 +240,20 @@ def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
     return np.where(total > 0, mean, losses[begins]), total
 
 
-def _products(first: Law, second: Law) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Losses and masses of all pairs of points, and what rounding moves a loss by."""
-    losses = np.add.outer(first.losses, second.losses).ravel()
-    masses = np.multiply.outer(first.masses, second.masses).ravel()
-    return losses, masses, 2 * EPS * np.abs(losses)
+def _products(first: Law, second: Law) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and masses of all pairs of points; of a law with itself each pair once, with twice its mass."""
+    if first is not second:
+        return np.add.outer(first.losses, second.losses).ravel(), np.multiply.outer(first.masses, second.masses).ravel()
+    one, other = _pairs(first.losses.size)
+    masses = (first.masses * 2.0)[one]
+    masses *= first.masses[other]
+    masses[one == other] *= 0.5
+    return first.losses[one] + first.losses[other], masses
+
+
+@functools.lru_cache(8)
+def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.triu_indices(size)
 
 
 def _either(first: Law, second: Law) -> np.ndarray:
@@ -252,22 +262,24 @@ def _either(first: Law, second: Law) -> np.ndarray:
 
 def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
     """From below: what falls into a cell is one point, with all its P- and Q-mass."""
-    losses, masses, off = _products(first, second)
+    losses, masses = _products(first, second)
     place = np.searchsorted(edges, losses)
-    count = edges.size + 1
     # Q-masses relative to those at the cell's lower edge, less the P-masses: no tiny difference is lost in them.
     reference = np.concatenate([edges[:1], edges])
-    away = reference[place] - losses
-    # So far below the first edge that e^away overflows: left out.
-    masses = np.where(away < 600.0, masses, 0.0)
-    change = np.expm1(np.minimum(away, 600.0))
-    # A loss that is off moves e^away by as much times itself.
-    off = off + EPS * np.abs(away)
-    change = change + 4.0 * (EPS * np.abs(change) + off * (1.0 + np.maximum(change, 0.0)))
+    away = reference[place]
+    away -= losses
+    if away.max() >= 600.0:  # so far below the first edge that e^away overflows: left out
+        masses, away = np.where(away < 600.0, masses, 0.0), np.minimum(away, 600.0)
+    p = np.bincount(place, masses, edges.size + 1)
+    masses *= np.expm1(away, out=away)
+    change = np.bincount(place, masses, edges.size + 1)  # no cell has terms of both signs
+    # A loss that is off, by rounding of the sum and of `away`, moves e^away by as much times itself.
+    ends = np.concatenate([[min(losses.min(), edges[0])], edges, [max(losses.max(), edges[-1])]])
+    size, width = np.maximum(np.abs(ends[:-1]), np.abs(ends[1:])), ends[1:] - ends[:-1]
     rounding = (losses.size + 16) * EPS
-    p = np.bincount(place, masses, count)
+    slack = 8.0 * EPS * (1.0 + size + np.minimum(width, 600.0)) * (p + np.maximum(change, 0.0))
     good = p > losses.size * 1e-300  # next to which nothing underflows
-    more = np.bincount(place, masses * change, count) + 3.0 * rounding * np.bincount(place, masses * abs(change), count)
+    more = change + slack + (8.0 * EPS + 4.0 * rounding) * np.abs(change)
     ratio = np.log1p(more / np.where(good, p, 1.0) + 1e-22)
     at = reference - ratio - 8 * EPS * (np.abs(ratio) + np.abs(reference))
     p = deflated(p, rounding)
@@ -276,26 +288,33 @@ def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
 
 def _split(first: Law, second: Law, edges: np.ndarray) -> Law:
     """From above: what falls into a cell goes to its ends, with the same P- and Q-mass."""
-    losses, masses, off = _products(first, second)
-    losses = losses + off
-    place = np.searchsorted(edges, losses)  # edges[place - 1] < loss <= edges[place]
-    inside = (place > 0) & (place < edges.size)
-    infinite = inflated(masses[place == edges.size].sum(), (losses.size + 8) * EPS)
-    left, right = edges[np.clip(place - 1, 0, edges.size - 2)], edges[np.clip(place, 1, edges.size - 1)]
-    up = np.expm1(left - losses) / np.expm1(left - right)
-    up = np.where(inside, np.clip(inflated(up, 16 * EPS), 0.0, 1.0), 1.0)
+    losses, masses = _products(first, second)
+    losses += 2 * EPS * np.abs(losses)
+    place = np.searchsorted(edges, losses)  # edges[place - 1] < loss <= edges[place]; what is above all is infinite
+    # The share of the upper end is expm1(left - loss) / expm1(left - right), and all of what lies in no cell.
+    left, right = edges[:-1], edges[1:]
     # Differences of losses are exact to a unit of the losses, which may be many of the differences.
-    slack = 4 * EPS * (np.abs(losses) + np.abs(left)) / np.maximum(right - left, 1e-300)
-    up = np.where(inside, np.minimum(up + slack, 1.0), 1.0)
-    here = np.minimum(place, edges.size - 1)
-    kept = np.where(place < edges.size, masses, 0.0)
-    count = edges.size
-    found = np.bincount(here, kept * up, count) + np.bincount(
-        np.maximum(here - 1, 0), kept * (1.0 - up) + kept * EPS, count
+    slack = 4 * EPS * (np.maximum(np.abs(left), np.abs(right)) + np.abs(left)) / np.maximum(right - left, 1e-300)
+    lower, scale, slack = (
+        np.concatenate([ends[:1], x, ends[1:]])
+        for x, ends in ((left, edges[[0, -1]]), (1.0 / np.expm1(left - right), [0.0, 0.0]), (slack, [1.0, 1.0]))
     )
+    up = lower[place]
+    up -= losses
+    np.expm1(np.minimum(up, 0.0, out=up), out=up)
+    up *= inflated(scale, 20 * EPS)[place]
+    up += slack[place]
+    np.minimum(up, 1.0, out=up)
+    count = edges.size + 1
+    rising = np.bincount(place, masses * up, count)
+    np.subtract(1.0 + EPS, up, out=up)
+    masses *= up
+    staying = np.bincount(place, masses, count)
+    found = rising[:-1] + np.concatenate([staying[1:-1], [0.0]])
+    found[0] += staying[0]
     found = inflated(found, (losses.size + 16) * EPS)
-    infinite = inflated(_either(first, second) + infinite, 16 * EPS)
-    return Law(edges, found, infinite)
+    infinite = inflated(rising[-1], (losses.size + 8) * EPS)
+    return Law(edges, found, inflated(_either(first, second) + infinite, 16 * EPS))
 
 
 class _Half:

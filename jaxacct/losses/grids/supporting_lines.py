@@ -1,4 +1,4 @@
-"""Moves a privacy loss onto grid points: from above by chords, from below by supporting lines.
+"""Moves a privacy loss onto grid points: from above by chords, from below by supporting lines (docs/proofs/curves.md).
 
 Both work on the hockey-stick curve H(gamma) = E_P[(1 - gamma e^-L)_+], which is convex in gamma, with lattice
 points gamma_k = exp(l_k), l_k+1 - l_k = h.

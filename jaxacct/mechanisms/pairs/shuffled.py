@@ -40,8 +40,9 @@ def shuffled_pair(noise: Any, batches: Any, without: float, relation: str) -> Al
 
 @functools.lru_cache(maxsize=256)
 def _table(sigma: float, t: float, without: float, mirrored: bool) -> Any:
-    from jaxacct.losses.allocation.sums import Events, SumBounds
+    from jaxacct.losses.allocation.sums import SumBounds
     from jaxacct.losses.allocation.tables import lower_table
+    from jaxacct.losses.allocation.window_law import Events
 
     with np.errstate(all="ignore"):
         at = np.linspace(-_REACH * sigma, 2.0 + _REACH * sigma, _POINTS)
