@@ -119,8 +119,8 @@ class PricedBoxFilter(UnitLedger):
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
-            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars:
-            then it is priced online. A refused query leaves the state as it was.
+            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars,
+            when it is priced online. A refused query leaves the state as it was.
 
         Raises:
             ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
