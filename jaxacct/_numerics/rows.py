@@ -16,7 +16,7 @@ __all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 class Row:
     """``values`` of shape ``(..., size)``: the last axis belongs to the pair, those before it are settings.
 
-    The front desk broadcasts and concatenates leaves over settings; a ``Row`` tells it which axis to leave alone. The
+    Queries broadcast and concatenate leaves over settings; a ``Row`` marks the axis that they leave alone. The
     size is part of the tree's structure, so that tables of different length are not stacked.
     """
 

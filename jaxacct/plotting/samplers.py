@@ -1,4 +1,4 @@
-"""What each way to draw batches costs, over the noise."""
+"""Plots of epsilon over the noise for several ways to draw batches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Conditions 1 to 6 of the fully adaptive central limit theorem (Theorem 4.2 of the paper on f-DP filters).
 
 The theorem says that the composition is Delta-approximately GDP between mu - phi and mu + phi, with
-Delta = C (rho / sqrt(v) |log(rho / sqrt(v))| + sqrt(kappa / v)) for a universal constant C that nobody has given.
+Delta = C (rho / sqrt(v) |log(rho / sqrt(v))| + sqrt(kappa / v)) for a universal constant C whose value is unknown.
 So its numbers describe a limit and are no privacy guarantee; ``delta_over_constant`` is Delta / C.
 """
 

@@ -87,7 +87,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
         delta: strictly between 0 and 1.
 
     Returns:
-        A float64 array of the broadcast shape; infinity for values that make no sense, NaN included.
+        A float64 array of the broadcast shape; infinity for invalid values, NaN included.
 
     Raises:
         ValueError: a concrete ``delta`` outside (0, 1).
@@ -110,7 +110,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
         epsilon: at least 0.
 
     Returns:
-        A float64 array of the broadcast shape; 1 for values that make no sense, NaN included.
+        A float64 array of the broadcast shape; 1 for invalid values, NaN included.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite.
@@ -132,7 +132,7 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
         order: above 1.
 
     Returns:
-        A float64 array of the broadcast shape; NaN for values that make no sense.
+        A float64 array of the broadcast shape; NaN for invalid values.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -55,7 +54,7 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     wide = mu > _WIDE * xp.maximum(far, 1.0)
     mills = _mills(far, xp.where(wide, np.inf, mu))
     bulky = xp is not np or bool(np.any(a < -1.0))
-    rest: Any = 0.0
+    rest: Array = 0.0
     if bulky or np.any(wide):
         rest = _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf))
         mills = xp.where(wide, mills - rest, mills)
@@ -113,7 +112,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: at least 0; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
 
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
@@ -132,7 +131,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
 
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
