@@ -244,13 +244,13 @@ def test_a_step_that_would_have_to_be_clipped_is_refused(path):
 
 
 def test_a_ledger_of_the_first_schema_opens_and_states_no_delta(tmp_path, monkeypatch):
-    from jaxacct.ledger import ledger as _ledger
+    from jaxacct.ledger import chain as _chain
     from jaxacct.ledger.stores import base as _store
 
-    whole = _ledger.body_of
+    whole = _chain.body_of
     with monkeypatch.context() as patch:
         patch.setattr(_store, "SCHEMA", 1)
-        patch.setattr(_ledger, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
+        patch.setattr(_chain, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
         Ledger(tmp_path / "old.db", filters.gdp(1.0)).request(0.1)
     with Ledger(tmp_path / "old.db") as ledger:
         assert ledger.verify().requests == 1

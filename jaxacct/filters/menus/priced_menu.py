@@ -176,7 +176,7 @@ def priced_menu(
 
     Entry m costs c_m units, in inverse proportion to how often it alone may run within the target. The analyst may
     ask for anything on the menu at any time as long as the units last. The worst case of all such analysts, W_B, is
-    computed with certified upper bounds (`jaxacct.filters.menus.table` derives them), and the budget B is the largest
+    computed with certified upper bounds (docs/proofs/filters.md), and the budget B is the largest
     whose certified curve meets the target, in both directions: a table of `remove` is enough, because domination at
     all orders gamma >= 0 carries over to the reversed pair by H_rev(gamma) = 1 - gamma + gamma H(1 / gamma).
 
@@ -307,7 +307,7 @@ def _table(
         "lowest": np.array(laws.grid.lowest),
     }
     if whole:
-        # As jaxacct.filters.online_menu proves: a little more for every unit, the same in both directions.
+        # As docs/proofs/filters.md, 5, proves: a little more for every unit, the same in both directions.
         steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
         if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
             raise ArithmeticError("an entry's law on the lattice holds more than probability 1")
