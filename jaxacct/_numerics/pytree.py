@@ -1,4 +1,4 @@
-"""Registers frozen dataclasses as pytrees: only calls by a user are checked, not JAX's rebuilding of trees."""
+"""Registers frozen dataclasses as pytrees whose checks run when a user makes one, not when JAX rebuilds a tree."""
 
 from __future__ import annotations
 

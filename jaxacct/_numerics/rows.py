@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 
 __all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 
@@ -20,7 +20,7 @@ class Row:
     size is part of the tree's structure, so that tables of different length are not stacked.
     """
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Array) -> None:
         self.values = values
         self.size = values.shape[-1]
 

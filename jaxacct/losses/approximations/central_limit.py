@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
 from jaxacct.losses.approximations.moments import Moments, loss_moments
 from jaxacct.mechanisms.gaussian import Gaussian
@@ -40,9 +40,9 @@ class CLT(NamedTuple):
         delta_over_constant: Delta divided by the unknown constant C.
     """
 
-    mu: Any
+    mu: Array
     phi: Any
-    rho: Any
+    rho: Array
     kappa: Any
     v: Any
     m_1: Any
