@@ -102,9 +102,9 @@ def _filters() -> None:
             f"filters.residue(law_of, lambda left, query: left - 0.02, 1.0, rounds=100, grid={grid})",
             [response, law],
         ),
-        "additive_profile": ("filters.additive_profile(1.0, 1e-6, rounds=100)", [response, laplace]),
+        "additive_profile": ("adversary.additive_profile(1.0, 1e-6, rounds=100)", [response, laplace]),
         "natural_approximate_dp": (
-            f"filters.natural_approximate_dp(1.0, 1e-5, rounds=100, grid={grid})",
+            f"adversary.natural_approximate_dp(1.0, 1e-5, rounds=100, grid={grid})",
             [response, gaussian, law],
         ),
         "natural": ("filters.natural(GDP(1.0), [Gaussian(10.0)], 100)", ["0"]),

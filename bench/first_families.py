@@ -115,9 +115,9 @@ FILTERS: dict[str, tuple[str, str, str]] = {
         "RandomizedResponse(0.125)",
         _RESIDUE,
     ),
-    "additive_profile": ("filters.additive_profile(1.0, 1e-6, rounds=100)", "RandomizedResponse(0.02)", ""),
+    "additive_profile": ("adversary.additive_profile(1.0, 1e-6, rounds=100)", "RandomizedResponse(0.02)", ""),
     "natural_approximate_dp": (
-        "filters.natural_approximate_dp(1.0, 1e-4, rounds=300, grid=LossGrid(0.02, -100, 201))",
+        "adversary.natural_approximate_dp(1.0, 1e-4, rounds=300, grid=LossGrid(0.02, -100, 201))",
         "RandomizedResponse(0.02)",
         "",
     ),

@@ -4,6 +4,7 @@ New names in a room's ``__all__``, new notebooks, new pages under ``how-to``, ``
 themselves.
 """
 
+import html
 import importlib
 import importlib.util
 import inspect
@@ -11,6 +12,7 @@ import pathlib
 import re
 
 import click
+from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
@@ -56,8 +58,12 @@ def _entries(path):
     module = importlib.import_module(path)
     public = {name: _value(module, name) for name in sorted(module.__all__, key=str.lower) if name != "__version__"}
     constants = [f"- `{name}` = `{value!r}`" for name, value in public.items() if not _described(value)]
+    # A filter's methods are its page, wherever they are written.
+    options = "\n    options:\n      inherited_members: true" if path == "jaxacct.filters" else ""
     parts = [
-        f"::: {path}.{name}" for name, value in public.items() if _described(value) and not inspect.ismodule(value)
+        f"::: {path}.{name}{options}"
+        for name, value in public.items()
+        if _described(value) and not inspect.ismodule(value)
     ]
     return "\n".join(constants) + "\n\n" + "\n\n".join(parts)
 
@@ -163,7 +169,18 @@ def on_files(files, config):
     return files
 
 
-def on_page_content(html, **_):
-    """Docstrings are reStructuredText in two habits: roles before code, and a double colon before a block."""
-    html = re.sub(r":(?:func|mod|class|meth|attr|data):(?=<code>)", "", html)
-    return re.sub(r"::</p>", ":</p>", html)
+def _formula(match):
+    """A formula that arithmatex marked, as MathML: browsers show it, and no script is loaded from anywhere."""
+    tex = html.unescape(match.group(2)).strip()[2:-2].replace(r"\arg", r"\operatorname{arg}")
+    found = convert(tex, display="block" if match.group(1) == "div" else "inline")
+    if re.search(r">\\\w", found):
+        raise ValueError(f"a command that latex2mathml does not know, in {tex}")
+    # A wide formula scrolls by itself: a page that is wider than a phone is hard to read.
+    return f'<div style="overflow-x: auto">{found}</div>' if match.group(1) == "div" else found
+
+
+def on_page_content(content, **_):
+    """Formulas are LaTeX. Docstrings are reStructuredText in two habits: roles before code, a colon more at blocks."""
+    content = re.sub(r'<(span|div) class="arithmatex">(.*?)</\1>', _formula, content, flags=re.DOTALL)
+    content = re.sub(r":(?:func|mod|class|meth|attr|data):(?=<code>)", "", content)
+    return re.sub(r"::</p>", ":</p>", content)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jaxacct._on_demand import on_demand
 from jaxacct._version import __version__
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from jaxacct.accounting.traced import without_callbacks
     from jaxacct.certificates import Certificate, certify, read_certificate
     from jaxacct.ledger import Ledger
-    from jaxacct.losses.compare.order import dominates, is_chain
+    from jaxacct.losses.compare.chain import is_chain
+    from jaxacct.losses.compare.order import dominates
     from jaxacct.losses.compare.suprema import supremum
     from jaxacct.losses.curves.pld import PLD
     from jaxacct.losses.curves.profile import PrivacyProfile
@@ -57,56 +58,6 @@ if TYPE_CHECKING:
         TruncatedPoisson,
         ZeroConcentratedDP,
     )
-
-# Names load on first use, so that the command line pays only for what a command needs.
-_HOME = {
-    "ApproximateDP": "jaxacct.mechanisms.approximate",
-    "Bounds": "jaxacct.accounting",
-    "Calibration": "jaxacct.accounting.calibration",
-    "Certificate": "jaxacct.certificates.certificate",
-    "Composed": "jaxacct.mechanisms.composed",
-    "DiscreteGaussian": "jaxacct.mechanisms.discrete_gaussian",
-    "DiscreteLaplace": "jaxacct.mechanisms.discrete_laplace",
-    "Exponential": "jaxacct.mechanisms.selection",
-    "FromProfile": "jaxacct.mechanisms.profile",
-    "FromTables": "jaxacct.mechanisms.tables",
-    "GDP": "jaxacct.mechanisms.gdp",
-    "Gaussian": "jaxacct.mechanisms.gaussian",
-    "Laplace": "jaxacct.mechanisms.laplace",
-    "Ledger": "jaxacct.ledger",
-    "LossGrid": "jaxacct.losses.grids.grid",
-    "MixtureOfGaussians": "jaxacct.mechanisms.mixture",
-    "NoisePlan": "jaxacct.accounting.noise_planning",
-    "PLD": "jaxacct.losses.curves.pld",
-    "PermuteAndFlip": "jaxacct.mechanisms.selection",
-    "PoissonSampled": "jaxacct.mechanisms.sampling",
-    "PrivacyProfile": "jaxacct.losses.curves.profile",
-    "PureDP": "jaxacct.mechanisms.approximate",
-    "RandomAllocation": "jaxacct.mechanisms.random_allocation",
-    "RandomizedResponse": "jaxacct.mechanisms.randomized_response",
-    "RenyiDP": "jaxacct.mechanisms.concentrated",
-    "Shuffled": "jaxacct.mechanisms.shuffled",
-    "SampledWithoutReplacement": "jaxacct.mechanisms.without_replacement",
-    "SampledWithReplacement": "jaxacct.mechanisms.with_replacement",
-    "Skellam": "jaxacct.mechanisms.skellam",
-    "TruncatedPoisson": "jaxacct.mechanisms.truncated_poisson",
-    "TradeOff": "jaxacct.losses.curves.trade_off",
-    "ZeroConcentratedDP": "jaxacct.mechanisms.concentrated",
-    "calibrate": "jaxacct.accounting.calibration",
-    "certify": "jaxacct.certificates.certificate",
-    "delta": "jaxacct.accounting",
-    "dominates": "jaxacct.losses.compare.order",
-    "epsilon": "jaxacct.accounting",
-    "is_chain": "jaxacct.losses.compare.order",
-    "plan_noise": "jaxacct.accounting.noise_planning",
-    "read_certificate": "jaxacct.certificates.certificate",
-    "supremum": "jaxacct.losses.compare.suprema",
-    "without_callbacks": "jaxacct.accounting.traced",
-}
-_ROOMS = (
-    "adversary", "certificates", "expost", "filters", "interop", "ledger", "losses", "mechanisms", "plotting",
-    "training",
-)  # fmt: skip
 
 __all__ = [
     "GDP",
@@ -164,17 +115,5 @@ __all__ = [
     "without_callbacks",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(importlib.import_module(_HOME[name]), name)
-    elif name in _ROOMS:
-        value = importlib.import_module(f"jaxacct.{name}")
-    else:
-        raise AttributeError(f"module 'jaxacct' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+# Names load on first use, so that the command line pays only for what a command needs.
+__getattr__, __dir__ = on_demand(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
+import re
 from fractions import Fraction
 
 import mpmath
@@ -21,8 +23,13 @@ from jaxacct import (
     Laplace,
     MixtureOfGaussians,
     PoissonSampled,
+    RandomAllocation,
     RandomizedResponse,
+    SampledWithoutReplacement,
+    SampledWithReplacement,
+    Shuffled,
     Skellam,
+    TruncatedPoisson,
 )
 from jaxacct.cli import main
 
@@ -81,7 +88,7 @@ KINDS = {
 def test_reference_tables_are_enclosed(reference):
     rows = [
         (PoissonSampled(Gaussian(row["noise_multiplier"]), row["sampling_rate"]), row["direction"], row)
-        for row in reference("subsampled_gaussian.json")[::5]
+        for row in reference("subsampled_gaussian.json")[::25]
     ]
     closed = [row for row in reference("closed_forms.json") if row["mechanism"] in KINDS]
     rows += [(KINDS[row["mechanism"]](row), "remove", row) for row in closed]
@@ -108,27 +115,95 @@ CASES = {
     "skellam": (Skellam(5.0), 1, 0.4),
     "response, many": (RandomizedResponse(1e-3), 10**6, 1.0),
     "laplace, many": (Laplace(50.0), 4000, 2.0),
+    "replaced, sampled": (PoissonSampled(Gaussian(1.0), 0.1), 100, 1.0, "replace"),
+    "replaced, one run": (PoissonSampled(Gaussian(1.0), 0.01), 1, 0.05, "replace"),
+    "replaced mixture": (MixtureOfGaussians(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
+    "replaced laplace": (PoissonSampled(Laplace(1.0), 0.3), 1, 0.2, "replace"),
+    "replaced table": (PoissonSampled(FromTables([0.7, 0.3, 0.0], [0.3, 0.69, 0.01]), 0.3), 3, 0.3, "replace"),
+    "replaced categories": (PoissonSampled(RandomizedResponse(1.0, 5), 0.3), 3, 0.3, "replace"),
+    "special table": (PoissonSampled(FromTables([0.7, 0.3], [0.2, 0.8]), 0.3), 3, 0.3, "replace_special"),
+    "cut": (TruncatedPoisson(Gaussian(1.0), 0.1, 30, 200), 300, 9.0, "remove"),
+    "cut, replaced": (TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000), 1, 0.1, "replace"),
+    "cut, special": (TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000), 1, 0.1, "replace_special"),
+    "fixed size": (SampledWithoutReplacement(Gaussian(2.0), 10, 100), 50, 0.3, "add_or_remove"),
+    "fixed size, replaced": (SampledWithoutReplacement(Laplace(1.0), 10, 100), 1, 0.1, "replace"),
+    "fixed size, categories": (SampledWithoutReplacement(RandomizedResponse(1.0), 10, 100), 5, 0.3, "replace"),
+    "with replacement": (SampledWithReplacement(Gaussian(1.0), 10, 100), 1, 0.2, "add_or_remove"),
+    "with replacement, replaced": (SampledWithReplacement(Gaussian(1.0), 10, 100), 1, 0.2, "replace"),
+    "shuffled": (Shuffled(Laplace(2.0), 100), 3, 0.2, "add_or_remove"),
+    "shuffled, replaced": (Shuffled(RandomizedResponse(1.0, 4), 100), 3, 0.2, "replace"),
+    "allocated": (RandomAllocation(RandomizedResponse(1.0), 4), 1, 0.2, "add_or_remove"),
     "of two kinds": (Composed([Gaussian(4.0), Laplace(6.0)], [5, 3]), 1, 0.7),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_engines_bounds_and_certificates_agree(name):
-    mechanism, steps, epsilon = CASES[name]
-    for relation in ("add_or_remove", "add", "remove"):
+    mechanism, steps, epsilon, *relations = CASES[name]
+    for relation in relations or ("add_or_remove",):
         found = jaxacct.certify(mechanism, epsilon=epsilon, steps=steps, relation=relation, digits=10)
         bounds = jaxacct.delta(mechanism, epsilon, steps=steps, relation=relation)
         assert found.encloses(float(bounds.lower), float(bounds.upper)), relation
         assert found.digits >= 10
 
 
-def test_what_has_no_exact_sum_is_enclosed_by_means_over_epsilons():
-    mechanism = FromTables([0.5, 0.3, 0.15, 0.05], [0.3, 0.32, 0.2, 0.18])
-    found = jaxacct.certify(mechanism, epsilon=6.0, steps=200, relation="remove", digits=4)
-    bounds = jaxacct.delta(mechanism, 6.0, steps=200, relation="remove")
-    assert found.method == "smoothed contour"
+WIDE = {
+    "table": (FromTables([0.5, 0.3, 0.15, 0.05], [0.3, 0.32, 0.2, 0.18]), 60, 2.0, "remove", 2.0),
+    "fixed size, replaced": (SampledWithoutReplacement(Gaussian(2.0), 100, 10_000), 1000, 0.5, "replace", 1.5),
+    "allocated": (RandomAllocation(Gaussian(1.0), 4), 1, 1.0, "remove", 6.0),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_what_has_no_exact_sum_is_enclosed_less_narrowly(name):
+    mechanism, steps, epsilon, relation, digits = WIDE[name]
+    found = jaxacct.certify(mechanism, epsilon=epsilon, steps=steps, relation=relation, digits=6)
+    bounds = jaxacct.delta(mechanism, epsilon, steps=steps, relation=relation)
     assert found.encloses(float(bounds.lower), float(bounds.upper))
-    assert found.digits > 2
+    assert found.digits > digits
+
+
+def test_the_antipodal_pair_encloses_a_quadrature():
+    with mpmath.workdps(25):
+        q, s, gamma = mpmath.mpf(0.2), mpmath.mpf(1.5), mpmath.exp(mpmath.mpf(0.1))
+        density = lambda x, m: mpmath.npdf(x, m, s)  # noqa: E731
+        excess = lambda x: (1 - gamma) * (1 - q) * density(x, 0) + q * (density(x, 1) - gamma * density(x, -1))  # noqa: E731
+        start = mpmath.findroot(excess, 0.5)
+        truth = mpmath.quad(excess, [start, 2, 5, 10, 20])
+        found = jaxacct.certify(PoissonSampled(Gaussian(1.5), 0.2), epsilon=0.1, relation="replace", digits=12)
+        room = mpmath.mpf(10) ** -18
+        assert mpmath.mpf(found.lower) - room <= truth <= mpmath.mpf(found.upper) + room
+
+
+def test_an_epoch_of_two_batches_encloses_a_quadrature():
+    # The first ratio's law outside, the second one's tails inside.
+    with mpmath.workdps(20):
+        gamma = mpmath.exp(mpmath.mpf(0.5))
+
+        def inner(x):
+            level = 2 * gamma - mpmath.exp(x - 0.5)
+            if level <= 0:
+                return mpmath.exp(x - 0.5) / 2 + mpmath.mpf(1) / 2 - gamma
+            at = mpmath.log(level) + 0.5
+            return (mpmath.exp(x - 0.5) / 2 - gamma) * mpmath.ncdf(-at) + mpmath.ncdf(1 - at) / 2
+
+        kink = mpmath.log(2 * gamma) + 0.5
+        truth = mpmath.quad(lambda x: mpmath.npdf(x) * inner(x), [-10, -3, 0, kink, 4, 10])
+        found = jaxacct.certify(RandomAllocation(Gaussian(1.0), 2), epsilon=0.5, relation="remove", digits=8)
+        assert mpmath.mpf(found.lower) <= truth <= mpmath.mpf(found.upper)
+    assert found.digits > 6
+
+
+def test_what_is_certified_is_said():
+    cut = TruncatedPoisson(Gaussian(1.0), 0.5, 3, 4)
+    assert jaxacct.certify(SAMPLED, epsilon=0.1, relation="replace").certifies == "the worst case"
+    for mechanism, relation in ((cut, "remove"), (SampledWithoutReplacement(Gaussian(1.0), 1, 4), "replace")):
+        found = jaxacct.certify(mechanism, epsilon=0.1, relation=relation)
+        assert found.certifies.startswith("an upper bound of the worst case")
+        held = json.loads(found.to_json())
+        held["certifies"] = "the worst case"
+        with pytest.raises(ValueError, match="certifies must be"):
+            jaxacct.read_certificate(json.dumps(held))
 
 
 def test_epsilon_is_enclosed_and_checked():
@@ -150,9 +225,33 @@ def test_a_certificate_survives_json_and_a_false_one_does_not_hold():
         held = json.loads(found.to_json())
         held["answer"][side] = other
         assert not jaxacct.read_certificate(json.dumps(held)).check()
+
+
+def test_what_is_no_certificate_is_refused_and_named():
+    found = jaxacct.certify(Gaussian(3.0), epsilon=0.6, digits=12)
     for text in ("", "{}", "[1]", '{"certificate": 1}', found.to_json().replace("Gaussian", "open")):
-        with pytest.raises(ValueError, match="certificate"):
+        with pytest.raises(ValueError, match="certificate must be"):
             jaxacct.read_certificate(text)
+    for path, other, message in (
+        (("certificate",), 2, "version must be 1, got 2"),
+        (("answer", "lower"), "0.1x", "decimal number"),
+        (("answer", "upper"), "1E-99999999999", "decimal number"),
+        (("answer", "upper"), 0.5, "decimal number"),
+        (("answer", "upper"), "1/3", "decimal number"),
+        (("question", "steps"), 0, "steps must be"),
+        (("question", "steps"), 1.5, "steps must be"),
+        (("question", "relation"), "both", "relation must be"),
+        (("question", "relation"), [], "relation must be|unhashable"),
+        (("question", "epsilon"), -1.0, "epsilon must be"),
+        (("question", "mechanism", "sigma"), -1.0, "sigma must be"),
+    ):
+        held = json.loads(found.to_json())
+        place = held
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = other
+        with pytest.raises(ValueError, match=message):
+            jaxacct.read_certificate(json.dumps(held))
 
 
 def test_questions_without_a_certificate_are_named():
@@ -164,11 +263,21 @@ def test_questions_without_a_certificate_are_named():
         (dict(epsilon=1.0, steps=0), "steps must be"),
         (dict(epsilon=1.0, digits=0), "digits must be"),
         (dict(epsilon=1.0, relation="both"), "relation must be"),
-        (dict(epsilon=1.0, relation="replace"), "replace"),
     ):
         with pytest.raises(ValueError, match=message):
             jaxacct.certify(SAMPLED, **arguments)
-    with pytest.raises(ValueError, match="transform in closed form"):
+    for mechanism, relation, message in (
+        (FromTables([0.5, 0.5], [0.4, 0.6]), "replace", "FromTables without a sample"),
+        (SampledWithReplacement(Gaussian(1.0), 2, 9), "replace_special", "no analysis"),
+        (RandomAllocation(Gaussian(1.0), 8, 2), "remove", "one participation"),
+        (PoissonSampled(Shuffled(Gaussian(1.0), 8), 0.1), "remove", "PoissonSampled Shuffled"),
+        (PoissonSampled(Composed([Laplace(1.0)], [2]), 0.1), "remove", "sample of a composition"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jaxacct.certify(mechanism, epsilon=0.1, relation=relation)
+    with pytest.raises(ValueError, match="one epoch"):
+        jaxacct.certify(RandomAllocation(Gaussian(1.0), 8), epsilon=0.1, steps=2)
+    with pytest.raises(ValueError, match=r"transform in closed form .* Gaussian, GDP"):
         jaxacct.certify(jaxacct.Exponential(1.0), epsilon=1.0)
     with pytest.raises(ValueError, match="array"):
         jaxacct.certify(Gaussian([1.0, 2.0]), epsilon=1.0)
@@ -186,10 +295,32 @@ def test_the_command_writes_a_certificate_that_it_confirms_and_not_a_changed_one
     assert code == 0
     assert out.startswith("delta <= 0.052440323287669661")
     assert shell(capsys, "certify", "--check", str(path))[0] == 0
+    assert shell(capsys, "certify", "--check", str(path), "--bounds", "0.05", "0.06")[0] == 0
+    code, out = shell(capsys, "certify", "--check", str(path), "--bounds", "0.05", "0.052")
+    assert code == 1
+    assert "CONTRADICT" in out
     held = json.loads(path.read_text())
     held["answer"]["upper"] = held["answer"]["lower"][:8]
     path.write_text(json.dumps(held))
     code, out = shell(capsys, "certify", "--check", str(path))
     assert code == 1
     assert "NOT CONFIRMED" in out
+    path.write_text(json.dumps(held | {"certificate": 7}))
+    assert shell(capsys, "certify", "--check", str(path))[0] == 2
     assert shell(capsys, "certify", "--sigma", "2")[0] == 2
+    assert shell(capsys, "certify", "--sigma", "2", "--epsilon", "1", "--bounds", "0", "1")[0] == 2
+
+
+def test_the_page_runs_as_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = (pathlib.Path(__file__).resolve().parents[1] / "docs" / "how-to" / "certificates.md").read_text()
+    blocks = re.findall(r"^```(python|bash)\n(.*?)^```\n\n```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 5
+    namespace: dict = {}
+    for language, source, printed in blocks:
+        if language == "python":
+            exec(compile(source, "certificates.md", "exec"), namespace)
+            found = capsys.readouterr().out
+        else:
+            found = "".join(shell(capsys, *line.split()[1:])[1] for line in source.splitlines())
+        assert found == printed

@@ -223,3 +223,29 @@ def test_batches_of_bounded_size_have_options_and_say_what_their_lower_end_is(ca
         found = json.loads(_run(capsys, *arguments, "--json")[1])
         assert found["epsilon"]["upper"] == float(jaxacct.epsilon(mechanism, 1e-5, steps=10).upper)
     assert "goes with --records" in _run(capsys, "epsilon", *base, "--largest", "7")[2]
+
+
+def test_epochs_that_are_drawn_as_a_whole_have_options(capsys):
+    base = ["--sigma", "2", "--steps", "3", "--batches", "8"]
+    noise = jaxacct.Gaussian(2.0)
+    for arguments, mechanism in (
+        ([], jaxacct.RandomAllocation(noise, 8)),
+        (["--participations", "2"], jaxacct.RandomAllocation(noise, 8, 2)),
+        (["--shuffled"], jaxacct.Shuffled(noise, 8)),
+    ):
+        out = _run(capsys, "delta", *base, "--epsilon", "1", *arguments)[1]
+        assert "epochs of" in out
+        found = json.loads(_run(capsys, "delta", *base, "--epsilon", "1", *arguments, "--json")[1])
+        assert found["delta"]["upper"] == float(jaxacct.delta(mechanism, 1.0, steps=3).upper)
+    run = ["epsilon", "--delta", "1e-5", "--run", "gaussian:sigma=2,batches=8,steps=3"]
+    found = json.loads(_run(capsys, *run, "--json")[1])
+    assert found["epsilon"]["upper"] == float(jaxacct.epsilon(jaxacct.RandomAllocation(noise, 8), 1e-5, steps=3).upper)
+    for arguments, message in (
+        (["--rate", "0.1"], "a way to sample by itself"),
+        (["--shuffled", "--participations", "2"], "not --shuffled"),
+        (["--participations", "9"], "participations must be at most batches"),
+    ):
+        code, _, err = _run(capsys, "delta", *base, "--epsilon", "1", *arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert message in err
+    assert "goes with --batches" in _run(capsys, "delta", "--sigma", "2", "--epsilon", "1", "--shuffled")[2]

@@ -39,9 +39,14 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
-def array_module(*values: Any) -> Any:
-    """NumPy if all values are its arrays or plain numbers, else jax.numpy."""
-    return np if all(isinstance(value, (np.ndarray, np.generic, float, int)) for value in values) else jnp
+def array_module(*trees: Any) -> Any:
+    """jax.numpy if any leaf of ``trees`` is JAX's array, traced or not, else NumPy."""
+    for tree in trees:
+        if isinstance(tree, (np.ndarray, np.generic, float, int)):
+            continue
+        if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree)):
+            return jnp
+    return np
 
 
 def column(value: Any) -> Any:
@@ -184,10 +189,5 @@ def ranks(values: Any, limits: Any) -> Any:
 
 
 def stopped(tree: Any) -> Any:
-    """``tree`` as a constant to derivatives; one that holds a NumPy array holds nothing else."""
-    last = tree
-    while isinstance(last, tuple):
-        last = last[-1]
-    if array_module(last) is np:  # no walk through the tree where there are no derivatives
-        return tree
-    return jax.tree.map(jax.lax.stop_gradient, tree)
+    """``tree`` with ``stop_gradient`` applied; NumPy arrays are returned unchanged."""
+    return tree if array_module(tree) is np else jax.tree.map(jax.lax.stop_gradient, tree)

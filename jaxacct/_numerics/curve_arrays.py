@@ -17,7 +17,6 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.host import module
 
 __all__ = [
     "added",
@@ -56,7 +55,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if module(args, kwargs) is np:
+            if array_module(args, kwargs) is np:
                 with np.errstate(all="ignore"):
                     return function(*args, **kwargs)
             return program(*args, **kwargs)
@@ -92,7 +91,7 @@ def mapped(function: Callable[[Any], Any], xs: Any, batch: int) -> Any:
     size = jax.tree.leaves(xs)[0].shape[0]
     if size <= batch:
         return function(xs)
-    if module(xs) is not np:
+    if array_module(xs) is not np:
         whole = size - size % batch
         split = jax.tree.map(lambda x: x[:whole].reshape(-1, batch, *x.shape[1:]), xs)
         found = jax.tree.map(lambda x: x.reshape(whole, *x.shape[2:]), jax.lax.map(function, split))

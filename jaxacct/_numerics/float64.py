@@ -39,11 +39,7 @@ def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def inner(*args: Any, **kwargs: Any) -> Any:
-        try:
-            *given, named = settled(*args, kwargs)
-        except (RecursionError, SystemError):
-            names = function.__code__.co_varnames[: function.__code__.co_argcount]
-            raise ValueError(f"{', '.join(names)} must be numbers or arrays, got a list that holds itself") from None
+        *given, named = settled(*args, kwargs)
         with jax.enable_x64(True):
             return function(*given, **named)
 

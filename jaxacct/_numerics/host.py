@@ -16,6 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
+
+from jaxacct._numerics.arrays import array_module
 
 __all__ = [
     "at_hand",
@@ -24,7 +27,6 @@ __all__ = [
     "floats",
     "hosted",
     "loop",
-    "module",
     "on_device",
     "on_host",
     "settings",
@@ -42,12 +44,7 @@ def at_hand(*trees: Any) -> bool:
     return True
 
 
-def module(*trees: Any) -> Any:
-    """jax.numpy if ``trees`` hold any of its arrays, traced or not, else NumPy."""
-    return jnp if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(trees)) else np
-
-
-def floats(*values: Any) -> tuple[Any, ...]:
+def floats(*values: ArrayLike) -> tuple[Any, ...]:
     """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
     xp = np if at_hand(values) else jnp
     return (xp, *(xp.asarray(value, np.float64) for value in values))
@@ -72,7 +69,7 @@ def hosted(
     """``function``, in NumPy where its arguments are concrete, else compiled.
 
     Args:
-        function: takes its array module from `floats` or `module`, of the arguments that matter.
+        function: takes its array module from `floats` or `array_module`, of the arguments that matter.
         static: names of arguments that are no arrays.
         work: of the arguments: how many numbers its largest arrays hold. With more than `MOST` it is compiled.
     """
@@ -94,12 +91,12 @@ def hosted(
 
 def barrier(tree: Any) -> Any:
     """``tree``, computed once and apart from what uses it: XLA repeats what it fuses."""
-    return tree if module(tree) is np else jax.lax.optimization_barrier(tree)
+    return tree if array_module(tree) is np else jax.lax.optimization_barrier(tree)
 
 
 def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
     """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
-    if module(state) is jnp:
+    if array_module(state) is jnp:
         return jax.lax.while_loop(going, step, state)
     while going(state):
         state = step(state)
@@ -108,7 +105,7 @@ def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) ->
 
 def each(function: Callable[..., Any], *stacked: Any) -> Any:
     """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
-    if module(stacked) is jnp:
+    if array_module(stacked) is jnp:
         return jax.vmap(function)(*stacked)
     count = len(jax.tree.leaves(stacked)[0])
     found = [function(*jax.tree.map(lambda leaf: leaf[row], stacked)) for row in range(count)]  # noqa: B023

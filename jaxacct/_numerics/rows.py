@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+
+from jaxacct._numerics.arrays import Array, array_module
 
 __all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 
@@ -15,11 +16,11 @@ __all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 class Row:
     """``values`` of shape ``(..., size)``: the last axis belongs to the pair, those before it are settings.
 
-    The front desk broadcasts and concatenates leaves over settings; a ``Row`` tells it which axis to leave alone. The
+    Queries broadcast and concatenate leaves over settings; a ``Row`` marks the axis that they leave alone. The
     size is part of the tree's structure, so that tables of different length are not stacked.
     """
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Array) -> None:
         self.values = values
         self.size = values.shape[-1]
 
@@ -55,8 +56,7 @@ def flattened(tree: Any, shape: tuple[int, ...], xp: Any) -> Any:
 
 def poisoned(tree: Any, bad: Any) -> Any:
     """``tree`` with NaN in the settings where ``bad`` holds; settings broadcast."""
-    xp = jnp if isinstance(bad, jax.Array) else np
-    nan = xp.where(bad, np.nan, 0.0)
+    nan = array_module(bad).where(bad, np.nan, 0.0)
     return jax.tree.map(
         lambda leaf: Row(leaf.values + nan[..., None]) if _is_row(leaf) else leaf + nan, tree, is_leaf=_is_row
     )

@@ -6,18 +6,19 @@ independent check of the lattice tables. Sums are of non-negative terms, so n of
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.curves import trade_off as tradeoff
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.directions import directions
-from jaxacct.mechanisms.pairs.table import Tabulated
+from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
 
 __all__ = [
     "MOST_OUTCOMES",
@@ -32,25 +33,13 @@ __all__ = [
 
 MOST_OUTCOMES = 64
 """Outcomes of a query up to which it counts as a finite experiment."""
-_SAME = 64 * EPS  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `blur`
+_SAME = 64 * EPS  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `loss_error`
 
 
-class Experiment(NamedTuple):
-    """Outcomes sorted by loss log(p / q), -inf and inf included; arrays of shape ``(outcomes,)``.
+class Experiment(Atoms):
+    """Atoms of one setting, shape ``(outcomes,)``, with one error of all masses and one of all finite losses."""
 
-    Attributes:
-        losses: float64.
-        p: probabilities under P.
-        q: probabilities under Q.
-        error: relative error of each probability.
-        blur: absolute error of each finite loss.
-    """
-
-    losses: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
-    error: float
-    blur: float
+    __slots__ = ()
 
     @property
     def infinite(self) -> float:
@@ -132,11 +121,11 @@ def experiment(p: np.ndarray, q: np.ndarray, error: float) -> Experiment:
 
 
 def _merged(one: Experiment) -> Experiment:
-    """Sorted, with outcomes of one loss merged: what an observer learns from either is the same up to ``blur``."""
+    """Sorted, with outcomes of one loss merged: an observer learns as much from either, up to ``loss_error``."""
     keep = (one.p > 0) | (one.q > 0)
     order = np.argsort(one.losses[keep], kind="stable")
     losses, p, q = (x[keep][order] for x in (one.losses, one.p, one.q))
-    wide = _SAME + 2.0 * one.blur
+    wide = _SAME + 2.0 * one.loss_error
     with np.errstate(invalid="ignore"):
         close = np.diff(losses) <= wide * (1.0 + np.abs(losses[1:]))
     near = (close & np.isfinite(losses[1:]) & np.isfinite(losses[:-1])) | (losses[1:] == losses[:-1])
@@ -144,13 +133,13 @@ def _merged(one: Experiment) -> Experiment:
     group = np.cumsum(start) - 1
     total = int(group[-1]) + 1
     summed = lambda x: np.bincount(group, x, total)  # noqa: E731
-    # A chain of near losses may be longer than one step: the blur is the widest group's.
+    # A chain of near losses may be longer than one step: the loss error is the widest group's.
     finite = np.isfinite(losses)
     spans = np.zeros(total)
     np.maximum.at(spans, group[finite], losses[finite] - losses[start][group[finite]])
     most = int(np.bincount(group).max())
-    blur = float(one.blur + spans.max(initial=0.0))
-    return Experiment(losses[start], summed(p), summed(q), one.error + (most - 1) * EPS, blur)
+    loss_error = float(one.loss_error + spans.max(initial=0.0))
+    return Experiment(losses[start], summed(p), summed(q), one.error + (most - 1) * EPS, loss_error)
 
 
 def product(one: Experiment, other: Experiment) -> Experiment:
@@ -159,20 +148,20 @@ def product(one: Experiment, other: Experiment) -> Experiment:
     with np.errstate(invalid="ignore"):
         losses = (one.losses[:, None] + other.losses[None]).reshape(-1)
     largest = np.abs(one.finite).max(initial=0.0) + np.abs(other.finite).max(initial=0.0)
-    blur = one.blur + other.blur + 2 * EPS * float(largest)
+    loss_error = one.loss_error + other.loss_error + 2 * EPS * float(largest)
     # inf - inf: an outcome that neither side has.
     losses = np.where(np.isnan(losses), 0.0, losses)
-    return _merged(Experiment(losses, p, q, one.error + other.error + EPS, blur))
+    return _merged(Experiment(losses, p, q, one.error + other.error + EPS, loss_error))
 
 
 def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of H(e^x) - (1 - e^x)_+ at finite orders ``points`` of any shape.
 
     For x >= 0 it is P(L > x) - e^x Q(L > x), below 0 it is e^x Q(L <= x) - P(L <= x). An event that misses outcomes
-    within ``blur`` of x misses at most that share of their mass.
+    within ``loss_error`` of x misses at most that share of their mass.
     """
     x = np.asarray(points, np.float64)
-    slack = 2.0 * one.blur + 4 * EPS * (1.0 + np.abs(x))
+    slack = 2.0 * one.loss_error + 4 * EPS * (1.0 + np.abs(x))
     above = lambda m, at: np.append(np.cumsum(m[::-1])[::-1], 0.0)[np.searchsorted(one.losses, at, "right")]  # noqa: E731
     below = lambda m, at: np.append(0.0, np.cumsum(m))[np.searchsorted(one.losses, at, "right")]  # noqa: E731
     gamma = np.exp(x)
@@ -191,7 +180,7 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 @jax.enable_x64(True)
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
-    factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.blur + 4 * EPS)
-    widths: Any = one.p * factor
-    drops: Any = one.q * factor
+    factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)
+    widths: Array = one.p * factor
+    drops: Array = one.q * factor
     return TradeOff(widths, drops, bound)

@@ -99,7 +99,7 @@ def _common_divisor(losses: np.ndarray) -> float | None:
 
 
 def _spread(finite: Sequence[Experiment | None], rounds: int) -> float:
-    """Mean and nine deviations of the sum of finite losses: orders beyond matter to nobody."""
+    """Mean and nine deviations of the sum of finite losses: larger orders do not matter."""
     mean = variance = largest = 0.0
     for one in finite:
         if one is not None:
@@ -170,10 +170,10 @@ def _split(one: Experiment, grid: LossGrid) -> Law:
     up = 1.0 + one.error + 8 * EPS
     losses, p = one.losses[kept], one.p[kept] * up
     nearest = np.rint(losses / h)
-    raised = losses + one.blur + 2 * EPS * (np.abs(losses) + h)
+    raised = losses + one.loss_error + 2 * EPS * (np.abs(losses) + h)
     # A loss that is a lattice point but for rounding stays one: its hockey sticks grow by at most that much.
-    on = np.abs(losses - nearest * h) <= one.blur + 8 * EPS * (np.abs(losses) + h)
-    slip = np.expm1(2.0 * one.blur + 16 * EPS * (np.abs(losses) + h))
+    on = np.abs(losses - nearest * h) <= one.loss_error + 8 * EPS * (np.abs(losses) + h)
+    slip = np.expm1(2.0 * one.loss_error + 16 * EPS * (np.abs(losses) + h))
     cell = np.where(on, nearest, np.floor(raised / h)).astype(np.int64)
     share = np.clip(inflated(np.expm1(-(raised - cell * h)) / np.expm1(-h), 8 * EPS), 0.0, 1.0)
     share = np.where(on, np.minimum(slip / -np.expm1(-h), 1.0), share)
@@ -197,7 +197,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
     h = grid.spacing
     inner = np.isfinite(one.losses)
     losses = np.where(inner, one.losses, 0.0)
-    slack = one.blur + 8 * EPS * (np.abs(losses) + h)
+    slack = one.loss_error + 8 * EPS * (np.abs(losses) + h)
     nearest = np.rint(losses / h)
     on = np.abs(losses - nearest * h) <= slack
     p, q = one.p.copy(), one.q.copy()

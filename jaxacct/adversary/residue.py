@@ -97,7 +97,7 @@ def _plans(
     members = compositions.family
     if math.comb(rounds - 1 + len(members), rounds - 1) > _MOST_PLANS:
         raise ValueError(f"rounds must give at most {_MOST_PLANS} products of the family, got {rounds}")
-    if isinstance(query, np.timedelta64) or not isinstance(query, int | np.integer) or not 0 <= query < len(members):
+    if not isinstance(query, int | np.integer) or not 0 <= query < len(members):
         raise ValueError(f"query must be an index below {len(members)}, got {query!r:.200}")
     tests = Budget(budget, compositions, TOLERANCE)
     plans = []

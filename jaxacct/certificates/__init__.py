@@ -7,30 +7,14 @@ reads the parameters of :mod:`jaxacct.mechanisms` and imports nothing else that 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxacct._on_demand import on_demand
 
 if TYPE_CHECKING:
     from jaxacct.certificates.certificate import Certificate, certify, read_certificate
     from jaxacct.certificates.limits import NoCertificateError
 
-_HOME = {
-    "Certificate": "certificate",
-    "NoCertificateError": "limits",
-    "certify": "certificate",
-    "read_certificate": "certificate",
-}
-
 __all__ = ["Certificate", "NoCertificateError", "certify", "read_certificate"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'jaxacct.certificates' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"jaxacct.certificates.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(__name__)

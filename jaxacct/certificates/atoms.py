@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from jaxacct.certificates.balls import arb, ball, ctx, positive_part
+from jaxacct.certificates.balls import arb, ball, ctx, key_of, positive_part
 from jaxacct.certificates.laws import Atoms
+from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 
 __all__ = ["AtomTransform", "Masses", "atoms_delta", "count_of_sums", "masses_of"]
@@ -34,9 +35,15 @@ class Masses(NamedTuple):
 def masses_of(law: Atoms, reverse: bool) -> Masses:
     """The masses at the current precision; W over O, or O over W with ``reverse``."""
     pairs, lost, lattice = _FAMILIES[law.kind](*law.parameters)
-    if law.rate != 1:
-        rate = ball(law.rate)
-        pairs, lattice = [((1 - rate) * o + rate * w, o) for w, o in pairs], None
+    rate = ball(law.rate)
+    if law.form == "replaced":
+        pairs, lost = _mirrored(_by_loss(law, pairs), rate, lost)
+    elif law.form == "joined":
+        pairs, lost = _joined(pairs, rate, lost)
+    elif law.rate != 1:
+        pairs = [((1 - rate) * o + rate * w, o) for w, o in pairs]
+    if law.form != "plain" or law.rate != 1:
+        lattice = None
     if reverse:
         pairs = [(o, w) for w, o in pairs]
         lattice = None if lattice is None else (-lattice[0], -lattice[1])
@@ -111,6 +118,59 @@ def _skellam(mu: Fraction, gap: int) -> Any:
 
 
 _FAMILIES = {"response": _response, "table": _table, "laplace": _laplace, "gaussian": _gaussian, "skellam": _skellam}
+
+
+def _by_loss(law: Atoms, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """The largest loss first."""
+    if law.kind == "table":
+        exact = [(w / o if o else None, w, o) for w, o in zip(*law.parameters, strict=True)]
+        exact.sort(key=lambda one: (one[0] is not None, -(one[0] or 0)))
+        return [(ball(w), ball(o)) for _, w, o in exact]
+
+    def loss(pair: tuple[Any, Any]) -> float:
+        w, o = pair
+        return math.inf if o == 0 else -math.inf if w == 0 else float((w / o).log().mid())
+
+    return sorted(pairs, key=loss, reverse=True)
+
+
+def _joined(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Losses above 0 of the sample of a symmetric law, as many below 0, and the rest at 0."""
+    up = []
+    for w, o in pairs:
+        if w > o:
+            up.append(((1 - rate) * o + rate * w, o))
+        elif not w < o and key_of(w) != key_of(o):
+            raise NoCertificateError("the precision does not tell which losses are above 0")
+    rest = 1 - sum((w + o for w, o in up), arb(0))
+    lost *= 2
+    if rest > 0:
+        return [*up, *((o, w) for w, o in up), (rest, rest)], lost
+    return [*up, *((o, w) for w, o in up)], lost + rest.abs_upper()
+
+
+def _mirrored(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    """Samples of the law and of its mirror image in the ranks of O (docs/proofs/replaced-records.md)."""
+    start = arb(0).union(lost.abs_upper()) if lost != 0 else arb(0)
+    ends = [start]
+    for _, o in pairs:
+        ends.append(ends[-1] + o)
+    ends = [end.max(arb(0)).min(arb(1)) for end in ends]
+    cells, found = [], []
+    for place, (w, o) in enumerate(pairs):
+        if o == 0:
+            # No rank has it: at the end where the loss is largest, and for the mirror image at the other one.
+            found += [(rate * w, arb(0)), (arb(0), rate * w)]
+        else:
+            cells.append((ends[place], ends[place + 1], w / o))
+    for a, b, first in cells:
+        for c, d, second in cells:
+            width = positive_part(b.min(1 - c) - a.max(1 - d))
+            if width != 0:
+                found.append((width * (1 - rate + rate * first), width * (1 - rate + rate * second)))
+    # Ranks without a cell are at either end, as many as O lost; W's density there is that of the first cell at most.
+    most = max((one[2].abs_upper() for one in cells), default=arb(1), key=float) if lost != 0 else arb(0)
+    return found, lost * (4 + 2 * most)
 
 
 def _excess(pairs: Iterator[tuple[Any, Any]], gamma: Any) -> Any:
@@ -189,7 +249,7 @@ class AtomTransform:
     """Moments of the kept outputs, in the direction of ``masses``."""
 
     def __init__(self, masses: Masses) -> None:
-        self.masses = masses
+        self.masses, self.infinite, self.lost = masses, masses.infinite, masses.lost
         self.finite = sum((w for w, _ in masses.pairs), arb(0))
         self.losses = [(w / o).log() for w, o in masses.pairs]
 

@@ -29,10 +29,10 @@ __all__ = [
 
 
 def ball(value: Any) -> Any:
-    """A Python number, a `Fraction` or a ball as a ball at the current precision; exact up to its last bit."""
+    """A Python number, a `Fraction`, a ball or a `Share` as a ball at the current precision."""
     if isinstance(value, Fraction):
         return arb(fmpq(value.numerator, value.denominator))
-    return arb(value)
+    return value.ball() if hasattr(value, "ball") else arb(value)
 
 
 def precision(bits: float) -> Any:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from jaxacct import _validate
-from jaxacct.certificates.laws import Step, is_symmetric, laws_of
+from jaxacct.certificates.laws import Step, is_symmetric
+from jaxacct.certificates.reading import RELATIONS, certified, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
 from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, written_mechanism
 
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Certificate", "certify", "read_certificate"]
 
 _VERSION = 1
+_DECIMAL = re.compile(r"[0-9]{1,220}(\.[0-9]{0,1000})?(E[+-]?[0-9]{1,5})?")
 _FEW = 4.0  # digits that tell the two directions apart in most cases
-_RELATIONS = {"remove": (False,), "add": (True,), "add_or_remove": (False, True), "replace": (False, True)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Certificate:
     Attributes:
         mechanism: what runs.
         steps: how often, fixed in advance.
-        relation: ``"add"``, ``"remove"``, ``"add_or_remove"`` or ``"replace"``.
+        relation: what changes, as in `jaxacct.epsilon`.
         given: ``"epsilon"`` or ``"delta"``, what was asked at.
         at: its value, an exact float.
         lower: a decimal number that the answer is not below.
@@ -50,6 +52,11 @@ class Certificate:
     bits: int
 
     @property
+    def certifies(self) -> str:
+        """Of what the number is: the worst case, or an upper bound of it that no data are known to attain."""
+        return certified(self.mechanism, self.relation)
+
+    @property
     def digits(self) -> float:
         """To how many significant digits the answer is known."""
         if self.upper == "inf":
@@ -59,7 +66,13 @@ class Certificate:
         return (math.inf if not width else 0.0) if width <= 0 else max(0.0, _log10(Fraction(high)) - _log10(width))
 
     def encloses(self, lower: float, upper: float) -> bool:
-        """Whether bounds of the same number, from elsewhere, do not contradict the certificate."""
+        """Whether bounds of the same number, from a program or elsewhere, do not contradict the certificate.
+
+        Where `certifies` is an upper bound of the worst case, a lower bound that is meant for the worst case has to lie
+        below it just as well.
+        """
+        if not lower <= upper:
+            return False
         low = math.inf if self.lower == "inf" else Fraction(self.lower)
         return not (upper < low or (self.upper != "inf" and lower > Fraction(self.upper)))
 
@@ -68,7 +81,7 @@ class Certificate:
         if "inf" not in (self.lower, self.upper) and Fraction(self.lower) > Fraction(self.upper):
             return False
         digits = min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0
-        laws = laws_of(self.mechanism, self.steps)
+        laws = laws_of(self.mechanism, self.steps, self.relation)
         if self.given == "epsilon":
             found = _delta(laws, Fraction(self.at), self.relation, digits, other=True)
             return fraction_of(found.lower) >= Fraction(self.lower) and fraction_of(found.upper) <= Fraction(self.upper)
@@ -96,6 +109,7 @@ class Certificate:
                     "relation": self.relation,
                 },
                 "answer": {"lower": self.lower, "upper": self.upper},
+                "certifies": self.certifies,
                 "method": self.method,
                 "bits": self.bits,
             }
@@ -117,16 +131,19 @@ def certify(
     that the floats are, and every operation is one of Arb's balls (python-flint, the extra ``certify``). Closed forms,
     exact sums and residues where there are any; else a contour integral whose errors are bounded (docs/proofs). Takes
     milliseconds to seconds; where the digits are out of reach (few runs of rare samples, tables of many outputs and
-    steps) the enclosure is wider, and says so in `Certificate.digits`.
+    steps) the enclosure is wider, and says so in `Certificate.digits`. Where only a dominating pair is known, and not
+    the worst case, that pair is what is certified: `Certificate.certifies` says which.
 
     Args:
         mechanism: Gaussians, mixtures of them, Laplace noise, randomized response, discrete Gaussian, discrete Laplace
-            and Skellam noise, tables, `PureDP`, `ApproximateDP` and `GDP`, Poisson samples and compositions of them;
-            scalar, concrete parameters.
+            and Skellam noise, tables, `PureDP`, `ApproximateDP` and `GDP`; Poisson samples of these, cut or not,
+            samples of a fixed size, shuffled batches, one epoch of `RandomAllocation`; compositions; scalar, concrete
+            parameters.
         epsilon: at which delta is asked for, >= 0.
         delta: at which epsilon is asked for, in (0, 1); exactly one of both is given.
         steps: how often the mechanism runs, fixed in advance.
-        relation: ``"add"``, ``"remove"``, ``"add_or_remove"``, or ``"replace"`` where nothing is sampled.
+        relation: ``"add_or_remove"``, ``"add"``, ``"remove"``, ``"replace"``, ``"replace_special"``, ``"zero_out"`` or
+            ``"fill_in"``, as in `jaxacct.epsilon`.
         digits: significant digits of the answer, 1 to 200.
 
     Raises:
@@ -139,16 +156,14 @@ def certify(
     _validate.count(steps=steps)
     _validate.at_least(1, digits=digits)
     _validate.at_most(200, digits=digits)
-    _validate.one_of(tuple(_RELATIONS), relation=relation)
+    _validate.one_of(tuple(RELATIONS), relation=relation)
     given = "delta" if epsilon is None else "epsilon"
     value: Any = delta if epsilon is None else epsilon
     _validate.scalar(**{given: value})
     _validate.nonnegative(**{given: value})
     if given == "delta":
         _validate.probability(delta=value)
-    laws = laws_of(mechanism, int(steps))
-    if relation == "replace" and not is_symmetric(laws):
-        raise ValueError("relation 'replace' has no certificate for samples, mixtures and tables, got one of them")
+    laws = laws_of(mechanism, int(steps), relation)
     places = math.ceil(digits) + 3
     if given == "epsilon":
         found = _delta(laws, Fraction(float(value)), relation, digits)
@@ -167,27 +182,42 @@ def read_certificate(text: str) -> Certificate:
     """
     try:
         held = json.loads(text)
+        if held["certificate"] != _VERSION:
+            raise ValueError(f"version must be {_VERSION}, got {held['certificate']!r:.20}")
         question, answer = held["question"], held["answer"]
         given = "epsilon" if question["answer"] == "delta" else "delta"
-        numbers = {side: str(answer[side]) for side in ("lower", "upper")}
-        for one in numbers.values():
-            if one != "inf":
-                Fraction(one)
-        if held["certificate"] != _VERSION or question["relation"] not in _RELATIONS:
-            raise ValueError("another version")
-        return Certificate(
-            read_mechanism(question["mechanism"]), int(question["steps"]), question["relation"], given,
-            float(question[given]), numbers["lower"], numbers["upper"], str(held["method"]), int(held["bits"]),
+        found = Certificate(
+            read_mechanism(question["mechanism"]), _steps(question["steps"]), question["relation"], given,
+            float(question[given]), _decimal(answer["lower"]), _decimal(answer["upper"]), str(held["method"]),
+            int(held["bits"]),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as problem:
+        _validate.one_of(tuple(RELATIONS), relation=found.relation)
+        _validate.nonnegative(**{given: found.at})
+        if held["certifies"] != found.certifies:
+            raise ValueError(f"what it certifies must be {found.certifies!r}, got {held['certifies']!r:.80}")
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as problem:
         raise ValueError(f"certificate must be what Certificate.to_json wrote, got {text!r:.80}: {problem}") from None
+    return found
+
+
+def _decimal(text: Any) -> str:
+    """A decimal number from 0 on that is not too long to be read."""
+    if not isinstance(text, str) or not (text == "inf" or _DECIMAL.fullmatch(text)):
+        raise ValueError(f"an answer must be a decimal number, got {text!r:.40}")
+    return text
+
+
+def _steps(steps: Any) -> int:
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**63:
+        raise ValueError(f"steps must be a whole number from 1 on, got {steps!r:.40}")
+    return steps
 
 
 def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, other: bool = False) -> Enclosure:
     """The larger one of the relation's directions."""
     from jaxacct.certificates.enclosures import Enclosure, delta_enclosure
 
-    ways = (False,) if is_symmetric(laws) else _RELATIONS[relation]
+    ways = _ways(laws, relation)
     if len(ways) > 1 and digits > 2 * _FEW:
         # The smaller direction needs few digits.
         rough = {way: delta_enclosure(laws, epsilon, way, _FEW, other) for way in ways}
@@ -204,7 +234,7 @@ def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -
     from jaxacct.certificates.enclosures import delta_enclosure, infinite_mass
 
     found = ("0", "0", "", 64)
-    for reverse in (False,) if is_symmetric(laws) else _RELATIONS[relation]:
+    for reverse in _ways(laws, relation):
         at = lambda e, d, reverse=reverse: delta_enclosure(laws, e, reverse, d)  # noqa: E731
         if found[1] != "inf" and found[2] and fraction_of(at(Fraction(found[0]), _FEW).upper) <= target:
             continue
@@ -212,6 +242,11 @@ def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -
         lower, upper = (max(pair, key=_or_infinite) for pair in zip(found[:2], other[:2], strict=True))
         found = (lower, upper, other[2], max(found[3], other[3]))
     return found
+
+
+def _ways(laws: list[Step], relation: str) -> tuple[bool, ...]:
+    """The directions that differ."""
+    return (False,) if is_symmetric(laws) else RELATIONS[relation][1]
 
 
 def _or_infinite(text: str) -> Any:
@@ -222,7 +257,7 @@ def _infinite(laws: list[Step], relation: str) -> Any:
     """The mass of infinite losses in the worse direction, from below."""
     from jaxacct.certificates.enclosures import infinite_mass
 
-    ways = (False,) if is_symmetric(laws) else _RELATIONS[relation]
+    ways = _ways(laws, relation)
     return max((infinite_mass(laws, reverse) for reverse in ways), key=fraction_of)
 
 

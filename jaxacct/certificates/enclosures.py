@@ -7,14 +7,17 @@ import math
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from jaxacct.certificates.allocation import epoch_delta
 from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
 from jaxacct.certificates.balls import arb, ball, digits_of, positive_part, precision
 from jaxacct.certificates.contour import near_one, on_line, saddle
+from jaxacct.certificates.halves import joined_cells, joined_delta
 from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
-from jaxacct.certificates.laws import Atoms, LaplaceNoise, Mixture, Normal, Step
+from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Mixture, Normal, Revealed, Step
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
+from jaxacct.certificates.revealed import RevealedTransform, revealed_cells
 from jaxacct.certificates.smoothed import smoothed_delta
 
 __all__ = ["Enclosure", "delta_enclosure", "infinite_mass"]
@@ -24,7 +27,10 @@ _FEW = 3_000  # sums that are taken where a lattice would do as well
 _MOST_RESIDUES = 1_500
 _NODES = (3_000, 48_000)
 _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other errors
+_NODES_OF_CELLS = (3_000, 12_000)
+_PLAIN_OF_CELLS = 4.0
 _CELLS = 600
+_TINY: Any = arb(2) ** -16_000
 
 
 class Enclosure(NamedTuple):
@@ -70,9 +76,12 @@ def delta_enclosure(
         with precision(bits):
             lower, upper, method = _at(laws, epsilon, reverse, wanted, other)
             lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
+            if upper.is_finite() and lower < _TINY:
+                # Numbers of millions of digits are of no use to anybody.
+                lower, upper = arb(0), upper.max(_TINY) if upper > 0 else upper
         if upper.is_finite() and (best is None or not upper - lower > best.upper - best.lower):
             best = Enclosure(lower, upper, method, math.ceil(bits))
-        if method == "smoothed contour" or upper == 0:
+        if method in ("smoothed contour", "lattice of ratios") or upper == 0 or upper == _TINY:
             break
         if best is not None and digits_of(best.lower, best.upper) >= digits:
             break
@@ -90,6 +99,10 @@ def delta_enclosure(
 
 def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool) -> tuple[Any, Any, str]:
     at = ball(epsilon)
+    if any(isinstance(law, Epoch) for law, _ in laws):
+        if len(laws) > 1 or laws[0][1] > 1:
+            raise NoCertificateError("RandomAllocation has certificates for one epoch")
+        return (*epoch_delta(laws[0][0], at, reverse), "lattice of ratios")
     if len(laws) == 1 and laws[0][1] == 1:
         found = _one_run(laws[0][0], at, reverse)
         return found.lower(), found.upper(), "closed form"
@@ -112,23 +125,26 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
             found += 1 - (1 - masses.infinite) ** steps
             method = "lattice contour" if sure is None else "Chernoff's bound"
             return found.lower(), (found + (masses.lost * steps).abs_upper()).upper(), method
-    if any(isinstance(law, Normal | Mixture) for law, _ in laws) or _falls(laws):
+    if not any(_cut(law) for law, _ in laws) and (any(_smooth(law) for law, _ in laws) or _falls(laws)):
         transforms = [(_transform(law, reverse, n), n) for law, n in laws]
         sure = near_one(transforms, at, digits)
         if sure is not None:
-            return (*_with_masses(transforms, sure, sure), "Chernoff's bound")
+            return (*_with_masses(transforms, at, sure, sure), "Chernoff's bound")
         line = 1 + (saddle(transforms, float(at)) - 1) * 0.8 if other else None
         for wanted in sorted({digits, min(digits, 9.0), min(digits, 5.0)}, reverse=True):
             with contextlib.suppress(NoCertificateError):
                 found, _ = on_line(transforms, at, wanted, line)
-                return (*_with_masses(transforms, found, found), "contour")
-    ends = []
+                return (*_with_masses(transforms, at, found, found), "contour")
+    ends, cut = [], any(_cut(law) for law, _ in laws)
+    above = cut or any(_sampled_laplace(law) for law, _ in laws)
     for upper in (False, True):
         transforms = [(_finite(law, reverse, upper), n) for law, n in laws]
-        nodes = _NODES if all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms) else _NODES[:1]
-        found = [smoothed_delta(transforms, at, min(digits, _PLAIN), count) for count in nodes]
-        ends.append(_with_masses(transforms, *min(found, key=lambda pair: float(pair[1] - pair[0]))))
-        if not any(isinstance(law, LaplaceNoise) and law.rate != 1 for law, _ in laws):
+        quick = all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms)
+        nodes = _NODES_OF_CELLS[digits > _PLAIN :][:1] if cut else _NODES if quick else _NODES[:1]
+        plain = min(digits, _PLAIN_OF_CELLS if cut else _PLAIN)
+        found = [smoothed_delta(transforms, at, plain, count) for count in nodes]
+        ends.append(_with_masses(transforms, at, *min(found, key=lambda pair: float(pair[1] - pair[0]))))
+        if not above:
             return (*ends[0], "smoothed contour")
     return ends[0][0], ends[1][1], "smoothed contour"
 
@@ -138,20 +154,40 @@ def _falls(laws: list[Step]) -> bool:
     return sum(float(law.epsilon) * n for law, n in laws if isinstance(law, LaplaceNoise) and law.rate == 1) > 40
 
 
-def _with_masses(transforms: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
-    """delta with the infinite losses and what was cut."""
-    whole, lost = arb(1), arb(0)
+def _smooth(law: Any) -> bool:
+    """Whether the transform falls along a line as a Gaussian's does."""
+    return isinstance(law, Normal | Mixture) or (isinstance(law, Revealed) and not _cut(law))
+
+
+def _cut(law: Any) -> bool:
+    """Whether the law is cut into cells for a composition."""
+    return isinstance(law, Joined) or (isinstance(law, Revealed) and any(_cut(part) for _, part in law.parts))
+
+
+def _sampled_laplace(law: Any) -> bool:
+    return isinstance(law, LaplaceNoise) and law.rate != 1
+
+
+def _with_masses(transforms: Any, epsilon: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+    """delta with the infinite losses and what was cut, of the numerator or of the denominator."""
+    whole, lost, beneath = arb(1), arb(0), arb(0)
     for one, n in transforms:
-        if isinstance(one, AtomTransform):
-            whole *= (1 - one.masses.infinite) ** n
-            lost += one.masses.lost * n
+        whole *= (1 - one.infinite) ** n
+        lost += one.lost * n
+        if isinstance(one, MixtureTransform):
+            beneath += one.lost_beneath * n
+    lower -= epsilon.exp() * beneath
     return (lower + 1 - whole).lower(), (upper + 1 - whole + lost.abs_upper()).upper()
 
 
 def _finite(law: Any, reverse: bool, upper: bool) -> Any:
-    """A transform that is fast along the line: samples of Laplace noise are cut into cells, from either side."""
-    if isinstance(law, LaplaceNoise) and law.rate != 1:
+    """A transform that is fast along the line: samples of Laplace noise and joined halves are cut into cells."""
+    if _sampled_laplace(law):
         return AtomTransform(laplace_cells(law, _CELLS, reverse, upper))
+    if isinstance(law, Joined):
+        return AtomTransform(joined_cells(law, reverse, upper))
+    if _cut(law):
+        return AtomTransform(revealed_cells(law, reverse, upper))
     return _transform(law, reverse)
 
 
@@ -162,6 +198,10 @@ def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
         return mixture_delta(law, epsilon, reverse)
     if isinstance(law, LaplaceNoise):
         return laplace_delta(law, epsilon, reverse)
+    if isinstance(law, Joined):
+        return joined_delta(law, epsilon, reverse)
+    if isinstance(law, Revealed):
+        return sum((ball(share) * _one_run(part, epsilon, reverse) for share, part in law.parts), arb(0))
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
 
 
@@ -172,4 +212,6 @@ def _transform(law: Any, reverse: bool, steps: int = 1) -> Any:
         return MixtureTransform(law, reverse, steps)
     if isinstance(law, LaplaceNoise):
         return LaplaceTransform(law, reverse)
+    if isinstance(law, Revealed):
+        return RevealedTransform([(ball(share), _transform(part, reverse, steps)) for share, part in law.parts])
     return AtomTransform(masses_of(law, reverse))

@@ -93,6 +93,8 @@ def laplace_cells(law: LaplaceNoise, cells: int, reverse: bool, upper: bool) -> 
 class LaplaceTransform:
     """Moments of one run of Laplace noise, without sampling or on a sample."""
 
+    infinite = lost = arb(0)
+
     def __init__(self, law: LaplaceNoise, reverse: bool) -> None:
         self.epsilon, self.rate, self.plain = ball(law.epsilon), ball(law.rate), law.rate == 1
         self.reverse = reverse

@@ -1,8 +1,9 @@
 """Gaussians and mixtures of them: one run in closed form, moments by a quadrature whose error is bounded.
 
-Put g(x) = sum_i w_i exp(m_i x - m_i^2 / 2), the ratio of W's density to O's at x, for O = N(0, 1). Then the moments are
-E[g(X)^w], X ~ O, at w = z (`remove`) or w = 1 - z (`add`). docs/proofs/certificates.md proves the bounds that are used
-here: the trapezoid rule (Lemma 3), its tails (Lemma 4), and how fast |E[g^w]| falls with the imaginary part (Lemma 5).
+Put g(x) = sum_i w_i exp(m_i x - m_i^2 / 2) and h(x) = sum_i o_i exp(-n_i x - n_i^2 / 2), the ratios of W's and O's
+densities at x to that of N(0, 1); in most cases h is 1. Then the moments are E[g(X)^w h(X)^(1 - w)], X ~ N(0, 1), at
+w = z (`remove`) or w = 1 - z (`add`). docs/proofs/certificates.md proves the bounds that are used here: the trapezoid
+rule (Lemma 3), its tails (Lemma 4), and how fast the moments fall with the imaginary part (Lemma 5).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 from jaxacct.certificates.balls import acb, arb, ball, ctx, gaussian_tail, key_of, log2_size, positive_part
+from jaxacct.certificates.halves import increasing_root
 from jaxacct.certificates.laws import Mixture, Normal
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
@@ -33,35 +35,34 @@ def normal_delta(law: Normal, epsilon: Any) -> Any:
 
 
 def mixture_delta(law: Mixture, epsilon: Any, reverse: bool) -> Any:
-    """delta(epsilon) of one run: both tails beyond the output whose loss is epsilon, which is enclosed by bisection."""
+    """delta(epsilon) of one run: both tails beyond the output whose loss is epsilon."""
     shape = _Shape(law)
     gamma = (-epsilon).exp() if reverse else epsilon.exp()
-    floor = sum((w for w, m in shape.parts if m == 0), arb(0))
-    if reverse and not gamma > floor:
-        # (O - W / gamma)_+ <= (1 - floor / gamma)_+ O, as W >= floor O.
+    over, under = shape.parts, shape.base
+    sign = -1 if reverse else 1
+    # The ratio is at least `floor` where h is 1, and O - W / gamma at most (1 - floor / gamma)_+ O.
+    floor = sum((w for w, m in over if m == 0), arb(0))
+    if reverse and not shape.apart and not gamma > floor:
         return arb(0) if gamma < floor else arb(0).union(positive_part(1 - floor / gamma))
     low, high = arb(-1), arb(1)
     while not shape.ratio(low) < gamma:
         low *= 2
     while not shape.ratio(high) > gamma:
         high *= 2
-    for _ in range(2 * ctx.prec + 64):
-        middle = ((low + high) / 2).mid()
-        there = shape.ratio(middle)
-        if there < gamma:
-            low = middle
-        elif there > gamma:
-            high = middle
-        else:
-            break
-    at = low.union(high)
-    if reverse:
-        return gaussian_tail(-at) - epsilon.exp() * sum(w * gaussian_tail(m - at) for w, m in shape.parts)
-    return sum(w * gaussian_tail(at - m) for w, m in shape.parts) - epsilon.exp() * gaussian_tail(at)
+    at = increasing_root(lambda x: shape.ratio(x) - gamma, low, high)
+    w = sum((w * gaussian_tail(sign * (at - m)) for w, m in over), arb(0))
+    o = sum((w * gaussian_tail(sign * (at + m)) for w, m in under), arb(0))
+    value = o - epsilon.exp() * w if reverse else w - epsilon.exp() * o
+    if not law.lost:
+        return value
+    room = ball(law.lost) / 2
+    return value - epsilon.exp() * arb(room, room) if reverse else value + arb(room, room)
 
 
 class NormalTransform:
     """E_O[exp(z L)] = exp(mu^2 z (z - 1) / 2)."""
+
+    infinite = lost = arb(0)
 
     def __init__(self, law: Normal) -> None:
         self.square = ball(law.square)
@@ -82,20 +83,45 @@ class NormalTransform:
 
 
 class _Shape:
-    """The ratio g and its weights as balls."""
+    """The ratios g and h and their weights as balls."""
 
     def __init__(self, law: Mixture) -> None:
-        self.parts = [(ball(w), ball(square).sqrt()) for w, square in law.parts]
-        self.largest = max((m for _, m in self.parts), key=float)
-        self.smallest = min(self.parts, key=lambda part: float(part[1]))
+        self.parts, self.base = ([(ball(w), ball(m).sqrt()) for w, m in side] for side in (law.parts, law.base))
+        self.apart = any(m for _, m in law.base)
+        self.farthest = [max((m for _, m in side), key=float) for side in (self.parts, self.base)]
+        self.nearest = [min(side, key=lambda part: float(part[1])) for side in (self.parts, self.base)]
+        self.largest = max(self.farthest, key=float)
 
-    def ratio(self, x: Any) -> Any:
+    def above(self, x: Any) -> Any:
         """g at a real or complex ball."""
         return sum(w * (m * x - m * m / 2).exp() for w, m in self.parts)
 
-    def slope(self, x: Any) -> Any:
-        """The derivative of log g."""
-        return sum(w * m * (m * x - m * m / 2).exp() for w, m in self.parts) / self.ratio(x)
+    def below(self, x: Any) -> Any:
+        """h."""
+        return sum(w * (-m * x - m * m / 2).exp() for w, m in self.base) if self.apart else arb(1)
+
+    def ratio(self, x: Any) -> Any:
+        """g / h."""
+        return self.above(x) / self.below(x) if self.apart else self.above(x)
+
+    def slopes(self, x: Any) -> tuple[Any, Any]:
+        """The derivatives of log g, which rises with x, and of -log h, which falls."""
+        rises = sum(w * m * (m * x - m * m / 2).exp() for w, m in self.parts) / self.above(x)
+        if not self.apart:
+            return rises, arb(0)
+        return rises, sum(w * m * (-m * x - m * m / 2).exp() for w, m in self.base) / self.below(x)
+
+    def exponents(self, rho: Any) -> tuple[Any, Any]:
+        """Real parts of the powers of g and of h."""
+        return rho, (1 - rho if self.apart else arb(0))
+
+    def size(self, rho: Any, x: Any) -> tuple[Any, Any]:
+        """The logarithm of |g^rho h^(1 - rho)| and the argument of g / h."""
+        log = self.above(x).log()
+        if not self.apart:
+            return rho * log.real, log.imag
+        other = self.below(x).log()
+        return rho * log.real + (1 - rho) * other.real, log.imag - other.imag
 
 
 class _Rule(NamedTuple):
@@ -117,7 +143,10 @@ class MixtureTransform:
 
     def __init__(self, law: Mixture, reverse: bool, steps: int = 1) -> None:
         self.shape, self.reverse, self.steps = _Shape(law), reverse, steps
-        self.finite = arb(1)
+        lost = ball(law.lost)
+        self.finite = arb(1) if reverse else 1 - lost
+        self.infinite, self.lost = arb(0), arb(0) if reverse else lost
+        self.lost_beneath = lost if reverse else arb(0)
         self._cells: dict[Any, list[list[tuple[Any, Any]]]] = {}
         self._moments: dict[Any, Any] = {}
         self._boxes: dict[Any, tuple[list[tuple[Any, Any]], Any]] = {}
@@ -149,10 +178,9 @@ class MixtureTransform:
 
     def _rule(self, rho: Any, reach: Any) -> _Rule:
         bits = float(ctx.prec) * math.log(2.0)
-        r, y, m = float(rho.mid()), float(reach.abs_upper()), float(self.shape.largest)
+        y, m = float(reach.abs_upper()), float(self.shape.largest)
         a = ball(min(2.2 / m, math.sqrt(2.0 * bits)))
-        angle = a * self.shape.largest
-        lost = arb(1) if r >= 0 else (angle / 2).cos() ** rho
+        angle, lost = a * sum(self.shape.farthest, arb(0)), self._turned(rho, a)
         step = 2 * arb.pi() * a / (ball(bits + y * float(angle) + 2.0) + a * a / 2 + lost.log())
         step = step.mid()
         low, high, tails = self._domain(rho, bits, step)
@@ -162,33 +190,42 @@ class MixtureTransform:
         nodes = [step * k - low for k in range(count)]
         logs = [self.shape.ratio(x).log() for x in nodes]
         scale = step / (2 * arb.pi()).sqrt()
-        weights = [scale * (rho * one - x * x / 2).exp() for x, one in zip(nodes, logs, strict=True)]
+        if self.shape.apart:
+            # g^rho h^(1 - rho) = (g / h)^rho h
+            weights = [scale * (rho * one - x * x / 2).exp() * self.shape.below(x)
+                       for x, one in zip(nodes, logs, strict=True)]  # fmt: skip
+        else:
+            weights = [scale * (rho * one - x * x / 2).exp() for x, one in zip(nodes, logs, strict=True)]
         error = 2 * lost * (a * a / 2).exp() / ((2 * arb.pi() * a / step).exp() - 1)
         return _Rule(nodes, logs, weights, error, error * (reach * angle).exp(), tails)
 
     def _domain(self, rho: Any, bits: float, step: Any) -> tuple[Any, Any, Any]:
         """Nodes from -low to high, and a bound on the sum over all others."""
-        r, m = float(rho.mid()), float(self.shape.largest)
-        weight, least = self.shape.smallest
-        if r >= 0:
-            factor, kappa = arb(1), rho * self.shape.largest
-            known = [r * math.log(float(w)) + float(x) ** 2 * r * (r - 1) / 2 for w, x in self.shape.parts]
-            known.append(0.0 if not 0 < r < 1 else -math.inf)
-        else:
-            factor, kappa = (weight * (-least * least / 2).exp()) ** rho, -rho * least
-            known = [0.0]
-        del m
-        k, rest = float(kappa.abs_upper()), bits - max(known) + 2.0
-        size = max(0.0, k * k / 2 + log2_size(factor) * math.log(2.0))
-        high = ball(k + math.sqrt(2.0 * max(1.0, rest + size)) + 1.0) + step
-        if r >= 0:  # at x <= 0 the ratio is at most 1
-            low = ball(math.sqrt(2.0 * max(1.0, rest)) + 1.0) + step
-            beneath = gaussian_tail(low - step)
-        else:
-            low = high
-            beneath = factor * (kappa * kappa / 2).exp() * gaussian_tail(low - step - kappa)
-        above = factor * (kappa * kappa / 2).exp() * gaussian_tail(high - step - kappa)
-        return low.mid(), high.mid(), 2 * (above + beneath)
+        shape, r = self.shape, float(rho.mid())
+        powers = shape.exponents(rho)
+        factor, right, left = arb(1), arb(0), arb(0)
+        sides = zip(powers, shape.farthest, shape.nearest, (True, False), strict=True)
+        for power, most, (weight, least), towards in sides:
+            # A power of g or of h is at most factor exp(right x) at x > 0, factor exp(-left x) at x < 0.
+            if power < 0:
+                factor *= (weight * (-least * least / 2).exp()) ** power
+            grows = power * most if power >= 0 else -power * least
+            if (power >= 0) == towards:
+                right += grows
+            else:
+                left += grows
+        known = [0.0]
+        if 0 < r < 1 or (r > 1 and not shape.apart):
+            known = [r * math.log(float(w)) + (1 - r) * math.log(float(o)) - float(m + n) ** 2 * r * (1 - r) / 2
+                     for w, m in shape.parts for o, n in shape.base]  # fmt: skip
+            known += [0.0] * (r > 1)
+        rest, size = bits - max(known) + 2.0, log2_size(factor) * math.log(2.0)
+        ends, beyond = [], arb(0)
+        for kappa in (left, right):
+            k = float(kappa.abs_upper())
+            ends.append((ball(k + math.sqrt(2.0 * max(1.0, rest + max(0.0, k * k / 2 + size))) + 1.0) + step).mid())
+            beyond += factor * (kappa * kappa / 2).exp() * gaussian_tail(ends[-1] - step - kappa)
+        return ends[0], ends[1], 2 * beyond
 
     def limit(self, c: Any, y: Any) -> Any:
         """No modulus on the line is larger from imaginary part ``y`` on."""
@@ -226,8 +263,9 @@ class MixtureTransform:
             a, b = (ball(start + (stop - start) * (k + j) / boxes) for j in (0, 1))
             x = a.union(b)
             ratio = self.shape.ratio(a).union(self.shape.ratio(b))  # it rises
-            slope = self.shape.slope(a).union(self.shape.slope(b))  # so does this: log g is convex
-            density = (rho * ratio.log() - x * x / 2).exp() / ((2 * arb.pi()).sqrt() * slope)
+            rises, falls = (one.union(other) for one, other in zip(*map(self.shape.slopes, (a, b)), strict=True))
+            base = self.shape.below(a).union(self.shape.below(b))
+            density = (rho * ratio.log() - x * x / 2).exp() * base / ((2 * arb.pi()).sqrt() * (rises + falls))
             low = density.lower()
             least = low if least is None or low < least else least
         width = self.shape.ratio(ball(stop)).log() - self.shape.ratio(ball(start)).log()
@@ -245,22 +283,22 @@ class MixtureTransform:
 
     def _cover(self, rho: Any, a: Any) -> tuple[list[tuple[Any, Any]], Any]:
         """(log of width times modulus, argument of g) on boxes of the line x + i a, and what lies beyond them."""
-        low, high, _ = self._domain(rho, 60.0, arb(0))
+        low, high, tails = self._domain(rho, 60.0, arb(0))
         scale = (low + high) / (_BOXES * (2 * arb.pi()).sqrt())
         found = []
         for k in range(_BOXES):
             x = ((low + high) * k / _BOXES - low).union((low + high) * (k + 1) / _BOXES - low)
-            log = self.shape.ratio(acb(x, a)).log()
-            found.append((scale.log() + rho * log.real - (x * x - a * a) / 2, log.imag))
-        # Beyond: the argument of g is not negative there, and its modulus is bounded as in `_domain`.
-        lost = arb(1) if rho >= 0 else ((a * self.shape.largest / 2).cos()) ** rho
-        weight, least = self.shape.smallest
-        plain = rho >= 0
-        factor = arb(1) if plain else (weight * (-least * least / 2).exp()) ** rho
-        kappa = rho * self.shape.largest if plain else -rho * least
-        whole = factor * (kappa * kappa / 2).exp()
-        beneath = gaussian_tail(low) if plain else whole * gaussian_tail(low - kappa)
-        return found, lost * (a * a / 2).exp() * (whole * gaussian_tail(high - kappa) + beneath)
+            size, angle = self.shape.size(rho, acb(x, a))
+            found.append((scale.log() + size - (x * x - a * a) / 2, angle))
+        # Beyond: the argument is not negative there, and the modulus is bounded as in `_domain`.
+        return found, self._turned(rho, a) * (a * a / 2).exp() * tails
+
+    def _turned(self, rho: Any, a: Any) -> Any:
+        """By what factor the modulus may be larger within ``a`` of the real line than on it (Lemma 3)."""
+        found = arb(1)
+        for power, most in zip(self.shape.exponents(rho), self.shape.farthest, strict=True):
+            found *= arb(1) if power >= 0 else (a * most / 2).cos() ** power
+        return found
 
 
 def _quantiles(weights: list[float]) -> list[int]:

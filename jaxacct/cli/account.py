@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import click
@@ -9,13 +10,14 @@ import click
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import Option, Page, examples, relation_option, shared
-from jaxacct.cli.runs import composed, mechanism_options, runs_of, said_of
+from jaxacct.cli.page import Page, examples, relation_option, shared, under
+from jaxacct.cli.run_options import mechanism_options, runs_of
+from jaxacct.cli.runs import composed, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
 
 __all__ = ["delta", "epsilon"]
 
-_QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": True}
+_target = functools.partial(under("Question"), type=float, required=True)
 
 
 @click.command(
@@ -27,7 +29,7 @@ _QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": Tr
         "epsilon --run gaussian:sigma=2,steps=50 --run pure-dp:epsilon=0.1 --delta 1e-5",
     ),
 )
-@click.option("--delta", "target", help="Failure probability, in (0, 1).", **_QUESTION)
+@_target("--delta", "target", help="Failure probability, in (0, 1).")
 @relation_option
 @mechanism_options()
 @shared
@@ -48,7 +50,7 @@ def epsilon(**arguments: Any) -> None:
         "delta --mechanism randomized-response --each-epsilon 0.5 --steps 20 --epsilon 4",
     ),
 )
-@click.option("--epsilon", "target", help="Privacy loss in nats.", **_QUESTION)
+@_target("--epsilon", "target", help="Privacy loss in nats.")
 @relation_option
 @mechanism_options()
 @shared

@@ -10,13 +10,14 @@ import click
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import Option, Page, examples, relation_option, shared
-from jaxacct.cli.runs import FAMILIES, Run, alike, mechanism_options, runs_of, said_of
+from jaxacct.cli.page import Page, examples, relation_option, shared, under
+from jaxacct.cli.run_options import mechanism_options, runs_of
+from jaxacct.cli.runs import FAMILIES, Run, alike, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
 
 __all__ = ["calibrate", "search"]
 
-_QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": True}
+_question = under("Question")
 
 
 @click.command(
@@ -27,22 +28,18 @@ _QUESTION = {"cls": Option, "heading": "Question", "type": float, "required": Tr
         "calibrate --epsilon 2 --delta 1e-6 --mechanism laplace --steps 20 --run gaussian:sigma=3",
     ),
 )
-@click.option("--epsilon", help="Target privacy loss in nats.", **_QUESTION)
-@click.option("--delta", help="Target failure probability, in (0, 1).", **_QUESTION)
-@click.option(
+@_question("--epsilon", help="Target privacy loss in nats.", type=float, required=True)
+@_question("--delta", help="Target failure probability, in (0, 1).", type=float, required=True)
+@_question(
     "--seek",
-    cls=Option,
-    heading="Question",
     type=click.Choice(["noise", "rate", "steps"]),
     default="noise",
     show_default=True,
     help="What to look for, and so to leave out: the least noise (or the largest privacy loss of a single run, for "
     "mechanisms that are given by it), the largest rate, the most steps.",
 )
-@click.option(
+@_question(
     "--between",
-    cls=Option,
-    heading="Question",
     type=float,
     nargs=2,
     metavar="LOW HIGH",

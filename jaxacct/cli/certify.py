@@ -10,12 +10,13 @@ import click
 from jaxacct._files import is_regular
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress
-from jaxacct.cli.page import WHOLE, Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli.runs import composed, mechanism_options, runs_of
+from jaxacct.cli.page import WHOLE, Page, examples, output_file, relation_option, shared, under
+from jaxacct.cli.run_options import mechanism_options, runs_of
+from jaxacct.cli.runs import composed
 
 __all__ = ["certify"]
 
-_QUESTION = {"cls": Option, "heading": "Question"}
+_question = under("Question")
 _MOST = 2**24  # bytes of a certificate
 
 
@@ -25,17 +26,23 @@ _MOST = 2**24  # bytes of a certificate
         "certify --sigma 1 --rate 0.01 --steps 1000 --epsilon 1",
         "certify --mechanism laplace --scale 2 --steps 10 --delta 1e-6 --digits 30 --output answer.json",
         "certify --check answer.json",
+        "certify --check answer.json --bounds 0.0026123 0.0026126",
     ),
 )
-@click.option("--epsilon", type=float, help="Privacy loss in nats: asks for delta.", **_QUESTION)
-@click.option("--delta", type=float, help="Failure probability, in (0, 1): asks for epsilon.", **_QUESTION)
+@_question("--epsilon", type=float, help="Privacy loss in nats: asks for delta.")
+@_question("--delta", type=float, help="Failure probability, in (0, 1): asks for epsilon.")
 @relation_option
-@click.option("--digits", type=WHOLE, default=15, show_default=True, help="Significant digits, 1 to 200.", **_QUESTION)
-@click.option(
+@_question("--digits", type=WHOLE, default=15, show_default=True, help="Significant digits, 1 to 200.")
+@_question(
     "--check",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Verify the certificate in this file again; asks nothing else. Exit status 1 if it does not hold.",
-    **_QUESTION,
+)
+@_question(
+    "--bounds",
+    type=float,
+    nargs=2,
+    help="With --check: bounds of the same number that a program gave. Exit status 1 if they contradict it.",
 )
 @mechanism_options()
 @output_file("Write the certificate, one JSON object, to this file.")
@@ -48,6 +55,7 @@ def certify(
     relation: str,
     digits: int,
     check: Path | None,
+    bounds: tuple[float, float] | None,
     output: Path | None,
     as_json: bool,
     quiet: bool,
@@ -59,8 +67,10 @@ def certify(
     number, which shares no code with `jaxacct delta` and `jaxacct epsilon`. Needs the extra certify (python-flint).
     """
     if check is not None:
-        _check(context, check)
+        _check(context, check, bounds)
         return
+    if bounds is not None:
+        raise click.UsageError("--bounds needs --check FILE")
     if (epsilon is None) == (delta is None):
         raise click.UsageError("give one of --epsilon and --delta, or --check FILE")
     runs = runs_of(arguments)
@@ -78,9 +88,10 @@ def certify(
     click.echo(f"{answer} <= {found.upper}")
     click.echo(f"{answer} >= {found.lower}")
     click.echo(f"at {found.given} {found.at:g}, relation {relation}; by {found.method}, {found.bits} bits")
+    click.echo(f"of {found.certifies}")
 
 
-def _check(context: click.Context, path: Path) -> None:
+def _check(context: click.Context, path: Path, bounds: tuple[float, float] | None) -> None:
     with plain_errors():
         import jaxacct
 
@@ -91,5 +102,8 @@ def _check(context: click.Context, path: Path) -> None:
     answer = "delta" if found.given == "epsilon" else "epsilon"
     verdict = "holds" if holds else "NOT CONFIRMED"
     click.echo(f"{answer} in [{found.lower}, {found.upper}] at {found.given} {found.at:g}: {verdict}")
-    if not holds:
+    agree = bounds is None or found.encloses(*bounds)
+    if bounds is not None:
+        click.echo(f"bounds [{bounds[0]!r}, {bounds[1]!r}]: {'agree' if agree else 'CONTRADICT IT'}")
+    if not (holds and agree):
         context.exit(1)

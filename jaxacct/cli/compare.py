@@ -10,15 +10,17 @@ import numpy as np
 
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import as_csv, progress, say_json, table
-from jaxacct.cli.page import Option, Page, examples, shared
-from jaxacct.cli.runs import Run, mechanism_options, runs_of, said_of
+from jaxacct.cli.output import as_csv as csv_of
+from jaxacct.cli.output import progress, say_json, table
+from jaxacct.cli.page import Page, csv_or_json, examples, under
+from jaxacct.cli.run_options import mechanism_options, runs_of
+from jaxacct.cli.runs import Run, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 __all__ = ["compare"]
 
-_QUESTION = {"cls": Option, "heading": "Question"}
+_question = under("Question")
 
 
 @click.command(
@@ -30,30 +32,22 @@ _QUESTION = {"cls": Option, "heading": "Question"}
         "compare --run laplace:scale=10,steps=20 --run gaussian:sigma=8,steps=50 --delta 1e-6 --json",
     ),
 )
-@click.option("--delta", type=float, required=True, help="Failure probability, in (0, 1).", **_QUESTION)
-@click.option("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.", **_QUESTION)
-@click.option(
-    "--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, priced_menu: up to minutes.", **_QUESTION
-)
-@click.option("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.", **_QUESTION)
-@click.option(
-    "--sampling",
-    is_flag=True,
-    help="Instead of filters: what the run costs by how batches are drawn; needs --records.",
-    **_QUESTION,
+@_question("--delta", type=float, required=True, help="Failure probability, in (0, 1).")
+@_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
+@_question("--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, priced_menu: up to minutes.")
+@_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")
+@_question(
+    "--sampling", is_flag=True, help="Instead of filters: what the run costs by how batches are drawn; needs --records."
 )
 @mechanism_options(VALUES, WHOLE_VALUES)
-@click.option(
-    "--csv", "csv_wanted", cls=Option, heading="Output", is_flag=True, help="Comma-separated, full precision."
-)
-@shared
+@csv_or_json
 def compare(
     delta: float,
     epsilon: float | None,
     thorough: bool,
     accountants: bool,
     sampling: bool,
-    csv_wanted: bool,
+    as_csv: bool,
     as_json: bool,
     quiet: bool,
     **arguments: Any,
@@ -65,10 +59,8 @@ def compare(
     spread evenly over them, or one number for each. The relation is add_or_remove. Only what is called proven is a
     bound.
     """
-    if csv_wanted and as_json:
-        raise click.UsageError("--csv and --json are two ways to print: give one of them")
     if sampling:
-        _compare_samplers(list(runs_of(arguments)), delta, csv_wanted, as_json)
+        _compare_samplers(list(runs_of(arguments)), delta, as_csv, as_json)
         return
     runs = [level for run in runs_of(arguments) for level in _levels(run)]
     with plain_errors(), progress("compare", quiet) as report:
@@ -80,8 +72,8 @@ def compare(
         schedule = {"runs": [run.described() for run in runs], "relation": "add_or_remove", "delta": delta}
         say_json({**schedule, "within_epsilon": epsilon, "rows": found, "left_out": left_out, "assumes": said})
         return
-    if csv_wanted:
-        click.echo(as_csv(columns, [row[: len(columns)] for row in rows]), nl=False)
+    if as_csv:
+        click.echo(csv_of(columns, [row[: len(columns)] for row in rows]), nl=False)
         return
     shown = [[row[0], _up(row[1]), _down(row[2]), row[3], "-" if row[4] is None else str(row[4])] for row in rows]
     click.echo(table(columns, [row[: len(columns)] for row in shown]))
@@ -94,7 +86,7 @@ def compare(
         click.echo(line)
 
 
-def _compare_samplers(runs: list[Run], delta: float, csv_wanted: bool, as_json: bool) -> None:
+def _compare_samplers(runs: list[Run], delta: float, as_csv: bool, as_json: bool) -> None:
     """Prints what one run costs by how batches are drawn."""
     from jaxacct import _validate
     from jaxacct.cli.sampling import Cost, sampling_costs
@@ -106,8 +98,8 @@ def _compare_samplers(runs: list[Run], delta: float, csv_wanted: bool, as_json: 
     if as_json:
         say_json({**epoch, "delta": delta, "relation": "add_or_remove", "rows": [row._asdict() for row in rows]})
         return
-    if csv_wanted:
-        click.echo(as_csv(columns, rows), nl=False)
+    if as_csv:
+        click.echo(csv_of(columns, rows), nl=False)
         return
     click.echo(table(columns, [[row.sampler, _up(row.epsilon), _down(row.lower), row.kind] for row in rows]))
     click.echo(
@@ -143,6 +135,8 @@ def _levels(run: Run) -> list[Run]:
     values = {**run.parameters, "rate": run.rate}
     if run.sample is not None:
         raise click.UsageError("filters count add_or_remove: samples of a fixed size have no place here")
+    if run.epoch is not None:
+        raise click.UsageError("filters count steps: epochs have no place here; compare --sampling has them")
     sizes = {len(np.atleast_1d(value)) for value in values.values()}
     size = max(sizes)
     if sizes - {1, size}:

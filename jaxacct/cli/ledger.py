@@ -10,29 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
+
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
 
 __all__ = ["ledger"]
 
 _REFUSED = 1
-# What `create` makes, and which of its parameters take several numbers.
-_FILTERS = {
-    "additive_profile": "epsilon delta rounds",
-    "approximate_dp": "epsilon delta [share]",
-    "approximate_gdp": "budget [regime]",
-    "approximate_zcdp": "rho delta",
-    "gdp": "mu",
-    "gdp_residue": "mu [delta] [steps] [relation]",
-    "natural_approximate_dp": "epsilon delta rounds [relation]",
-    "pure_dp": "epsilon",
-    "renyi": "epsilon delta order",
-    "renyi_any": "epsilon delta orders",
-    "zcdp": "rho",
-}
-_TARGETS = ("approximate_gdp", "approximate_zcdp", "gdp", "gdp_residue", "pure_dp", "renyi", "renyi_any", "zcdp")
-_WORDS = ("regime", "relation")
-_LISTS = ("orders",)
 _EXAMPLE = """\b
 Example:
   jaxacct ledger create team.db zcdp epsilon=1 delta=1e-6
@@ -40,20 +25,6 @@ Example:
   jaxacct ledger show team.db
   jaxacct ledger verify team.db
 """
-
-
-_PARAMETERS = (
-    "\b\nWhich FILTER, by what you run:\n"
-    "  counts and histograms with Laplace noise           pure_dp, or zcdp for many of them\n"
-    "  sums and means with Gaussian noise                 gdp\n"
-    "  both, or with exponential mechanisms               zcdp\n"
-    "  both, and (epsilon, delta) of other programs       approximate_dp\n"
-    "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
-    "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
-    + "\n".join(f"  {name:<23}{wanted}" for name, wanted in _FILTERS.items())
-    + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "
-    + " ".join(_TARGETS)
-)
 
 
 _CLOCK = click.option(
@@ -87,10 +58,10 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@ledger.command(epilog=_PARAMETERS, short_help="Make a ledger for a filter.")
+@ledger.command(epilog=PARAMETERS, short_help="Make a ledger for a filter.")
 @_shared
 @click.option("--delta", type=float, help="At which the ledger quotes epsilons.  [default: the filter's, or 1e-5]")
-@click.argument("filter_name", metavar="FILTER", type=click.Choice(sorted(_FILTERS)))
+@click.argument("filter_name", metavar="FILTER", type=click.Choice(sorted(FILTERS)))
 @click.argument("parameters", nargs=-1, metavar="NAME=VALUE...")
 def create(
     place: str, filter_name: str, parameters: tuple[str, ...], delta: float | None, timeout: float, as_json: bool
@@ -104,10 +75,10 @@ def create(
     from jaxacct.ledger import Ledger
 
     with _plain():
-        given = _parsed(filter_name, parameters)
-        own = {word.strip("[]") for word in _FILTERS[filter_name].split()}
+        given = parameters_of(filter_name, parameters)
+        own = {word.strip("[]") for word in FILTERS[filter_name].split()}
         stated = given.get("delta") if "epsilon" in given else None
-        if _is_target(filter_name, given):
+        if is_target(filter_name, given):
             made = filters.from_epsilon(filter_name, **given)
         else:
             made = getattr(filters, filter_name)(**{name: value for name, value in given.items() if name in own})
@@ -146,7 +117,7 @@ def request(place: str, timeout: float, as_json: bool, label: str, clock_toleran
     budgets of that size, and do not add up; the guarantee is that of the whole budget, the last line.
     """
     with _plain(), _opened(place, timeout, clock_tolerance) as book:
-        entry = book.charge(_query(**given), label)
+        entry = book.charge(query_of(**given), label)
         reading = entry.reading() if entry.reading else book.reading()
         spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
     if as_json:
@@ -272,88 +243,6 @@ def _opened(place: str, timeout: float, clock_tolerance: float = 5.0) -> Ledger:
 def _is_part_of(out: str, place: str) -> bool:
     """Whether a file that is to be written is the ledger itself, its log or the log's index."""
     return os.path.realpath(out) in [os.path.realpath(place) + end for end in ("", "-wal", "-shm")]
-
-
-def _parsed(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
-    wanted = _FILTERS[name].split()
-    targets = ["epsilon", "delta"] if name in _TARGETS else []
-    found: dict[str, Any] = {}
-    for parameter in parameters:
-        key, _, text = parameter.partition("=")
-        known = [word.strip("[]") for word in wanted] + targets
-        if not text or key not in known or key in found:
-            instead = ", or epsilon=... delta=..." if targets else ""
-            raise ValueError(f"parameters must be {' '.join(f'{w}=...' for w in wanted)}{instead}, got {parameter}")
-        found[key] = text if key in _WORDS else _number(key, text)
-    if _is_target(name, found):
-        own = [word for word in ("mu", "rho", "budget") if word in found]
-        if own:
-            raise ValueError(f"parameters must be {own[0]} or (epsilon, delta), got both")
-        return found
-    missing = [word for word in wanted if not word.startswith("[") and word not in found]
-    if missing:
-        raise ValueError(f"parameters must hold {', '.join(missing)} for {name}, got {' '.join(parameters) or 'none'}")
-    return found
-
-
-def _is_target(name: str, found: dict[str, Any]) -> bool:
-    """Whether the budget is given as an (epsilon, delta) that the filter's own parameters are to be worked out from."""
-    own = [word.strip("[]") for word in _FILTERS[name].split()]
-    needed = {word for word in _FILTERS[name].split() if not word.startswith("[")}
-    complete = "epsilon" in own and needed <= set(found) <= set(own)
-    return name in _TARGETS and {"epsilon", "delta"} <= set(found) and not complete
-
-
-def _number(key: str, text: str) -> Any:
-    try:
-        numbers = [int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{key} must be a number, got {text}") from None
-    if key in _LISTS:
-        return numbers
-    if len(numbers) > 1:
-        raise ValueError(f"{key} must be one number, got {text}")
-    return numbers[0]
-
-
-def _query(
-    sigma: float | None,
-    scale: float | None,
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    cost: float | None,
-    sensitivity: float,
-    rate: float,
-    steps: int,
-) -> Any:
-    from jaxacct import mechanisms
-
-    kinds: dict[str, Any] = {"sigma": sigma, "scale": scale, "epsilon": epsilon, "rho": rho, "cost": cost}
-    chosen = [kind for kind, value in kinds.items() if value is not None]
-    if len(chosen) != 1:
-        raise ValueError(f"give one of --sigma, --scale, --epsilon, --rho and --cost, got {len(chosen)}")
-    if delta is not None and chosen != ["epsilon"]:
-        raise ValueError("--delta goes with --epsilon")
-    if sensitivity != 1.0 and chosen[0] not in ("sigma", "scale"):
-        raise ValueError("--sensitivity goes with --sigma and --scale")
-    if cost is not None:
-        if rate != 1.0 or steps != 1:
-            raise ValueError("--cost is what the whole query costs: it takes neither --rate nor --steps")
-        return cost
-    made: Any
-    if sigma is not None:
-        made = mechanisms.Gaussian(sigma, sensitivity)
-    elif scale is not None:
-        made = mechanisms.Laplace(scale, sensitivity)
-    elif rho is not None:
-        made = mechanisms.ZeroConcentratedDP(rho)
-    elif delta is not None:
-        made = mechanisms.ApproximateDP(kinds["epsilon"], delta)
-    else:
-        made = mechanisms.PureDP(kinds["epsilon"])
-    made = made if rate == 1.0 else mechanisms.PoissonSampled(made, rate)
-    return made if steps == 1 else mechanisms.Composed([made], [steps])
 
 
 def _numbers(value: Any) -> Any:

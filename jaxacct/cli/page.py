@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["WHOLE", "Option", "Page", "examples", "output_file", "printing", "relation_option", "shared", "wanted"]
+__all__ = [
+    "WHOLE",
+    "Option",
+    "Page",
+    "csv_or_json",
+    "examples",
+    "output_file",
+    "printing",
+    "relation_option",
+    "shared",
+    "under",
+    "wanted",
+]
 
 
 class Option(click.Option):
@@ -17,6 +30,11 @@ class Option(click.Option):
     def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.heading = heading
+
+
+def under(heading: str) -> Callable[..., Callable[[Any], Any]]:
+    """``click.option`` for options under a heading."""
+    return functools.partial(click.option, cls=Option, heading=heading)
 
 
 class Page(click.Command):
@@ -55,10 +73,8 @@ WHOLE = _Whole()
 
 def relation_option(command: Any) -> Any:
     """``--relation``."""
-    return click.option(
+    return under("Question")(
         "--relation",
-        cls=Option,
-        heading="Question",
         type=click.Choice(["add_or_remove", "add", "remove", "replace", "replace_special"]),
         default="add_or_remove",
         show_default=True,
@@ -87,19 +103,30 @@ def wanted(name: str) -> bool:
 
 
 def _printing(command: Any, **options: Any) -> Any:
-    flag = {"cls": Option, "heading": "Output", "is_flag": True, **options}
+    flag = functools.partial(under("Output"), is_flag=True, **options)
     text = "Print one JSON object, with full precision; what is infinite or unknown is null."
-    command = click.option("-q", "--quiet", help="No progress bar.", **flag)(command)
-    return click.option("--json", "as_json", help=text, **flag)(command)
+    command = flag("-q", "--quiet", help="No progress bar.")(command)
+    return flag("--json", "as_json", help=text)(command)
+
+
+def csv_or_json(command: Any) -> Any:
+    """``--csv`` beside the options of `shared`, as an argument ``as_csv``; both at once are refused."""
+
+    @functools.wraps(command)
+    def one_of_them(*, as_csv: bool, as_json: bool, **arguments: Any) -> Any:
+        if as_csv and as_json:
+            raise click.UsageError("--csv and --json are two ways to print: give one of them")
+        return command(as_csv=as_csv, as_json=as_json, **arguments)
+
+    text = "Comma-separated, full precision."
+    return under("Output")("--csv", "as_csv", is_flag=True, help=text)(shared(one_of_them))
 
 
 def output_file(help: str, required: bool = False) -> Callable[[Any], Any]:
     """``--output``."""
-    return click.option(
+    return under("Output")(
         "-o",
         "--output",
-        cls=Option,
-        heading="Output",
         type=click.Path(path_type=Path, dir_okay=False),
         required=required,
         help=help,

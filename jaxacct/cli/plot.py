@@ -11,8 +11,9 @@ import numpy as np
 
 from jaxacct.cli import LazyGroup, plain_errors
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli.runs import composed, mechanism_options, runs_of
+from jaxacct.cli.page import Page, examples, output_file, relation_option, shared, under
+from jaxacct.cli.run_options import mechanism_options, runs_of
+from jaxacct.cli.runs import composed
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.sweep import Sweep, sweep_options, swept
 
@@ -25,7 +26,7 @@ _PICTURES = {
     "profile": (_HERE, "profile", "Draw delta against epsilon."),
     "trade-off": (_HERE, "trade_off", "Draw the errors of the best attack."),
 }
-_DRAWN = {"cls": Option, "heading": "Picture"}
+_drawn = under("Picture")
 _FILE = output_file("The picture: .png, .svg or .pdf.", required=True)
 
 
@@ -48,7 +49,7 @@ def profile(**arguments: Any) -> None:
 
 
 @click.command(cls=Page, epilog=examples("plot trade-off --sigma 2 --steps 10 --log -o attack.svg"))
-@click.option("--log", is_flag=True, help="True against false positive rate, on logarithmic axes.", **_DRAWN)
+@_drawn("--log", is_flag=True, help="True against false positive rate, on logarithmic axes.")
 @relation_option
 @mechanism_options()
 @_FILE
@@ -59,14 +60,13 @@ def trade_off(log: bool, **arguments: Any) -> None:
 
 
 @click.command("loss", cls=Page, epilog=examples("plot loss --mechanism laplace --scale 1 --steps 5 -o loss.png"))
-@click.option("--log", is_flag=True, help="A logarithmic axis of probability.", **_DRAWN)
-@click.option(
+@_drawn("--log", is_flag=True, help="A logarithmic axis of probability.")
+@_drawn(
     "--relation",
     type=click.Choice(["remove", "add", "replace", "zero_out", "fill_in"]),
     default="remove",
     show_default=True,
     help="Which direction's loss.",
-    **_DRAWN,
 )
 @mechanism_options()
 @_FILE

@@ -8,12 +8,12 @@ import click
 
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
-from jaxacct.cli.page import WHOLE, Option, Page, examples
+from jaxacct.cli.page import WHOLE, Page, examples, under
 from jaxacct.cli.start import without_collection
 
 __all__ = ["statement"]
 
-_RUN = {"cls": Option, "heading": "Run"}
+_run = under("Run")
 
 
 @click.command(
@@ -23,13 +23,13 @@ _RUN = {"cls": Option, "heading": "Run"}
         "statement --noise-multiplier 1.1 --batch 256 --records 60000 --epochs 60 --delta 1e-6 --records-per-user 3",
     ),
 )
-@click.option("--noise-multiplier", type=float, required=True, help="Noise over the clip norm.", **_RUN)
-@click.option("--batch", type=WHOLE, required=True, help="Expected batch size.", **_RUN)
-@click.option("--records", type=WHOLE, required=True, help="Records in the training set.", **_RUN)
-@click.option("--epochs", type=float, required=True, help="Passes over the training set.", **_RUN)
-@click.option("--delta", type=float, help="[default: the largest power of ten below 1 / records]", **_RUN)
-@click.option("--records-per-user", type=WHOLE, help="Also for all records of a user, at most so many.", **_RUN)
-@click.option("--json", "as_json", cls=Option, heading="Output", is_flag=True, help="Print one JSON object.")
+@_run("--noise-multiplier", type=float, required=True, help="Noise over the clip norm.")
+@_run("--batch", type=WHOLE, required=True, help="Expected batch size.")
+@_run("--records", type=WHOLE, required=True, help="Records in the training set.")
+@_run("--epochs", type=float, required=True, help="Passes over the training set.")
+@_run("--delta", type=float, help="[default: the largest power of ten below 1 / records]")
+@_run("--records-per-user", type=WHOLE, help="Also for all records of a user, at most so many.")
+@under("Output")("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def statement(as_json: bool, **arguments: Any) -> None:
     """Print what a DP-SGD run guarantees, in paragraphs that say what is assumed.
 

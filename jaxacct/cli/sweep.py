@@ -13,15 +13,18 @@ import numpy as np
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.calibrate import search
-from jaxacct.cli.output import as_csv, json_text, progress, table
-from jaxacct.cli.page import Option, Page, examples, output_file, relation_option, shared
-from jaxacct.cli.runs import FAMILIES, Run, composed, mechanism_options, option_of, runs_of, said_of, take_multiplier
+from jaxacct.cli.output import as_csv as csv_of
+from jaxacct.cli.output import json_text, progress, table
+from jaxacct.cli.page import Page, csv_or_json, examples, output_file, relation_option, under
+from jaxacct.cli.run_options import mechanism_options, option_of, runs_of, take_multiplier
+from jaxacct.cli.runs import FAMILIES, Run, composed, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
 __all__ = ["Sweep", "sweep", "sweep_options", "swept"]
 
-_WHOLE = ("steps", "sample_size", "dataset_size", "largest")
+_WHOLE = ("steps", "sample_size", "dataset_size", "largest", "batches", "participations")
+_EPOCH = ("batches", "participations")
 _MOST = 1_000_000
 
 
@@ -45,8 +48,8 @@ class Sweep(NamedTuple):
 def sweep_options(command: Any) -> Any:
     """The mechanism and the question, all of it lists or ranges."""
     for option in (
-        click.option("--delta", cls=Option, heading="Question", type=VALUES, help="Failure probabilities in (0, 1)."),
-        click.option("--epsilon", cls=Option, heading="Question", type=VALUES, help="Privacy losses in nats."),
+        under("Question")("--delta", type=VALUES, help="Failure probabilities in (0, 1)."),
+        under("Question")("--epsilon", type=VALUES, help="Privacy losses in nats."),
     ):
         command = option(command)
     return relation_option(mechanism_options(VALUES, WHOLE_VALUES)(command))
@@ -62,21 +65,16 @@ def sweep_options(command: Any) -> Any:
 )
 @sweep_options
 @output_file("Write the table to a file instead.")
-@click.option(
-    "--csv", "csv_wanted", cls=Option, heading="Output", is_flag=True, help="Comma-separated, full precision."
-)
-@shared
-def sweep(csv_wanted: bool, output: Path | None, as_json: bool, quiet: bool, **arguments: Any) -> None:
+@csv_or_json
+def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **arguments: Any) -> None:
     """Tabulate epsilon, delta or the noise that is needed, for every combination of settings.
 
     Every number may be a list (1,2,4), a range (0.5:4:8 is 8 numbers from 0.5 to 4), a range of equal ratios
     (1e-3:1:20:log), or a list of these. Leave out what you want to know: --epsilon, --delta, or the mechanism's noise
     (--sigma for a Gaussian). A cell without an answer is nan (null in JSON): no noise up to a million is enough there.
     """
-    if csv_wanted and as_json:
-        raise click.UsageError("--csv and --json are two ways to print: give one of them")
     found = swept(arguments, quiet)
-    text = _json_text(found) if as_json else _csv_text(found) if csv_wanted else _plain_text(found)
+    text = _json_text(found) if as_json else _csv_text(found) if as_csv else _plain_text(found)
     if output is None:
         click.echo(text, nl=False)
         return
@@ -131,6 +129,8 @@ def _axes(run: Run) -> dict[str, np.ndarray]:
         named |= dict(zip(("sample_size", "dataset_size"), run.sample, strict=True))
     if run.largest is not None:
         named["largest"] = run.largest
+    if run.epoch is not None:
+        named |= {name: value for name, value in zip(_EPOCH, run.epoch, strict=True) if value is not None}
     return {
         name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in (named | {"steps": run.steps}).items()
     }
@@ -140,8 +140,10 @@ def _filled(run: Run, flat: dict[str, np.ndarray]) -> Run:
     parameters = {name: flat[f"each_{name}" if f"each_{name}" in flat else name] for name in run.parameters}
     sample = None if run.sample is None else (flat["sample_size"], flat["dataset_size"])
     rate = 1.0 if np.all(flat["rate"] == 1.0) else flat["rate"]
-    largest = flat.get("largest")
-    return run._replace(parameters=parameters, rate=rate, sample=sample, steps=flat["steps"], largest=largest)
+    epoch = None if run.epoch is None else (flat["batches"], flat.get("participations"))
+    return run._replace(
+        parameters=parameters, rate=rate, sample=sample, steps=flat["steps"], largest=flat.get("largest"), epoch=epoch
+    )
 
 
 def _answered(
@@ -172,7 +174,7 @@ def _json_text(found: Sweep) -> str:
 def _csv_text(found: Sweep) -> str:
     constant = {name: value for name, value in found.fixed.items() if isinstance(value, str)}
     rows = zip(*([value.item() for value in column] for column in found.columns.values()), strict=True)
-    return as_csv([*constant, *found.columns], [[*constant.values(), *row] for row in rows])
+    return csv_of([*constant, *found.columns], [[*constant.values(), *row] for row in rows])
 
 
 def _plain_text(found: Sweep) -> str:

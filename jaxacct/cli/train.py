@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
@@ -54,6 +55,7 @@ _RECIPES = {
     cls=Page,
     epilog=examples(
         "train --filter renyi --epsilon 3",
+        "train --sampling allocation --epochs 40 --epsilon 3",
         "train --data adult --path adult.zip --epochs 40 --seed 1 --json --quiet",
     ),
 )
@@ -75,6 +77,15 @@ _RECIPES = {
     show_default=True,
     help="How noise and rate move; adaptive reacts to released quantities only.",
 )
+@click.option(
+    "--sampling",
+    type=click.Choice(["poisson", "truncated", "fixed", "replacement", "allocation", "shuffled"]),
+    default="poisson",
+    show_default=True,
+    help="How batches are drawn; what is drawn is what the filter is charged. All but poisson have a filter of their "
+    "own and a constant schedule.",
+)
+@click.option("--largest", type=int, help="Most examples in a batch of --sampling truncated.")
 @click.option("--epsilon", type=float, default=8.0, show_default=True)
 @click.option("--delta", type=float, default=1e-5, show_default=True)
 @click.option("--steps", type=int, help="Planned steps (default: depends on the data).")
@@ -103,6 +114,8 @@ def train(
     path: Path | None,
     filter_name: str,
     schedule: str,
+    sampling: str,
+    largest: int | None,
     epsilon: float,
     delta: float,
     steps: int | None,
@@ -141,6 +154,10 @@ def train(
             raise ValueError("steps and epochs are two ways to say the same: give one of them")
         if resume and checkpoint is None:
             raise ValueError("resume needs checkpoint, the folder of the run to go on with")
+        if sampling != "poisson":
+            filter_name = _own_filter(sampling, schedule, checkpoint)
+        if largest is not None and sampling != "truncated":
+            raise ValueError(f"largest goes with sampling truncated, got sampling {sampling}")
         _validate.count(checkpoint_every=checkpoint_every)
         _validate.positive(epsilon=epsilon, rate=rate, clip=clip, evaluate_every=evaluate_every)
         _validate.rate(rate=rate)
@@ -152,6 +169,8 @@ def train(
             "model": model or recipe.model,
             "filter": filter_name,
             "schedule": schedule,
+            "sampling": sampling,
+            "largest": largest,
             "epsilon": epsilon,
             "delta": delta,
             "steps": recipe.steps if steps is None else steps,
@@ -187,7 +206,7 @@ def _run(
     import optax
 
     from jaxacct import training
-    from jaxacct.cli.output import progress, tqdm
+    from jaxacct.cli.output import tqdm
 
     with plain_errors():
         dataset = training.load(data, path)
@@ -196,18 +215,11 @@ def _run(
         network = training.build(
             settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
         )
-        with progress("table of prices", wanted("quiet")) as told:
-            budget = training.plan_budget(
-                settings["filter"],
-                settings["schedule"],
-                epsilon=settings["epsilon"],
-                delta=settings["delta"],
-                steps=settings["steps"],
-                rate=settings["rate"],
-                progress=told,
-            )
+        budget = _planned(settings, len(dataset.train_y))
         folder.mkdir(parents=True, exist_ok=True)
     schedule = budget.schedule
+    if budget.sampler is not None:
+        settings["steps"] = schedule.steps  # whole epochs
     description = {
         "name": dataset.name,
         "source": dataset.source,
@@ -219,16 +231,22 @@ def _run(
     optimizer = optax.sgd(
         optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
     )
-    make = training.make_step if durable is None else training.make_split_step
-    step: Any = make(
-        network.loss,
-        optimizer,
-        budget.filter,
-        schedule,
-        clip_norm=settings["clip"],
-        physical_batch=settings["physical_batch"],
-        donate=True,
-    )
+    step: Any
+    if budget.sampler is not None:
+        step = training.make_sampled_step(
+            network.loss, optimizer, budget.filter, budget.sampler, clip_norm=settings["clip"], donate=True
+        )
+    else:
+        make = training.make_step if durable is None else training.make_split_step
+        step = make(
+            network.loss,
+            optimizer,
+            budget.filter,
+            schedule,
+            clip_norm=settings["clip"],
+            physical_batch=settings["physical_batch"],
+            donate=True,
+        )
     state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
     # An adaptive run may find that it can afford more steps than planned.
     most = settings["steps"] * (4 if schedule.is_adaptive else 1)
@@ -282,6 +300,43 @@ def _run(
     click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
+def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
+    """The name of the filter of a sampler.
+
+    Raises:
+        ValueError: what such a sampler has no analysis for, and what would work.
+    """
+    if click.get_current_context().get_parameter_source("filter_name") == ParameterSource.COMMANDLINE:
+        raise ValueError(
+            f"filter goes with sampling poisson: {sampling} batches are charged by a menu of their own mechanism "
+            "alone; leave --filter out"
+        )
+    if schedule != "constant":
+        raise ValueError(
+            f"schedule {schedule} has an analysis for sampling poisson only, got sampling {sampling}: use --schedule "
+            "constant"
+        )
+    if checkpoint is not None:
+        raise ValueError(
+            f"checkpoint goes with sampling poisson, got {sampling}: a resumed run would draw the batches of an epoch "
+            "that was begun a second time"
+        )
+    return f"{sampling} menu"
+
+
+def _planned(settings: dict[str, Any], size: int) -> Any:
+    from jaxacct import training
+    from jaxacct.cli.output import progress
+
+    target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
+    if settings["sampling"] != "poisson":
+        return training.plan_sampled_budget(
+            settings["sampling"], size=size, largest=settings["largest"], piece=settings["physical_batch"], **target
+        )
+    with progress("table of prices", wanted("quiet")) as told:
+        return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
+
+
 def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed: int | None) -> None:
     say = partial(click.echo, err=wanted("as_json"))  # JSON has standard output to itself
     sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
@@ -295,6 +350,10 @@ def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed
         f"at delta {settings['delta']:g}, {settings['schedule']} schedule: {settings['steps']} steps "
         f"planned at rate {settings['rate']:g}, noise multiplier {noise}"
     )
+    if budget.sampler is not None:
+        drawn = budget.sampler
+        epochs = f", {drawn.steps} batches an epoch" if drawn.steps > 1 else ""
+        say(f"batches drawn as {type(drawn.mechanism).__name__} says, {drawn.expected:g} examples expected{epochs}")
     if not budget.filter.guarantee.is_bound:
         say("this filter's guarantee is asymptotic, not a bound: --filter priced-box is rigorous")
         if min(sigmas) < _TRUSTED_SIGMA:

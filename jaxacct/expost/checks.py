@@ -96,8 +96,17 @@ class PlainGaussian:
         return _noisy(key, score, sigma, threshold, jnp.asarray(number) < self.checks, caller_dtype())
 
 
+class _NoisyThreshold:
+    """Checks that compare noisy scores with a threshold that got its noise once."""
+
+    def ask(self, key: Array, state: tuple[Array, Array], score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
+        """Whether the score with Laplace noise reaches the noisy threshold, and NaN."""
+        (score,), (threshold, scale) = settled(score), state
+        return _above(key, score, threshold, scale, caller_dtype())
+
+
 @_register
-class SparseVector:
+class SparseVector(_NoisyThreshold):
     """A noisy threshold and noisy scores, any number of them, until the first that passes (Zhu, Wang 2020).
 
     Only the answers are published. See `sparse_vector_scales` for the noise and the proof. After the first "yes"
@@ -131,14 +140,9 @@ class SparseVector:
         (threshold,) = settled(self.threshold)
         return _threshold(key, threshold, sigma, "normal"), scale
 
-    def ask(self, key: Array, state: tuple[Array, Array], score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
-        """Whether the score with Laplace noise reaches the noisy threshold, and NaN."""
-        (score,), (threshold, scale) = settled(score), state
-        return _above(key, score, threshold, scale, caller_dtype())
-
 
 @_register
-class AboveThreshold:
+class AboveThreshold(_NoisyThreshold):
     """The pure-DP sparse vector: Laplace noise on the threshold and on the scores (Dwork, Roth 2014, Theorem 3.23).
 
     The answers up to the first "yes" are epsilon-DP: half for the threshold at the sensitivity, half for the scores
@@ -168,11 +172,6 @@ class AboveThreshold:
         threshold, epsilon, sensitivity = settled(self.threshold, self.epsilon, self.sensitivity)
         first, second = _halves(epsilon, sensitivity)
         return _threshold(key, threshold, first, "laplace"), second
-
-    def ask(self, key: Array, state: tuple[Array, Array], score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
-        """Whether the noisy score reaches the noisy threshold, and NaN."""
-        (score,), (threshold, scale) = settled(score), state
-        return _above(key, score, threshold, scale, caller_dtype())
 
 
 @_register

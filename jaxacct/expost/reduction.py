@@ -160,22 +160,10 @@ def _released(
         if np.ndim(scalar):
             raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
     value, epsilons, order, sensitivity = settled(value, epsilons, order, sensitivity)
-    return _add(key, value, epsilons, order, sensitivity, noise, caller_dtype())
+    return _added(key, value, epsilons, order, sensitivity, noise=noise, dtype=caller_dtype())
 
 
 @jax.enable_x64(True)
-def _add(
-    key: Array,
-    value: Any,
-    epsilons: ArrayLike,
-    order: ArrayLike,
-    sensitivity: ArrayLike,
-    noise: Callable[..., Array],
-    dtype: str,
-) -> Any:
-    return _added(key, value, epsilons, order, sensitivity, noise=noise, dtype=dtype)
-
-
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
 def _added(
     key: Array,

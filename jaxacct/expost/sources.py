@@ -51,14 +51,23 @@ class _Reduction:
         return epsilons
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class _AtOneOrder:
-    """Sources with Gaussian noise."""
+    """Sources with Gaussian noise.
 
-    order: float
+    Attributes:
+        value: array or pytree.
+        sensitivity: l2 sensitivity of the whole tree.
+        order: above 1, concrete.
+    """
+
+    value: Any
     sensitivity: ArrayLike
+    order: float = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        _check(self.order, self.sensitivity)
+        RenyiExPost(self.order)  # concrete and above 1
+        check_sizes(order=self.order, sensitivity=self.sensitivity)
 
     @property
     def definition(self) -> Definition:
@@ -67,12 +76,8 @@ class _AtOneOrder:
 
 
 @_register
-class Brownian(_AtOneOrder, _Reduction):
+class Brownian(_Reduction, _AtOneOrder):
     """The Brownian mechanism; see `brownian` for the arguments and the theorem."""
-
-    value: Any
-    sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases."""
@@ -80,12 +85,8 @@ class Brownian(_AtOneOrder, _Reduction):
 
 
 @_register
-class PrecisionWeighted(_AtOneOrder, _Reduction):
+class PrecisionWeighted(_Reduction, _AtOneOrder):
     """The sequential precision-weighted Gaussian mechanism; see `precision_weighted`."""
-
-    value: Any
-    sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases."""
@@ -100,7 +101,7 @@ class LaplaceReduction(_Reduction):
     sensitivity: ArrayLike
 
     def __post_init__(self) -> None:
-        _check(2.0, self.sensitivity)
+        check_sizes(sensitivity=self.sensitivity)
 
     @property
     def definition(self) -> Definition:
@@ -119,16 +120,7 @@ class Doubling(_AtOneOrder):
     Release i is (order, epsilons_i)-Rényi on its own, and the first i cost epsilons_1 + ... + epsilons_i
     (Section 4). With budgets that double, the sum is less than twice the last: the doubling method of Ligett et
     al. 2017, Section 1. Budgets may be any positive numbers.
-
-    Attributes:
-        value: array or pytree.
-        sensitivity: l2 sensitivity of the whole tree.
-        order: above 1, concrete.
     """
-
-    value: Any
-    sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases, independent of one another given the value."""
@@ -154,8 +146,3 @@ def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivit
         return _noise.normal(leaf_key, shape) * sigmas.reshape(-1, *([1] * leaf.ndim))
 
     return _noise.added(key, value, noise, dtype)
-
-
-def _check(order: float, sensitivity: ArrayLike) -> None:
-    RenyiExPost(order)  # concrete and above 1
-    check_sizes(order=order, sensitivity=sensitivity)

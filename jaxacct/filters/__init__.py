@@ -12,8 +12,6 @@ filter                   accepts (or the number in brackets)         theorem    
 `gdp`                    Gaussians (mu)                              Koskela et al. 2023       bound, lossless
 `gdp_residue`            anything                                    residue filters, Thm 5    bound
 `residue`                anything                                    residue filters, Thm 1    bound
-`additive_profile`       symmetric losses                            residue filters, Thm 15   bound
-`natural_approximate_dp` anything, made symmetric                    residue filters, Thm 9    bound
 `natural`                a declared family                           residue filters, Thm 6    bound, or none
 `priced_box`             sampled Gaussians of a box                  residue filters, Thm 1    bound, near worst case
 `priced_menu`            what an entry of its menu dominates         residue filters, Lemma 1  bound, exact worst case
@@ -32,54 +30,65 @@ One ledger for each example, who pays for their own gradient: `individual_priced
 
 `from_epsilon` makes the filter of a name from an (epsilon, delta) target.
 
+`natural_approximate_dp` and `additive_profile`, whose guarantees are far above their budgets, live in
+:mod:`jaxacct.adversary`; their names here are aliases that warn, for one release.
+
 `odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` ledger while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
+import warnings
+from typing import Any
+
+# `A as A`: the types of states have names here, and no pages.
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
-from jaxacct.filters.additive.approximate_zcdp import (
-    ApproximateZCDPFilter,
-    ApproximateZCDPState,
-    approximate_dp,
-    approximate_zcdp,
-)
 from jaxacct.filters.additive.gdp import GDPFilter, gdp
 from jaxacct.filters.additive.plan_order import ORDERS, plan_epsilon, plan_order
 from jaxacct.filters.additive.pure_dp import PureDPFilter, pure_dp
 from jaxacct.filters.additive.renyi import RenyiFilter, renyi
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
-from jaxacct.filters.additive.zcdp import ZCDPFilter, zcdp
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.additive.zcdp import (
+    ApproximateZCDPFilter,
+    ZCDPFilter,
+    approximate_dp,
+    approximate_zcdp,
+    zcdp,
+)
+from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCDPState
+from jaxacct.filters.amounts import LedgerState as LedgerState
 from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
 from jaxacct.filters.from_epsilon import from_epsilon
-from jaxacct.filters.guarantees import AnyOrderGuarantee, GDPGuarantee, PureDPGuarantee, RenyiGuarantee, ZCDPGuarantee
+from jaxacct.filters.guarantees import (
+    AnyOrderGuarantee,
+    GDPGuarantee,
+    ProfileGuarantee,
+    PureDPGuarantee,
+    RenyiGuarantee,
+    ZCDPGuarantee,
+)
 from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
 from jaxacct.filters.menus.online_menu import OnlineMenuFilter, online_menu
-from jaxacct.filters.menus.priced_menu import MenuState, PricedMenuFilter, constant_schedules, priced_menu
-from jaxacct.filters.naturals.additive_profile import AdditiveProfileFilter, additive_profile
-from jaxacct.filters.naturals.natural import NaturalFilter, UndeclaredNaturalFilter, natural
-from jaxacct.filters.naturals.natural_approximate_dp import NaturalApproximateDPFilter, natural_approximate_dp
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, priced_menu
+from jaxacct.filters.menus.units import MenuState as MenuState
 from jaxacct.filters.odometer import Odometer, odometer
 from jaxacct.filters.per_example.any_filter import IndividualFilter, individual
 from jaxacct.filters.per_example.approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
 from jaxacct.filters.per_example.priced_box import IndividualPricedBoxFilter, individual_priced_box
 from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, individual_priced_menu
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
 from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
-from jaxacct.filters.residues.gdp_residue import ApproximateGDPGuarantee, GDPResidueFilter, ResidueState, gdp_residue
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, gdp_residue
+from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState
+from jaxacct.filters.residues.natural import NaturalFilter, UndeclaredNaturalFilter, natural
 from jaxacct.filters.residues.prepare import Prepared, prepare
 
 __all__ = [
     "ORDERS",
-    "AdditiveProfileFilter",
     "AnyOrderFilter",
     "AnyOrderGuarantee",
     "ApproximateGDPFilter",
-    "ApproximateGDPGuarantee",
     "ApproximateZCDPFilter",
-    "ApproximateZCDPState",
     "Filter",
     "GDPFilter",
     "GDPGuarantee",
@@ -90,9 +99,6 @@ __all__ = [
     "IndividualFilter",
     "IndividualPricedBoxFilter",
     "IndividualPricedMenuFilter",
-    "LedgerState",
-    "MenuState",
-    "NaturalApproximateDPFilter",
     "NaturalFilter",
     "Odometer",
     "OnlineMenuFilter",
@@ -105,11 +111,9 @@ __all__ = [
     "RenyiFilter",
     "RenyiGuarantee",
     "ResidueFilter",
-    "ResidueState",
     "UndeclaredNaturalFilter",
     "ZCDPFilter",
     "ZCDPGuarantee",
-    "additive_profile",
     "approximate_dp",
     "approximate_gdp",
     "approximate_zcdp",
@@ -125,7 +129,6 @@ __all__ = [
     "individual_priced_box",
     "individual_priced_menu",
     "natural",
-    "natural_approximate_dp",
     "odometer",
     "online_menu",
     "plan_epsilon",
@@ -139,3 +142,23 @@ __all__ = [
     "residue",
     "zcdp",
 ]
+
+_IN_ADVERSARY = (
+    "AdditiveProfileFilter",
+    "NaturalApproximateDPFilter",
+    "additive_profile",
+    "natural_approximate_dp",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IN_ADVERSARY:
+        raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
+    from jaxacct import adversary
+
+    warnings.warn(
+        f"jaxacct.filters.{name} is of theoretical interest only and has moved: use jaxacct.adversary.{name}",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return getattr(adversary, name)

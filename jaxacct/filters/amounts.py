@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.host import at_hand, floats, module, on_device, on_host
+from jaxacct._numerics.host import at_hand, floats, on_device, on_host
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
@@ -39,8 +41,10 @@ __all__ = [
     "caller_dtype",
     "charge",
     "check_budget",
+    "check_covered",
     "covers",
     "empty",
+    "exact",
     "full",
     "join",
     "left",
@@ -108,6 +112,11 @@ def join(pieces: Array) -> Array:
     return parts[..., 0] + parts[..., 1] + parts[..., 2]
 
 
+def exact(field: str) -> Any:
+    """A property of a filter: the float64 number whose pieces are in ``field``."""
+    return property(jax.enable_x64(True)(lambda self: join(getattr(self, field))))
+
+
 def admissible(pieces: Array) -> Array:
     """The most that `WITH_SLACK` admits to a budget, rounded up (inside ``enable_x64``): what a guarantee quotes."""
     return inflated(join(pieces), SLACK + 2.0**-51)
@@ -143,6 +152,15 @@ def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
         return False
 
 
+def check_covered(ledgers: tuple[int, ...], query: tuple[int, ...], budget: tuple[int, ...] = ()) -> None:
+    """Raises ValueError unless the shapes of a query's cost and of the budget broadcast to that of the ledgers."""
+    if not covers(ledgers, query, budget):
+        raise ValueError(
+            f"query must match the ledger: its cost has shape {query}, the budget {budget}, and the state holds "
+            f"ledgers of shape {ledgers}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"
+        )
+
+
 def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[Array, LedgerState]:
     """Whether ``cost`` (in the units of ``budget``) still fits, and the ledger with it charged regardless.
 
@@ -155,17 +173,14 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
     cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
     top, low = _top_and_low(state.words)
     shape = state.words.shape[:-1]
-    if not covers(shape, cost.shape, budget.shape):
-        raise ValueError(
-            f"query must match the ledger: its cost has shape {cost.shape}, the budget {budget.shape}, "
-            f"and the state holds ledgers of shape {shape}; run queries one by one (jax.lax.scan) or map "
-            "over both (jax.vmap)"
-        )
+    check_covered(shape, cost.shape, budget.shape)
     # The margin covers the roundings of a filter's cost formula and of this quotient.
     share = inflated(cost / budget, 2.0**-49)
     most = jnp.uint64(limit >> 32)  # of either limit the last word is 0
-    # No filter spends more than its limit; words that say so were damaged, and a sum with them might wrap.
-    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= 2) & (top <= most)
+    # No filter spends more than its limit; words that say so were damaged, and a sum with them might wrap. Nor may the
+    # sum of a limit and a cost: words hold less than 256 budgets.
+    once = max(2, (limit >> _UNIT_BITS) - 1)
+    sane = (cost >= 0) & (budget > 0) & (budget < jnp.inf) & (share <= once) & (top <= most)
     high, middle, last = _units(jnp.where(sane, share, 0.0))
     low = low + last
     top = top + (high << 32) + middle + (low >> 32)
@@ -177,7 +192,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
 
 def _share(top: Array, low: Array, toward: float) -> Array:
     """top * 2^32 + low units as a share of the budget, off the exact value only ``toward`` one side."""
-    xp = module(top, low)
+    xp = array_module(top, low)
     share = (top.astype(np.float64) * _WORD + low.astype(np.float64)) * 2.0**-_UNIT_BITS
     exact = (low == 0) & (top.astype(np.float64).astype(top.dtype) == top)
     return xp.where(exact, share, share * toward)
@@ -186,7 +201,7 @@ def _share(top: Array, low: Array, toward: float) -> Array:
 def left(state: LedgerState) -> Array:
     """The share of the budget that is left, float64, rounded down, at least 0."""
     top, low = _top_and_low(on_host(state.words))
-    xp = module(top, low)
+    xp = array_module(top, low)
     top, low = xp.minimum(top, (EXACT >> 32) + 1).astype(np.int64), low.astype(np.int64)
     return xp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
 
@@ -211,7 +226,7 @@ def outward(value: Array, dtype: str, *, up: bool) -> Array:
     """``value`` in ``dtype``, rounded up or down, so that a float32 program sees the safe side of it."""
     if dtype == "float64":
         return on_device(value)
-    xp = module(value)
+    xp = array_module(value)
     narrow = value.astype(np.float32)
     back = narrow.astype(np.float64)
     wrong, towards = (back < value, np.inf) if up else (back > value, -np.inf)

@@ -10,12 +10,10 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct.filters import amounts
-from jaxacct.filters.amounts import LedgerState
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Filter", "Guarantee", "LedgerFilter", "is_scalar_query"]
+__all__ = ["AroundFilter", "Filter", "Guarantee", "is_scalar_query"]
 
 
 @runtime_checkable
@@ -76,6 +74,37 @@ class Filter(Protocol):
         ...
 
 
+class AroundFilter:
+    """A filter around another, ``filter``, whose state it has; what a subclass does not say is the inner filter's."""
+
+    filter: Any
+
+    @property
+    def guarantee(self) -> Any:
+        """The inner filter's."""
+        return self.filter.guarantee
+
+    def init(self) -> Any:
+        """The inner filter's state with nothing spent."""
+        return self.filter.init()
+
+    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
+        """Whether ``query`` may run, and the state after it; arguments and errors as the inner filter's."""
+        return self.filter.update(query, state)
+
+    def spent(self, state: Any) -> Any:
+        """What has been spent, in the inner filter's own parameter, rounded up, in the caller's float type."""
+        return self.filter.spent(state)
+
+    def remaining(self, state: Any) -> Any:
+        """What is left, in the inner filter's own parameter, rounded down, in the caller's float type."""
+        return self.filter.remaining(state)
+
+    def fraction(self, state: Any) -> Array:
+        """The share of the inner filter's budget that is spent, rounded up, in the caller's float type."""
+        return self.filter.fraction(state)
+
+
 def is_scalar_query(query: Any) -> bool:
     """Whether ``query`` is a real number (or array, or tracer) that JAX can hold, rather than a mechanism."""
     if isinstance(query, int):
@@ -87,25 +116,3 @@ def is_scalar_query(query: Any) -> bool:
         kinds = (jnp.floating, jnp.integer)
         return any(jnp.issubdtype(query.dtype, kind) for kind in kinds) and query.dtype.itemsize <= 8
     return isinstance(query, float)
-
-
-@jax.enable_x64(True)
-def _fraction(state: LedgerState, dtype: str) -> Array:
-    return amounts.outward(amounts.used(state), dtype, up=True)
-
-
-class LedgerFilter:
-    """What filters with one additive budget share; subclasses keep it in ``pieces`` (see `amounts.split`)."""
-
-    pieces: Any
-
-    def init(self) -> LedgerState:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
-        return amounts.empty(self.pieces)
-
-    def fraction(self, state: LedgerState) -> Array:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
-
-        It can pass 1 by the ledger's slack of 2^-40, which the guarantee counts.
-        """
-        return _fraction(state, amounts.caller_dtype())

@@ -10,13 +10,12 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.filters.additive.approximate_gdp import approximate_gdp
-from jaxacct.filters.additive.approximate_zcdp import approximate_dp
 from jaxacct.filters.additive.gdp import gdp
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.filters.additive.pure_dp import pure_dp
 from jaxacct.filters.additive.renyi import renyi
 from jaxacct.filters.additive.renyi_any import renyi_any
-from jaxacct.filters.additive.zcdp import zcdp
+from jaxacct.filters.additive.zcdp import approximate_dp, zcdp
 from jaxacct.filters.residues.gdp_residue import gdp_residue
 from jaxacct.losses.renyi import renyi_from_epsilon
 

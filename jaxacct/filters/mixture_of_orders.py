@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import functools
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy.special import logsumexp
 
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS
 
@@ -63,21 +63,21 @@ def still_holds(room: Array, orders: tuple[float, ...]) -> Array:
     With u = exp(-x) it reads f(u) = sum_j C_j u^-(a_j - 1) + u - 1 >= 0 on (0, 1]. f is convex, so it is above its
     tangent at any u, and Newton's method finds the lowest point. The bound holds wherever Newton's method stopped.
     """
-    slopes = jnp.asarray(orders) - 1.0
+    xp, slopes = array_module(room), np.array(orders) - 1.0
     # Smaller coefficients are the safe side: nothing overflows.
-    logs = jnp.minimum(jnp.asarray(logs_of(orders)) + slopes * room, 50.0)
-    s = jnp.minimum(jnp.max((logs + jnp.log(slopes)) / (slopes + 1.0), axis=-1), 0.0)
-    s = jnp.where(s > -jnp.inf, s, 0.0)
+    logs = xp.minimum(logs_of(orders) + slopes * room, 50.0)
+    s = xp.minimum(xp.max((logs + np.log(slopes)) / (slopes + 1.0), axis=-1), 0.0)
+    s = xp.where(s > -xp.inf, s, 0.0)
     for _ in range(_NEWTON):
         # log sum_j C_j (a_j - 1) u^-a_j = 0, convex and falling in s = log u: from the left all steps go right.
-        each = jnp.exp(logs + jnp.log(slopes) - (slopes + 1.0) * s[..., None])
+        each = xp.exp(logs + np.log(slopes) - (slopes + 1.0) * s[..., None])
         value, slope = each.sum(-1), (each * (slopes + 1.0)).sum(-1)
-        s = jnp.minimum(s + jnp.where(value > 0, value * jnp.log(value) / slope, 0.0), 0.0)
+        s = xp.minimum(s + xp.where(value > 0, value * xp.log(value) / slope, 0.0), 0.0)
     exponents = logs - slopes * s[..., None]
-    terms = jnp.exp(exponents) * (1.0 - (8.0 + jnp.abs(logs) + slopes * jnp.abs(s)[..., None]) * EPS)
-    terms = jnp.where(jnp.isfinite(exponents), terms, 0.0)
-    height = terms.sum(-1) + jnp.expm1(s)
-    u = jnp.exp(s)
+    terms = xp.exp(exponents) * (1.0 - (8.0 + xp.abs(logs) + slopes * xp.abs(s)[..., None]) * EPS)
+    terms = xp.where(xp.isfinite(exponents), terms, 0.0)
+    height = terms.sum(-1) + xp.expm1(s)
+    u = xp.exp(s)
     slope = 1.0 - (terms * slopes).sum(-1) / u
     # The margin is for the rounding of the slope; that of each term is taken off above.
-    return height + jnp.minimum(-slope * u, slope * (1.0 - u)) >= 8.0 * EPS
+    return height + xp.minimum(-slope * u, slope * (1.0 - u)) >= 8.0 * EPS

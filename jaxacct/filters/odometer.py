@@ -22,6 +22,7 @@ from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi import RenyiFilter
 from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.base import AroundFilter
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -64,11 +65,12 @@ _STATEMENTS = {
 @printed_as("odometer", "filter")
 @keeps(LedgerState)
 @_register
-class Odometer:
+class Odometer(AroundFilter):
     """The running cost of a `pure_dp`, `zcdp`, `renyi` or `gdp` interaction; see `odometer`.
 
     It is a filter too: `init`, `update`, `spent`, `remaining`, `fraction` and `guarantee` are those of ``filter``,
-    the largest amount that it counts to. `epsilon` and `loss_bound` read it.
+    the largest amount that it counts to; its ex-ante guarantee holds however little has been spent. A query for which
+    `update` says False was not counted and must not run. `epsilon` and `loss_bound` read it.
 
     Attributes:
         filter: the filter of the largest budget.
@@ -88,34 +90,6 @@ class Odometer:
         if isinstance(self.filter, PureDPFilter):
             return _STATEMENTS["pure"]
         return _STATEMENTS["one order" if isinstance(self.filter, RenyiFilter) else "mixture"]
-
-    @property
-    def guarantee(self) -> Any:
-        """The ex-ante guarantee of the largest budget, which holds however little has been spent."""
-        return self.filter.guarantee
-
-    def init(self) -> LedgerState:
-        """The state with nothing spent."""
-        return self.filter.init()
-
-    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
-        """Whether ``query`` was counted, and the state after it; arguments and errors as the filter's own.
-
-        False (NaN, negative, infinite, or beyond the largest budget): it was not counted and must not run.
-        """
-        return self.filter.update(query, state)
-
-    def spent(self, state: LedgerState) -> Array:
-        """The running cost in the filter's own parameter, rounded up, in the caller's float type."""
-        return self.filter.spent(state)
-
-    def remaining(self, state: LedgerState) -> Array:
-        """What can still be counted, in the filter's own parameter, rounded down, in the caller's float type."""
-        return self.filter.remaining(state)
-
-    def fraction(self, state: LedgerState) -> Array:
-        """The share of the largest budget that is spent, rounded up, in the caller's float type."""
-        return self.filter.fraction(state)
 
     def epsilon(self, state: LedgerState, delta: ArrayLike) -> Array:
         """The ex-post epsilon at ``delta``, rounded up, in the caller's float type; `statement` says what it means.

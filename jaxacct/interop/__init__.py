@@ -13,43 +13,38 @@ such an accountant (``dp_accounting.calibrate_dp_mechanism``, jax_privacy's plan
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from jaxacct._on_demand import on_demand
 
 if TYPE_CHECKING:
     from jaxacct.interop.accountant import Accountant
     from jaxacct.interop.batch_selection import mechanism_of_selection
     from jaxacct.interop.jax_privacy import AccountantConfig
+    from jaxacct.interop.jax_privacy_plan import BudgetSpent, FilteredConfig, stop_when_spent
     from jaxacct.interop.read_events import UnreadableEvent, from_dp_event
     from jaxacct.interop.statement import dp_sgd_statement
     from jaxacct.interop.write_events import to_dp_event
 
-_HOME = {
-    "Accountant": "jaxacct.interop.accountant",
-    "AccountantConfig": "jaxacct.interop.jax_privacy",
-    "mechanism_of_selection": "jaxacct.interop.batch_selection",
-    "UnreadableEvent": "jaxacct.interop.read_events",
-    "dp_sgd_statement": "jaxacct.interop.statement",
-    "from_dp_event": "jaxacct.interop.read_events",
-    "to_dp_event": "jaxacct.interop.write_events",
-}
-
 __all__ = [
     "Accountant",
     "AccountantConfig",
+    "BudgetSpent",
+    "FilteredConfig",
     "UnreadableEvent",
     "dp_sgd_statement",
     "from_dp_event",
     "mechanism_of_selection",
+    "stop_when_spent",
     "to_dp_event",
 ]
 
+_load, __dir__ = on_demand(__name__)
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'jaxacct.interop' has no attribute {name!r}")
     try:
-        module = importlib.import_module(_HOME[name])
+        return _load(name)
     except ModuleNotFoundError as missing:
         package = (missing.name or "").split(".")[0]
         if (missing.name or "").startswith("jax_privacy.accounting"):
@@ -61,9 +56,3 @@ def __getattr__(name: str) -> Any:
             raise
         extra = " 'jaxacct[interop]'" if package == "dp_accounting" else " jax-privacy"
         raise ImportError(f"jaxacct.interop.{name} needs {package}: pip install{extra}") from None
-    globals()[name] = getattr(module, name)
-    return globals()[name]
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

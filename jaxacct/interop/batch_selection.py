@@ -31,6 +31,8 @@ def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None
     CyclicPoissonSampling      `PoissonSampled`, for the steps of one group: ``iterations / cycle_length``, rounded up;
                                `TruncatedPoisson` where batches are cut, which needs ``records``
     RandomAllocationSampling   `RandomAllocation` of one epoch
+    BallsInBinsSampling        `RandomAllocation` of one epoch, ``iterations <= cycle_length``; for more there is no
+                               proven bound here, because a record keeps its bin
     FixedBatchSampling         `SampledWithoutReplacement` or `SampledWithReplacement`; needs ``records``
     ========================== ========================================================================================
 
@@ -41,7 +43,7 @@ def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None
         records: number of records.
 
     Returns:
-        A mechanism for :func:`jaxacct.epsilon`, and so on. For a filter, ask for its parts one by one.
+        A mechanism for `jaxacct.epsilon`, and so on. For a filter, ask for its parts one by one.
 
     Raises:
         ValueError: another strategy, a missing ``records``.
@@ -52,8 +54,10 @@ def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None
         rate = float(strategy.sampling_prob)
         if strategy.truncated_batch_size is None:
             return Composed([PoissonSampled(mechanism, rate)], [runs])
-        # The largest group: of more records, more may be cut.
-        group = math.ceil(_count(records) / strategy.cycle_length)
+        # Of more records, more may be cut, and a group that records choose by themselves may hold all of them.
+        count = _count(records)
+        independent = getattr(getattr(strategy, "partition_type", None), "name", "") == "INDEPENDENT"
+        group = count if independent else math.ceil(count / strategy.cycle_length)
         largest = int(strategy.truncated_batch_size)
         step = (
             PoissonSampled(mechanism, rate) if largest >= group else TruncatedPoisson(mechanism, rate, largest, group)
@@ -61,6 +65,14 @@ def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None
         return Composed([step], [runs])
     if name == "RandomAllocationSampling":
         return RandomAllocation(mechanism, int(strategy.iterations), int(strategy.total_participations))
+    if name == "BallsInBinsSampling":
+        if strategy.iterations > strategy.cycle_length:
+            raise ValueError(
+                "strategy must be one epoch of balls in bins (iterations <= cycle_length), got "
+                f"{strategy.iterations} iterations of {strategy.cycle_length}: a record keeps its bin, and several "
+                "epochs have no proven bound here"
+            )
+        return RandomAllocation(mechanism, int(strategy.cycle_length), 1)
     if name == "FixedBatchSampling":
         kind = SampledWithReplacement if strategy.replace else SampledWithoutReplacement
         return Composed([kind(mechanism, int(strategy.batch_size), _count(records))], [int(strategy.iterations)])

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
-import time
 import weakref
 from collections.abc import Iterator
-from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._version import __version__
 from jaxacct.ledger import canonical
 from jaxacct.ledger import export as _export
+from jaxacct.ledger.chain import Chain, Place
 from jaxacct.ledger.errors import (
-    LedgerClock,
-    LedgerCorrupted,
     LedgerError,
     LedgerMismatch,
     LedgerMissing,
-    LedgerTampered,
-    LedgerTooNew,
 )
-from jaxacct.ledger.policy import Policy, State, reproducible
+from jaxacct.ledger.policy import Policy, reproducible
 from jaxacct.ledger.reading import Reading, read
-from jaxacct.ledger.records import NONE, Entry, as_head, body_of, head_of, parsed, when
+from jaxacct.ledger.records import Entry, as_head, head_of, parsed, when
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql, Store
 from jaxacct.ledger.stores.postgres import PostgresStore
@@ -37,15 +30,6 @@ from jaxacct.ledger.stores.sqlite import SqliteStore
 from jaxacct.ledger.verify import Verification, entries, verified, walked
 
 __all__ = ["Ledger"]
-
-
-class _Place(NamedTuple):
-    """Where the chain stands: number, hash and time of the last record, and the filter's state after it."""
-
-    seq: int
-    hash: str
-    at: int
-    state: State
 
 
 class Ledger:
@@ -106,7 +90,7 @@ class Ledger:
             delta = float(delta)
         self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
         weakref.finalize(self, _given_back, self._store)
-        self._tolerance = _seconds(clock_tolerance, "clock_tolerance")
+        self._chain = Chain(self._store, _seconds(clock_tolerance, "clock_tolerance"))
         wanted = None if filter is None else Policy.of(filter)
         there = self._store.exists()
         if there and create:
@@ -116,18 +100,16 @@ class Ledger:
                 raise LedgerMissing(
                     f"{self._store} holds no ledger" + ("" if create is False else ", and no filter was given")
                 )
-            made = self._store.create(*self._first(wanted, delta))
+            made = self._store.create(*self._chain.first(wanted, delta))
             if not made and create:
                 raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
-        self._policy: Policy
-        self._last: _Place | None = None
         self._delta: float | None
         with self._reading() as sql:
-            self._policy, self._delta = self._policy_of(sql)
-            self._place(sql)
-        if wanted is not None and wanted.digest != self._policy.digest:
+            self._chain.policy, self._delta = self._chain.stated(sql)
+            self._chain.place(sql)
+        if wanted is not None and wanted.digest != self._chain.policy.digest:
             raise LedgerMismatch(
-                f"filter must be the one that {self._store} was made for, {_brief(self._policy)}, got "
+                f"filter must be the one that {self._store} was made for, {_brief(self._chain.policy)}, got "
                 f"{_brief(wanted)}; leave it out to go on with the ledger's own"
             )
         if delta is not None and delta != self._delta:
@@ -137,12 +119,12 @@ class Ledger:
     @property
     def filter(self) -> Any:
         """The filter, as the ledger's first record states it."""
-        return self._policy.filter
+        return self._chain.policy.filter
 
     @property
     def guarantee(self) -> Any:
         """What the whole interaction satisfies: the filter's guarantee."""
-        return self._policy.filter.guarantee
+        return self._chain.policy.filter.guarantee
 
     def request(self, query: Any, label: str = "") -> bool:
         """Whether ``query`` may run; if so it has been charged, durably. `charge` tells more."""
@@ -169,21 +151,20 @@ class Ledger:
         ready = canonical.decoded(tree)
         # Worked out in advance, so that nobody waits for a compilation with the lock held; and once more if somebody
         # else was faster.
-        guess = self._last
+        guess = self._chain.last
         if guess is None:
             with self._reading() as sql:
-                guess = self._place(sql)
-        answer = self._policy.decide(ready, guess.state)
-        with self._store.transaction(write=True) as sql:
-            _store.lock(sql, self._store)
-            self._check_schema(sql)
-            place = self._place(sql)
+                guess = self._chain.place(sql)
+        answer = self._chain.policy.decide(ready, guess.state)
+        with self._writing() as (sql, place):
             if place.hash != guess.hash:
-                answer = self._policy.decide(ready, place.state)
+                answer = self._chain.policy.decide(ready, place.state)
             admitted, state = answer
-            after = self._append(sql, place, "request", state, query=tree, label=words, admitted=admitted)
-        self._last = after
-        reading = functools.cache(lambda: read(self._policy, self._delta, after.state, ready, place.state, admitted))
+            after = self._chain.append(sql, place, "request", state, query=tree, label=words, admitted=admitted)
+        self._chain.last = after
+        reading = functools.cache(
+            lambda: read(self._chain.policy, self._delta, after.state, ready, place.state, admitted)
+        )
         return Entry(after.seq, when(after.at), label, ready, admitted, None, after.hash, reading)
 
     def released(self, id: int) -> None:
@@ -195,17 +176,14 @@ class Ledger:
         if isinstance(id, bool | np.timedelta64) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
             raise ValueError(f"id must be the number of an admitted request, got {id!r}")
         number = int(id)
-        with self._store.transaction(write=True) as sql:
-            _store.lock(sql, self._store)
-            self._check_schema(sql)
-            place = self._place(sql)
+        with self._writing() as (sql, place):
             found = [parsed(*row[:3]) for row in _store.read_records(sql, number - 1, number)]
             if not found or found[0]["kind"] != "request" or not found[0]["admitted"]:
                 raise ValueError(f"id must be the number of an admitted request, got {number}")
             if _store.is_released(sql, number):
                 raise ValueError(f"id must be of a request that was not released before, got {number}")
-            after = self._append(sql, place, "release", place.state, of=number)
-        self._last = after
+            after = self._chain.append(sql, place, "release", place.state, of=number)
+        self._chain.last = after
 
     def reading(self) -> Reading:
         """What is spent and left, in the filter's parameter and as epsilons at the ledger's delta; ``print`` it.
@@ -213,8 +191,8 @@ class Ledger:
         What a request cost, or why it was refused and what would have fitted, is in the `Entry` that `charge` returns.
         """
         with self._reading() as sql:
-            state = self._place(sql).state
-        return read(self._policy, self._delta, state)
+            state = self._chain.place(sql).state
+        return read(self._chain.policy, self._delta, state)
 
     def spent(self) -> Any:
         """What has been spent, in the filter's own parameter, rounded up (float64)."""
@@ -231,7 +209,7 @@ class Ledger:
     def history(self) -> list[Entry]:
         """All that was asked, in order; the hashes are checked on the way, the decisions are not (see `verify`)."""
         with self._reading() as sql:
-            return entries(walked(sql, self._place(sql).seq))
+            return entries(walked(sql, self._chain.place(sql).seq))
 
     def outstanding(self) -> list[Entry]:
         """What was admitted and not said to have been released: under way, or lost to a crash; charged either way."""
@@ -241,7 +219,7 @@ class Ledger:
     def head(self) -> str:
         """Number and hash of the last record, ``"17:3f..."``; believe it only as far as `verify` does."""
         with self._reading() as sql:
-            place = self._place(sql)
+            place = self._chain.place(sql)
         return head_of(place.seq, place.hash)
 
     def verify(self, head: str | None = None) -> Verification:
@@ -261,8 +239,8 @@ class Ledger:
         known = None if head is None else as_head(head)
         with self._reading() as sql:
             self._store.check(sql)
-            place = self._place(sql)
-            return verified(walked(sql, place.seq), self._policy, place.state.text, known)
+            place = self._chain.place(sql)
+            return verified(walked(sql, place.seq), self._chain.policy, place.state.text, known)
 
     def export(self, format: str = "json") -> Any:
         """The whole ledger, for other programs.
@@ -281,7 +259,7 @@ class Ledger:
         if format == "dp_events":
             return _export.as_events([entry.query for entry in self.history() if entry.admitted], self.filter)
         with self._reading() as sql:
-            return _export.as_json(walked(sql, self._place(sql).seq))
+            return _export.as_json(walked(sql, self._chain.place(sql).seq))
 
     def close(self) -> None:
         """Gives the connection back; the next call opens another."""
@@ -294,121 +272,29 @@ class Ledger:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self._store)!r}, {_brief(self._policy)})"
+        return f"Ledger({str(self._store)!r}, {_brief(self._chain.policy)})"
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[Sql]:
         with self._store.transaction(write=False) as sql:
-            self._check_schema(sql)
+            self._chain.check_schema(sql)
             yield sql
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[tuple[Sql, Place]]:
+        with self._store.transaction(write=True) as sql:
+            _store.lock(sql, self._store)
+            self._chain.check_schema(sql)
+            yield sql, self._chain.place(sql)
 
     def _told(self, which: str) -> Any:
         import jax
 
         with self._reading() as sql:
-            state = self._place(sql).state
+            state = self._chain.place(sql).state
         with reproducible():
-            found = getattr(self._policy.filter, which)(state.value)
+            found = getattr(self._chain.policy.filter, which)(state.value)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[()], found)
-
-    def _first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
-        """Record 0: what the budget is."""
-        now = self._now(0)
-        state = policy.start
-        body, digest = body_of(
-            "create", **_shared(0, NONE, now, policy, state), filter=policy.identity, schema=_store.SCHEMA, delta=delta
-        )
-        return body, digest, state.text
-
-    def _append(self, sql: Sql, place: _Place, kind: str, state: State, **fields: Any) -> _Place:
-        now, seq = self._now(place.at), place.seq + 1
-        body, digest = body_of(kind, **_shared(seq, place.hash, now, self._policy, state), **fields)
-        _store.append(sql, place.seq, body, digest, state.text, fields.get("of"))
-        if _store.read_head(sql) != [_store.Head(seq, digest, state.text, seq, body, digest)]:
-            raise LedgerTampered(
-                f"{self._store} did not keep record {seq} as it was written: something in the database (a trigger?) "
-                "changes it; nothing was charged"
-            )
-        return _Place(seq, digest, now, state)
-
-    def _now(self, last: int) -> int:
-        """Microseconds since 1970, never before ``last``."""
-        now = int(time.time() * 1e6)
-        if last - now > self._tolerance * 1e6 or not 0 <= now < 2**55:
-            raise LedgerClock(
-                f"the clock says {when(min(max(now, 0), 2**55)):%Y-%m-%d %H:%M:%S} UTC, and the last record of "
-                f"{self._store} was written at {when(last):%Y-%m-%d %H:%M:%S}: set the clock, or raise clock_tolerance "
-                f"above {math.ceil((last - now) / 1e6)} s"
-            )
-        return max(now, last)
-
-    def _check_schema(self, sql: Sql) -> None:
-        versions = _store.schema_of(sql)
-        if len(versions) != 1 or type(versions[0]) is not int:
-            raise LedgerCorrupted(f"{self._store} holds no ledger: {len(versions)} schema versions")
-        if versions[0] > _store.SCHEMA:
-            raise LedgerTooNew(
-                f"{self._store} has schema {versions[0]}, this is jaxacct {__version__}, which knows schemas up to "
-                f"{_store.SCHEMA}: install a newer one"
-            )
-        if versions[0] < 1:
-            raise LedgerCorrupted(f"{self._store} has schema {versions[0]}, which never was one")
-
-    def _policy_of(self, sql: Sql) -> tuple[Policy, float | None]:
-        for seq, body, digest, _ in _store.read_records(sql, -1, 0):
-            record = parsed(seq, body, digest, NONE)
-            try:
-                policy = Policy(record["filter"])
-            except LedgerError:
-                raise
-            except Exception as problem:  # whatever a filter makes of fields that are none
-                raise LedgerCorrupted(f"{self._store} states no filter: {problem}") from problem
-            stated = (record["filter_digest"], record["state"], record["schema"])
-            if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
-                raise LedgerTampered(f"{self._store} has a first record that does not agree with itself")
-            return policy, record.get("delta")
-        raise LedgerTampered(f"{self._store} has lost its first record")
-
-    def _place(self, sql: Sql) -> _Place:
-        """The head, after checking that the last record is the one it names and that the state is that record's."""
-        known = self._last  # before the head is read: other threads move it on
-        heads = _store.read_head(sql)
-        if len(heads) != 1:
-            raise LedgerTampered(f"{self._store} has {len(heads)} heads")
-        head = heads[0]
-        if (head.seq, head.hash) != (head.last_seq, head.last_hash):
-            raise LedgerTampered(f"{self._store} ends at record {head.last_seq}, its head is {head.seq}: it was cut")
-        if known is not None and known.hash == head.hash and known.state.text == head.state:
-            return known
-        if known is not None and not _store.holds(sql, known.seq, known.hash):
-            raise LedgerTampered(
-                f"{self._store} no longer holds record {known.seq} as it was a moment ago: it was exchanged for an "
-                "older copy, or rewritten"
-            )
-        record = parsed(head.last_seq, head.last_body, head.last_hash)
-        if record["filter_digest"] != self._policy.digest:
-            raise LedgerTampered(f"record {head.seq} of {self._store} was written for another filter")
-        if not isinstance(head.state, str) or canonical.digest(head.state) != record["state"]:
-            raise LedgerTampered(f"the state of {self._store} is not the one after record {head.seq}")
-        place = _Place(head.last_seq or 0, str(head.hash), record["at"], self._policy.state(head.state))
-        self._last = place
-        return place
-
-
-def _shared(seq: int, previous: str, at: int, policy: Policy, state: State) -> dict[str, Any]:
-    return {
-        "at": at,
-        "filter_digest": policy.digest,
-        "previous": previous,
-        "seq": seq,
-        "software": _software(),
-        "state": state.digest,
-    }
-
-
-@functools.cache
-def _software() -> str:
-    return f"jaxacct {__version__}, jax {metadata.version('jax')}"
 
 
 def _given_back(store: Store) -> None:

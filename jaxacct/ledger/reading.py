@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from jaxacct import filters
+from jaxacct import accounting, filters
 from jaxacct._printing import rounded_down, rounded_up
+from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
 
@@ -80,6 +82,10 @@ class Reading:
             lines += [f"fits    {query!r}" for query in self.alternatives]
         lines.append(f"spent   {self.spent.text(rounded_up)}, {rounded_up(100.0 * self.fraction, 4)} % of the budget")
         lines.append(f"left    {self.left.text(rounded_down)}")
+        if self.spent.epsilon is None:
+            lines.append(
+                "        no part of this budget has an epsilon of its own: whatever is spent, the budget's holds"
+            )
         kind = "" if self.is_bound else ", ASYMPTOTIC, not a bound"
         stated = "" if self.delta_stated else " (none was stated for this ledger)"
         lines.append(f"budget  epsilon {rounded_up(self.epsilon)} at delta {self.delta:g}{stated}{kind}")
@@ -121,18 +127,18 @@ def read(
 
 
 _DELTA = 1e-5
-# What `spent` and `remaining` hold, by filter.
-_NAMES = {
-    "PureDPFilter": ("epsilon",),
-    "ZCDPFilter": ("rho",),
-    "ApproximateZCDPFilter": ("rho", "delta"),
-    "RenyiFilter": ("divergence",),
-    "AnyOrderFilter": ("divergences",),
-    "GDPFilter": ("mu",),
-    "GDPResidueFilter": ("mu", "slack"),
-    "ApproximateGDPFilter": ("mean loss",),
-    "NaturalApproximateDPFilter": ("delta",),
-    "AdditiveProfileFilter": ("band masses",),
+# What `spent` and `remaining` hold, by filter, and the fields of its guarantee that say so, where it has such.
+_NAMES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "PureDPFilter": (("epsilon",), ("pure",)),
+    "ZCDPFilter": (("rho",), ("rho",)),
+    "ApproximateZCDPFilter": (("rho", "delta"), ("rho", "fails")),
+    "RenyiFilter": (("divergence",), ("rho",)),
+    "AnyOrderFilter": (("divergences",), ("rho",)),
+    "GDPFilter": (("mu",), ("mu",)),
+    "GDPResidueFilter": (("mu", "slack"), ("mu", "fails")),
+    "ApproximateGDPFilter": (("mean loss",), ("mu",)),
+    "NaturalApproximateDPFilter": (("delta",), ()),
+    "AdditiveProfileFilter": (("band masses",), ()),
 }
 
 
@@ -154,35 +160,21 @@ def _part(budget: Any, state: State, which: str) -> list[Any]:
 
 
 def _amount(budget: Any, values: list[Any], delta: float) -> Amount:
-    names = _NAMES.get(type(budget).__name__, ("units",))
+    names, _ = _NAMES.get(type(budget).__name__, (("units",), ()))
     return Amount(dict(zip(names, values, strict=True)), _epsilon(budget, values, delta))
 
 
 def _epsilon(budget: Any, values: list[Any], delta: float) -> float | None:
     """The epsilon of a budget of this size; None where the filter's theorem has none."""
-    if type(budget).__name__ not in _NAMES or isinstance(values[0], list) != isinstance(budget, filters.AnyOrderFilter):
+    _, fields = _NAMES.get(type(budget).__name__, ((), ()))
+    if not fields or isinstance(values[0], list) != isinstance(budget, filters.AnyOrderFilter):
         return None
-    value: Any = np.asarray(values[0], np.float64)
-    fails: Any = np.asarray(values[1] if len(values) > 1 else 0.0, np.float64)
-    if not np.any(value > 0) and fails <= delta:
+    sizes = [np.asarray(value, np.float64) for value in values]
+    if not np.any(sizes[0] > 0) and all(fails <= delta for fails in sizes[1:]):
         return 0.0
-    made: Any
-    if isinstance(budget, filters.PureDPFilter):
-        made = filters.PureDPGuarantee(value, "")
-    elif isinstance(budget, filters.ZCDPFilter | filters.ApproximateZCDPFilter):
-        made = filters.ZCDPGuarantee(value, "", fails=fails)
-    elif isinstance(budget, filters.RenyiFilter):
-        made = filters.RenyiGuarantee(value, budget.order, "")
-    elif isinstance(budget, filters.AnyOrderFilter):
-        made = filters.AnyOrderGuarantee(value, budget.orders, "")
-    elif isinstance(budget, filters.GDPResidueFilter):
-        made = filters.ApproximateGDPGuarantee(value, fails, "")
-    elif isinstance(budget, filters.GDPFilter):
-        made = filters.GDPGuarantee(value, "")
-    elif isinstance(budget, filters.ApproximateGDPFilter):
-        made = filters.GDPGuarantee(np.sqrt(2.0 * value), "", is_bound=False)
-    else:
-        return None
+    if isinstance(budget, filters.ApproximateGDPFilter):
+        sizes = [np.sqrt(2.0 * sizes[0])]
+    made = dataclasses.replace(budget.guarantee, **dict(zip(fields, sizes, strict=True)))
     return float(np.asarray(made.epsilon(delta)))
 
 
@@ -190,20 +182,34 @@ def _cost(policy: Policy, query: Any, before: State, after: State, admitted: boo
     """What ``query`` took, where it was admitted; else what a much larger budget would charge, where it says so."""
     budget = policy.filter
     with reproducible():
-        if hasattr(budget, "_cost"):
-            values = [np.asarray(budget._cost(query)).tolist()]
+        if isinstance(budget, AdditiveFilter):
+            costs = [np.asarray(cost) for cost in _tuple(budget._cost(query))]
+            values = [(np.sqrt(cost) if budget.squares else cost).tolist() for cost in costs]
         elif admitted:
             now, then = (_part(budget, state, "spent") for state in (after, before))
-            squares = isinstance(budget, filters.GDPFilter | filters.GDPResidueFilter)
+            squares = isinstance(budget, filters.GDPResidueFilter)
             values = [
                 _difference(new, old, squares=squares and i == 0)
                 for i, (new, old) in enumerate(zip(now, then, strict=True))
             ]
+        elif isinstance(budget, filters.PricedMenuFilter):
+            price = int(np.asarray(budget.price(query)))
+            values = [price] if price < 2**31 - 1 else None
         else:
-            values = _on_a_larger_budget(budget, query)
+            values = None
     if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
         return None
-    return _amount(budget, values, delta)
+    amount = _amount(budget, values, delta)
+    return amount if amount.epsilon is not None else replace(amount, epsilon=_alone(query, delta))
+
+
+def _alone(query: Any, delta: float) -> float | None:
+    """The certified epsilon of a request that is all there is; None where it has none, or no mechanism of its own."""
+    try:
+        found = float(accounting.epsilon(query, delta).upper)
+    except (ValueError, TypeError, NotImplementedError):  # a position on a menu; another relation's mechanism
+        return None
+    return found if found < np.inf else None
 
 
 def _difference(new: Any, old: Any, *, squares: bool) -> Any:
@@ -211,27 +217,6 @@ def _difference(new: Any, old: Any, *, squares: bool) -> Any:
     if squares:  # mu adds up in squares
         return np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
     return np.maximum(new - old, 0.0).tolist()
-
-
-_LARGER = 1e6  # times the budget: ledgers count in 2^-88 of theirs
-
-
-def _on_a_larger_budget(budget: Any, query: Any) -> list[Any] | None:
-    """The cost of a query that may be more than the whole budget; None where it is more than a million of them."""
-    wide: Any
-    if isinstance(budget, filters.GDPFilter):
-        wide = filters.gdp(min(_LARGER * float(np.asarray(budget.mu)), 1e30))
-    elif isinstance(budget, filters.ApproximateZCDPFilter):
-        wide = filters.approximate_zcdp(min(_LARGER * float(np.asarray(budget.rho)), 1e30), 0.999)
-    elif isinstance(budget, filters.AnyOrderFilter):
-        wide = filters.renyi_any(1e6, 0.5, budget.orders)
-    elif isinstance(budget, filters.PricedMenuFilter):
-        price = int(np.asarray(budget.price(query)))
-        return [price] if price < 2**31 - 1 else None
-    else:
-        return None
-    admitted, state = wide.update(query, wide.init())
-    return [np.asarray(one).tolist() for one in _tuple(wide.spent(state))] if bool(np.asarray(admitted)) else None
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

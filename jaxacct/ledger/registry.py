@@ -13,11 +13,11 @@ __all__ = ["class_of", "fields_of", "name_of", "register"]
 _MODULES = {
     "jaxacct.mechanisms": " ".join(mechanisms.__all__),
     "jaxacct.filters": (
-        "AdditiveProfileFilter AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter "
-        "NaturalApproximateDPFilter NaturalFilter Odometer Prepared PricedMenuFilter PureDPFilter RenyiFilter "
-        "UndeclaredNaturalFilter ZCDPFilter"
+        "AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter NaturalFilter Odometer "
+        "Prepared PricedMenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
     ),
-    "jaxacct.filters.naturals.natural": "_Declared",
+    "jaxacct.adversary": "AdditiveProfileFilter NaturalApproximateDPFilter",
+    "jaxacct.filters.residues.natural": "_Declared",
     "jaxacct.losses.grids.grid": "LossGrid",
     "jaxacct.losses.curves.pld": "PLD",
     "jaxacct.losses.curves.profile": "PrivacyProfile",

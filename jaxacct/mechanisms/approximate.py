@@ -8,19 +8,44 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative
 from jaxacct.mechanisms.renyi.closed import response_divergence
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
-__all__ = ["ApproximateDP", "PureDP"]
+__all__ = ["ApproximateDP", "PureDP", "Response"]
+
+
+class Response(Symmetric):
+    """A mechanism whose dominating pair is randomized response, or that after telling the truth with probability delta.
+
+    Attributes:
+        epsilon: log of the ratio of the probabilities of a true and a false answer; any shape.
+    """
+
+    epsilon: ArrayLike
+
+    def _response(self) -> tuple[Any, Any, Any]:
+        """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
+        return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
+
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
+        return response_divergence(self.epsilon, order, self._response()[1])
+
+    def _pure(self) -> Array | None:
+        return nonnegative(self.epsilon)
+
+    def _dominating(self, relation: str) -> Runs:
+        return [(ResponsePair(*self._response()), 1.0)]
 
 
 @mechanism
-class PureDP(Mechanism):
+class PureDP(Response):
     """Any ``epsilon``-DP mechanism, for the relation that is asked about.
 
     Binary randomized response dominates all of them (Kairouz, Oh, Viswanath 2015), and is one of them: upper and lower
@@ -38,22 +63,9 @@ class PureDP(Mechanism):
     def __post_init__(self) -> None:
         _validate.nonnegative(epsilon=self.epsilon)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
-    def _renyi(self, order: Any, relation: str) -> Any:
-        return response_divergence(self.epsilon, order)
-
-    def _pure(self) -> Any:
-        return nonnegative(self.epsilon)
-
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(ResponsePair(nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())), 1.0)]
-
 
 @mechanism
-class ApproximateDP(Mechanism):
+class ApproximateDP(Response):
     """Any (``epsilon``, ``delta``)-DP mechanism, for the relation that is asked about.
 
     Randomized response on one bit that gives itself away with probability ``delta`` dominates all of them (Kairouz, Oh,
@@ -75,16 +87,15 @@ class ApproximateDP(Mechanism):
         _validate.nonnegative(epsilon=self.epsilon)
         _validate.rate(delta=self.delta)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
+    def _response(self) -> tuple[Any, Any, Any]:
+        return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
-        xp, pure, delta = floats(response_divergence(self.epsilon, order), self.delta)
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
+        xp, pure, delta = floats(super()._renyi(order, relation), self.delta)
         return xp.where(delta == 0, pure, np.inf)  # a loss may be infinite
 
-    def _approximate_rho(self) -> tuple[Any, Any]:
-        return rho_of_pure(nonnegative(self.epsilon)), nonnegative(self.delta, 1.0)
+    def _pure(self) -> None:
+        """A loss may be infinite."""
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(ResponsePair(nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)), 1.0)]
+    def _approximate_rho(self) -> tuple[Array, Array]:
+        return rho_of_pure(nonnegative(self.epsilon)), nonnegative(self.delta, 1.0)

@@ -8,12 +8,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
-from jaxacct.mechanisms.parameters import array_module, nonnegative, positive, whole_steps
+from jaxacct.mechanisms.parameters import nonnegative, positive, whole_steps
 from jaxacct.mechanisms.renyi.closed import proportional
 
 __all__ = ["RenyiDP", "ZeroConcentratedDP"]
@@ -22,13 +24,13 @@ _DOWN = 1.0 - 2.0**-50
 
 
 @mechanism
-class ZeroConcentratedDP(Mechanism):
+class ZeroConcentratedDP(Symmetric):
     """Any ``rho``-zCDP mechanism, for the relation that is asked about (Bun, Steinke 2016, Definition 1.1).
 
     rho adds up over runs, also over those between which other mechanisms run (every interaction with the zCDP part is
     zCDP; Vadhan, Zhang 2023 for the concurrent composition of it with the rest). The upper bound of delta is the
     infimum over all orders of the conversion from Rényi divergence of Canonne, Kamath, Steinke 2020, Proposition 12, in
-    both directions, and total variation; it is the curve of a dominating pair (:mod:`._curve_pair`), by which it
+    both directions, and total variation; it is the curve of a dominating pair (``ConcentratedPair``), by which it
     composes with other mechanisms and on samples. The lower bound is the exact curve of one member of the class, the
     Gaussian mechanism with mu = sqrt(2 rho): the best possible conversion lies between the two, so they do not meet.
 
@@ -44,20 +46,16 @@ class ZeroConcentratedDP(Mechanism):
     def __post_init__(self) -> None:
         _validate.positive(rho=self.rho)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return proportional(self.rho, order)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return positive(self.rho)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(ConcentratedPair(positive(self.rho)), 1.0)]
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(ConcentratedPair(positive(self.rho) * whole_steps(steps)), 1.0)]
 
     def _witness(self, relation: str) -> Mechanism:
@@ -65,7 +63,7 @@ class ZeroConcentratedDP(Mechanism):
 
 
 @mechanism
-class RenyiDP(Mechanism):
+class RenyiDP(Symmetric):
     """Any mechanism with Rényi divergence of at most ``epsilon`` at ``order``, in both directions (Mironov 2017).
 
     For the relation that is asked about. Divergences of one order add up over runs; otherwise as
@@ -88,23 +86,19 @@ class RenyiDP(Mechanism):
         _validate.greater(1.0, order=self.order)
         _validate.nonnegative(epsilon=self.epsilon)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
     def _order(self) -> Any:
         order = positive(self.order)
         return array_module(order).where(order > 1.0, order, np.nan)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Divergences increase in the order; above the mechanism's own nothing is known.
         xp, a, known, value = floats(order, self.order, self.epsilon)
         return xp.where((a > 1) & (a <= known) & (known < np.inf) & (value >= 0), value, np.inf)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon)), 1.0)]
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon) * whole_steps(steps)), 1.0)]
 
     def _witness(self, relation: str) -> Mechanism:

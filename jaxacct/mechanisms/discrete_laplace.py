@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on whole numbers."""
+"""`DiscreteLaplace`: two-sided geometric noise on whole numbers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.discrete_laplace import DiscreteLaplacePair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import pure_divergence
@@ -23,7 +24,7 @@ __all__ = ["DiscreteLaplace"]
 
 
 @mechanism
-class DiscreteLaplace(Mechanism):
+class DiscreteLaplace(Symmetric):
     """Adds X with Pr[X = x] proportional to exp(-|x| / scale), x whole, to a count that moves by ``sensitivity``.
 
     The geometric mechanism of Ghosh, Roughgarden, Sundararajan 2009: (sensitivity / scale)-DP, and better than that in
@@ -46,23 +47,19 @@ class DiscreteLaplace(Mechanism):
         _validate.positive(scale=self.scale)
         _validate.count(sensitivity=self.sensitivity)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """log((1-t)/(1+t) sum_x t^(a |x - D| + (1-a) |x|)) / (a-1), t = e^(-1/scale): three geometric series.
 
         Where that is all rounding (losses below 1e-7), the divergence of pure privacy is less and takes its place.
         """
         scale, gap = positive(self.scale), whole_number(self.sensitivity, 1.0)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
-        return module(exact, pure).minimum(exact, pure)
+        return array_module(exact, pure).minimum(exact, pure)
 
-    def _pure(self) -> Any:
+    def _pure(self) -> Array:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity, 1.0)), 1.0)]
 
 

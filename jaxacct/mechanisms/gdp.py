@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.gaussian import sampled_gaussian
-from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.parameters import Rate, positive
+from jaxacct.mechanisms.gaussian import OneGaussian
+from jaxacct.mechanisms.parameters import positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise
 
 __all__ = ["GDP"]
 
 
 @mechanism
-class GDP(Mechanism):
+class GDP(OneGaussian):
     """Any ``mu``-GDP mechanism, for the relation that is asked about (Dong, Roth, Su 2022, Definition 2.4).
 
     By definition N(mu, 1) against N(0, 1) dominates all of them: the Gaussian mechanism with sigma / sensitivity = 1 /
@@ -37,23 +33,13 @@ class GDP(Mechanism):
     def __post_init__(self) -> None:
         _validate.positive(mu=self.mu)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
-    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
-        """One of 1 / mu, NaN where it makes no sense."""
+    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
+        """One of 1 / mu, NaN where it is invalid."""
         return [(1.0 / positive(self.mu), 1.0)]
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Rényi divergences keep the order of trade-off curves.
         return gaussian_divergence(mu_of_noise(1.0, self.mu), order)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return positive(self.mu) ** 2 / 2
-
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
-
-    def _sampled(self, rate: Rate, relation: str) -> Any:
-        return sampled_gaussian(self._gaussian_noise(), rate, relation)

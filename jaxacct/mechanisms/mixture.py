@@ -9,17 +9,17 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
+from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import Rate, array_module, moved, positive
+from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 __all__ = ["MixtureOfGaussians"]
-
-_LEAST = 1e-300  # smallest weight: its logarithm, and the exponential of that, are good to a few units
-_SLACK = 1e-9  # how far the weights may sum up to something else than 1
 
 
 @mechanism
@@ -63,30 +63,24 @@ class MixtureOfGaussians(Mechanism):
         for sensitivity, weight in zip(self.sensitivities, self.weights, strict=True):
             _validate.nonnegative(sensitivities=sensitivity, weights=weight)
         if not _validate.is_traced(self.weights):
-            weights = [np.asarray(weight, np.float64) for weight in self.weights]
-            for weight in weights:
-                if np.any((weight > 0) & (weight < _LEAST)):
-                    raise ValueError(f"weights must be at least {_LEAST:g} or 0, got {weight[weight > 0].min()}")
-            total = np.asarray(sum(weights))
-            if np.any(abs(total - 1.0) > _SLACK):
-                raise ValueError(f"weights must sum up to 1, got {total.flat[np.argmax(abs(total - 1.0))]}")
+            check_law("weights", np.stack(np.broadcast_arrays(*self.weights), -1))
         if not _validate.is_traced(self.sensitivities):
             largest = np.asarray(sum(np.asarray(sensitivity, np.float64) for sensitivity in self.sensitivities))
             if np.any(largest <= 0):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
 
-    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
         return mixture_divergence(self, order, relation, rate)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
             return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
-    def _replaced(self, rate: Rate) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         noise, sensitivities, weights = self._parts()
         # A record that is not in the sample moves nothing.
         share = rate.value / sum(weights)
@@ -94,18 +88,17 @@ class MixtureOfGaussians(Mechanism):
         return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
     def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-        """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""
-        xp = array_module(self)
-        sensitivities = [xp.asarray(value, np.float64) for value in self.sensitivities]
-        weights = [xp.asarray(value, np.float64) for value in self.weights]
+        """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
+        xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
+        sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
         total = sum(weights)
-        good = (abs(total - 1.0) <= _SLACK) | moved()
+        good = (abs(total - 1.0) <= SUM_SLACK) | moved()
         for value in (*sensitivities, *weights):
             good = good & (value >= 0) & xp.isfinite(value)
         for weight in weights:
-            good = good & ((weight >= _LEAST) | (weight == 0))
+            good = good & ((weight >= LEAST_MASS) | (weight == 0))
         good = good & (
             sum(xp.where(weight > 0, value, 0.0) for value, weight in zip(sensitivities, weights, strict=True)) > 0
         )
-        noise = xp.where(good, positive(self.sigma), np.nan)
+        noise = xp.where(good, sigma, np.nan)
         return noise, tuple(sensitivities), tuple(weights)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.renyi.tables import table_divergence
@@ -20,7 +20,7 @@ __all__ = ["FromProfile"]
 
 
 @mechanism
-class FromProfile(Mechanism):
+class FromProfile(Symmetric):
     """Any mechanism that is (``epsilons[i]``, ``deltas[i]``)-DP for every i, in the relation that is asked about.
 
     Being (epsilon, delta)-DP is a claim on both directions of every pair of neighbours. So each point (eps, delta) also
@@ -51,10 +51,6 @@ class FromProfile(Mechanism):
         if not _validate.is_traced((self.epsilons, self.deltas)):
             self._atoms()
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
     def _atoms(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Losses, P- and Q-masses, shape ``(..., 2 points + 2)``."""
         if _validate.is_traced((self.epsilons, self.deltas)):
@@ -67,9 +63,9 @@ class FromProfile(Mechanism):
         losses, p, q = (np.stack(part).reshape(shape) for part in zip(*found, strict=True))
         return losses, p, q
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return table_divergence([pair for pair, _ in self._dominating(relation)], order)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         losses, p, q = (Row(part) for part in self._atoms())
         return [(TablePair(losses, p, q, np.full((), 2.0 * UNIT), np.full((), 16.0 * UNIT)), 1.0)]

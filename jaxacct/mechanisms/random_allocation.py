@@ -1,4 +1,4 @@
-"""Random allocation of records to the batches of an epoch ("balls in bins")."""
+"""`RandomAllocation`: each record takes part in randomly chosen batches of an epoch ("balls in bins")."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
+from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
-from jaxacct.mechanisms.pairs.allocation import allocation_pair
+from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-from jaxacct.mechanisms.parameters import array_module, whole_number, whole_steps
+from jaxacct.mechanisms.pairs.base import Pair, Runs
+from jaxacct.mechanisms.parameters import Rate, poisson_rate, whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
 __all__ = ["RandomAllocation", "renyi_of_one_run"]
+
+_ALL = Rate(np.ones(()), np.zeros(()))
 
 
 @mechanism
@@ -34,7 +39,9 @@ class RandomAllocation(Mechanism):
     For k participations upper bounds are those of k epochs of one participation and a k-th part of the batches each;
     lower bounds are those of a test on the sum of the ratios of all t batches. `replace` is bounded from above by
     the antipodal pair of an epoch's pair, and from below by records that become one that adds nothing; the two may be
-    far apart. Proofs are in docs/proofs/random-allocation.md.
+    far apart. Where noise is so small or so large that no table of ratios is of use (for Gaussians below some 0.05 and
+    above 10^4 sensitivities), the upper bound is that of k runs whose batches are known, the lower one that of a single
+    batch. Proofs are in docs/proofs/random-allocation.md.
 
     Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
     see what the allocation hides, those of Rényi type do not.
@@ -58,19 +65,25 @@ class RandomAllocation(Mechanism):
     def __post_init__(self) -> None:
         _validate.count(batches=self.batches, participations=self.participations)
         _validate.at_most(2.0**20, batches=self.batches)
-        _check_order(self.batches, self.participations)
+        _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Any, Any]:
-        """t and k in float64, NaN where they make no sense."""
+        """t and k in float64, NaN where they are invalid."""
         t, k = whole_number(self.batches, 1.0), whole_number(self.participations, 1.0)
         xp = array_module(t, k)
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
         xp = array_module(t, k)
+        if not (_validate.is_traced((pair, t, k)) or tables_help(pair, relation)):
+            # What is told where the record is knows no less.
+            inner = as_mechanism(self.mechanism)
+            return [
+                (inner._replaced(_ALL) if relation == "replace" else inner._one_pair(relation, "RandomAllocation"), k)
+            ]
         one = np.ones(())
         parts = [(t, one)]
         if _validate.is_traced(k) or np.any(k != 1.0):
@@ -82,27 +95,27 @@ class RandomAllocation(Mechanism):
                 parts = [part for part in parts if np.any(part[1] != 0)]
         found = [(allocation_pair(pair, size, one, side, True), count) for size, count in parts]
         if relation == "replace":
-            return [(AntipodalTablePair(pair, one, np.zeros(())), count) for pair, count in found]
+            return [(AntipodalTablePair(without_zeros(pair), one, np.zeros(())), count) for pair, count in found]
         return found
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         raise ValueError(
             "relation 'replace' has no analysis for PoissonSampled of RandomAllocation; 'add_or_remove' has one, and "
             "group privacy turns its (epsilon, delta) into (2 epsilon, (1 + exp(epsilon)) delta)"
         )
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """That of ``participations`` runs that are known: a bound, which gains nothing from the allocation."""
         return self._numbers()[1] * renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
-    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         return as_mechanism(self.mechanism)._rarely_sampled(whole_steps(steps) * self._numbers()[1])
 
 
@@ -116,10 +129,15 @@ class _Attacked(RandomAllocation):
     def _as(self, side: str) -> str:
         return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         t, k = self._numbers()
-        if not _validate.is_traced((t, k)) and np.all(k == t):
+        known = not _validate.is_traced((pair, t, k))
+        if known and not tables_help(pair, relation):
+            # Of a single batch of the epoch.
+            rate = poisson_rate(deflated(k / t, 2.0 * UNIT))
+            return [(as_mechanism(self.mechanism)._sampled(rate, relation), np.where(k >= 1.0, 1.0, np.nan))]
+        if known and np.all(k == t):
             return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
         return [(allocation_pair(pair, t, k, relation, False), 1.0)]
 
@@ -133,12 +151,3 @@ def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:
     if relation == "replace":
         inner = unchecked(PoissonSampled, mechanism=inner, rate=np.ones(()))
     return inner._renyi(order, relation)
-
-
-def _check_order(batches: Any, participations: Any) -> None:
-    if _validate.is_traced((batches, participations)) or any(
-        value is None or type(value) is object for value in (batches, participations)
-    ):
-        return
-    if np.any(np.asarray(participations) > np.asarray(batches)):
-        raise ValueError(f"participations must be at most batches, got {participations} of {batches}")

@@ -1,4 +1,4 @@
-"""Randomized response on categories."""
+"""`RandomizedResponse`: randomized response on two or more categories."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.mechanisms.base import Mechanism
-from jaxacct.mechanisms.pairs.response import ResponsePair
+from jaxacct.mechanisms.approximate import Response
 from jaxacct.mechanisms.parameters import nonnegative, whole_number
-from jaxacct.mechanisms.renyi.closed import response_divergence
 from jaxacct.mechanisms.renyi.concentrated import rho_of_response
 
 __all__ = ["RandomizedResponse"]
 
 
 @mechanism
-class RandomizedResponse(Mechanism):
+class RandomizedResponse(Response):
     """Reports the true one of k categories with probability e^eps / s, any other with 1 / s, s = e^eps + k - 1.
 
     For records of two different categories the loss is eps, 0 (if k > 2) or -eps (Warner 1965; Kairouz, Bonawitz,
@@ -45,18 +44,8 @@ class RandomizedResponse(Mechanism):
         _validate.count(categories=self.categories)
         _validate.at_least(2.0, categories=self.categories)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
+    def _response(self) -> tuple[Any, Any, Any]:
+        return nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())
 
-    def _renyi(self, order: Any, relation: str) -> Any:
-        return response_divergence(self.epsilon, order, whole_number(self.categories, 2.0))
-
-    def _pure(self) -> Any:
-        return nonnegative(self.epsilon)
-
-    def _rho(self) -> Any:
-        return rho_of_response(nonnegative(self.epsilon), whole_number(self.categories, 2.0))
-
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(ResponsePair(nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())), 1.0)]
+    def _rho(self) -> Array:
+        return rho_of_response(*self._response()[:2])

@@ -1,4 +1,4 @@
-"""Private selection: the exponential mechanism and permute-and-flip."""
+"""`Exponential` and `PermuteAndFlip`: private selection of a candidate with a high score."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.approximate import Response
+from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
-from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative, positive
-from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest, response_divergence
+from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
 __all__ = ["Exponential", "PermuteAndFlip"]
 
 
 @mechanism
-class Exponential(Mechanism):
+class Exponential(Symmetric):
     """Chooses candidate r with probability proportional to exp(``epsilon`` u(r) / (2 sensitivity)).
 
     Here "sensitivity" is the most that a score u(r) moves between neighbours of the relation in question; scores that
@@ -31,7 +33,7 @@ class Exponential(Mechanism):
     Either way log P(r) / Q(r) over all r spans at most ``epsilon``: the mechanism has bounded range (Durfee, Rogers
     2019), which is better than ``epsilon``-DP.
 
-    The pair is the supremum over all pairs of that range (:mod:`._bounded_range_pair`; Dong, Durfee, Rogers, "Optimal
+    The pair is the supremum over all pairs of that range (``BoundedRangePair``; Dong, Durfee, Rogers, "Optimal
     Differential Privacy Composition for Exponential Mechanisms", 2020). For one run it is exact. For compositions it
     is a bound, also if an adaptive analyst chooses scores by what came before; that paper's own formula, one
     shift t for all runs, is smaller but holds only for mechanisms that are all fixed in advance. The pair is
@@ -49,27 +51,23 @@ class Exponential(Mechanism):
     def __post_init__(self) -> None:
         _validate.positive(epsilon=self.epsilon)
 
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return _divergence(self.epsilon, order)
 
-    def _pure(self) -> Any:
+    def _pure(self) -> Array:
         return nonnegative(self.epsilon)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         # Bounded range: Cesar, Rogers 2021.
         epsilon = self._pure()
-        return module(epsilon).minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
+        return array_module(epsilon).minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(BoundedRangePair(positive(self.epsilon)), 1.0)]
 
 
 @mechanism
-class PermuteAndFlip(Mechanism):
+class PermuteAndFlip(Response):
     """Visits candidates in random order, accepts r with probability exp(``epsilon`` (u(r) - max u) / (2 sensitivity)).
 
     ``epsilon``-DP, and never worse in expected score than the exponential mechanism (McKenna, Sheldon 2020). It is
@@ -88,19 +86,6 @@ class PermuteAndFlip(Mechanism):
 
     def __post_init__(self) -> None:
         _validate.positive(epsilon=self.epsilon)
-
-    @property
-    def _symmetric(self) -> bool:
-        return True
-
-    def _renyi(self, order: Any, relation: str) -> Any:
-        return response_divergence(self.epsilon, order)
-
-    def _pure(self) -> Any:
-        return nonnegative(self.epsilon)
-
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        return [(ResponsePair(positive(self.epsilon), 2.0, 0.0), 1.0)]
 
 
 @hosted
@@ -130,13 +115,13 @@ def _divergence(epsilon: Any, order: Any) -> Array:
 
 def _log_mean(x: Array) -> Array:
     """log((1 - e^-x) / x) for x > 0: without the logarithms of 0 that near 0 would cancel."""
-    xp = module(x)
+    xp = array_module(x)
     series = x * (x / 24.0 * (1.0 - x**2 / 120.0 * (1.0 - x**2 / 63.0)) - 0.5)
     return xp.where(x < 0.1, series, xp.log(-xp.expm1(-x) / x))
 
 
 def _log_power_rest(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)), from e^x - 1 - x at x = a l and at x = l, whose difference is positive."""
-    xp = module(loss, a)
+    xp = array_module(loss, a)
     big, small = log_rest(a * loss), xp.log(a) + log_rest(loss)
     return big + log1p(-xp.exp(xp.minimum(small - big, -1e-15)))

@@ -8,18 +8,18 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.table import TablePair
-from jaxacct.mechanisms.parameters import array_module
+from jaxacct.mechanisms.parameters import SUM_SLACK, check_law
 from jaxacct.mechanisms.renyi.tables import table_divergence
 
 __all__ = ["FromTables"]
-
-_SLACK = 1e-9  # how far a table's sum may be off 1
-_LEAST = 1e-300  # smallest probability that stays one in float64 arithmetic
 
 
 @mechanism
@@ -45,23 +45,14 @@ class FromTables(Mechanism):
     def __post_init__(self) -> None:
         _validate.tables(p=self.p, q=self.q)
         for name, table in (("p", self.p), ("q", self.q)):
-            if _validate.is_traced(table):
-                continue
             _validate.rate(**{name: table})
-            table = np.asarray(table, np.float64)
-            if np.any((table > 0) & (table < _LEAST)):
-                raise ValueError(
-                    f"{name} must hold probabilities of at least {_LEAST:g} or 0, got {table[table > 0].min()}"
-                )
-            total = table.sum(-1)
-            if np.any(np.abs(total - 1.0) > _SLACK):
-                raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
+            check_law(name, table)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         names = ["remove", "add"] if relation == "add_or_remove" else [relation]
         return table_divergence([pair for name in names for pair, _ in self._dominating(name)], order)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
             raise ValueError(
                 "relation 'replace' has no analysis for FromTables; for tables of a replaced record, relation "
@@ -73,12 +64,11 @@ class FromTables(Mechanism):
 
 def _pair(p: Any, q: Any) -> TablePair:
     """Outputs sorted by loss. A loss is off by the roundings of two sums and of two logarithms."""
-    xp = array_module(p, q)
-    p, q = (xp.asarray(table, np.float64) for table in (p, q))
+    xp, p, q = floats(p, q)
     good = True
     for table in (p, q):
         good = good & ((table >= 0) & (table <= 1)).all(-1, keepdims=True)
-        good = good & (abs(table.sum(-1, keepdims=True) - 1.0) <= _SLACK)
+        good = good & (abs(table.sum(-1, keepdims=True) - 1.0) <= SUM_SLACK)
     p, q = (xp.where(good, table / table.sum(-1, keepdims=True), np.nan) for table in (p, q))
     log = lambda table: xp.log(xp.where(table > 0, table, 1.0))  # noqa: E731
     losses = xp.where(p > 0, xp.where(q > 0, log(p) - log(q), np.inf), -np.inf)

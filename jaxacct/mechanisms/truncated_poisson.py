@@ -1,4 +1,4 @@
-"""Poisson samples that are cut to a largest size."""
+"""`TruncatedPoisson`: a Gaussian mechanism on Poisson samples that are cut to a largest size."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.binomial import binomial_split
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
-from jaxacct.mechanisms.parameters import LEAST_RATE, Rate, array_module, whole_steps
+from jaxacct.mechanisms.parameters import LEAST_RATE, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.subsample import Subsample
 
 __all__ = ["TruncatedPoisson"]
 
 
 @mechanism
-class TruncatedPoisson(Mechanism):
+class TruncatedPoisson(Subsample):
     """Runs a Gaussian ``mechanism`` on a Poisson sample of ``rate``, cut to ``largest`` records at random if need be.
 
     The static shapes that accelerators want. When a full sample takes in a record x, that record may take the place of
@@ -68,43 +72,26 @@ class TruncatedPoisson(Mechanism):
     rate: ArrayLike
     largest: ArrayLike
     records: ArrayLike
+    _instead = (
+        ", whose cut depends on how many records there are; give TruncatedPoisson the product of the rates if the "
+        "sample is cut once"
+    )
 
     def __post_init__(self) -> None:
         _validate.rate(rate=self.rate)
         _validate.count(largest=self.largest, records=self.records)
-        if _validate.is_traced((self.largest, self.records)):
-            return
-        if np.any(np.asarray(self.largest, np.float64) > np.asarray(self.records, np.float64)):
-            raise ValueError(
-                f"largest must be at most records, got {self.largest} of {self.records}; samples that are never cut "
-                "are PoissonSampled"
-            )
+        _validate.ordered(largest=self.largest, records=self.records)
 
     def _parts(self) -> tuple[Any, Any, Any]:
-        """Rate, largest and records in float64, NaN where they make no sense."""
-        xp = array_module(self.rate, self.largest, self.records)
-        rate = xp.asarray(self.rate, np.float64)
-        largest, records = whole_steps(self.largest), whole_steps(self.records)
+        """Rate, largest and records in float64, NaN where they are invalid."""
+        xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (
             xp.where((rate >= 0) & (rate <= 1), rate, np.nan),
             xp.where(largest <= records, largest, np.nan),
             records,
         )
 
-    def _noise(self) -> Any:
-        inner = as_mechanism(self.mechanism)
-        noise = inner._gaussian_noise()
-        if noise is None:
-            raise ValueError(
-                f"TruncatedPoisson has no analysis for {type(inner).__name__}; it has one for Gaussian, GDP and "
-                "compositions of them"
-            )
-        return noise
-
-    def _as(self, side: str) -> str:
-        return side if side in ("zero_out", "fill_in") else super()._as(side)
-
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         noise, (rate, largest, records) = self._noise(), self._parts()
         split = binomial_split(records - 1.0, rate, largest)
         xp = array_module(rate, split.share)
@@ -127,12 +114,3 @@ class TruncatedPoisson(Mechanism):
         split = binomial_split(records - 1.0, rate, largest)
         held = rate * (split.below + split.above * split.share)
         return unchecked(PoissonSampled, mechanism=self.mechanism, rate=deflated(held, split.doubt + 8.0 * UNIT))
-
-    def _sampled(self, rate: Rate, relation: str) -> Any:
-        raise ValueError(
-            "PoissonSampled has no analysis for TruncatedPoisson, whose cut depends on how many records there are; "
-            "give TruncatedPoisson the product of the rates if the sample is cut once"
-        )
-
-    def _replaced(self, rate: Rate) -> Any:
-        return self._sampled(rate, "replace")

@@ -1,4 +1,4 @@
-"""Sampling with replacement as a wrapper around a mechanism."""
+"""`SampledWithReplacement`: a Gaussian mechanism on records drawn with replacement."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
-from jaxacct.mechanisms.parameters import Rate, array_module, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import whole_number, whole_steps
+from jaxacct.mechanisms.subsample import Subsample
 
 __all__ = ["SampledWithReplacement"]
 
-_MOST = (
-    32  # draws of one record that are told apart; more has a probability below 1e-35 for a batch as large as the data
-)
+_MOST = 32  # draws of one record that are told apart; more is less likely than 1e-35 for a batch as large as the data
 _NEGLIGIBLE = 1e-22
 
 
 @mechanism
-class SampledWithReplacement(Mechanism):
+class SampledWithReplacement(Subsample):
     """Runs a Gaussian ``mechanism`` on ``batch`` records, each drawn from all ``records`` anew.
 
     A record is drawn J ~ Bin(batch, 1 / records) times, and each time it takes the place of another one, which moves a
@@ -55,14 +56,12 @@ class SampledWithReplacement(Mechanism):
     mechanism: Any
     batch: ArrayLike
     records: ArrayLike
+    _instead = "; use SampledWithReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
         _validate.count(batch=self.batch, records=self.records)
-        if _validate.is_traced((self.batch, self.records)):
-            return
         _validate.at_least(2, records=self.records)
-        if np.any(np.asarray(self.batch, np.float64) > np.asarray(self.records, np.float64)):
-            raise ValueError(f"batch must be at most records, got {self.batch} of {self.records}")
+        _validate.ordered(batch=self.batch, records=self.records)
 
     def _draws(self) -> tuple[list[Any], Any]:
         """Weights of 0, 1, ... draws, and a bound of the weight of more."""
@@ -78,19 +77,9 @@ class SampledWithReplacement(Mechanism):
                 return some, tail_of_some
         return weights, tail
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
-        inner = as_mechanism(self.mechanism)
-        noise = inner._gaussian_noise()
-        if noise is None:
-            raise ValueError(
-                f"SampledWithReplacement has no analysis for {type(inner).__name__}; it has one for Gaussian, GDP and "
-                "compositions of them"
-            )
-        if relation not in ("remove", "add", "replace"):
-            raise ValueError(
-                "relation 'replace_special' has no analysis for SampledWithReplacement; 'replace' is an upper bound of "
-                "it if a special record counts as one of value 0"
-            )
+    def _dominating(self, relation: str) -> Runs:
+        noise = self._noise()
+        self._refuse_special(relation)
         weights, tail = self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
         xp = array_module(noise, tail, *weights)
@@ -100,34 +89,22 @@ class SampledWithReplacement(Mechanism):
             return [(WithReplacementPair(noise, Row(row), tail, doubt), 1.0)]
         return self._mixture(noise, weights, tail, relation, doubt)
 
-    def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> list[tuple[Any, Any]]:
+    def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> Runs:
         shifts = tuple(np.full((), float(draws)) for draws in range(len(weights)))
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
-    def _attained(self, relation: str) -> list[tuple[Any, Any]]:
+    def _attained(self, relation: str) -> Runs:
         """The same without what counts as revealed, which counts as not drawn."""
-        noise, (weights, tail) = as_mechanism(self.mechanism)._gaussian_noise(), self._draws()
+        noise, (weights, tail) = self._noise(), self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
         return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, relation, doubt)
-
-    def _as(self, side: str) -> str:
-        return side if side in ("zero_out", "fill_in") else super()._as(side)
 
     def _witness(self, relation: str) -> Mechanism:
         return unchecked(FixedDirection, mechanism=self)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         raise ValueError(
             "mechanism must be one with a Rényi curve of use, got SampledWithReplacement: at most orders a batch that "
             "holds one record only, however unlikely, is all there is of its divergence; its loss is a PLD"
         )
-
-    def _sampled(self, rate: Rate, relation: str) -> Any:
-        raise ValueError(
-            "PoissonSampled has no analysis for SampledWithReplacement; use SampledWithReplacement of the inner "
-            "mechanism alone"
-        )
-
-    def _replaced(self, rate: Rate) -> Any:
-        return self._sampled(rate, "replace")

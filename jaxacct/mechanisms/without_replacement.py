@@ -9,16 +9,19 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, module
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 from jaxacct.mechanisms.sampling import PoissonSampled
+from jaxacct.mechanisms.subsample import Subsample
 
 __all__ = ["SampledWithoutReplacement"]
 
@@ -26,7 +29,7 @@ _LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 
 
 @mechanism
-class SampledWithoutReplacement(Mechanism):
+class SampledWithoutReplacement(Subsample):
     """Runs ``mechanism`` on ``sample_size`` of ``dataset_size`` records, every such subset being equally likely.
 
     The inner mechanism's parameters are those for *replaced* records, for every relation: whatever is drawn takes the
@@ -57,6 +60,7 @@ class SampledWithoutReplacement(Mechanism):
     mechanism: Any
     sample_size: ArrayLike
     dataset_size: ArrayLike
+    _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
 
     def __post_init__(self) -> None:
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
@@ -69,13 +73,9 @@ class SampledWithoutReplacement(Mechanism):
     def _rate(self) -> Rate:
         return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         inner = as_mechanism(self.mechanism)
-        if relation not in ("remove", "add", "replace"):
-            raise ValueError(
-                "relation 'replace_special' has no analysis for SampledWithoutReplacement; 'replace' is an upper bound "
-                "of it if a special record counts as one of value 0"
-            )
+        self._refuse_special(relation)
         if not inner._symmetric:
             raise ValueError(
                 f"SampledWithoutReplacement has no analysis for {type(inner).__name__}, whose pair is not symmetric; a "
@@ -86,7 +86,7 @@ class SampledWithoutReplacement(Mechanism):
             return [(inner._sampled(rate, relation), 1.0)]
         return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         if relation in ("add_or_remove", "add", "remove"):
             for name in self._sides(relation):
                 self._dominating(name)  # says what is wrong, if anything is
@@ -114,19 +114,7 @@ class SampledWithoutReplacement(Mechanism):
         found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
-    def _sampled(self, rate: Rate, relation: str) -> Any:
-        raise ValueError(
-            "PoissonSampled has no analysis for SampledWithoutReplacement, whose samples depend on how many records "
-            "there are; use SampledWithoutReplacement of the inner mechanism alone"
-        )
-
-    def _replaced(self, rate: Rate) -> Any:
-        return self._sampled(rate, "replace")
-
-    def _as(self, side: str) -> str:
-        return side if side in ("zero_out", "fill_in") else super()._as(side)
-
 
 def _rounded_up(rate: Any) -> Any:
     """A quotient that is off by a unit; divergences grow with the rate."""
-    return module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)
+    return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -9,8 +9,9 @@ networks need flax, only the step needs optax, only checkpoints need orbax, only
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from jaxacct._on_demand import on_demand
 
 if TYPE_CHECKING:
     from jaxacct.filters.residues.levels import LevelsFilter, on_levels
@@ -21,53 +22,42 @@ if TYPE_CHECKING:
     from jaxacct.training.demo.models import build, functional
     from jaxacct.training.demo.report import make_report
     from jaxacct.training.durable_runs.run import DurableRun, durable_run
-    from jaxacct.training.individual import IndividualTrainState, gradient_norms, init_individual, make_individual_step
+    from jaxacct.training.individual import IndividualTrainState, init_individual, make_individual_step
     from jaxacct.training.keys import Keys, fresh_keys, seeded_keys, step_keys
-    from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit, stop_on_interrupt
+    from jaxacct.training.loop import Outcome, StepRecord, accuracy, fit
     from jaxacct.training.noise import add_gaussian_noise
     from jaxacct.training.optax_chain import FilteredAggregateState, filtered_aggregate
-    from jaxacct.training.samplers import Sampler, gradient_sum_of_sample, make_sampled_step, sampler
+    from jaxacct.training.sampled_budget import plan_sampled_budget
+    from jaxacct.training.samplers import Sampler, make_sampled_step, sampler
     from jaxacct.training.sampling import Sample, poisson_sample
     from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
     from jaxacct.training.sharding import ShardedExamples, shard_examples
-    from jaxacct.training.step import (
-        Proposal,
-        SplitStep,
-        StepReport,
-        TrainState,
-        init_state,
-        make_split_step,
-        make_step,
-        noisy_gradient,
-        with_accuracy,
-    )
+    from jaxacct.training.state import SplitStep, StepReport, TrainState, init_state, with_accuracy
+    from jaxacct.training.step import make_split_step, make_step, noisy_gradient
 
-_MODULES = {
-    "accuracy_first": ("Rounds", "divided", "fit_until_accurate", "plan_rounds"),
-    "optax_chain": ("FilteredAggregateState", "filtered_aggregate"),
-    "budget": ("FILTERS", "Budget", "plan_budget", "planned_mechanism"),
-    "clipping": ("add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"),
-    "demo.data": ("DATASETS", "Dataset", "load"),
-    "durable_runs.run": ("DurableRun", "durable_run"),
-    "fixed_point": ("FixedPointSum", "empty_sum"),
-    "individual": ("IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"),
-    "durable_runs.journal": ("Journal",),
-    "keys": ("Keys", "attempt_keys", "fresh_keys", "seeded_keys", "step_keys"),
-    "loop": ("Outcome", "StepRecord", "accuracy", "fit", "stop_on_interrupt"),
-    "demo.models": ("MODELS", "Functional", "build", "functional"),
-    "noise": ("add_gaussian_noise", "gaussian_tree", "largest_sigma"),
-    "demo.report": ("make_report", "privacy_rows", "realised_mechanism", "table", "write_report"),
-    "samplers": ("Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"),
-    "sampling": ("Sample", "poisson_sample", "sample_pieces", "take_piece"),
-    "schedules": ("SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"),
-    "sharding": ("ShardedExamples", "replicate", "shard_examples"),
-    "step": (
-        "Filter", "Proposal", "SplitStep", "StepReport", "TrainState", "init_state", "make_split_step", "make_step",
-        "noisy_gradient", "with_accuracy",
-    ),
-}  # fmt: skip
-_HOME = {name: f"jaxacct.training.{module}" for module, names in _MODULES.items() for name in names}
-_HOME |= {name: "jaxacct.filters.residues.levels" for name in ("LevelsFilter", "on_levels")}
+if TYPE_CHECKING:  # parts of steps and reports, for notebooks and tests
+    from jaxacct.training.accuracy_first import divided as divided
+    from jaxacct.training.budget import planned_mechanism as planned_mechanism
+    from jaxacct.training.clipping import add_clipped as add_clipped
+    from jaxacct.training.clipping import clip_by_global_norm as clip_by_global_norm
+    from jaxacct.training.clipping import global_norm as global_norm
+    from jaxacct.training.demo.models import Functional as Functional
+    from jaxacct.training.demo.report import privacy_rows as privacy_rows
+    from jaxacct.training.demo.report import realised_mechanism as realised_mechanism
+    from jaxacct.training.demo.report import table as table
+    from jaxacct.training.demo.report import write_report as write_report
+    from jaxacct.training.durable_runs.journal import Journal as Journal
+    from jaxacct.training.fixed_point import empty_sum as empty_sum
+    from jaxacct.training.individual import gradient_norms as gradient_norms
+    from jaxacct.training.keys import attempt_keys as attempt_keys
+    from jaxacct.training.loop import stop_on_interrupt as stop_on_interrupt
+    from jaxacct.training.noise import gaussian_tree as gaussian_tree
+    from jaxacct.training.noise import largest_sigma as largest_sigma
+    from jaxacct.training.samplers import gradient_sum_of_sample as gradient_sum_of_sample
+    from jaxacct.training.sampling import sample_pieces as sample_pieces
+    from jaxacct.training.sampling import take_piece as take_piece
+    from jaxacct.training.sharding import replicate as replicate
+    from jaxacct.training.state import Proposal as Proposal
 
 __all__ = [
     "Budget",
@@ -77,7 +67,6 @@ __all__ = [
     "Keys",
     "LevelsFilter",
     "Outcome",
-    "Proposal",
     "Released",
     "Rounds",
     "Sample",
@@ -100,8 +89,6 @@ __all__ = [
     "fit_until_accurate",
     "fresh_keys",
     "functional",
-    "gradient_norms",
-    "gradient_sum_of_sample",
     "init_individual",
     "init_state",
     "load",
@@ -115,24 +102,14 @@ __all__ = [
     "per_example_gradients",
     "plan_budget",
     "plan_rounds",
+    "plan_sampled_budget",
     "poisson_sample",
     "sampler",
     "seeded_keys",
     "shard_examples",
     "step_keys",
-    "stop_on_interrupt",
     "warmup_decay",
     "with_accuracy",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'jaxacct.training' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = on_demand(__name__)

@@ -33,11 +33,14 @@ class Budget(NamedTuple):
         filter: from :mod:`jaxacct.filters`.
         schedule: its plan fits the filter; an adaptive schedule may leave the plan, never the filter.
         unit: the unit of the filter's ``spent``.
+        sampler: of :func:`jaxacct.training.make_sampled_step`, whose mechanism the filter is asked with; None where the
+            schedule says what is asked.
     """
 
     filter: Any
     schedule: Schedule
     unit: str
+    sampler: Any = None
 
 
 def plan_budget(

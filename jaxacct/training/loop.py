@@ -15,7 +15,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
-from jaxacct.training.step import StepReport, TrainState, with_accuracy
+from jaxacct.training.state import StepReport, TrainState, with_accuracy
 
 __all__ = ["Earlier", "Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
 

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 
 from jaxacct import _validate
+from jaxacct.filters import Filter
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
@@ -18,7 +19,7 @@ from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.schedules import Released, Schedule
-from jaxacct.training.step import Filter, ask_filter
+from jaxacct.training.step import ask_filter
 
 __all__ = ["FilteredAggregateState", "filtered_aggregate"]
 

@@ -34,7 +34,7 @@ from jaxacct.training.keys import step_keys
 from jaxacct.training.noise import add_gaussian_noise
 from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
 from jaxacct.training.sharding import number_of
-from jaxacct.training.step import StepReport, TrainState
+from jaxacct.training.state import StepReport, TrainState
 
 __all__ = ["Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"]
 
@@ -51,7 +51,7 @@ class Sampler:
         steps: training steps in one run of the mechanism: the batches of an epoch, or 1.
         capacity: places of a sample, static; no sample has more examples.
         expected: the public number that sums are divided by.
-        noise_multiplier: standard deviation of the noise, in clip norms.
+        noise_multiplier: standard deviation of the noise, in clip norms; a float32, rounded up.
         draw: ``draw(key, step) -> Sample`` of step ``step`` (from 0) of a run whose root of coins is ``key``; jittable.
     """
 
@@ -110,7 +110,7 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
         packed = jnp.zeros(capacity, jnp.int32).at[: indices.size].set(jnp.where(valid, indices, 0)[order])
         return Sample(packed, jnp.sum(valid, dtype=jnp.int32), piece)
 
-    return Sampler(mechanism, size, steps, capacity, float(expected), float(moves * noise), draw)
+    return Sampler(mechanism, size, steps, capacity, float(expected), least_float32(moves * noise), draw)
 
 
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
@@ -214,6 +214,12 @@ def _below(rate: Any) -> np.float32:
     """The largest float32 that is no larger: a smaller rate costs no more."""
     found = np.float32(rate)
     return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
+
+
+def least_float32(noise: Any) -> float:
+    """The least float32 that is no smaller: more noise costs no more."""
+    found = np.float32(noise)
+    return float(found if float(found) >= float(noise) else np.nextafter(found, np.float32(np.inf)))
 
 
 def _same(size: int, **named: Any) -> None:

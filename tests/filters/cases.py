@@ -25,6 +25,7 @@ from jaxacct import (
     PoissonSampled,
     PrivacyProfile,
     RandomizedResponse,
+    adversary,
     filters,
 )
 
@@ -266,7 +267,7 @@ CASES = {
         rejects=lambda: [(law(STEP, bound="lower"), "guarantee")],
     ),
     "natural-approximate-dp": Case(
-        lambda scale=1.0: filters.natural_approximate_dp(scale, 1e-4, rounds=300, grid=SYMMETRIC),
+        lambda scale=1.0: adversary.natural_approximate_dp(scale, 1e-4, rounds=300, grid=SYMMETRIC),
         lambda t: law(0.02, grid=SYMMETRIC),
         law(1.9, grid=SYMMETRIC),
         None,
@@ -279,7 +280,7 @@ CASES = {
         rejects=lambda: [(law(STEP, bound="lower"), "guarantee")],
     ),
     "additive-profile": Case(
-        lambda scale=1.0: filters.additive_profile(scale, 1e-6, rounds=100),
+        lambda scale=1.0: adversary.additive_profile(scale, 1e-6, rounds=100),
         lambda t: additive_masses(),
         RandomizedResponse(30.0),
         None,

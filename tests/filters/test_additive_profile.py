@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct.filters import additive_profile, natural_approximate_dp
+from jaxacct import adversary, filters
+from jaxacct.adversary import additive_profile, natural_approximate_dp
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import RandomizedResponse
@@ -68,3 +69,10 @@ def test_a_law_of_one_direction_is_charged_for_both():
     one_sided = PLD(masses, np.zeros(()), grid)
     assert float(one_sided.hockey_stick(1.0)) == pytest.approx(0.0, abs=1e-12)
     assert not bool(budget.update(one_sided, budget.init())[0])
+
+
+@pytest.mark.parametrize("name", ["additive_profile", "natural_approximate_dp", "AdditiveProfileFilter"])
+def test_the_old_names_are_aliases_that_warn(name):
+    with pytest.warns(DeprecationWarning, match=f"use jaxacct.adversary.{name}"):
+        old = getattr(filters, name)
+    assert old is getattr(adversary, name)

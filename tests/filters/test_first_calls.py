@@ -61,7 +61,7 @@ for query in (Laplace(20.0), PoissonSampled(Gaussian(2.0), 0.01), RandomizedResp
     admitted, state = residue.update(query, state)
     assert admitted
 grid = LossGrid(0.02, -100, 201)
-for one in (filters.natural(GDP(1.0), grid=grid), filters.natural_approximate_dp(1.0, 1e-5, rounds=9, grid=grid)):
+for one in (filters.natural(GDP(1.0), grid=grid), adversary.natural_approximate_dp(1.0, 1e-5, rounds=9, grid=grid)):
     admitted, _ = one.update(Laplace(20.0), one.init())
     assert admitted
 filters.plan_order(PoissonSampled(Gaussian(2.0), 0.05), 1e-5, 2.0, steps=100)

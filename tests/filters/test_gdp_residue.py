@@ -249,8 +249,8 @@ def test_a_mapped_update_is_the_update_of_each_in_float32_programs_too():
     for over, axis in ((query, None), (queries, 0)):
         admitted, after = jax.jit(jax.vmap(budget.update, in_axes=(axis, 0)))(over, states)
         assert admitted.tolist() == [True, True, False]
-        np.testing.assert_array_equal(after.mu, np.stack([state.mu for _, state in each]))
-        np.testing.assert_array_equal(after.delta, np.stack([state.delta for _, state in each]))
+        np.testing.assert_allclose(after.mu, np.stack([state.mu for _, state in each]), rtol=0, atol=1e-15)
+        np.testing.assert_allclose(after.delta, np.stack([state.delta for _, state in each]), rtol=1e-15)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
 from jaxacct.filters.boxes.priced_box import left_by_lines
-from jaxacct.filters.menus.priced_menu import MenuState
+from jaxacct.filters.menus.units import MenuState
 from jaxacct.losses.grids.grid import LossGrid
 
 EPSILON, DELTA = 1.5, 1e-3

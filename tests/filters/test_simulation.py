@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from jaxacct import GDP, ApproximateDP, Gaussian, LossGrid, filters
+from jaxacct import GDP, ApproximateDP, Gaussian, LossGrid, adversary, filters
 
 PLAYS, ROUNDS = 1_000_000, 3
 LOUDER = 1.02
@@ -159,7 +159,7 @@ ARENAS = {
         tight=False,
     ),
     "natural_approximate_dp": Arena(
-        lambda: filters.natural_approximate_dp(1.0, 0.1, rounds=ROUNDS), steady, (1.0, 2.0), tight=False
+        lambda: adversary.natural_approximate_dp(1.0, 0.1, rounds=ROUNDS), steady, (1.0, 2.0), tight=False
     ),
 }
 
@@ -289,7 +289,7 @@ def test_natural_approximate_dp_keeps_its_point_where_nobody_adapts():
     mu = 0.9
     delta = float(np.asarray(filters.gdp(mu).guarantee.delta(0.5))) * (1 + 2e-3)
     # Losses beyond the grid's end would count as infinite.
-    ledger = filters.natural_approximate_dp(0.5, delta, rounds=ROUNDS, grid=LossGrid(2.0**-8, -(2**11), 2**12 + 1))
+    ledger = adversary.natural_approximate_dp(0.5, delta, rounds=ROUNDS, grid=LossGrid(2.0**-8, -(2**11), 2**12 + 1))
     query = Gaussian(math.sqrt(ROUNDS) / mu * (1 + 1e-5))
     state = ledger.init()
     for _ in range(ROUNDS):

@@ -26,9 +26,6 @@ from jaxacct import Gaussian
 
 CALLS: collections.Counter[str] = collections.Counter()  # of functions with a hostile argument, by outcome
 
-LOOP: list[Any] = [1.0]
-LOOP.append(LOOP)
-
 
 class Liar:
     """Says that it is an array, and is none."""
@@ -42,9 +39,9 @@ class Liar:
 WORDS = [None, True, "x", "", b"x", 1j, {}, {"a": 1}, (), [], [[1.0], [2.0, 3.0]], object, len, 10**400, -(10**400)]
 MORE_WORDS = [
     "1.0", b"1", bytearray(b"1"), np.str_("x"), np.bytes_(b"1"), np.bool_(True), ..., NotImplemented, range(3), {1.0},
-    np.datetime64("2026-01-01"), np.timedelta64(1, "s"), datetime.timedelta(1), decimal.Decimal("NaN"),
+    np.datetime64("2026-01-01"), datetime.timedelta(1), decimal.Decimal("NaN"),
     pathlib.Path("x"),
-    fractions.Fraction(1, 3), slice(None), LOOP, Liar(), Liar, [None], [object()], ["x"], float, np.float64, math, st,
+    fractions.Fraction(1, 3), slice(None), Liar(), Liar, [None], [object()], ["x"], float, np.float64, math, st,
     lambda *_: None, (x for x in (1.0,)), memoryview(b"12"), [[[[[[[[1.0]]]]]]]], [1.0] * 100, type("Odd", (), {})(),
 ]  # fmt: skip
 ARRAYS = [
@@ -60,10 +57,7 @@ MORE_ARRAYS = [
     np.array(True),
     np.array(["1.0"]),
     np.array([10**400], object),
-    np.array(LOOP, object),
-    np.zeros((), [("a", "f8")]),
     np.array(["2026-01-01"], "M8[D]"),
-    np.ma.masked_array([1.0, 2.0], [True, False]),
     np.zeros((0, 3)),
     np.full((1,) * 12, -1.0),
     np.array([[]]),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, filters
+from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, adversary, filters
 from jaxacct.filters import LedgerState
 from tests.filters import cases
 from tests.fuzz.common import ARRAYS, MORE_VALUES, VALUES, WORDS, Case, at_length, fuzz, hostile, some
@@ -49,8 +49,12 @@ MAKERS = {
 }  # fmt: skip
 
 
+def of(name):
+    return getattr(adversary if name in ("additive_profile", "natural_approximate_dp") else filters, name)
+
+
 def maker(name, arguments):
-    return lambda: Case(getattr(filters, name), arguments, words=("mechanism", "order"), functions=("progress",))
+    return lambda: Case(of(name), arguments, words=("mechanism", "order"), functions=("progress",))
 
 
 @functools.cache
@@ -66,7 +70,7 @@ def made(name):
             return filters.residue(cases.response, cases.honest, 40.0, rounds=10, grid=cases.GRID)
         if name == "undeclared":
             return filters.natural(cases.law(32 * cases.STEP), grid=cases.GRID, relation="replace")
-        return getattr(filters, name)(**MAKERS[name])
+        return of(name)(**MAKERS[name])
 
 
 def method(name, which, **arguments):
@@ -108,7 +112,6 @@ EACH = {
 }
 GUARANTEES = {
     "AnyOrderGuarantee": "renyi_any",
-    "ApproximateGDPGuarantee": "gdp_residue",
     "GDPGuarantee": "gdp",
     "ProfileGuarantee": "natural",
     "PureDPGuarantee": "pure_dp",

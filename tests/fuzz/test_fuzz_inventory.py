@@ -43,7 +43,8 @@ EXCUSED = {
     "accounting.noise_planning.NoisePlan": RESULT,
     "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE, "filters.individual_priced_box": TABLE,
     "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
-    "training.make_sampled_step": SAMPLERS, "training.gradient_sum_of_sample": SAMPLERS,
+    "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
+    "training.gradient_sum_of_sample": SAMPLERS,
     "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
@@ -71,6 +72,7 @@ EXCUSED = {
     **{f"ledger.{name}": RESULT for name in ("Amount", "Entry", "Reading", "Verification")},
     "ledger.Ledger": FILE, "ledger.register": "takes a class",
     "interop.AccountantConfig": "a field, handed to Accountant; needs jax_privacy, which no extra brings",
+    "interop.FilteredConfig": "for jax_privacy's trainer", "interop.stop_when_spent": "a callback",
     "interop.UnreadableEvent": ERROR, "interop.mechanism_of_selection": "takes a strategy of jax_privacy",
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jaxacct.cli import runs as _runs
+from jaxacct.cli import run_options as _options
 
 
 @pytest.fixture(autouse=True)
@@ -29,4 +29,4 @@ def _own_cache(tmp_path, monkeypatch):
     ],
 )
 def test_runs_describe_mechanisms(text, expected):
-    assert repr(_runs._parsed(text).mechanism()) == expected
+    assert repr(_options._parsed(text).mechanism()) == expected

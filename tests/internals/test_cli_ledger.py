@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from jaxacct import filters
-from jaxacct.cli import ledger as command
+from jaxacct.cli import ledger_arguments as arguments
 from jaxacct.cli import main
 
 
@@ -23,7 +23,7 @@ def run(capsys, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("name", command._TARGETS)
+@pytest.mark.parametrize("name", arguments._TARGETS)
 def test_a_ledger_made_from_epsilon_and_delta_quotes_them(run, name):
     code, out, _ = run(f"create team.db {name} epsilon=1 delta=1e-6 --json")
     made = json.loads(out)
@@ -49,11 +49,11 @@ def test_a_clock_that_ran_ahead_once_can_be_got_past(run, monkeypatch):
     assert run("request team.db --cost 0.1 --clock-tolerance nan")[0] == 2
 
 
-@pytest.mark.parametrize("name", command._FILTERS)
+@pytest.mark.parametrize("name", arguments.FILTERS)
 def test_create_knows_every_filter_s_parameters(name):
     import inspect
 
     given = inspect.signature(getattr(filters, name)).parameters
-    for word in command._FILTERS[name].split():
+    for word in arguments.FILTERS[name].split():
         parameter = given[word.strip("[]")]
         assert (parameter.default is not inspect.Parameter.empty) == word.startswith("[")

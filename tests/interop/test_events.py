@@ -185,7 +185,7 @@ def test_a_subclass_of_an_event_is_another_event():
 @pytest.mark.parametrize(
     ("mechanism", "relation", "words"),
     [
-        (m.DiscreteGaussian(1.0), "add_or_remove", "DiscreteGaussian"),
+        (m.Skellam(1.0), "add_or_remove", "Skellam"),
         (m.RenyiDP(2.0, 0.1), "add_or_remove", "RenyiDP"),
         (m.Gaussian([1.0, 2.0]), "add_or_remove", "scalar"),
         (m.RandomizedResponse(1.0), "add_or_remove", "'replace'"),

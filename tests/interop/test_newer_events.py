@@ -1,6 +1,7 @@
 """Events that dp_accounting has beyond its 0.6.0, and attack rates; each is skipped where its event is absent."""
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -82,6 +83,10 @@ class FixedBatchSampling:
     batch_size, iterations, replace = 10, 100, False
 
 
+class BallsInBinsSampling:
+    iterations, cycle_length = 10, 10
+
+
 def test_strategies_are_mechanisms():
     found = interop.mechanism_of_selection(CyclicPoissonSampling(), jaxacct.Gaussian(1.0))
     truth = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.01), 1e-5, steps=501)
@@ -92,6 +97,14 @@ def test_strategies_are_mechanisms():
     cut.truncated_batch_size = 20
     largest = interop.mechanism_of_selection(cut, jaxacct.Gaussian(1.0), records=2000)
     assert float(jaxacct.epsilon(largest, 1e-5).upper) > float(truth.upper)
+    cut.partition_type = types.SimpleNamespace(name="INDEPENDENT")  # a group may hold everybody
+    assert interop.mechanism_of_selection(cut, jaxacct.Gaussian(1.0), records=2000).mechanisms[0].records == 2000
+    bins = interop.mechanism_of_selection(BallsInBinsSampling(), jaxacct.Gaussian(1.0))
+    assert jaxacct.epsilon(bins, 1e-5) == jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 10), 1e-5)
+    again = BallsInBinsSampling()
+    again.iterations = 20
+    with pytest.raises(ValueError, match="one epoch of balls in bins"):
+        interop.mechanism_of_selection(again, jaxacct.Gaussian(1.0))
     with pytest.raises(ValueError, match="records must be given"):
         interop.mechanism_of_selection(FixedBatchSampling(), jaxacct.Gaussian(1.0))
     with pytest.raises(ValueError, match="strategy must be one"):

@@ -119,7 +119,7 @@ def test_a_ledger_on_a_server_keeps_every_promise(server):
     assert (report.requests, report.admitted, report.refused, report.released) == (3, 1, 2, 1)
     assert again.export() == ledger.export()
     # A file with the same history has the same state, bit for bit.
-    assert again._last.state.text == ledger._last.state.text
+    assert again._chain.last.state.text == ledger._chain.last.state.text
     assert "postgres" in repr(again)
 
     # Tampering: the tables refuse it, and who gets past that is found.

@@ -18,7 +18,7 @@ INF = math.inf
 
 def test_sampled_gaussians_that_are_ordered_in_closed_form():
     s = lambda sigma, rate=1.0: PoissonSampled(Gaussian(sigma), rate) if rate < 1 else Gaussian(sigma)  # noqa: E731
-    known = lambda a, b, relation="add_or_remove": order._known(a, b, relation)  # noqa: E731
+    known = lambda a, b, relation="add_or_remove": order.known_order(a, b, relation)  # noqa: E731
     assert known(s(1.0, 0.5), s(1.0, 0.5))
     assert known(s(1.0, 0.5), s(2.0, 0.5))
     assert known(s(1.0, 0.5), s(1.0, 0.25))
@@ -48,18 +48,18 @@ def test_sampled_gaussians_that_are_ordered_in_closed_form():
 def test_tolerances():
     grid = LossGrid(0.5, -2, 5)
     law, mechanism = PrivacyProfile(np.zeros(5), grid), Gaussian(1.0)
-    assert order._tolerance(None, [law, law]) == 0.0
-    assert order._tolerance(None, [law, mechanism]) == 1e-12
-    assert order._tolerance(0.25, [law, mechanism]) == 0.25
+    assert order.tolerance_of(None, [law, law]) == 0.0
+    assert order.tolerance_of(None, [law, mechanism]) == 1e-12
+    assert order.tolerance_of(0.25, [law, mechanism]) == 0.25
     for bad in (-0.25, math.nan, INF, "x", [0.1, 0.2]):
         with pytest.raises((ValueError, TypeError), match="tolerance"):
-            order._tolerance(bad, [law])
+            order.tolerance_of(bad, [law])
 
 
 def test_curves_are_compared_at_every_slope_of_any():
     one = TradeOff(np.array([0.25, 0.75]), np.array([0.75, 0.25]))
     other = TradeOff(np.array([0.0, 0.5, 0.5]), np.array([0.125, 0.75, 0.125]))
-    points, both = order._all_at_slopes([one, other])
+    points, both = order.all_at_slopes([one, other])
     wanted = [math.log(1 / 3), math.log(3), math.log(2 / 3), math.log(4), 0.0, INF, -INF]
     seen = np.asarray(points)
     for x in wanted:
@@ -91,5 +91,5 @@ def test_curves_that_hold_nan_are_refused_wherever_it_is():
     for one in bad:
         for members in ([one], [good, one], [jaxacct.Gaussian(1.0), one]):
             with pytest.raises(ValueError, match="must hold numbers, got nan"):
-                order._refuse_nan(members)
-    order._refuse_nan([good, jaxacct.Gaussian(1.0)])
+                order.refuse_nan(members)
+    order.refuse_nan([good, jaxacct.Gaussian(1.0)])

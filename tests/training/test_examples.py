@@ -35,3 +35,17 @@ def test_jax_privacys_modules_train_under_a_filter(tmp_path, monkeypatch):
     assert found["accuracy"] > 0.7
     assert found["epsilon"] <= 4.0
     assert found["is_bound"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax_privacy's
+def test_an_nnx_network_trains_in_jax_privacys_trainer_under_a_filter(tmp_path, monkeypatch):
+    theirs = pytest.importorskip("jax_privacy.training", reason="jax_privacy is not installed, or older than 2.3")
+    if not hasattr(theirs, "DPTrainer"):
+        pytest.skip("jax_privacy from 2.3 on has DPTrainer")
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path))
+    found = load("jax_privacy_nnx").main(epsilon=3.0)
+    assert 20 < found["steps"] < 1000
+    assert found["accuracy"] > 0.8
+    assert found["epsilon"] <= 3.0
+    assert found["is_bound"]

@@ -42,13 +42,13 @@ def _at_most(seconds: float) -> Any:
     def stop(*_: Any) -> None:
         raise _Late
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again, as an exception in a callback is not seen
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _certified(query: Query, epsilon: float, digits: float) -> tuple[Fraction, Fraction, float]:
@@ -96,6 +96,10 @@ def _ask(query: Query, digits: float, seconds: float) -> dict[str, Any]:
         verdict = "no certificate in time"
     except NoCertificateError as problem:
         verdict, wrong = "no certificate", str(problem)
+    except ValueError as problem:
+        verdict, wrong = "no certificate" if "certificate" in str(problem) else "refused", str(problem)
+        if "has no analysis" not in wrong and verdict == "refused":
+            verdict = "error"
     except Exception as problem:  # a crash of either side is found as well
         verdict, wrong = "error", f"{type(problem).__name__}: {problem}"
     return {
@@ -130,6 +134,7 @@ def _report(logs: list[Path]) -> dict[str, Any]:
                 "agree": sum(one["verdict"] == "agrees" for one in asked),
                 "wrong": sum(one["verdict"] in ("wrong", "error") for one in asked),
                 "no certificate": sum(one["verdict"].startswith("no certificate") for one in asked),
+                "refused by the engine": sum(one["verdict"] == "refused" for one in asked),
                 "median digits": round(statistics.median(known), 1) if known else None,
                 "fewer than 3 digits": sum(one < 3.0 for one in known),
             }
@@ -146,7 +151,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=10**9)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--digits", type=float, default=8.0)
-    parser.add_argument("--most", type=float, default=8.0, help="seconds for one certificate")
+    parser.add_argument("--most", type=float, default=3.0, help="processor seconds for one certificate")
     parser.add_argument("--only", default="", help="part of a family's name")
     parser.add_argument("--log", type=Path, nargs="*", default=[])
     parser.add_argument("--report", type=Path)

@@ -79,7 +79,7 @@ def _moves(rng: Any, edge: bool) -> Any:
 
 
 def _mixture(rng: Any, edge: bool) -> Drawn:
-    return Drawn(_moves(rng, edge), _steps(rng, 1e3 if edge else 100), [])
+    return Drawn(_moves(rng, edge), _steps(rng, 1e3 if edge else 100), [], _ALL)
 
 
 def _sampled_mixture(rng: Any, edge: bool) -> Drawn:

@@ -2,10 +2,11 @@
 
     python -m verification.neighbours --settings 100 [--first 0] [--way program] [--only laplace]
 
-Truths are those of ``tests/sound/exact.py``. Every second setting is drawn from everywhere: scales from 1e-17 to 1e17,
-masses of 1e-300, rates next to 0 and 1. One run of every mechanism, as it is, sampled, sampled twice and in samples of
-fixed size; and compositions of up to nine runs of mechanisms with few outcomes, whose sums of losses are atoms. Prints
-each disagreement, and at the end how many queries there were. ``--way program`` asks one run inside a compiled program.
+Truths are those of ``tests/sound/exact.py`` and ``samplers.py``. Every second setting is drawn from everywhere: scales
+from 1e-17 to 1e17, masses of 1e-300, rates next to 0 and 1. One run of every mechanism, as it is, sampled, sampled
+twice, in samples of fixed size, cut, shuffled and allocated, of replaced records; and compositions of up to nine runs
+of mechanisms with few outcomes, whose sums of losses are atoms. Prints each disagreement, and at the end how many
+queries there were. ``--way program`` asks one run inside a compiled program.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from mpmath import mpf
 import jaxacct
 from jaxacct import mechanisms as m
 from tests.sound import exact
+from verification.neighbours.samplers import sampler_cases
 
 _DIGITS = mpf(10) ** -40  # of a truth
 _SUMS = mpf(10) ** -47  # of the probability of a sum whose loss is known to 50 digits
@@ -36,7 +38,8 @@ _FARTHEST = 1e18
 def single_runs(setting: int) -> Iterator[tuple[str, exact.Case, int, np.ndarray]]:
     """Name, case, number of runs and epsilons."""
     rng = np.random.default_rng([7, setting])
-    for name, case in exact.cases(rng, wild=setting % 2 == 1).items():
+    every = exact.cases(rng, wild=setting % 2 == 1) | sampler_cases(rng, wild=setting % 2 == 1)
+    for name, case in every.items():
         law = case.law
         size = 3.0 if law.largest is None else float(law.largest)
         losses = [*law.atoms, *([] if law.largest is None else [law.largest])]

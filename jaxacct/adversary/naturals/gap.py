@@ -56,7 +56,7 @@ def adaptive_excess_of(
     lower, upper = excess(query, points)
     kept = np.isfinite(query.losses)
     for loss, p in zip(query.losses[kept], query.p[kept], strict=True):
-        shift = query.blur + 4 * EPS * (abs(loss) + np.abs(points))
+        shift = query.loss_error + 4 * EPS * (abs(loss) + np.abs(points))
         ends = [at_most_off(plan, points - loss, shift) for plan in plans]
         lower = lower + p * np.maximum.reduce([e[0] for e in ends])
         upper = upper + p * np.maximum.reduce([e[1] for e in ends])

@@ -101,7 +101,7 @@ def values(
     epsilon = np.asarray(epsilon, np.float64)
     upper = bound == "upper"
     reach = game.rounds * float(np.abs(tree.offsets).max(initial=0.0))
-    blur = game.rounds * max(one.blur for one in queries)
+    blur = game.rounds * max(one.loss_error for one in queries)
     # Orders are off by their own rounding; E grows up to order 1 and falls after it.
     shift = blur + 4 * EPS * (game.rounds + 2) * (reach + np.abs(epsilon))
     total = np.zeros((tree.states[-1].size, epsilon.size))

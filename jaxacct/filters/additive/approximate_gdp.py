@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -12,13 +13,13 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
+from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import LedgerState
-from jaxacct.filters.base import LedgerFilter
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -43,7 +44,7 @@ _STATEMENT = (
 @printed_as("approximate_gdp", "budget", "regime")
 @keeps(LedgerState)
 @_register
-class ApproximateGDPFilter(LedgerFilter):
+class ApproximateGDPFilter(AdditiveFilter):
     """A budget B on the sum of mean privacy losses, the unit of `spent`, `remaining`; see `approximate_gdp`.
 
     Attributes:
@@ -54,18 +55,15 @@ class ApproximateGDPFilter(LedgerFilter):
     pieces: Any
     regime: str = dataclasses.field(metadata={"static": True})
 
-    @property
-    @jax.enable_x64(True)
-    def budget(self) -> Array:
-        """B, as it was given (float64)."""
-        return amounts.join(self.pieces)
+    budget = amounts.exact("pieces")
+    """B, as it was given (float64)."""
 
     @property
     @jax.enable_x64(True)
     def guarantee(self) -> GDPGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
-        mu = module(budget).sqrt(2 * budget)
+        mu = array_module(budget).sqrt(2 * budget)
         return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
     def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
@@ -104,13 +102,9 @@ class ApproximateGDPFilter(LedgerFilter):
         parameters = _parameters(query, self.regime)
         return _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
 
-    def spent(self, state: LedgerState) -> Array:
-        """The part of B that is spent, rounded up, in the caller's float type."""
-        return _in_budget(self.pieces, state, "spent", amounts.caller_dtype())
-
-    def remaining(self, state: LedgerState) -> Array:
-        """The part of B that is left, rounded down, in the caller's float type."""
-        return _in_budget(self.pieces, state, "remaining", amounts.caller_dtype())
+    @jax.enable_x64(True)
+    def _cost(self, query: Any) -> Array:
+        return _mean_loss(_parameters(query, self.regime), self.regime)[0]
 
 
 def _parameters(query: Any, regime: str) -> tuple[Any, Any, Any]:
@@ -129,7 +123,7 @@ def _parameters(query: Any, regime: str) -> tuple[Any, Any, Any]:
     return inner.sensitivity, inner.sigma, rate
 
 
-def _cost(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array]:
+def _mean_loss(parameters: tuple[Any, Any, Any], regime: str) -> tuple[Array, Array, Array]:
     """getApprox: a step's mean privacy loss, with its mu and rate; NaN for what must be refused."""
     sensitivity, sigma, rate = (jnp.asarray(v, jnp.float64) for v in parameters)
     mu = sensitivity / sigma
@@ -147,11 +141,11 @@ def _open(state: LedgerState) -> Array:
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnames=("regime",))
+@functools.partial(jax.jit, static_argnames=("regime",))
 def _update(
     pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str
 ) -> tuple[Array, LedgerState]:
-    cost, _, _ = _cost(parameters, regime)
+    cost, _, _ = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the ledger's range.
     asked = jnp.minimum(cost, budget)
@@ -162,9 +156,9 @@ def _update(
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnames=("regime", "dtype"))
+@functools.partial(jax.jit, static_argnames=("regime", "dtype"))
 def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str, dtype: str) -> Array:
-    cost, mu, rate = _cost(parameters, regime)
+    cost, mu, rate = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     asked = jnp.minimum(cost, budget)
     fits, _ = amounts.charge(state, asked, budget, amounts.EXACT)
@@ -175,14 +169,6 @@ def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerSt
     clipped = jnp.minimum(deflated(affordable / m, 2.0**-50), 1.0)
     scale = jnp.where((asked >= 0) & _open(state), jnp.where(fits, 1.0, clipped), 0.0)
     return amounts.outward(scale, dtype, up=False)
-
-
-@jax.enable_x64(True)
-def _in_budget(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
-    budget = amounts.join(pieces)
-    if which == "spent":
-        return amounts.outward(inflated(budget * amounts.used(state), 2.0**-51), dtype, up=True)
-    return amounts.outward(budget * amounts.left(state), dtype, up=False)
 
 
 def approximate_gdp(budget: ArrayLike, regime: str = "small") -> ApproximateGDPFilter:

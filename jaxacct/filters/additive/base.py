@@ -1,37 +1,46 @@
-"""Base of filters whose queries have a cost in the unit of the budget."""
+"""Base of the filters whose costs add up: a budget, or several, and the exact sum of what ran."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
-from jaxacct.filters.base import LedgerFilter
-from jaxacct.filters.states import keeps
 
-__all__ = ["AdditiveFilter", "in_budget", "update"]
+__all__ = ["AdditiveFilter"]
 
 
-@keeps(LedgerState)
-class AdditiveFilter(LedgerFilter):
-    """A budget in ``pieces``, and the sum of the admitted queries' costs; a subclass says what a query costs."""
+class AdditiveFilter:
+    """Budgets in ``pieces``, and a ledger for each; a subclass says what a query costs.
 
-    def _cost(self, query: Any) -> ArrayLike:
-        """What ``query`` costs, rounded up; NaN or infinite where it must be refused."""
+    ``pieces`` is one array of `amounts.split`, or a tuple of them; states and costs are tuples likewise. A query runs
+    if every ledger holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget.
+    """
+
+    pieces: Any
+    squares: ClassVar[bool] = False
+
+    def _cost(self, query: Any) -> Any:
+        """What ``query`` costs, squared with ``squares``, rounded up; NaN or infinite where it must be refused."""
         raise NotImplementedError
 
-    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
+    def init(self) -> Any:
+        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        return jax.tree.map(amounts.empty, self.pieces)
+
+    def update(self, query: Any, state: Any) -> tuple[Array, Any]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         Args:
-            query: a mechanism whose cost has a closed form, a `Composed` of them (all or nothing), or the cost
-                itself: a number that bounds it given all earlier outputs. The class says which mechanisms.
+            query: a mechanism that the class takes, a `Composed` of them (all or nothing), or the cost itself: a number
+                that bounds it given all earlier outputs.
             state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
 
         Returns:
@@ -41,31 +50,59 @@ class AdditiveFilter(LedgerFilter):
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        return update(self.pieces, self._cost(query), state)
+        return _update(self.pieces, self._cost(query), state, self.squares)
 
-    def spent(self, state: LedgerState) -> Array:
-        """The sum of the admitted costs, rounded up, in the caller's float type."""
-        return in_budget(self.pieces, state, "spent", amounts.caller_dtype())
+    def spent(self, state: Any) -> Any:
+        """The cost of all that ran, rounded up, in the caller's float type."""
+        return self._read(state, "spent")
 
-    def remaining(self, state: LedgerState) -> Array:
+    def remaining(self, state: Any) -> Any:
         """The largest cost that still fits, rounded down, in the caller's float type."""
-        return in_budget(self.pieces, state, "remaining", amounts.caller_dtype())
+        return self._read(state, "remaining")
+
+    def fraction(self, state: Any) -> Array:
+        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
+
+        The largest share where there are several budgets. It can pass 1 by the ledger's slack of 2^-40, which the
+        guarantee counts.
+        """
+        return _fraction(state, amounts.caller_dtype())
+
+    def _read(self, state: Any, which: str) -> Any:
+        read = functools.partial(_in_budget, which=which, dtype=amounts.caller_dtype(), squares=self.squares)
+        found = jax.tree.map(read, self.pieces, state)
+        return tuple(found) if isinstance(found, tuple) else found
 
 
 @jax.enable_x64(True)
-@jax.jit
-def update(pieces: Array, cost: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
-    """Whether ``cost`` fits the budget in ``pieces``, slack included, and the ledger after it."""
-    cost = jnp.asarray(cost, jnp.float64)
-    fits, charged = amounts.charge(state, cost, amounts.join(pieces), amounts.WITH_SLACK)
-    return fits, LedgerState(jnp.where(fits[..., None], charged.words, state.words))
+@functools.partial(jax.jit, static_argnums=3)
+def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, Any]:
+    """Whether ``costs`` fit all budgets, slack included, and the ledgers after them."""
+    leaves, tree = jax.tree.flatten(pieces)
+    fits, charged = [], []
+    for one, cost, ledger in zip(leaves, tree.flatten_up_to(costs), tree.flatten_up_to(state), strict=True):
+        budget = amounts.join(one)
+        budget = budget * budget if squares else budget
+        found = amounts.charge(ledger, jnp.asarray(cost, jnp.float64), budget, amounts.WITH_SLACK)
+        fits.append(found[0])
+        charged.append(found[1])
+    admitted = functools.reduce(jnp.logical_and, fits)
+    after = tree.unflatten(charged)
+    return admitted, jax.tree.map(lambda new, old: jnp.where(admitted[..., None], new, old), after, state)
 
 
 @jax.enable_x64(True)
-def in_budget(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
-    """What is ``"spent"`` (rounded up) or ``"remaining"`` (down) of the budget, in ``dtype``."""
-    budget = amounts.join(pieces)
+def _in_budget(pieces: Array, state: LedgerState, which: str, dtype: str, squares: bool) -> Array:
+    """What is ``"spent"`` (rounded up) or ``"remaining"`` (down) of one budget, in ``dtype``."""
+    share = amounts.used(state) if which == "spent" else amounts.left(state)
+    part = amounts.join(pieces) * (array_module(share).sqrt(share) if squares else share)
     if which == "spent":
-        return amounts.outward(inflated(budget * amounts.used(state), 2.0**-51), dtype, up=True)
+        return amounts.outward(inflated(part, 2.0**-50), dtype, up=True)
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
-    return amounts.outward(budget * amounts.left(state), dtype, up=False)
+    return amounts.outward(part, dtype, up=False)
+
+
+@jax.enable_x64(True)
+def _fraction(state: Any, dtype: str) -> Array:
+    shares = [amounts.used(LedgerState(words)) for words in jax.tree.leaves(state)]
+    return amounts.outward(functools.reduce(array_module(shares).maximum, shares), dtype, up=True)

@@ -35,10 +35,6 @@ def _total(query: Composed, cost: Any) -> Any:
     return jax.tree.map(lambda *ones: inflated(sum(ones[1:], ones[0]), len(ones) * 2.0**-51), *parts)
 
 
-def _refuse(query: Any, wanted: str, instead: str = "") -> ValueError:
-    return ValueError(f"query must be {wanted}, got {type(query).__name__}{instead}")
-
-
 @jax.enable_x64(True)
 @np.errstate(all="ignore")
 def is_pure(query: Any, relation: str = "add_or_remove") -> bool:

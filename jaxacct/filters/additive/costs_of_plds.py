@@ -23,8 +23,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.compare.gaussian_order import _dominating
@@ -68,13 +68,13 @@ def _law(pld: PLD) -> _Law:
 
 def _atomless(law: _Law, cost: Array) -> Array:
     """``cost`` where neither side has an atom at infinity, inf where one has, NaN where the law is none."""
-    xp = module(law, cost)
+    xp = array_module(law, cost)
     fits = (law.infinite == 0) & (law.singular <= law.doubt)
     return xp.where(fits | xp.isnan(law.p[..., 0]), cost + 0.0 * law.p[..., 0], np.inf)
 
 
 def _largest(law: _Law) -> Array:
-    xp = module(law)
+    xp = array_module(law)
     seen = xp.where(law.p > 0, xp.abs(law.losses), xp.where(law.p == 0, 0.0, np.nan))
     return inflated(seen.max(-1), 4.0 * EPS)
 
@@ -93,7 +93,7 @@ def pure_of_law(pld: PLD) -> Array:
 
 def _log_moments(law: _Law, times: Any) -> Array:
     """K(t) of both directions, rounded up, shape (2, times, ...)."""
-    xp, reach = module(law), np.abs(law.losses).max()
+    xp, reach = array_module(law), np.abs(law.losses).max()
 
     def one(t: Array) -> Array:
         found = []
@@ -120,7 +120,7 @@ def renyi_of_law(pld: PLD, orders: Array) -> Array:
         ValueError: a bound from below.
     """
     law = _law(pld)
-    xp, times = module(law), floats(orders)[1].reshape(-1) - 1.0
+    xp, times = array_module(law), floats(orders)[1].reshape(-1) - 1.0
     each = inflated(_log_moments(law, times).max(0) / times.reshape(-1, *([1] * law.infinite.ndim)), 4.0 * EPS)
     found = _atomless(law, xp.maximum(each, 0.0))
     return xp.moveaxis(found, 0, -1).reshape((*law.infinite.shape, *np.shape(orders)))
@@ -128,7 +128,7 @@ def renyi_of_law(pld: PLD, orders: Array) -> Array:
 
 def _mu(law: _Law) -> Array:
     up = 1.0 + law.doubt
-    xp = module(law)
+    xp = array_module(law)
     none = xp.zeros_like(law.p[..., :1])
     found = _dominating(xp.concatenate([law.p * up, none], -1), xp.concatenate([law.q * up, none], -1), np.zeros(()))
     return found + 0.0 * law.p[..., 0]
@@ -148,7 +148,7 @@ def gaussian_of_law(pld: PLD) -> Array:
 
 def _rho(law: _Law) -> Array:
     """The rho of the law without its atoms, either side's masses scaled to sum up to 1."""
-    xp = module(law)
+    xp = array_module(law)
     shift = xp.log(law.p.sum(-1)) - xp.log(law.q.sum(-1))
     # Each side is scaled by itself, which moves every loss by as much.
     largest = _largest(law) + xp.abs(shift) + law.doubt
@@ -178,7 +178,7 @@ def concentrated_of_law(pld: PLD) -> Array:
         ValueError: a bound from below.
     """
     law = _law(pld)
-    xp, mu = module(law), _mu(law)
+    xp, mu = array_module(law), _mu(law)
     return _atomless(law, xp.minimum(_rho(law), inflated(mu * mu / 2, 2.0**-40)))
 
 
@@ -193,7 +193,7 @@ def approximate_of_law(pld: PLD) -> tuple[Array, Array]:
         ValueError: a bound from below.
     """
     law = _law(pld)
-    xp = module(law)
+    xp = array_module(law)
     singular = xp.where(law.singular > law.doubt, law.singular + law.doubt, 0.0)
     delta = inflated(xp.maximum(law.infinite, singular), 8.0 * EPS)
     return _rho(law), xp.where(xp.isnan(law.p[..., 0]), np.nan, delta)

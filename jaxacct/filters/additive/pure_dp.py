@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
+from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.guarantees import PureDPGuarantee
 from jaxacct.filters.printing import printed_as
+from jaxacct.filters.states import keeps
 
 __all__ = ["PureDPFilter", "pure_dp"]
 
@@ -26,6 +27,7 @@ _STATEMENT = (
 
 
 @printed_as("pure_dp", "epsilon")
+@keeps(LedgerState)
 @_register
 class PureDPFilter(AdditiveFilter):
     """A budget of epsilon, the unit of `spent` and `remaining`; see `pure_dp`.
@@ -36,11 +38,8 @@ class PureDPFilter(AdditiveFilter):
 
     pieces: Any
 
-    @property
-    @jax.enable_x64(True)
-    def epsilon(self) -> Array:
-        """The budget, as it was given (float64)."""
-        return amounts.join(self.pieces)
+    epsilon = amounts.exact("pieces")
+    """The budget, as it was given (float64)."""
 
     @property
     @jax.enable_x64(True)
@@ -58,7 +57,7 @@ def pure_dp(epsilon: ArrayLike) -> PureDPFilter:
     Tight among statements about epsilon alone. A query is a number epsilon_i, or a `PureDP`, `Laplace`,
     `DiscreteLaplace`, `RandomizedResponse`, `Exponential` or `PermuteAndFlip` mechanism, any of them on a Poisson
     sample (log(1 + rate (e^epsilon - 1)) for add-or-remove neighbours), a `Composed` of those, or an upper `PLD`
-    without mass at infinity (its largest loss; :mod:`._law_costs` says how PLDs are read). For many small queries
+    without mass at infinity (its largest loss). For many small queries
     `zcdp` admits more at a given (epsilon, delta).
 
     Args:

@@ -17,9 +17,11 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
+from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import RenyiGuarantee
 from jaxacct.filters.printing import printed_as
+from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.losses.renyi.curve import divergence
@@ -37,6 +39,7 @@ _STATEMENT = (
 
 
 @printed_as("renyi", "rho", "order")
+@keeps(LedgerState)
 @_register
 class RenyiFilter(AdditiveFilter):
     """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.
@@ -52,11 +55,8 @@ class RenyiFilter(AdditiveFilter):
     pieces: Any
     order: float = dataclasses.field(metadata={"static": True})
 
-    @property
-    @jax.enable_x64(True)
-    def rho(self) -> Array:
-        """The budget of divergence (float64)."""
-        return amounts.join(self.pieces)
+    rho = amounts.exact("pieces")
+    """The budget of divergence (float64)."""
 
     @property
     @jax.enable_x64(True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,16 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, module, on_host
+from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.host import floats, hosted, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
+from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.additive.renyi import renyi_cost
 from jaxacct.filters.amounts import LedgerState
-from jaxacct.filters.base import LedgerFilter, is_scalar_query
+from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
 from jaxacct.filters.printing import printed_as
@@ -47,7 +50,7 @@ _HALVINGS = 48
 @printed_as("renyi_any", "rho", "orders")
 @keeps(LedgerState)
 @_register
-class AnyOrderFilter(LedgerFilter):
+class AnyOrderFilter(AdditiveFilter):
     """Budgets of Rényi divergence in nats at several orders, the last axis of `spent` and `remaining`; see `renyi_any`.
 
     Attributes:
@@ -58,11 +61,8 @@ class AnyOrderFilter(LedgerFilter):
     pieces: Any
     orders: tuple[float, ...] = dataclasses.field(metadata={"static": True})
 
-    @property
-    @jax.enable_x64(True)
-    def rho(self) -> Array:
-        """The budgets of divergence, shape (budgets..., orders) (float64)."""
-        return amounts.join(self.pieces)
+    rho = amounts.exact("pieces")
+    """The budgets of divergence, shape (budgets..., orders) (float64)."""
 
     @property
     @jax.enable_x64(True)
@@ -90,16 +90,17 @@ class AnyOrderFilter(LedgerFilter):
         Raises:
             ValueError: a query of another type, or of a shape that the state does not cover.
         """
-        if is_scalar_query(query):
-            costs = query
-            if np.ndim(costs) < 1 or np.shape(costs)[-1] != len(self.orders):
-                raise ValueError(
-                    f"query must hold the divergences at the {len(self.orders)} orders on its last axis, got an array "
-                    f"of shape {np.shape(costs)}"
-                )
-        else:
-            costs = _at_orders(query, self.orders)
-        return _update(self.pieces, costs, state, self.orders)
+        return _update(self.pieces, self._cost(query), state, self.orders)
+
+    def _cost(self, query: Any) -> Any:
+        if not is_scalar_query(query):
+            return _at_orders(query, self.orders)
+        if np.ndim(query) < 1 or np.shape(query)[-1] != len(self.orders):
+            raise ValueError(
+                f"query must hold the divergences at the {len(self.orders)} orders on its last axis, got an array "
+                f"of shape {np.shape(query)}"
+            )
+        return query
 
     def spent(self, state: LedgerState) -> Array:
         """The admitted divergences' sum at every order, rounded up, in the caller's float type.
@@ -122,18 +123,18 @@ def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
     each = [renyi_cost(query, order) for order in orders]  # whole ones are sums, and must be known to be whole
-    return module(each).stack(each, axis=-1)
+    return array_module(each).stack(each, axis=-1)
 
 
 def _room(pieces: Array, used: Array) -> Array:
     """Budgets less what is spent, rounded down; -inf at an order that is out."""
     rho = amounts.join(pieces)
-    share = jnp.where(used > _COUNTED, jnp.inf, used)
+    share = array_module(used).where(used > _COUNTED, np.inf, used)
     return rho * ((1.0 + amounts.SLACK) - share) - 4.0 * EPS * rho
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnames="orders")
+@functools.partial(jax.jit, static_argnames="orders")
 def _update(
     pieces: Array, costs: ArrayLike, state: LedgerState, orders: tuple[float, ...]
 ) -> tuple[Array, LedgerState]:
@@ -145,28 +146,29 @@ def _update(
     return admitted, LedgerState(jnp.where(admitted[..., None, None], words, state.words))
 
 
-@jax.jit(static_argnames="orders")
+@hosted(static=("orders",))
 def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Array:
     """The share of all budgets that still fits, rounded down; shape (budgets..., 1)."""
     used = amounts.used(state)
+    xp = array_module(used)
 
-    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
         middle = 0.5 * (low + high)
         holds = still_holds(_room(pieces, inflated(used + middle, EPS)), orders)[..., None]
-        return jnp.where(holds, middle, low), jnp.where(holds, high, middle)
+        return xp.where(holds, middle, low), xp.where(holds, high, middle)
 
-    nothing = jnp.zeros((*used.shape[:-1], 1))
+    nothing = xp.zeros((*used.shape[:-1], 1))
     # What holds next to 1 is 1: a fresh ledger has all of it.
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (nothing, nothing + 1.0))
-    return jnp.where(high == 1.0, high, low)
+    low, high = repeated(halve, (nothing, nothing + 1.0), _HALVINGS)
+    return xp.where(high == 1.0, high, low)
 
 
 @jax.enable_x64(True)
 def _spent(pieces: Array, state: LedgerState, dtype: str) -> Array:
     used = amounts.used(state)
     spent = inflated(amounts.join(pieces) * used, 2.0**-51)
-    return amounts.outward(jnp.where(used > _COUNTED, jnp.inf, spent), dtype, up=True)
+    return amounts.outward(array_module(used).where(used > _COUNTED, np.inf, spent), dtype, up=True)
 
 
 @jax.enable_x64(True)
@@ -222,7 +224,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     epsilon, delta = (value[..., None] for value in given)
     # Budgets that are spent in full together make the condition tight; they are larger than those of one order alone.
     together = deflated(delta * np.exp(gain_of(chosen)), 2.0**-46)
-    together = module(together).minimum(together, 1.0 - EPS)
+    together = array_module(together).minimum(together, 1.0 - EPS)
     rho = on_host(renyi_from_epsilon(epsilon, together, np.asarray(chosen)))
     if not _validate.is_traced(rho):
         short = np.asarray(epsilon - rho) + np.zeros(rho.shape)

@@ -30,7 +30,7 @@ __all__ = ["ACCURACY", "Atoms", "Kernel", "excess_of", "gaussian_atoms", "gaussi
 
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
-ACCURACY = 2.0**-46  # of `gaussian_excess` times its parameter, relative
+ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` times its parameter, at most
 
 
 class Atoms(NamedTuple):
@@ -62,7 +62,10 @@ class Kernel(NamedTuple):
 
 
 def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:
-    """E^ of the Gaussian mechanism of sensitivity over noise ``mu``; even in the loss. Relative accuracy 2^-46 / mu."""
+    """E^ of the Gaussian mechanism of sensitivity over noise ``mu``; even in the loss.
+
+    Good to a relative 8 `ACCURACY` / min(mu, 1): docs/proofs/gdp-curve.md, lemma 3.
+    """
     z = np.abs(losses) / mu
     near, far = (z - 0.5 * mu) * 0.5**0.5, (z + 0.5 * mu) * 0.5**0.5
     return 0.5 * np.exp(-0.5 * z * z - mu * mu / 8) * (erfcx(near) - erfcx(far))

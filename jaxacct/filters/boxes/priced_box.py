@@ -14,18 +14,18 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import erf, repeated
-from jaxacct._numerics.host import at_hand, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module, erf, repeated
+from jaxacct._numerics.host import at_hand, hosted
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family, prepared
 from jaxacct.filters.boxes.lines import price_lines
 from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query
+from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, narrow, parts_of
-from jaxacct.filters.menus.priced_menu import MenuState, fraction_of
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
+from jaxacct.filters.menus.units import MenuState, UnitLedger
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -33,7 +33,7 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PricedBoxFilter", "corners_of", "priced_box"]
 
-_VERSION = 6  # of what is computed; another number makes all tables on disk strangers
+_VERSION = 6  # of the table format and algorithm: increase it to invalidate cached tables
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -46,7 +46,7 @@ _STATEMENT = (
 
 @keeps(MenuState)
 @_register
-class PricedBoxFilter:
+class PricedBoxFilter(UnitLedger):
     """A budget of whole units for sampled Gaussians of a box; make it with `priced_box`.
 
     Attributes:
@@ -95,10 +95,6 @@ class PricedBoxFilter:
         """The certified profile of the whole interaction, a proven bound."""
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
 
-    def init(self) -> MenuState:
-        """The state with nothing spent."""
-        return MenuState(on_device(np.zeros((), np.int32)))
-
     def price(self, query: Any, state: MenuState | None = None) -> Array:
         """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
@@ -123,8 +119,8 @@ class PricedBoxFilter:
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
-            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars:
-            then it is priced online. A refused query leaves the state as it was.
+            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars,
+            when it is priced online. A refused query leaves the state as it was.
 
         Raises:
             ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
@@ -140,11 +136,7 @@ class PricedBoxFilter:
             else:
                 for lines, runs in parts:
                     left = _left_by_runs(self, lines, runs, left)
-        if not amounts.covers(np.shape(spent), np.shape(left)):
-            raise ValueError(
-                f"query must match the ledger: its prices have shape {np.shape(left)}, and the state holds ledgers of "
-                f"shape {np.shape(spent)}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"
-            )
+        amounts.check_covered(np.shape(spent), np.shape(left))
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
 
@@ -177,18 +169,6 @@ class PricedBoxFilter:
         if not (noise > 0 and 0 <= rate <= 1):
             return True  # NaN: refused by the table
         return noise >= float(amounts.join(self.sigmas)[0]) and rate <= float(amounts.join(self.rates)[-1])
-
-    def spent(self, state: MenuState) -> Array:
-        """The units spent, int32."""
-        return state.spent
-
-    def remaining(self, state: MenuState) -> Array:
-        """The units left, int32."""
-        return UNITS - jnp.asarray(state.spent)
-
-    def fraction(self, state: MenuState) -> Array:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
 
     def steps_left(self, query: Any, state: MenuState | None = None) -> Array:
         """How often ``query`` may still run, one after the other, until it is refused; int32.
@@ -240,7 +220,7 @@ def _entry(extra: Any, place: Any) -> Any:
 
 def corners_of(box: PricedBoxFilter, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, Any, Any]]]:
     """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
-    xp = module(box, noise, rate)
+    xp = array_module(box, noise, rate)
     sigmas, rates = amounts.join(box.sigmas), amounts.join(box.rates)
     noise, rate = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate)))
     good = (noise >= sigmas[0]) & (noise < np.inf) & (rate >= 0) & (rate <= rates[-1])
@@ -266,7 +246,7 @@ def corners_of(box: PricedBoxFilter, noise: Any, rate: Any) -> tuple[Any, list[t
 @hosted
 def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> Any:
     """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
-    xp = module(box, noise, rate, left)
+    xp = array_module(box, noise, rate, left)
     noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
     good, corners = corners_of(box, noise, rate)
     prices = xp.asarray(box.prices)
@@ -284,7 +264,7 @@ def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> An
 @hosted
 def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     """The same for a query by its own lines in units, shape ``(2, ..., intervals)``."""
-    xp = module(lines, nodes, left)
+    xp = array_module(lines, nodes, left)
     lines, left = xp.asarray(lines), xp.asarray(left, np.float64)
 
     def mean(end: int, interval: Any) -> Any:

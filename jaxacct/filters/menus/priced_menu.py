@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,16 +13,19 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, shrunk
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, decreasing
+from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -30,11 +33,9 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = [
     "TOO_DEAR",
-    "MenuState",
     "PricedMenuFilter",
     "constant_schedules",
     "filter_of",
-    "fraction_of",
     "kept_table",
     "priced_menu",
 ]
@@ -54,15 +55,10 @@ _STATEMENT = (
 )
 
 
-class MenuState(NamedTuple):
-    """What a scan carries: the units spent so far, int32[...]."""
-
-    spent: Array
-
-
+@printed_as("priced_menu", "prices", "budget")
 @keeps(MenuState)
 @_register
-class PricedMenuFilter:
+class PricedMenuFilter(UnitLedger):
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
 
     Attributes:
@@ -85,10 +81,6 @@ class PricedMenuFilter:
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
         return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
-
-    def init(self) -> MenuState:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
-        return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
 
     def price(self, query: Any) -> Array:
         """The units that ``query`` would be charged: those of the cheapest entry that dominates it; int32.
@@ -123,25 +115,8 @@ class PricedMenuFilter:
         shape = np.shape(state.spent)
         with jax.enable_x64(True):
             price = _price(self, _parameters(query))
-        if not amounts.covers(shape, price.shape, np.shape(self.budget)):
-            raise ValueError(
-                f"query must match the ledger: its price has shape {price.shape}, the budget "
-                f"{np.shape(self.budget)}, and the state holds ledgers of shape {shape}; run queries one by one "
-                "(jax.lax.scan) or map over both (jax.vmap)"
-            )
+        amounts.check_covered(shape, price.shape, np.shape(self.budget))
         return _charge(self.budget, price, state)
-
-    def spent(self, state: MenuState) -> Array:
-        """The units spent, int32."""
-        return state.spent
-
-    def remaining(self, state: MenuState) -> Array:
-        """The units left, int32."""
-        return jnp.asarray(self.budget, jnp.int32) - state.spent
-
-    def fraction(self, state: MenuState) -> Array:
-        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
 
 
 def _parameters(query: Any) -> list[Any]:
@@ -172,7 +147,7 @@ def _charge(budget: Array, price: ArrayLike, state: MenuState) -> tuple[Array, M
 
 @hosted
 def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
-    xp = module(menu, parameters)
+    xp = array_module(menu, parameters)
     prices = xp.asarray(menu.prices, np.int64)
     total = xp.zeros((), np.float64)
     for one in parameters:
@@ -189,14 +164,6 @@ def _price(menu: PricedMenuFilter, parameters: list[Any]) -> Array:
     return xp.where(good, total, TOO_DEAR).astype(np.int32)
 
 
-@jax.enable_x64(True)
-def fraction_of(budget: ArrayLike, spent: Array, dtype: str) -> Array:
-    """The share of a budget of whole units that is spent, rounded up; 1 is all of it."""
-    xp, spent, budget = floats(spent, budget)
-    share = spent / budget
-    return amounts.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
-
-
 def priced_menu(
     menu: Sequence[Any],
     *,
@@ -211,7 +178,7 @@ def priced_menu(
 
     Entry m costs c_m units, in inverse proportion to how often it alone may run within the target. The analyst may
     ask for anything on the menu at any time as long as the units last. The worst case of all such analysts, W_B, is
-    computed with certified upper bounds (`jaxacct.filters.menus.table` derives them), and the budget B is the largest
+    computed with certified upper bounds (docs/proofs/filters.md), and the budget B is the largest
     whose certified curve meets the target, in both directions: a table of `remove` is enough, because domination at
     all orders gamma >= 0 carries over to the reversed pair by H_rev(gamma) = 1 - gamma + gamma H(1 / gamma).
 
@@ -342,7 +309,7 @@ def _table(
         "lowest": np.array(laws.grid.lowest),
     }
     if whole:
-        # As jaxacct.filters.online_menu proves: a little more for every unit, the same in both directions.
+        # As docs/proofs/filters.md, 5, proves: a little more for every unit, the same in both directions.
         steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
         if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
             raise ArithmeticError("an entry's law on the lattice holds more than probability 1")

@@ -12,7 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct.filters import amounts
-from jaxacct.filters.menus.priced_menu import fraction_of
+from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.menus.units import fraction_of
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
     FLAG,
@@ -23,7 +24,6 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
-from jaxacct.filters.profile_guarantee import ProfileGuarantee
 
 __all__ = ["PricedLedgers", "clipped", "rows_for", "rows_of"]
 
@@ -44,7 +44,7 @@ class PricedLedgers(ExampleLedgers):
         return for_each_example(self.common.guarantee)
 
     def spent(self, state: ExamplesState) -> Array:
-        """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.per_example.any_filter`."""
+        """The units that each example has spent, int32. Private."""
         return self._same(state) & _SPENT
 
     def remaining(self, state: ExamplesState) -> Array:

@@ -1,1 +1,1 @@
-"""Residue filters: what is left of a budget curve after each query (Privacy Filters are Captured by Residues)."""
+"""Filters that follow a whole curve: residues of a budget after each query, and the natural filter."""

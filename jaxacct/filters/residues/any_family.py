@@ -1,4 +1,4 @@
-"""The residue filter for any budget family and update; every step is certified before it is taken."""
+"""The residue filter for any budget family: every step is certified before it is taken (docs/proofs/filters.md, 2)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.host import at_hand, floats, hosted, module, on_device, on_host
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
 from jaxacct.filters.residues.on_grid import on_grid
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
@@ -127,7 +128,7 @@ class ResidueFilter:
     @jax.enable_x64(True)
     def init(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
-        held = jax.tree.map(lambda x: module(x).asarray(x, np.float32), self.parameter)
+        held = jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
         return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
 
     @jax.enable_x64(True)
@@ -153,7 +154,7 @@ class ResidueFilter:
         left = self.change(state.parameter, law)
         _validate.real_arrays(update=left)
         state, law, left = on_host((state, law, left))
-        after = jax.tree.map(lambda x: module(x).asarray(x, np.float32), left)
+        after = jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), left)
         if _validate.shapes(after) != _validate.shapes(state.parameter):
             raise ValueError(f"update must return a parameter like {state.parameter!r:.200}, got {left!r:.200}")
         check = check_residue(self._budget(state.parameter), self._budget(after), law, tolerance=self.tolerance)
@@ -161,7 +162,7 @@ class ResidueFilter:
         sane = (masses >= 0).all() & (infinity >= 0) & (masses.sum() + infinity >= 1.0 - 1e-6)
         admitted = check.holds & sane & (state.rounds < self.rounds)
         made = ResidueFilterState(after, state.rounds + 1)
-        xp = module(admitted, made, state)
+        xp = array_module(admitted, made, state)
         return on_device((admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)))
 
     def _budget(self, parameter: Any) -> PLD:

@@ -15,13 +15,14 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.guarantees import with_atom
+from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import number, printed_as
 from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
 from jaxacct.filters.residues.solver import largest, largest_for_response
@@ -29,12 +30,9 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
-from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms import GDP
 from jaxacct.mechanisms.directions import RELATIONS
-from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
 
-__all__ = ["ApproximateGDPGuarantee", "GDPResidueFilter", "ResidueState", "gdp_residue"]
+__all__ = ["GDPResidueFilter", "ResidueState", "gdp_residue"]
 
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
@@ -68,47 +66,6 @@ class ResidueState(NamedTuple):
         return f"ResidueState(mu={number(mu)} and delta={number(delta)} are left)"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ApproximateGDPGuarantee:
-    """H <= delta + (1 - delta) H of mu-GDP for the whole interaction: mu-GDP next to a (0, delta)-DP step.
-
-    Attributes:
-        mu: float64, the budget's shape.
-        slack: the delta of it, float64, the budget's shape.
-        statement: the theorem and its assumptions.
-        is_bound: always True.
-    """
-
-    mu: Array
-    slack: Array
-    statement: str
-    is_bound: bool = True
-
-    @jax.enable_x64(True)
-    def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon at ``delta`` in (0, 1), rounded up; float64, inf where ``delta`` is within the slack."""
-        _validate.numbers(delta=delta)
-        _validate.probability(delta=delta)
-        xp, delta, slack = floats(delta, self.slack)
-        # The difference is exact to a unit of delta, whatever is left of it.
-        less = xp.maximum(delta - slack - 2.0**-52 * xp.where(slack > 0, delta, 0.0), 0.0)
-        left = deflated(less / (1.0 - slack), 2.0**-50)
-        possible = (left > 0) & (slack >= 0)
-        _, found = floats(gdp_epsilon(self.mu, xp.where(possible, left, 0.5)))
-        return on_device(module(found, possible).where(possible, found, np.inf))
-
-    @jax.enable_x64(True)
-    def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        xp, value, slack = floats(gdp_delta(self.mu, epsilon), self.slack)
-        value = inflated(slack + (1.0 - slack) * value, 2.0**-50)
-        return on_device(xp.where(slack >= 0, xp.fmin(value, 1.0), 1.0))
-
-    def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The curve from above, one for each budget; ``grid`` as in :meth:`jaxacct.PrivacyProfile.from_mechanism`."""
-        return with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.slack)
-
-
 @printed_as("gdp_residue", "mu", "slack")
 @keeps(ResidueState)
 @_register
@@ -127,23 +84,17 @@ class GDPResidueFilter:
     share: Any
     relation: str = dataclasses.field(default="add_or_remove", metadata={"static": True})
 
-    @property
-    @jax.enable_x64(True)
-    def mu(self) -> Array:
-        """The budget's mu, as it was given (float64)."""
-        return amounts.join(self.mu_pieces)
+    mu = amounts.exact("mu_pieces")
+    """The budget's mu, as it was given (float64)."""
+
+    slack = amounts.exact("delta_pieces")
+    """The budget's delta, as it was given (float64)."""
 
     @property
     @jax.enable_x64(True)
-    def slack(self) -> Array:
-        """The budget's delta, as it was given (float64)."""
-        return amounts.join(self.delta_pieces)
-
-    @property
-    @jax.enable_x64(True)
-    def guarantee(self) -> ApproximateGDPGuarantee:
+    def guarantee(self) -> GDPGuarantee:
         """What the whole interaction satisfies, a proven bound."""
-        return ApproximateGDPGuarantee(_whole(self.mu_pieces), amounts.join(self.delta_pieces), _STATEMENT)
+        return GDPGuarantee(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
 
     @jax.enable_x64(True)
     def init(self) -> ResidueState:
@@ -160,9 +111,9 @@ class GDPResidueFilter:
             state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
 
         Returns:
-            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain: the query may be
-            leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN, negative
-            and infinite parameters.
+            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain, because the query
+            may be leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN,
+            negative and infinite parameters.
 
         Raises:
             ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;
@@ -204,21 +155,17 @@ def _whole(pieces: Any) -> Array:
 
 def _packed(value: Array) -> Array:
     """`amounts.split`, with 0 for what is too small for it."""
-    return module(value).where((value < 1e-18)[..., None], np.float32(0.0), amounts.pieces_of(value))
+    return array_module(value).where((value < 1e-18)[..., None], np.float32(0.0), amounts.pieces_of(value))
 
 
 def _covered(shape: tuple[int, ...], state: ResidueState) -> tuple[int, ...]:
     mine = state.mu.shape[:-1]
-    if not amounts.covers(mine, shape):
-        raise ValueError(
-            f"query must match the ledger: it has shape {shape}, and the state holds ledgers of shape {mine}; run "
-            "queries one by one (jax.lax.scan) or map over both (jax.vmap)"
-        )
+    amounts.check_covered(mine, shape)
     return mine
 
 
 def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> tuple[Array, ResidueState]:
-    xp = module(admitted, mu, delta, state)
+    xp = array_module(admitted, mu, delta, state)
     made = ResidueState(_packed(xp.where(admitted, mu, 0.0)), _packed(xp.where(admitted, delta, 0.0)))
     keep = lambda new, old: xp.where(admitted[..., None], new, old)  # noqa: E731
     return admitted, ResidueState(keep(made.mu, state.mu), keep(made.delta, state.delta))
@@ -226,7 +173,7 @@ def _accepted(admitted: Array, mu: Array, delta: Array, state: ResidueState) -> 
 
 def _after_gaussian(mu: Array, cost: Array) -> Array:
     """sqrt(mu^2 - cost) rounded down, or -1: the residue of a Gaussian is exact (Koskela et al. 2023)."""
-    xp, left = module(mu, cost), mu * mu - cost
+    xp, left = array_module(mu, cost), mu * mu - cost
     root = deflated(xp.sqrt(xp.maximum(left, 0.0)), 2.0**-50)
     return xp.where((cost >= 0) & (left >= 0) & (mu > 0), xp.where(cost == 0, mu, root), -1.0)
 
@@ -287,7 +234,7 @@ def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array],
 def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
     """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
     infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
-    xp, top = module(infinity, mu, delta, offer), infinity.max()
+    xp, top = array_module(infinity, mu, delta, offer), infinity.max()
     # Without any slack but for the query's own atom: whatever is best of two closed forms. A largest loss that is
     # known is one of the query itself: a tiny atom beside it is a rounding's, and is not paid for.
     response = largest_for_response(mu, epsilon)
@@ -315,14 +262,14 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
 
 def _after_atom(delta: Array, atom: Array) -> tuple[Array, Array]:
     """delta' with (1 - delta')(1 - atom) = 1 - delta, rounded down, and whether there is one."""
-    xp, left = module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
+    xp, left = array_module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
     return xp.where(atom > 0, xp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
 
 
 @jax.enable_x64(True)
 def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
     mu, left = amounts.join(pieces), amounts.join(left)
-    xp, whole = module(mu, left), _whole(pieces)
+    xp, whole = array_module(mu, left), _whole(pieces)
     gone = xp.maximum((whole - left) * (whole + left), 0.0)
     if which == "spent":
         return amounts.outward(inflated(xp.sqrt(gone), 2.0**-50), dtype, up=True)

@@ -13,6 +13,7 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts, prepare
+from jaxacct.filters.base import AroundFilter
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, shrunk
 from jaxacct.filters.printing import printed_as
 
@@ -21,8 +22,10 @@ __all__ = ["LevelsFilter", "on_levels"]
 
 @printed_as("on_levels", "filter")
 @_register
-class LevelsFilter:
+class LevelsFilter(AroundFilter):
     """``filter``, asked through a list of sampled Gaussians; make it with `on_levels`.
+
+    The inner filter's guarantee holds: what is charged dominates what is asked for.
 
     Attributes:
         filter: charges prepared queries.
@@ -35,15 +38,6 @@ class LevelsFilter:
     queries: Any
     noise: Any
     rate: Any
-
-    @property
-    def guarantee(self) -> Any:
-        """The inner filter's: what is charged dominates what is asked for."""
-        return self.filter.guarantee
-
-    def init(self) -> Any:
-        """The inner filter's state with nothing spent."""
-        return self.filter.init()
 
     def update(self, query: Any, state: Any) -> tuple[Array, Any]:
         """Whether ``query`` may run and the state after it: charged as the cheapest level that dominates it.
@@ -63,18 +57,6 @@ class LevelsFilter:
         admitted, after = self.filter.update(prepared, state)
         admitted = admitted & covered
         return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), after, state)
-
-    def spent(self, state: Any) -> Array:
-        """As the inner filter's."""
-        return self.filter.spent(state)
-
-    def remaining(self, state: Any) -> Array:
-        """As the inner filter's."""
-        return self.filter.remaining(state)
-
-    def fraction(self, state: Any) -> Array:
-        """As the inner filter's."""
-        return self.filter.fraction(state)
 
 
 @jax.enable_x64(True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jax import Array
 
@@ -15,7 +18,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["ComposedState", "after", "law_of", "nothing", "on_grid"]
+__all__ = ["ComposedState", "admitted_if", "after", "law_of", "nothing", "on_grid"]
 
 
 class ComposedState(NamedTuple):
@@ -60,6 +63,29 @@ def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
     kept = xp.where(np.arange(grid.size) == 0, kept + below * rounding, kept)
     infinite = (infinite + above) * rounding
     return ComposedState(pieces_up(kept), pieces_up(xp.minimum(infinite, 1.0)), state.rounds + 1)
+
+
+def admitted_if(
+    within: Callable[[PLD], Array], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None, lacks: float
+) -> tuple[Array, ComposedState]:
+    """Whether ``law`` may run after ``state``, and the state after it (inside ``enable_x64``).
+
+    Args:
+        within: whether the composed law is within the budget.
+        law: of the query; refused where its masses are negative or add up to less than 1 - ``lacks``.
+        state: what ran so far.
+        grid: of the state.
+        rounds: the most queries, or None.
+        lacks: see ``law``.
+    """
+    xp, masses, infinity = floats(law.masses, law.infinity_mass)
+    total = masses.sum() + infinity
+    admitted = (masses >= 0).all() & (infinity >= 0) & (total >= 1.0 - lacks) & (total <= 1.0 + 1e-3)
+    made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
+    admitted &= within(law_of(made, grid))
+    if rounds is not None:
+        admitted &= state.rounds < rounds
+    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
 
 
 def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PLD:

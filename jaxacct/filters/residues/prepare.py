@@ -18,8 +18,8 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import histogram, running_greatest
-from jaxacct._numerics.host import barrier, each, floats, hosted, module, on_device, on_host
+from jaxacct._numerics.arrays import array_module, histogram, running_greatest
+from jaxacct._numerics.host import barrier, each, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
@@ -146,7 +146,7 @@ def of_curve(query: PLD | PrivacyProfile | TradeOff, atoms: int = ATOMS) -> Prep
 
 def _of_gaussian(square: Array, atoms: int) -> Prepared:
     """No lattice and no atom at infinity: mu says it all, and masses that are none are never computed with."""
-    xp = module(square)
+    xp = array_module(square)
     unknown = xp.full((*square.shape, 2, atoms), np.nan)
     mu = inflated(xp.sqrt(square), 2.0**-51)
     made = (xp.zeros_like(unknown), unknown, xp.zeros((*square.shape, 2)), xp.full_like(square, np.inf), mu)
@@ -194,7 +194,7 @@ def _experiments(query: Any, relation: str) -> list[Experiment] | None:
 
 def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
     """Of one curve; ``losses`` of its segments where they are known exactly."""
-    n, xp = p.shape[0], module(p, q)
+    n, xp = p.shape[0], array_module(p, q)
     both = (p > 0) & (q > 0)
     if losses is not None:
         found, sorts = losses, True
@@ -226,7 +226,7 @@ def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
 
 def _pooled(losses: Array, p: Array, q: Array, atoms: int) -> tuple[Array, Array, Array]:
     """At most ``atoms`` of the given losses, which rise, and masses at them that dominate, for both directions."""
-    n, xp = losses.shape[0], module(losses, p, q)
+    n, xp = losses.shape[0], array_module(losses, p, q)
     if n <= atoms:
         return losses, p, q
     mass = p + q

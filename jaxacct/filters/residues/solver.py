@@ -1,4 +1,4 @@
-"""The largest m such that the composition of G_m and L is dominated by G_mu, certified.
+"""The largest m such that the composition of G_m and L is dominated by G_mu, certified (docs/proofs/filters.md, 3).
 
 The budget is G_mu with an atom at infinity, the query a law L with atoms l_i of mass p_i, and maybe one at infinity.
 Over losses s >= 0 the budget's loss has the density a(s) = N(s; mu^2 / 2, mu^2), and a(s) R(s) is that of G_m * L,
@@ -31,8 +31,8 @@ from typing import NamedTuple
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.arrays import erf, repeated
-from jaxacct._numerics.host import barrier, each, floats, loop, module
+from jaxacct._numerics.arrays import array_module, erf, repeated
+from jaxacct._numerics.host import barrier, each, floats, loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 
 __all__ = ["certified", "largest", "largest_for_response"]
@@ -98,7 +98,7 @@ def _pattern(atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _suffix(cells: Array) -> Array:
     """Sums over cells from each node on, 0 at the last node; shape (..., n) to (..., n + 1)."""
-    xp = module(cells)
+    xp = array_module(cells)
     sums = xp.flip(xp.cumsum(xp.flip(cells, -1), -1), -1)
     return xp.concatenate([sums, xp.zeros_like(cells[..., :1])], -1)
 
@@ -108,7 +108,7 @@ def _sum_of_exponentials(constant: Array, rates: Array, at: Array, lift: Array) 
     # Kept apart from what makes its arguments, which XLA would repeat for every term; summed over the leading axis, as
     # only that is vectorised.
     constant, rates, at, lift = barrier((constant, rates, at, lift))
-    xp = module(constant, rates, at, lift)
+    xp = array_module(constant, rates, at, lift)
     return xp.sum(xp.exp(constant[:, None] + rates[:, None] * at - lift), 0)
 
 
@@ -119,7 +119,7 @@ def _at_nodes(constant: Array, rates: Array, kappa: Array, unit: Array, end: Arr
     Terms whose second factor is out of range are replaced by their maximum over all nodes.
     """
     _, centres, offsets = _pattern(rates.shape[-1])
-    xp = module(constant, rates, kappa, unit, end)
+    xp = array_module(constant, rates, kappa, unit, end)
     furthest = offsets.max() * unit
     near = xp.abs(rates) * furthest + 2.0 * kappa * end * furthest <= _RANGE
     far = xp.sum(xp.where(near, 0.0, xp.exp(constant + xp.maximum(rates, 0.0) * end)))
@@ -143,7 +143,7 @@ def _at_nodes(constant: Array, rates: Array, kappa: Array, unit: Array, end: Arr
 
 def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Array:
     """A loss above which even G_mu * L has at most a 32nd of the room, by Chernoff; inf if there is none."""
-    xp, ends = module(mu, losses, masses, room, ratio), mu * _ENDS
+    xp, ends = array_module(mu, losses, masses, room, ratio), mu * _ENDS
     y = (ends - losses[:, None]) / mu - 0.5 * mu
     beyond = inflated(xp.sum(xp.where(y > 0, 0.5 * xp.exp(-0.5 * y * y), 1.0) * masses[:, None], 0) * ratio, 1e-9)
     return xp.min(xp.where((beyond <= room / 32.0) & (room > 0), ends, np.inf))
@@ -151,7 +151,7 @@ def _tail(mu: Array, losses: Array, masses: Array, room: Array, ratio: Array) ->
 
 def _nodes(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, ratio: Array) -> Nodes:
     """Where to look for one direction of a query whose charge is near ``charge``; `certified` decides anew."""
-    xp = module(mu, charge, losses, masses, room, ratio)
+    xp = array_module(mu, charge, losses, masses, room, ratio)
     m2, kappa, constant, turn = _law(mu, charge, losses, masses)
     after = turn + mu * _AFTER
     heights = _sum_of_exponentials(constant, losses, after / m2, kappa * after * after)
@@ -180,7 +180,7 @@ def _nodes(mu: Array, charge: Array, losses: Array, masses: Array, room: Array, 
 
 def _law(mu: Array, charge: Array, losses: Array, masses: Array) -> tuple[Array, Array, Array, Array]:
     """m^2, kappa, the logarithms of the sum's terms at s = 0, and the loss from which on R falls."""
-    xp, m2 = module(mu, charge, losses, masses), mu * mu - charge
+    xp, m2 = array_module(mu, charge, losses, masses), mu * mu - charge
     kappa = 0.5 * charge / (m2 * mu * mu)
     constant = xp.log(masses) - losses * (0.5 * losses / m2 + 0.5) + (0.125 * charge + 0.5 * xp.log(mu * mu / m2))
     # log R has a slope of at most top / m^2 - 2 kappa s: from s = turn on R falls, so f >= 0 once it is so.
@@ -198,7 +198,7 @@ def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Arr
         ratio: rho, >= 1.
         nodes: of `_nodes`, for any charge; best for a near one.
     """
-    xp = module(mu, charge, losses, masses, ratio, nodes)
+    xp = array_module(mu, charge, losses, masses, ratio, nodes)
     unit, t, gamma, density, start, stop, room, bounded, safe, fit = nodes
     m2, kappa, constant, turn = _law(mu, charge, losses, masses)
     reach, end = xp.max(xp.abs(losses)), t[-1]
@@ -232,7 +232,7 @@ def _on_cells(value: Array, slope: Array, doubt: Array, f: Array, density: Array
     ``value`` and ``slope`` (gamma times what is after it against a e^-s, good to ``doubt``), ``f`` and ``density`` are
     at the nodes. The second derivative is a f / gamma^2, and a / gamma^2 falls: its log has a slope of -3 / 2 - s/mu^2.
     """
-    xp = module(f, density, width)
+    xp = array_module(f, density, width)
     least = xp.minimum(f[:-1], f[1:])
     grow = xp.exp(width)
     curve = xp.where(least >= 0, least * density[1:] / (grow * grow), least * density[:-1])
@@ -244,7 +244,7 @@ def _on_cells(value: Array, slope: Array, doubt: Array, f: Array, density: Array
 
 def _least(value: Array, slope: Array, curve: Array, reach: Array) -> Array:
     """Minimum of value + slope x + curve x^2 / 2 over 0 <= x <= reach."""
-    xp = module(value, slope, curve, reach)
+    xp = array_module(value, slope, curve, reach)
     at_end = value + reach * (slope + 0.5 * curve * reach)
     inside = (curve > 0) & (slope < 0) & (-slope < curve * reach)
     vertex = value - 0.5 * slope * slope / xp.where(inside, curve, 1.0)

@@ -1,4 +1,4 @@
-"""Which windows ``sums`` looks through: a rough law of the sum of ratios, and steps and tilts for it.
+"""Plans the windows of `sums`: lattices, steps and tilts, chosen from a rough law of the sum of ratios.
 
 Nothing here is certified, and nothing that is certified depends on it: a bad plan makes wide bounds.
 """
@@ -35,6 +35,7 @@ _TRIALS = 10  # of smaller and smaller windows
 _INSIDE = np.append(0.0, np.geomspace(0.003, 1.0, 12))  # parts of a window at which it is judged
 _TOGETHER = 6  # cells of ratios that a plan takes as one
 _ROUNDING = 1.6e-14  # of an entry of an FFT
+_TINY = 1e-300  # what is divided by is no less
 
 
 class Window(NamedTuple):
@@ -184,7 +185,7 @@ class _Law:
             part = values / step
             part = part - np.floor(part)
             spread = 0.5 * t * float((weights * part * (1.0 - part)).sum()) * step**2
-            blur = max(spread / length**2 / aim for length, aim in zip(lengths, sharp, strict=True))
+            blur = max(spread / max(length**2, _TINY) / aim for length, aim in zip(lengths, sharp, strict=True))
             if blur <= 1.0:
                 break
         first = max(int(np.floor(bottom / step)) - 2, 0)  # pyright: ignore[reportPossiblyUnboundVariable]

@@ -15,10 +15,12 @@ import numpy as np
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.discrete_laws.cells import cell_masses, ordered, placed, with_edge
 
-__all__ = ["RatioCells", "ratio_cells"]
+__all__ = ["RatioCells", "has_cells", "ratio_cells"]
 
 _EVEN, _PLACED = 2048, 4096  # cells of equal width in the loss, and cells where a survey sees mass
 _FARTHEST = 330.0  # the square of exp of any loss up to here is a normal number
+_FAINTEST = 3e-4  # a loss for which a cell is worth its rounding
+_UNSEEN = 1e-12  # a probability
 _RARE = 1e-34  # nothing rarer needs a cell
 _NARROWEST = 0.05  # of the mean width
 _LEAST = 1e-300  # what underflow may hide
@@ -73,6 +75,15 @@ def ratio_cells(pair: Any) -> RatioCells:
         tail(tails.q_above),
         tail(tails.p_above),
     )
+
+
+@np.errstate(all="ignore")
+def has_cells(pair: Any, least: float = 0.0) -> bool:
+    """Whether losses of a pair with scalar leaves are neither too large for cells of ratios nor below ``least``."""
+    least = max(least, _FAINTEST)
+    tails = pair.tails(np.array([-least, least, _FARTHEST]))
+    seen = max(float(tails.p_above[1]), float(tails.q_below[0])) > _UNSEEN
+    return seen and float(tails.p_above[2]) - float(pair.infinity()) < _UNSEEN
 
 
 def _edges(pair: Any) -> np.ndarray:

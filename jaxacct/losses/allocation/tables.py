@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.allocation.sums import Events, SumBounds
+from jaxacct.losses.allocation.sums import SumBounds
+from jaxacct.losses.allocation.window_law import Events
 
 __all__ = ["Table", "lower_table", "upper_table"]
 

@@ -14,7 +14,6 @@ from jax import Array
 
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, quiet_float64
-from jaxacct._numerics.host import module
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -45,7 +44,7 @@ def delta_divergence(
     with quiet_float64():
         common = families.common_grid([a, b], relation, grid)
         first, second = (families.enclose(m, common, relation) for m in (a, b))
-        xp, share = module(first, second), 1.0 / (1.0 + np.exp(common.losses))
+        xp, share = array_module(first, second), 1.0 / (1.0 + np.exp(common.losses))
         certain = xp.maximum(first.point - second.upper, second.point - first.upper)
         possible = xp.maximum(first.upper - second.line, second.upper - first.line)
         lower = deflated(xp.maximum(xp.max(certain * share, -1), 0.0), 16.0 * EPS)

@@ -1,4 +1,4 @@
-"""The Blackwell order: `dominates`, crossings, chains.
+"""The Blackwell order of two curves: `dominates` and `crossings`.
 
 What a "yes" or "no" is about: a *mechanism* stands for its true curve, enclosed from both sides. A *curve* (PLD,
 PrivacyProfile, TradeOff) is taken at its word, as the law that its arrays state. So ``dominates(a, b)`` with an upper
@@ -11,7 +11,6 @@ enters a "no" by bounds at the points themselves.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,10 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, running_greatest
-from jaxacct._numerics.curve_arrays import compiled, concrete, mapped, quiet_float64
-from jaxacct._numerics.host import module
-from jaxacct._numerics.least import first_greatest
+from jaxacct._numerics.arrays import Array, array_module, running_greatest
+from jaxacct._numerics.curve_arrays import compiled, concrete, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.compare.enclose import Enclosed
@@ -32,7 +29,20 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["NO", "UNDECIDED", "WORDS", "YES", "Chain", "Crossings", "Order", "crossings", "dominates", "is_chain"]
+__all__ = [
+    "NO",
+    "UNDECIDED",
+    "WORDS",
+    "YES",
+    "Crossings",
+    "Order",
+    "all_at_slopes",
+    "crossings",
+    "dominates",
+    "known_order",
+    "refuse_nan",
+    "tolerance_of",
+]
 
 YES, UNDECIDED, NO = 1, 0, -1
 WORDS = {YES: "yes", NO: "no", UNDECIDED: "undecided"}
@@ -52,7 +62,7 @@ class Order(NamedTuple):
 
     verdict: Any
     gap: Any
-    epsilon: Any
+    epsilon: Array
     slack: Any
 
     @property
@@ -71,29 +81,10 @@ class Crossings(NamedTuple):
         count: how many sign changes are certain (may exceed ``most``).
     """
 
-    lower: Any
-    upper: Any
+    lower: Array
+    upper: Array
     estimate: Any
     count: Any
-
-
-class Chain(NamedTuple):
-    """Whether every two members of a family are ordered.
-
-    Attributes:
-        verdict: 1 yes, 0 undecided, -1 no; certified.
-        pair: indices of two members that are certainly not ordered, or that the verdict hangs on; (-1, -1) for a yes.
-        epsilon: orders at which the first of them certainly exceeds the second, and the other way round (NaN if none).
-    """
-
-    verdict: Any
-    pair: Any
-    epsilon: Any
-
-    @property
-    def word(self) -> str:
-        """ "yes", "no" or "undecided"."""
-        return WORDS[int(self.verdict)]
 
 
 def dominates(
@@ -114,7 +105,7 @@ def dominates(
     Raises:
         ValueError: grids that do not match, NaN in a curve, no analysis for the relation.
     """
-    _refuse_nan([a, b])
+    refuse_nan([a, b])
     with quiet_float64():
         if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             points, first, second = _at_slopes(a, b)
@@ -122,9 +113,9 @@ def dominates(
             common = families.common_grid([a, b], relation, grid)
             points = common.losses
             first, second = (families.enclose(m, common, relation) for m in (a, b))
-        order = _compare(first, second, points, _tolerance(tolerance, [a, b]))
-        if _known(a, b, relation):
-            xp = module(order)
+        order = _compare(first, second, points, tolerance_of(tolerance, [a, b]))
+        if known_order(a, b, relation):
+            xp = array_module(order)
             order = order._replace(verdict=xp.full_like(order.verdict, YES), slack=xp.zeros_like(order.slack))
         return concrete(order)
 
@@ -144,7 +135,7 @@ def crossings(
     Raises:
         ValueError: see :func:`dominates`.
     """
-    _refuse_nan([a, b])
+    refuse_nan([a, b])
     with quiet_float64():
         if isinstance(a, TradeOff) and isinstance(b, TradeOff) and grid is None:
             points, first, second = _at_slopes(a, b)
@@ -157,47 +148,8 @@ def crossings(
         return concrete(_crossings(first, second, points, most))
 
 
-def is_chain(
-    family: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
-) -> Chain:
-    """Whether the members of ``family`` are totally ordered (a Blackwell chain, Definition 3.4).
-
-    Sorted by a number that domination cannot lower (the sum of the curve's values), each is compared with the next:
-    that decides a "yes", and for curves at their word a "no" as well. Up to 64 members, all pairs are tried for a "no".
-
-    Args:
-        family: a sequence of mechanisms, PLDs or curves, or one batched curve or mechanism (first axis).
-        relation: for mechanisms.
-        grid: see :func:`dominates`.
-        tolerance: see :func:`dominates`; the members of a chain of n are ordered to n tolerances.
-
-    Raises:
-        ValueError: an empty family, or see :func:`dominates`.
-    """
-    members = families.members_of(family)
-    _refuse_nan(members)
-    with quiet_float64():
-        if all(isinstance(m, TradeOff) for m in members) and grid is None:
-            points, stacked = _all_at_slopes(members)
-        else:
-            common = families.common_grid(members, relation, grid)
-            points = common.losses
-            stacked = _stack([families.enclose(m, common, relation) for m in members])
-        count = stacked.upper.shape[0]
-        order = array_module(stacked.upper).argsort(stacked.upper.sum(-1))
-        known = [False] * (count - 1)
-        if len(members) == count and not _validate.is_traced((members, order)):
-            ranks = np.asarray(order)
-            # Equal keys do not say which is first.
-            known = [
-                _known(members[j], members[i], relation) or _known(members[i], members[j], relation)
-                for i, j in itertools.pairwise(ranks)
-            ]
-        limit = _tolerance(tolerance, members)
-        return concrete(_chain(stacked, points, order, np.asarray(known, bool), limit))
-
-
-def _refuse_nan(members: Sequence[Any]) -> None:
+def refuse_nan(members: Sequence[Any]) -> None:
+    """Raises ValueError if a concrete curve among ``members`` holds NaN."""
     for member in members:
         if families.is_curve(member) and not _validate.is_traced(member):
             for leaf in jax.tree.leaves(member):
@@ -205,7 +157,8 @@ def _refuse_nan(members: Sequence[Any]) -> None:
                     raise ValueError(f"{type(member).__name__} must hold numbers, got nan")
 
 
-def _tolerance(tolerance: float | None, members: Sequence[Any]) -> float:
+def tolerance_of(tolerance: float | None, members: Sequence[Any]) -> float:
+    """``tolerance``, or what stands for None; see :func:`dominates`."""
     if tolerance is None:
         return 0.0 if all(families.is_curve(m) for m in members) else TOLERANCE
     _validate.scalar(tolerance=tolerance)
@@ -213,7 +166,7 @@ def _tolerance(tolerance: float | None, members: Sequence[Any]) -> float:
     return float(tolerance)
 
 
-def _known(a: Any, b: Any, relation: str) -> bool:
+def known_order(a: Any, b: Any, relation: str) -> bool:
     """Whether ``a`` dominates ``b`` in closed form: sampled Gaussians with no more noise and no smaller rate.
 
     Noise: N(0, s^2) added to both of a pair is a kernel. Rate: H of a mixture with Q is convex in the mixture, and
@@ -238,7 +191,7 @@ def _known(a: Any, b: Any, relation: str) -> bool:
 
 
 @compiled(static_argnames="tolerance")
-def _compare(a: Enclosed, b: Enclosed, points: Any, tolerance: float) -> Order:
+def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order:
     xp = array_module(*a, *b, points)
     slack = xp.max(b.upper - a.line, -1)
     certain = b.point - a.upper
@@ -251,7 +204,7 @@ def _compare(a: Enclosed, b: Enclosed, points: Any, tolerance: float) -> Order:
 
 
 @compiled(static_argnames="most")
-def _crossings(a: Enclosed, b: Enclosed, points: Any, most: int) -> Crossings:
+def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
     xp = array_module(*a, *b, points)
     sign = xp.where(a.point > b.upper, 1, xp.where(b.point > a.upper, -1, 0))
     index = np.arange(points.shape[0])
@@ -271,7 +224,7 @@ def _crossings(a: Enclosed, b: Enclosed, points: Any, most: int) -> Crossings:
     return Crossings(blank(left), blank(right), blank(estimate), change.sum())
 
 
-def _places(change: Any, most: int) -> Any:
+def _places(change: Array, most: int) -> Array:
     """The first ``most`` places where ``change`` is true; -1 after the last."""
     if array_module(change) is not np:
         return jnp.nonzero(change, size=most, fill_value=-1)[0]
@@ -279,47 +232,15 @@ def _places(change: Any, most: int) -> Any:
     return np.concatenate([found, np.full(most - found.size, -1)])
 
 
-@compiled(static_argnames="tolerance")
-def _chain(family: Enclosed, points: Any, order: Any, known: Any, tolerance: float) -> Chain:
-    count, xp = order.shape[0], array_module(*family, points, order)
-    if count == 1:
-        return Chain(xp.asarray(YES, np.int8), xp.full(2, -1), xp.full(2, np.nan))
-    line, point, upper = (x[order] for x in family)
-    slack = xp.where(known, -np.inf, xp.max(upper[:-1] - line[1:], -1))
-    chained = xp.all(slack <= tolerance)
-
-    def excess(pairs: tuple[Any, Any]) -> Any:
-        """How much the first certainly exceeds the second, and the other way round: the smaller of the two."""
-        i, j = pairs
-        return xp.minimum(xp.max(point[i] - upper[j], -1), xp.max(point[j] - upper[i], -1))
-
-    near = mapped(excess, (xp.arange(count - 1), xp.arange(1, count)), 8)
-    worst = first_greatest(xp.where(xp.any(near > 0), near, slack))
-    first, second, unordered = worst, worst + 1, xp.max(near) > 0
-    if count <= 64:
-        i, j = (xp.asarray(x) for x in np.triu_indices(count, 1))
-        every = mapped(excess, (i, j), 8)
-        best = first_greatest(every)
-        found = every[best] > 0
-        first, second = xp.where(found, i[best], first), xp.where(found, j[best], second)
-        unordered = unordered | found
-    above, below = point[first] - upper[second], point[second] - upper[first]
-    seen = lambda d: xp.where(xp.max(d) > 0, points[first_greatest(d)], np.nan)  # noqa: E731
-    verdict = xp.where(unordered, NO, xp.where(chained, YES, UNDECIDED)).astype(np.int8)
-    pair = xp.where(verdict == YES, -1, xp.stack([order[first], order[second]]))
-    where = xp.where(verdict == YES, np.nan, xp.stack([seen(above), seen(below)]))
-    return Chain(verdict, pair, where)
-
-
 def _at_slopes(a: TradeOff, b: TradeOff) -> tuple[Any, Enclosed, Enclosed]:
-    points, both = _all_at_slopes([a, b])
+    points, both = all_at_slopes([a, b])
     return points, *(jax.tree.map(lambda x, i=i: x[i], both) for i in range(2))
 
 
-def _all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
+def all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
     """All trade-off curves at all of their slopes, and at both infinities, where their atoms are."""
     rows = [padded(m) for m in members]
-    xp = module(rows)
+    xp = array_module(rows)
     logs = []
     for widths, drops in rows:
         if widths.ndim > 1 and len(members) > 1:
@@ -333,15 +254,3 @@ def _all_at_slopes(members: list[TradeOff]) -> tuple[Any, Enclosed]:
     lower, upper = found[0] if batch else tuple(xp.stack(x) for x in zip(*found, strict=True))
     # Losses carry a rounding of their own, and so does the curve read there: the line is the lower value.
     return points, Enclosed(lower, lower, upper)
-
-
-def _stack(found: list[Enclosed]) -> Enclosed:
-    if len(found) == 1:
-        if found[0].upper.ndim < 2:
-            return Enclosed(*(x[None] for x in found[0]))
-        return Enclosed(*(x.reshape(-1, x.shape[-1]) for x in found[0]))
-    shapes = {x.upper.shape for x in found}
-    if len(shapes) > 1 or found[0].upper.ndim > 1:
-        raise ValueError(f"members of a sequence must have no batch axes, got shapes {sorted(shapes)}")
-    xp = module(found)
-    return Enclosed(*(xp.stack(x) for x in zip(*found, strict=True)))

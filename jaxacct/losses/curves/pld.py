@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, put, quiet_float64
-from jaxacct._numerics.host import module
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.curves.pld_composition import composed
@@ -251,7 +250,7 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
 
 
 def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
-    xp = module(pair)
+    xp = array_module(pair)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
     lowest = np.asarray(float(grid.lowest))
     below = convex_below if bound == "lower" else masses_below

@@ -15,7 +15,6 @@ from jax import Array
 
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.curve_arrays import added
-from jaxacct._numerics.host import module
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.grids.supporting_lines import ROUNDING, CellSums, masses_below
 from jaxacct.mechanisms.pairs.base import Tails
@@ -70,7 +69,7 @@ def step_masses(
     Returns:
         :class:`Step`.
     """
-    xp = module(pair, spacing, lowest)
+    xp = array_module(pair, spacing, lowest)
     losses = (lowest + np.arange(size)) * spacing
     edges = xp.concatenate([xp.stack([losses[:-1], losses[:-1] + 0.5 * spacing], 1).ravel(), losses[-1:]])
     tails = Tails(*(xp.asarray(x) for x in pair.tails(edges)))

@@ -1,4 +1,4 @@
-"""Powers of a measure by FFT, with a bound on every entry's rounding error.
+"""Powers of a measure by FFT, with a bound on every entry's rounding error (docs/proofs/fft.md, lemmas 1 and 2).
 
 For a transform of n points computed with butterflies of relative error eta each, every output differs from the
 exact one by at most eta' ||x||_1, eta' = ((1 + eta)^(log2 n + 1) - 1), because the moduli of the butterfly
@@ -31,7 +31,7 @@ from jax import Array
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import UNIT, inflated
 
-__all__ = ["ETA", "convolved", "eta_of", "spectrum"]
+__all__ = ["ETA", "convolved", "difference", "eta_of", "product", "spectrum"]
 
 ETA = 8.0 * UNIT
 _TINY = 1e-300  # no modulus is smaller, unless there is no mass
@@ -118,3 +118,19 @@ def spectrum(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, 
         power, bound = power * spectrum, bound * modulus
         relative = relative + off / xp.maximum(modulus, _TINY) + 12.0 * UNIT
     return power, bound, bound * relative
+
+
+def product(first: tuple[np.ndarray, ...], second: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """The product of two spectra: itself, a bound of its moduli, and one of its error."""
+    (one, bound, error), (other, other_bound, other_error) = first, second
+    both = bound * other_bound
+    errors = error * (other_bound + other_error) + bound * other_error + 8.0 * UNIT * both
+    return one * other, inflated(both, 8.0 * UNIT), inflated(errors, 1e-9)
+
+
+def difference(first: np.ndarray, second: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
+    """The spectrum of a signed law, with bounds as :func:`product` has them."""
+    law = first - second
+    found = np.fft.rfft(law, n)
+    error = inflated(eta_of(n) * np.abs(law).sum() + UNIT * (first.sum() + second.sum()), 1e-9)
+    return found, inflated(np.abs(found), 8.0 * UNIT) + error, np.full(found.shape, error)

@@ -9,8 +9,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, inflated
 
@@ -25,7 +26,7 @@ __all__ = [
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     """epsilon - rho of the tight conversion, and a bound on its rounding."""
-    xp = module(order, delta)
+    xp = array_module(order, delta)
     first = log_one_less(order)
     second = (xp.log(delta) + xp.log(order)) / (order - 1)
     size = xp.abs(first) + (xp.abs(xp.log(delta)) + xp.log(order)) / (order - 1)
@@ -86,7 +87,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
         delta: strictly between 0 and 1.
 
     Returns:
-        A float64 array of the broadcast shape; infinity for values that make no sense, NaN included.
+        A float64 array of the broadcast shape; infinity for invalid values, NaN included.
 
     Raises:
         ValueError: a concrete ``delta`` outside (0, 1).
@@ -109,7 +110,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
         epsilon: at least 0.
 
     Returns:
-        A float64 array of the broadcast shape; 1 for values that make no sense, NaN included.
+        A float64 array of the broadcast shape; 1 for invalid values, NaN included.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite.
@@ -131,7 +132,7 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
         order: above 1.
 
     Returns:
-        A float64 array of the broadcast shape; NaN for values that make no sense.
+        A float64 array of the broadcast shape; NaN for invalid values.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).

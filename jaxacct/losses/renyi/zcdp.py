@@ -88,7 +88,7 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: at least 0; broadcasts with ``rho``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
 
     Raises:
         ValueError: a concrete ``rho`` or ``epsilon`` that is negative or not finite.
@@ -107,7 +107,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``rho``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
 
     Raises:
         ValueError: a concrete ``rho`` that is negative or not finite, a ``delta`` outside (0, 1).
@@ -127,7 +127,7 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace; NaN for values that make no sense.
+        A float64 array of the broadcast shape, NumPy's outside a trace; NaN for invalid values.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).

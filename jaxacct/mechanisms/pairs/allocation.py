@@ -15,13 +15,14 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.table import TablePair
 
-__all__ = ["ATOMS", "AllocationPair", "allocation_pair", "better", "nowhere", "stacked"]
+__all__ = ["ATOMS", "AllocationPair", "allocation_pair", "better", "nowhere", "stacked", "tables_help", "without_zeros"]
 
 ATOMS = 4096
 """Of a table."""
 
 _MOST = 2**20  # batches
 _KEPT = 256  # settings
+_FAINT = 0.03  # losses of an epoch that are turned round
 
 
 @mechanism
@@ -60,6 +61,20 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
     return stacked(tables, shape)
 
 
+def tables_help(inner: Any, relation: str) -> bool:
+    """Whether `allocation_pair` has a table of use for some setting of ``inner``, a pair of known numbers.
+
+    It has none of noise that hides next to nothing (losses beyond what doubles hold the ratios of) or all but
+    everything; and what is read off a table for ``replace`` needs more digits.
+    """
+    from jaxacct.losses.allocation.ratios import has_cells
+
+    shape = np.broadcast_shapes(*settings_shapes(inner))
+    rows = flattened(inner, shape, np)
+    least = _FAINT if relation == "replace" else 0.0
+    return any(has_cells(jax.tree.map(lambda leaf: leaf[i], rows), least) for i in range(int(np.prod(shape))))  # noqa: B023
+
+
 def nowhere(tree: Any, shape: tuple[int, ...]) -> AllocationPair:
     """A pair of NaN with settings of ``shape``, for traced numbers: no table can be made of them."""
     poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
@@ -70,9 +85,22 @@ def nowhere(tree: Any, shape: tuple[int, ...]) -> AllocationPair:
 def stacked(tables: list[Any], shape: tuple[int, ...]) -> AllocationPair:
     """Tables of ``ATOMS`` atoms, one for each setting of ``shape``; None is one of NaN."""
     rows = [np.full((3, ATOMS), np.nan) if table is None else table for table in tables]
-    losses, p, q = (np.stack(part).reshape(*shape, ATOMS) for part in zip(*rows, strict=True))
+    losses, p, q = np.moveaxis(np.reshape(rows, (*shape, 3, ATOMS)), -2, 0)
     finite = np.where(np.isfinite(losses), np.abs(losses), 0.0).max(-1)
     return AllocationPair(Row(losses), Row(p), Row(q), np.full((), 16.0 * UNIT), UNIT * (32.0 + 8.0 * finite))
+
+
+def without_zeros(pair: AllocationPair) -> AllocationPair:
+    """A pair that dominates ``pair``: outcomes that P does not have get the least ratio of the others.
+
+    P has more of them then, some 1e-20, and no less of anything. A ratio of 0 turned round is an infinite loss.
+    """
+    losses, p, q = (part.values for part in (pair.losses, pair.p, pair.q))
+    xp = array_module(losses)
+    least = xp.where((q > 0) & (losses > -np.inf), losses, np.inf).min(-1, keepdims=True)
+    empty = (losses == -np.inf) & (q > 0)
+    p = xp.where(empty, q * xp.exp(least) * (1.0 + 8.0 * UNIT), p)
+    return AllocationPair(Row(xp.where(empty, least, losses)), Row(p), pair.q, pair.mass_error, pair.loss_slack)
 
 
 def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
@@ -97,15 +125,16 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: bool) -> Any:
     from jaxacct.losses.allocation.tables import lower_table, upper_table
 
-    return (upper_table if upper else lower_table)(_bounds(structure, leaves, t, k), mirrored, ATOMS)
+    bounds = _bounds(structure, leaves, t, k)
+    return None if bounds is None else (upper_table if upper else lower_table)(bounds, mirrored, ATOMS)
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def _bounds(structure: Any, leaves: Any, t: int, k: int) -> Any:
     """Both directions, from above and from below, read these."""
-    from jaxacct.losses.allocation.ratios import ratio_cells
+    from jaxacct.losses.allocation.ratios import has_cells, ratio_cells
     from jaxacct.losses.allocation.sums import sum_of_ratios
 
     pair = jax.tree.unflatten(structure, [np.frombuffer(data).reshape(shape) for data, shape in leaves])
     with np.errstate(all="ignore"):
-        return sum_of_ratios(ratio_cells(pair), t, k)
+        return sum_of_ratios(ratio_cells(pair), t, k) if has_cells(pair) else None

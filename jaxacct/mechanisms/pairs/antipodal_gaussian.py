@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
-from jaxacct.mechanisms.pairs.sampled_loss import log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
-__all__ = ["AntipodalGaussianPair", "reflected"]
+__all__ = ["AntipodalGaussianPair"]
 
-_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
 _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
 
 
 @mechanism
-class AntipodalGaussianPair:
+class AntipodalGaussianPair(Rated, Pair):
     """P = (1 - q) N(0, s^2) + q N(1, s^2) against Q = (1 - q) N(0, s^2) + q N(-1, s^2).
 
     The loss increases with the outcome x and is odd. With z = e^(x / s^2) and c = q e^(-1 / (2 s^2)) it is
@@ -37,13 +34,9 @@ class AntipodalGaussianPair:
         rest: 1 - q, see ``GaussianPair``.
     """
 
-    noise: Any
-    rate: Any
-    rest: Any = None
-
-    def __post_init__(self) -> None:
-        if self.rest is None:
-            object.__setattr__(self, "rest", 1.0 - self.rate)
+    noise: Array
+    rate: Array
+    rest: Array = None
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome of losses >= 0."""
@@ -56,7 +49,6 @@ class AntipodalGaussianPair:
         small = log1p(y + y**2 / (1.0 + xp.sqrt(1.0 + y**2)))
         return noise**2 * (half + xp.where(log_y > _LARGE, log_y + np.log(2.0), small))
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q = column(self.noise), column(self.rate)
@@ -67,11 +59,10 @@ class AntipodalGaussianPair:
         p_above, p_below = (rest * one + q * other for one, other in zip(base, high, strict=True))
         q_above, q_below = (rest * one + q * other for one, other in zip(base, low, strict=True))
         # As in GaussianPair.
-        larger = xp.minimum(xp.maximum(xp.abs(up), xp.abs(down)), _REACH + 2.0)
+        larger = xp.minimum(xp.maximum(xp.abs(up), xp.abs(down)), REACH + 2.0)
         error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
-        return reflected(losses, Tails(p_above, p_below, q_above, q_below, error))
+        return mirrored(Tails(p_above, p_below, q_above, q_below, error), losses < 0.0)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q = column(self.noise), column(self.rate)
@@ -80,16 +71,10 @@ class AntipodalGaussianPair:
         loss = mixed_loss((x - 0.5) / noise**2, q, rest) - mixed_loss((-x - 0.5) / noise**2, q, rest)
         return Survey(loss, xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1))
 
-    def max_loss(self) -> Array:
-        """None."""
-        return np.inf + 0.0 * (self.noise + self.rate)
-
-    @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """A hockey stick is convex in the pair: that of N(1, s^2) and N(-1, s^2) is above it at every order."""
         return inflated(2.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT) + 0.0 * self.rate
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], rounded up: it is convex in the pair, and Q >= (1 - q) N(0, s^2)."""
         xp, q = array_module(order, self.noise, self.rate), self.rate
@@ -99,37 +84,11 @@ class AntipodalGaussianPair:
         from_base = xp.logaddexp(least, xp.log(q) + once) - (order - 1.0) * least
         return (1.0 + 1e-12) * xp.minimum(apart, xp.where(xp.isnan(from_base), np.inf, from_base)) + 1e-14
 
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """x is off by some units of its terms, and the loss rises by at most 2 / s^2 with it.
 
         The terms of x / s^2 are at most those of the farthest outcome that float64 can weigh and log(1 / q).
         """
-        reach = _REACH * self.noise + 2.0
+        reach = REACH * self.noise + 2.0
         size = reach / self.noise**2 + 0.5 / self.noise**2
         return UNIT * (64.0 + (32.0 + 2.0 * NOISE_UNITS) * size - 16.0 * array_module(self.rate).log(self.rate))
-
-    def infinity(self) -> Array:
-        """None: both are positive everywhere."""
-        return 0.0 * (self.noise + self.rate)
-
-    def anchor(self) -> Array:
-        """The loss of the outcome 0."""
-        return self.infinity()
-
-
-def reflected(losses: Array, tails: Tails) -> Tails:
-    """Tails at ``losses`` from those at their absolute values, for a law without atoms whose reflection is the pair.
-
-    The loss under P has the law of minus the loss under Q.
-    """
-    xp = array_module(losses, tails.p_above)
-    negative = losses < 0.0
-    p_above, p_below, q_above, q_below, error = tails
-    return Tails(
-        xp.where(negative, q_below, p_above),
-        xp.where(negative, q_above, p_below),
-        xp.where(negative, p_below, q_above),
-        xp.where(negative, p_above, q_below),
-        error,
-    )

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, quadrature
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
 
 __all__ = ["AntipodalLaplacePair"]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
+_RULE = np.polynomial.legendre.leggauss(64)
 _REACH = 40.0  # outcomes further from a centre than that, in units of the scale, weigh nothing
 
 
 @mechanism
-class AntipodalLaplacePair:
+class AntipodalLaplacePair(Rated, Pair):
     """P = (1 - q) Lap(0, 1) + q Lap(eps, 1) against Q = (1 - q) Lap(0, 1) + q Lap(-eps, 1).
 
     With m(y) = log(1 - q + q e^y), the loss at an outcome t in [0, eps] is m(2 t - eps) - m(-eps). It is odd, and
@@ -32,13 +31,9 @@ class AntipodalLaplacePair:
         rest: 1 - q, see ``GaussianPair``.
     """
 
-    epsilon: Any
-    rate: Any
-    rest: Any = None
-
-    def __post_init__(self) -> None:
-        if self.rest is None:
-            object.__setattr__(self, "rest", 1.0 - self.rate)
+    epsilon: Array
+    rate: Array
+    rest: Array = None
 
     def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
         return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)
@@ -48,7 +43,6 @@ class AntipodalLaplacePair:
         xp = array_module(loss, eps, q)
         return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
@@ -63,27 +57,17 @@ class AntipodalLaplacePair:
         over = xp.where(negative, at > largest, at >= largest)
         p_above, q_above = (xp.where(over, 0.0, x) for x in (p_above, q_above))
         p_below, q_below = (xp.where(over, 1.0, x) for x in (p_below, q_below))
-        return Tails(
-            xp.where(negative, q_below, p_above),
-            xp.where(negative, q_above, p_below),
-            xp.where(negative, p_below, q_above),
-            xp.where(negative, p_above, q_below),
-            UNIT * (48.0 + 8.0 * xp.minimum(eps, 800.0)) + 0.0 * (losses + q),
-        )
+        error = UNIT * (48.0 + 8.0 * xp.minimum(eps, 800.0)) + 0.0 * (losses + q)
+        return mirrored(Tails(p_above, p_below, q_above, q_below, error), negative)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(eps, q)
         near, far = xp.minimum(0.5 * eps, _REACH), xp.minimum(eps, _REACH)
-        outcomes, logs = [], []
         density = lambda t: xp.logaddexp(log_rest(q, rest) - xp.abs(t), xp.log(q) - xp.abs(t - eps)) - math.log(2.0)  # noqa: E731
-        for low, high in ((-far, 0.0 * eps), (0.0 * eps, near), (eps - near, eps)):
-            half = 0.5 * (high - low)
-            t = low + half * (1.0 + _NODES)
-            outcomes.append(t)
-            logs.append(density(t) + xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS))
+        pieces = ((-far, 0.0 * eps), (0.0 * eps, near), (eps - near, eps))
+        outcomes, logs = quadrature(pieces, _RULE, density)
         # Beyond an end lies as much as the density there.
         ends = xp.concatenate([-eps, eps], -1)
         t = xp.concatenate([*outcomes, ends], -1)
@@ -102,10 +86,6 @@ class AntipodalLaplacePair:
     def loss_error(self) -> Array:
         """A loss moves with y by no more than y does; eps is a rounded quotient."""
         return UNIT * (64.0 + 32.0 * self.epsilon - 16.0 * array_module(self.rate).log(self.rate))
-
-    def infinity(self) -> Array:
-        """None."""
-        return 0.0 * (self.epsilon + self.rate)
 
     def anchor(self) -> Array:
         """The atom at the largest loss."""

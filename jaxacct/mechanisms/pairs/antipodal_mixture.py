@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.antipodal_gaussian import reflected
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["AntipodalMixturePair"]
 
-_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
 _ITERATIONS = 128
 _ACCEPTED = 128.0  # roundoffs of the terms' size by which a solved loss may be off
 
 
 @mechanism
-class AntipodalMixturePair:
+class AntipodalMixturePair(Pair):
     """P = sum_i w_i N(s_i, s^2) against Q = sum_i w_i N(-s_i, s^2); all s_i >= 0.
 
     With M(x) = log sum_i w_i exp((s_i x - s_i^2 / 2) / s^2), increasing, the loss at an outcome x is M(x) - M(-x): odd
@@ -36,9 +32,9 @@ class AntipodalMixturePair:
         weights: tuple of k values w_i >= 0 whose sum is 1.
     """
 
-    noise: Any
-    sensitivities: tuple[Any, ...]
-    weights: tuple[Any, ...]
+    noise: Array
+    sensitivities: tuple[Array, ...]
+    weights: tuple[Array, ...]
 
     def _components(self) -> tuple[Array, Array]:
         """Sensitivities and weights, shape ``(..., k)``."""
@@ -57,7 +53,6 @@ class AntipodalMixturePair:
         off = xp.abs(_loss(better, s, w, noise)[0] - losses)
         return xp.where(off <= _accepted(better, losses, s, noise), better, np.nan)
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise = column(self.noise)
@@ -69,11 +64,10 @@ class AntipodalMixturePair:
             sides = normal_tails((x[..., None] + sign * s[..., None, :]) / noise[..., None])
             sums += [(w[..., None, :] * side).sum(-1) for side in sides]
         largest = s.max(-1)[..., None]
-        larger = xp.minimum((xp.abs(x) + largest) / noise, _REACH + 2.0)
+        larger = xp.minimum((xp.abs(x) + largest) / noise, REACH + 2.0)
         error = UNIT * (48.0 + 8.0 * s.shape[-1] + 8.0 * larger**2)
-        return reflected(losses, Tails(*sums, error=error))
+        return mirrored(Tails(*sums, error=error), losses < 0.0)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise = column(self.noise)
@@ -84,16 +78,10 @@ class AntipodalMixturePair:
         log_masses = xp.log(w)[..., None] + LOG_WEIGHT
         return Survey(_loss(x, s, w, noise)[0], flat(log_masses))
 
-    def max_loss(self) -> Array:
-        """None."""
-        return np.inf + 0.0 * self._components()[0].max(-1) + 0.0 * self.noise
-
-    @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every order."""
         return inflated(2.0 * self._components()[0].max(-1) / self.noise, 8.0 * UNIT)
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """As for ``AntipodalGaussianPair``; the base is what the components of sensitivity 0 make up."""
         s, w = self._components()
@@ -103,25 +91,16 @@ class AntipodalMixturePair:
         apart, from_base = logsumexp(xp.log(w) + 4.0 * once), logsumexp(xp.log(w) + once) - base
         return (1.0 + 1e-12) * xp.minimum(apart, xp.where(xp.isnan(from_base), np.inf, from_base)) + 1e-14
 
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh."""
         largest = self._components()[0].max(-1)
-        size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
+        size = largest * (REACH * self.noise + 2.0 * largest) / self.noise**2
         # Weights, of both M(x) and M(-x), are off by the rate's units, and by 2 k + 4 of their sums.
         weights = 2.0 * (RATE_UNITS + 2.0 * len(self.weights) + 4.0)
         return UNIT * (128.0 + weights + 3.0 * _ACCEPTED * (1.0 + size))
 
-    def infinity(self) -> Array:
-        """None: both are positive everywhere."""
-        return 0.0 * self._components()[0].max(-1) + 0.0 * self.noise
 
-    def anchor(self) -> Array:
-        """The loss of the outcome 0."""
-        return self.infinity()
-
-
-def _side(x: Array, s: Array, w: Array, noise: Any) -> tuple[Array, Array]:
+def _side(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, w, noise = s[..., None, :], w[..., None, :], noise[..., None]
     xp = array_module(x, s, w, noise)
@@ -134,13 +113,13 @@ def _side(x: Array, s: Array, w: Array, noise: Any) -> tuple[Array, Array]:
     return xp.where((y.max(-1) < 1.0) & (near > -0.5), near, far), slope
 
 
-def _loss(x: Array, s: Array, w: Array, noise: Any) -> tuple[Array, Array]:
+def _loss(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) - M(-x) and its slope."""
     (up, rise), (down, fall) = _side(x, s, w, noise), _side(-x, s, w, noise)
     return up - down, rise + fall
 
 
-def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
+def _accepted(x: Array, goal: Array, s: Array, noise: Array) -> Array:
     """What a loss may be off by: a relative error of x moves it by that of its steepest lines."""
     xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
     size = largest * (xp.abs(x) + largest) / noise**2

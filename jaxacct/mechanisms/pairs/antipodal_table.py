@@ -9,8 +9,8 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, ranks, running_least, take
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 __all__ = ["AntipodalTablePair"]
@@ -34,7 +34,7 @@ class _Cells(NamedTuple):
 
 
 @mechanism
-class AntipodalTablePair:
+class AntipodalTablePair(Rated, Pair):
     """((1 - rate) U + rate V, (1 - rate) U + rate V') on ranks in [0, 1], for the pair (V, U) ``inner``.
 
     The outcomes of ``inner`` are laid out by falling loss, each as long as its probability under the base U, which
@@ -52,12 +52,8 @@ class AntipodalTablePair:
     """
 
     inner: Any
-    rate: Any
-    rest: Any = None
-
-    def __post_init__(self) -> None:
-        if self.rest is None:
-            object.__setattr__(self, "rest", 1.0 - self.rate)
+    rate: Array
+    rest: Array = None
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()
@@ -93,7 +89,6 @@ class AntipodalTablePair:
             4.0 * error + UNIT * (16.0 + 2.0 * RATE_UNITS + 8.0 * size),
         )
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         cells = self._cells()
@@ -112,15 +107,8 @@ class AntipodalTablePair:
         ratio = lambda extra, tail: xp.where(extra > 0, extra / xp.maximum(tail, 1e-300), 0.0)  # noqa: E731
         doubt = 1.0 + ratio(off, q_above) + ratio(p_above, p_below) + ratio(q_above + off, q_below)
         error = xp.minimum(cells.share * doubt, 1.0) + 0.0 * losses
-        return Tails(
-            xp.where(negative, q_below, p_above),
-            xp.where(negative, q_above, p_below),
-            xp.where(negative, p_below, q_above),
-            xp.where(negative, p_above, q_below),
-            error,
-        )
+        return mirrored(Tails(p_above, p_below, q_above, q_below, error), negative)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
         cells = self._cells()

@@ -1,4 +1,4 @@
-"""The protocol of a dominating pair (P, Q): tails of its privacy loss, largest loss, and a rough survey.
+"""`Pair`, the base of dominating pairs (P, Q): tails of the privacy loss, largest loss, and a rough survey.
 
 The loss is L = log dP/dQ. Everything the engine certifies rests on :class:`Tails`; the survey only steers the
 choice of grids and tilts, so an inaccurate survey costs tightness and never soundness.
@@ -9,12 +9,17 @@ points or atoms where there are several. A pair whose leaves are NumPy's answers
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Pair", "Survey", "Tails", "loss_room"]
+__all__ = ["Pair", "Runs", "Survey", "Tails", "loss_room", "mirrored", "quadrature", "rest_at_zero"]
 
 
 class Tails(NamedTuple):
@@ -42,46 +47,109 @@ class Survey(NamedTuple):
     log_masses: Array
 
 
-class Pair(Protocol):
-    """A dominating pair, as a pytree of float64 arrays of shape ``(...)``, one entry a setting."""
+class Pair:
+    """A dominating pair, as a pytree of float64 arrays of shape ``(...)``, one entry a setting.
+
+    Subclasses give ``tails``, ``survey`` and ``loss_error``, and what else differs from the answers here. They may have
+    more methods, which engines look for: ``log_moment(order)`` bounds log E_Q[(P/Q)^order], ``gaussian_mu()`` is a mu
+    whose GDP dominates the pair, ``window(log_share)`` lists most of infinitely many outcomes.
+    """
+
+    def __init_subclass__(cls) -> None:
+        """Silences NumPy in public methods: formulas are evaluated on both sides of a case, and one is thrown away."""
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, np.errstate(all="ignore")(method))
 
     def tails(self, losses: Array) -> Tails:
         """Tail probabilities at ``losses`` (increasing, finite), of shape ``(edges,)`` or ``(..., edges)``."""
-        ...
+        raise NotImplementedError
 
     def survey(self) -> Survey:
         """Atoms for planning."""
-        ...
-
-    def max_loss(self) -> Array:
-        """A bound on every loss of one run, shape ``(...)``; inf where there is none, or a loss can be infinite."""
-        ...
-
-    def infinity(self) -> Array:
-        """P(L = inf), exact or rounded down, shape ``(...)``, 0 for most. ``p_above`` counts it as well."""
-        ...
+        raise NotImplementedError
 
     def loss_error(self) -> Array:
         """How far from a loss its tails may have been evaluated, but for 8 units of the loss, shape ``(...)``.
 
         :func:`loss_room` is both.
         """
-        ...
+        raise NotImplementedError
+
+    def max_loss(self) -> Array:
+        """A bound on every loss of one run, shape ``(...)``; inf where there is none, or a loss can be infinite."""
+        return np.inf + self._zero()
+
+    def infinity(self) -> Array:
+        """P(L = inf), exact or rounded down, shape ``(...)``; ``p_above`` counts it as well."""
+        return self._zero()
 
     def anchor(self) -> Array:
         """The loss of the heaviest atom, where a cell of losses should end; any loss where there is none. ``(...)``.
 
         It only steers: ignoring it costs nothing but tightness.
         """
-        ...
+        return self._zero()
+
+    def lists_outcomes(self) -> bool:
+        """Whether there are few outcomes, and a method ``atoms()`` that lists them."""
+        return False
+
+    def _zero(self) -> Array:
+        """0 for every setting, NaN where a parameter is."""
+        return 0.0 * sum(jax.tree.leaves(self))
+
+
+Runs = list[tuple[Any, Array]]
+"""Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
+
+
+def mirrored(tails: Tails, where: Array) -> Tails:
+    """``tails`` where the condition is false; elsewhere those of the reflected loss.
+
+    Exchanging P and Q turns a loss round, {L > l} into {L < -l}. So these are the tails of (Q, P) at a loss l from
+    those of (P, Q) at -l, and of a pair that is its own reflection at l < 0 from those at -l. At an atom the two
+    differ by it.
+    """
+    p_above, p_below, q_above, q_below, error = tails
+    xp = array_module(where, p_above)
+    return Tails(
+        xp.where(where, q_below, p_above),
+        xp.where(where, q_above, p_below),
+        xp.where(where, p_below, q_above),
+        xp.where(where, p_above, q_below),
+        error,
+    )
+
+
+def rest_at_zero(losses: Array, log_masses: Array) -> Survey:
+    """A survey whose masses do not sum up to 1: what is missing lies at the loss 0."""
+    xp = array_module(losses, log_masses)
+    rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
+    return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1))
+
+
+def quadrature(
+    pieces: Sequence[tuple[Array, Array]], rule: tuple[Array, Array], log_density: Callable[[Array], Array]
+) -> tuple[list[Array], list[Array]]:
+    """Nodes and logarithms of masses of a density on intervals (low, high), for a rule's nodes and weights on [-1, 1].
+
+    One array of nodes and one of masses for each interval.
+    """
+    nodes, logs = [], []
+    for low, high in pieces:
+        xp, half = array_module(low, high), 0.5 * (high - low)
+        nodes.append(low + half * (1.0 + rule[0]))
+        logs.append(log_density(nodes[-1]) + (xp.log(xp.maximum(half, 1e-300)) + np.log(rule[1])))
+    return nodes, logs
 
 
 def loss_room(error: Array, losses: Array) -> Array:
     """How far from ``losses``, shape ``(..., edges)``, the tails that a pair gives for them may have been evaluated.
 
-    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Whoever reads tails allows for that, whatever lies
-    between: they are those at the loss in question, or at any other within this distance, and an atom there may have
-    been counted or not (docs/proofs/one-run.md).
+    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Readers of tails allow for that: they are those at
+    the loss in question, or at any other within this distance, and an atom there may have been counted or not
+    (docs/proofs/one-run.md).
     """
     # A unit more than pairs claim, for the subtraction of the room itself.
     return (error[..., None] + 9.0 * UNIT * array_module(losses).abs(losses)) * (1.0 + 2.0**-40)

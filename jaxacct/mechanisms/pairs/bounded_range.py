@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Survey, Tails, quadrature
+from jaxacct.mechanisms.pairs.laplace import BoundedLoss
 
 __all__ = ["BoundedRangePair"]
 
 _CELLS = 128
-_REACH = 80.0
 # Clenshaw and Curtis: the largest loss is a node, because plans call what lies above all nodes infinite.
 _ANGLES = np.pi * np.arange(_CELLS + 1) / _CELLS
 _NODES = -np.cos(_ANGLES)
@@ -25,7 +24,7 @@ _WEIGHTS = np.where((_ANGLES == 0.0) | (np.pi == _ANGLES), 1.0, 2.0) / _CELLS * 
 
 
 @mechanism
-class BoundedRangePair:
+class BoundedRangePair(BoundedLoss):
     """The pair whose hockey stick is the supremum over all pairs with a loss in [t - eps, t], 0 <= t <= eps.
 
     For one t the worst pair has its losses at both ends: p = (1 - e^(t - eps)) / (1 - e^-eps) of P at t, the rest at
@@ -44,9 +43,8 @@ class BoundedRangePair:
         epsilon: eps, the range; float64.
     """
 
-    epsilon: Any
+    epsilon: Array
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps = column(self.epsilon)
@@ -60,33 +58,10 @@ class BoundedRangePair:
         q_above = xp.exp(-0.5 * (inside + eps)) * -down / scale
         return Tails(p_above, p_below, q_above, q_below, UNIT * (32.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: Clenshaw-Curtis nodes."""
         eps = column(self.epsilon)
         xp = array_module(eps)
-        split = xp.maximum(-eps, eps - _REACH)
-        losses, logs = [], []
-        for low, high in ((-eps, split), (split, eps)):
-            half = 0.5 * (high - low)
-            node = low + half * (1.0 + _NODES)
-            losses.append(node)
-            weight = xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
-            logs.append(math.log(0.5) - 0.5 * (eps - node) - xp.log(-xp.expm1(-eps)) + weight)
+        log_density = lambda loss: math.log(0.5) - 0.5 * (eps - loss) - xp.log(-xp.expm1(-eps))  # noqa: E731
+        losses, logs = quadrature(self._pieces(), (_NODES, _WEIGHTS), log_density)
         return Survey(xp.concatenate(losses, -1), xp.concatenate(logs, -1))
-
-    def max_loss(self) -> Array:
-        """eps."""
-        return array_module(self.epsilon).asarray(self.epsilon)
-
-    def loss_error(self) -> Array:
-        """The rounding of eps - l and eps + l, which counts as one of the loss."""
-        return 8.0 * UNIT * self.max_loss()
-
-    def infinity(self) -> Array:
-        """None."""
-        return 0.0 * self.max_loss()
-
-    def anchor(self) -> Array:
-        """No atoms, no preference."""
-        return 0.0 * self.max_loss()

@@ -23,7 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, repeated
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, total
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Runs, Survey, Tails, mirrored
 
 __all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]
 
@@ -33,7 +33,7 @@ _POINTS = 192  # survey atoms a side
 _NEWTON = 24
 
 
-class CurvePair:
+class CurvePair(Pair):
     """A symmetric pair of the module's docstring; subclasses know their tails for losses >= 0."""
 
     def _at(self, y: Array) -> tuple[Array, Array]:
@@ -46,10 +46,6 @@ class CurvePair:
 
     def _divergence(self) -> Array:
         """A bound on the Kullback-Leibler divergence."""
-        raise NotImplementedError
-
-    def _parameters(self) -> Array:
-        """Any function of all parameters that is NaN if one of them is."""
         raise NotImplementedError
 
     def _start(self) -> Array:
@@ -70,7 +66,6 @@ class CurvePair:
         ends = (xp.full_like(divergence, 1e-300), xp.full_like(divergence, _FAR))
         return repeated(halve, ends, _HALVINGS)[1]
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
@@ -78,18 +73,14 @@ class CurvePair:
         y = xp.maximum(self._locate(xp.abs(losses), start), start)
         _, g = self._at(y)
         p, q, not_p, not_q = xp.exp(-y), xp.exp(-g), -xp.expm1(-y), -xp.expm1(-g)
-        # Below 0, P(L <= l) = Q(L >= -l).
-        mirrored = losses < 0
-        poison = 0.0 * column(self._parameters())
-        choose = lambda left, right: xp.where(mirrored, left, right) + poison  # noqa: E731
+        poison = column(self._zero())
         error = UNIT * (256.0 + 16.0 * xp.minimum(g, 750.0)) + self._exponent_error(xp.abs(losses))
-        return Tails(choose(not_q, p), choose(q, not_p), choose(not_p, q), choose(p, not_q), error)
+        return mirrored(Tails(p + poison, not_p + poison, q + poison, not_q + poison, error), losses < 0)
 
     def _exponent_error(self, losses: Array) -> Array:
         """Relative error of the tails beyond what is proportional to their logarithm."""
         return 0.0 * losses
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
@@ -101,18 +92,6 @@ class CurvePair:
         rest = xp.log(xp.maximum(-xp.expm1(-start) - xp.exp(-g[..., :1]), 0.0))
         losses = xp.concatenate([-loss, xp.zeros_like(start), loss], -1)
         return Survey(losses, xp.concatenate([cell(g), rest, cell(y)], -1))
-
-    def max_loss(self) -> Array:
-        """None."""
-        return array_module(self._parameters()).full_like(self._parameters(), np.inf)
-
-    def infinity(self) -> Array:
-        """None: the curve falls to 0."""
-        return array_module(self._parameters()).zeros_like(self._parameters())
-
-    def anchor(self) -> Array:
-        """The atom at 0."""
-        return self.infinity()
 
 
 @mechanism
@@ -128,7 +107,7 @@ class ConcentratedPair(CurvePair):
         rho: above 0; float64.
     """
 
-    rho: Any
+    rho: Array
 
     def _at(self, y: Array) -> tuple[Array, Array]:
         """With a - 1 = b = sqrt(y / rho)."""
@@ -162,10 +141,6 @@ class ConcentratedPair(CurvePair):
     def _divergence(self) -> Array:
         return self.rho
 
-    def _parameters(self) -> Array:
-        return self.rho
-
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The residual that Newton's method may leave, at losses whose tails are float64 numbers."""
         reach = self.rho + 2.0 * array_module(self.rho).sqrt(_FAR * self.rho)
@@ -184,8 +159,8 @@ class RenyiPair(CurvePair):
         divergence: at least 0, in nats; float64.
     """
 
-    order: Any
-    divergence: Any
+    order: Array
+    divergence: Array
 
     def _at(self, y: Array) -> tuple[Array, Array]:
         a, divergence = column(self.order), column(self.divergence)
@@ -198,10 +173,7 @@ class RenyiPair(CurvePair):
         return (a - 1.0) * (losses - divergence - log1p(-1.0 / a))
 
     def _divergence(self) -> Array:
-        return self.divergence + 0.0 * self._parameters()
-
-    def _parameters(self) -> Array:
-        return self.order + self.divergence
+        return self.divergence + self._zero()
 
     def _exponent_error(self, losses: Array) -> Array:
         a, divergence = column(self.order), column(self.divergence)
@@ -209,17 +181,17 @@ class RenyiPair(CurvePair):
 
     def loss_error(self) -> Array:
         """None: the tails are evaluated at the loss itself."""
-        return 0.0 * self._parameters()
+        return self._zero()
 
 
-def merged_curves(parts: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def merged_curves(parts: Runs) -> Runs:
     """The (pair, count) list with all zCDP parts as one, and all Rényi parts of one order as one.
 
     Such parts stand for all of their runs (count 1). What happens between the runs of a part does not matter: the part
     is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
     concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
     """
-    kinds: list[list[tuple[Any, Any]]] = []
+    kinds: list[Runs] = []
     for part in parts:
         alike = next((kind for kind in kinds if _alike(kind[0][0], part[0])), None)
         if alike is None:

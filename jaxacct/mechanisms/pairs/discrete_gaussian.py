@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.gaussian import normal_tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.gaussian import REACH, normal_tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 __all__ = ["DiscreteGaussianPair"]
 
-_REACH = 37.5  # standard deviations up to which a tail is a normal float64
 _POINTS = 256  # survey atoms a side
 _TERMS = np.arange(97.0)  # of the direct sum
 _ROWS = 512
@@ -29,7 +27,7 @@ _COEFFICIENTS = tuple(b / math.factorial(2 * (m + 1)) for m, b in enumerate(_BER
 
 
 @mechanism
-class DiscreteGaussianPair:
+class DiscreteGaussianPair(Pair):
     """P = D + X against Q = X on the integers, Pr[X = x] proportional to f(x) = exp(-x^2 / (2 sigma^2)).
 
     The loss (x - D/2) D / sigma^2 is increasing in x. Tails are sums f(a) + f(a + 1) + ... with a >= 1. Where f falls
@@ -46,8 +44,8 @@ class DiscreteGaussianPair:
         sensitivity: D, a whole number >= 1; float64.
     """
 
-    sigma: Any
-    sensitivity: Any
+    sigma: Array
+    sensitivity: Array
 
     def _sum_from(self, a: Array) -> Array:
         """f(a) + f(a + 1) + ... for whole a >= 1, shape ``(..., edges)``."""
@@ -56,7 +54,7 @@ class DiscreteGaussianPair:
         steep = (a >= _STEEP * sigma**2) | (sigma <= _NARROW)
         z = xp.where(steep, 0.0, a / sigma)
         first, direct, smooth = xp.exp(-0.5 * (a / sigma) ** 2), 0.0, 0.0
-        # NumPy leaves out what nobody needs.
+        # NumPy skips a case that does not occur.
         if xp is not np or np.any(steep):
             direct = _direct_sum(a, sigma)
         if xp is not np or not np.all(steep):
@@ -76,7 +74,6 @@ class DiscreteGaussianPair:
         large = 1.0 - small
         return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         sigma, gap = column(self.sigma), column(self.sensitivity)
@@ -86,11 +83,10 @@ class DiscreteGaussianPair:
         total = 1.0 + 2.0 * self._sum_from(np.ones(1))
         p_above, p_below = self._sides(last - gap, total)
         q_above, q_below = self._sides(last, total)
-        # As in GaussianPair for the exponents; sums of 97 terms and what is next to them, at leisure.
-        far = xp.minimum((xp.abs(last) + gap + 1.0) / sigma, _REACH + 2.0)
+        # As in GaussianPair for the exponents; 1,024 units cover the sums of 97 terms and the formula next to them.
+        far = xp.minimum((xp.abs(last) + gap + 1.0) / sigma, REACH + 2.0)
         return Tails(p_above, p_below, q_above, q_below, UNIT * (1024.0 + 8.0 * far**2))
 
-    @np.errstate(all="ignore")
     def window(self, log_share: Array) -> Window:
         """See :class:`jaxacct.mechanisms.pairs.table.Window`; NumPy's, at most exp(``log_share``) left out."""
         sigma, gap = column(self.sigma), column(self.sensitivity)
@@ -110,30 +106,19 @@ class DiscreteGaussianPair:
         rest = inflated(rest.sum(-1), 1e-9) + 1e-300
         return Window(atoms, rest, rest)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: every integer, or every few of them."""
         sigma, gap = column(self.sigma), column(self.sensitivity)
         xp = array_module(sigma, gap)
-        away = np.arange(-_POINTS, _POINTS + 1.0) * xp.maximum(xp.ceil(_REACH * sigma / _POINTS), 1.0)
+        away = np.arange(-_POINTS, _POINTS + 1.0) * xp.maximum(xp.ceil(REACH * sigma / _POINTS), 1.0)
         log_weight = -0.5 * (away / sigma) ** 2
         return Survey((away + 0.5 * gap) * gap / sigma**2, log_weight - logsumexp(log_weight)[..., None])
 
-    def max_loss(self) -> Array:
-        """None."""
-        return array_module(self.sigma).full_like(self.sigma, np.inf)
-
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """As in ``GaussianPair``, with the noise multiplier sigma / sensitivity."""
         noise = self.sigma / self.sensitivity
-        return UNIT * (16.0 + 8.0 * (_REACH * noise + 1.5) / noise**2)
+        return UNIT * (16.0 + 8.0 * (REACH * noise + 1.5) / noise**2)
 
-    def infinity(self) -> Array:
-        """None: all integers are support."""
-        return 0.0 * self.sigma
-
-    @np.errstate(all="ignore")
     def anchor(self) -> Array:
         """P's mode."""
         return 0.5 * (self.sensitivity / self.sigma) ** 2

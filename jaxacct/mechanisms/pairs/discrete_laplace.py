@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, quotient_up
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 from jaxacct.mechanisms.pairs.table import Atoms
 
 __all__ = ["DiscreteLaplacePair"]
@@ -19,7 +17,7 @@ _LISTED = 32  # the largest sensitivity whose outcomes are listed
 
 
 @mechanism
-class DiscreteLaplacePair:
+class DiscreteLaplacePair(Pair):
     """P = D + X against Q = X on the integers, Pr[X = x] = (1 - t) / (1 + t) t^|x| with t = e^(-1/scale).
 
     The loss (|x| - |x - D|) / scale is -D / scale for x <= 0, D / scale for x >= D, and rises by 2 / scale a step in
@@ -30,8 +28,8 @@ class DiscreteLaplacePair:
         sensitivity: D, a whole number >= 1; float64.
     """
 
-    scale: Any
-    sensitivity: Any
+    scale: Array
+    sensitivity: Array
 
     def _sides(self, n: Array) -> tuple[Array, Array]:
         """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller of the two to a few units."""
@@ -47,7 +45,6 @@ class DiscreteLaplacePair:
         concrete = array_module(self.scale, self.sensitivity) is np
         return concrete and bool(np.nanmax(self.sensitivity, initial=1.0) <= _LISTED)
 
-    @np.errstate(all="ignore")
     def atoms(self) -> Atoms:
         """The D + 1 losses and their masses, NumPy's; those of smaller sensitivities than the largest end in zeros."""
         scale, gap = column(self.scale), column(self.sensitivity)
@@ -65,7 +62,6 @@ class DiscreteLaplacePair:
         error = UNIT * (32.0 + 4.0 * size)
         return Atoms(losses, masses(np.abs(gap - k)), masses(k), error, 4.0 * UNIT * np.abs(losses))
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         scale, gap = column(self.scale), column(self.sensitivity)
@@ -87,7 +83,6 @@ class DiscreteLaplacePair:
             UNIT * (24.0 + 4.0 * size),
         )
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: up to 257 atoms, that hold what lies between them."""
         scale, gap = column(self.scale), column(self.sensitivity)
@@ -100,21 +95,14 @@ class DiscreteLaplacePair:
         masses = xp.concatenate([below[..., :1], masses[..., :-1], last], -1)
         return Survey((2.0 * x - gap) / scale, xp.log(masses))
 
-    @np.errstate(all="ignore")
     def max_loss(self) -> Array:
         """sensitivity / scale, rounded up."""
         return quotient_up(self.sensitivity, self.scale)
 
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The outcome is off by 3u of itself, and a loss by 2 / scale for each unit of that."""
         return 16.0 * UNIT * self.sensitivity / self.scale
 
-    def infinity(self) -> Array:
-        """None: all integers are support."""
-        return 0.0 * self.scale
-
-    @np.errstate(all="ignore")
     def anchor(self) -> Array:
         """The atom at sensitivity / scale."""
         return self.sensitivity / self.scale

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, GaussianPair, Z, normal_tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, rest_at_zero
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["DisplacedGaussianPair"]
 
-_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
-
 
 @mechanism
-class DisplacedGaussianPair:
+class DisplacedGaussianPair(Pair):
     """At losses >= 0 (1 - q) N(0) + q N(2) against (1 - q) N(0) + q N(1), below N(0) against (1 - q) N(0) + q N(1).
 
     All of variance s^2. Each half is the worst case at its orders; together they are a curve that dominates
@@ -38,14 +34,13 @@ class DisplacedGaussianPair:
         reverse: 0 is the direction `zero_out`, 1 is `fill_in`; a leaf, see ``GaussianPair``.
     """
 
-    noise: Any
-    rate: Any
-    reverse: Any
+    noise: Array
+    rate: Array
+    reverse: Array
 
     def _below(self) -> GaussianPair:
         return GaussianPair(self.noise, self.rate, 1.0 + 0.0 * self.rate)
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
@@ -58,24 +53,14 @@ class DisplacedGaussianPair:
         z = x / noise
         base, one, two = normal_tails(z), normal_tails((x - 1.0) / noise), normal_tails((x - 2.0) / noise)
         mixed = [(1.0 - q) * side + q * moved for by in (two, one) for side, moved in zip(base, by, strict=True)]
-        larger = xp.minimum(xp.maximum(xp.abs(z), xp.abs((x - 2.0) / noise)), _REACH + 2.0)
+        larger = xp.minimum(xp.maximum(xp.abs(z), xp.abs((x - 2.0) / noise)), REACH + 2.0)
         above = Tails(*mixed, error=UNIT * (40.0 + 8.0 * larger**2 + 4.0 * NOISE_UNITS * (1.0 + larger) / noise))
         below = self._below().tails(at)
         # The loss 0 is an atom between both halves.
         upper = xp.where(back, losses < 0.0, losses >= 0.0)
-        p_above, p_below, q_above, q_below, error = (
-            xp.where(upper, high, low) for high, low in zip(above, below, strict=True)
-        )
-        # Reversed, L > l means that the straight loss is below -l, and P is Q.
-        return Tails(
-            xp.where(back, q_below, p_above),
-            xp.where(back, q_above, p_below),
-            xp.where(back, p_below, q_above),
-            xp.where(back, p_above, q_below),
-            error,
-        )
+        halves = Tails(*(xp.where(upper, high, low) for high, low in zip(above, below, strict=True)))
+        return mirrored(halves, back)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; what the two halves leave out lies at 0."""
         noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
@@ -93,20 +78,12 @@ class DisplacedGaussianPair:
         losses = xp.concatenate([xp.where(back, -high, high), xp.where(back, -low, low)], -1)
         masses = xp.concatenate([xp.where(back, q_, p), xp.where(back, q_, base)], -1)
         kept = xp.concatenate([high > 0.0, low < 0.0], -1)
-        masses = xp.where(kept, masses, -np.inf)
-        rest = xp.log(xp.maximum(1.0 - xp.exp(masses).sum(-1, keepdims=True), 0.0))
-        return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([masses, rest], -1))
+        return rest_at_zero(losses, xp.where(kept, masses, -np.inf))
 
-    def max_loss(self) -> Array:
-        """None."""
-        return np.inf + self.infinity()
-
-    @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every order."""
         return (1.0 + 1e-12) / self.noise + 0.0 * self.rate
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         xp, q = array_module(order, self.noise, self.rate), self.rate
@@ -116,14 +93,6 @@ class DisplacedGaussianPair:
     def loss_error(self) -> Array:
         """That of the outcome, of which the loss rises by at most 2 / s^2."""
         xp = array_module(self.noise, self.rate)
-        reach = _REACH * self.noise + 3.5
+        reach = REACH * self.noise + 3.5
         own = UNIT * (32.0 + 32.0 * reach / self.noise**2 - 16.0 * xp.log(self.rate))
         return xp.maximum(own, self._below().loss_error())
-
-    def infinity(self) -> Array:
-        """None: all are positive everywhere."""
-        return 0.0 * (self.noise + self.rate)
-
-    def anchor(self) -> Array:
-        """The atom at 0."""
-        return self.infinity()

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
-from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
-__all__ = ["LOG_WEIGHT", "GaussianPair", "Z", "normal_tails"]
+__all__ = ["LOG_WEIGHT", "REACH", "GaussianPair", "Z", "normal_tails"]
 
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
-_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
-Z = np.linspace(-_REACH, _REACH, _POINTS)
+REACH = 37.5
+"""Standard deviations up to which a normal tail is a normal float64."""
+
+Z = np.linspace(-REACH, REACH, _POINTS)
 """Points of a survey, in standard deviations."""
 
 LOG_WEIGHT = -0.5 * Z**2 - logsumexp(-0.5 * Z**2)
@@ -27,7 +27,7 @@ LOG_WEIGHT = -0.5 * Z**2 - logsumexp(-0.5 * Z**2)
 
 
 @mechanism
-class GaussianPair:
+class GaussianPair(Rated, Pair):
     """P = (1 - rate) N(0, s^2) + rate N(1, s^2) against Q = N(0, s^2), or the reverse.
 
     Attributes:
@@ -38,20 +38,15 @@ class GaussianPair:
         rest: 1 - rate, within ``RATE_UNITS`` of itself; without it, of a ``rate`` that is exact.
     """
 
-    noise: Any
-    rate: Any
-    reverse: Any
-    rest: Any = None
-
-    def __post_init__(self) -> None:
-        if self.rest is None:
-            object.__setattr__(self, "rest", 1.0 - self.rate)
+    noise: Array
+    rate: Array
+    reverse: Array
+    rest: Array = None
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""
         return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate), column(self.rest))
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
@@ -64,16 +59,9 @@ class GaussianPair:
         mix_above = rest * base_above + q * shift_above
         mix_below = rest * base_below + q * shift_below
         # Of erfc, its arguments and the parameters: docs/proofs/parameters.md, lemma 4.
-        larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), _REACH + 2.0)
+        larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs(z1)), REACH + 2.0)
         error = UNIT * (40.0 + 8.0 * larger**2 + 2.0 * NOISE_UNITS * (1.0 + larger) / noise)
-        choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
-        return Tails(  # reversed, L > l means x < x(l)
-            choose(base_below, mix_above),
-            choose(base_above, mix_below),
-            choose(mix_below, base_above),
-            choose(mix_above, base_below),
-            error,
-        )
+        return mirrored(Tails(mix_above, mix_below, base_above, base_below, error), add)
 
     def sample(self) -> Sample:
         """What the pair is made of: the Gaussian mechanism itself, in the same direction."""
@@ -81,7 +69,6 @@ class GaussianPair:
         one = xp.ones_like(self.noise)
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
@@ -97,19 +84,16 @@ class GaussianPair:
         largest = inflated(-log_rest(self.rate, self.rest), 32.0 * UNIT)
         return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
-    @np.errstate(all="ignore")
     def gaussian_mu(self) -> Array:
         """mu-GDP dominates the pair at every order: a hockey stick is convex in the pair, and Q against Q has none."""
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         xp = array_module(order, self.noise, self.rate)
         whole = 0.5 * order * (order - 1.0) / self.noise**2
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(self.rate, self.rest), xp.log(self.rate) + whole) + 1e-14
 
-    @np.errstate(all="ignore")
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
         """A bound of log H(e^eps) for eps >= 0, shape ``(...)``, from the curve G of the Gaussian without sampling.
 
@@ -139,23 +123,17 @@ class GaussianPair:
         value = value - units * xp.where(xp.isfinite(curve), size, 0.0)
         return xp.where(add & (moved >= 1.0), -np.inf, value)
 
-    def infinity(self) -> Array:
-        """No loss is infinite."""
-        return array_module(self.noise).zeros_like(self.noise)
-
-    @np.errstate(all="ignore")
     def anchor(self) -> Array:
         """The loss of the outcome 0, where a rarely sampled record's spike lies; no atoms."""
         loss = mixed_loss(-0.5 / self.noise**2, self.rate, self.rest)
         return array_module(loss, self.reverse).where(self.reverse > 0.5, -loss, loss)
 
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """Backward error of ``_outcome``, where a float64 can weigh it, and of the parameters.
 
         docs/proofs/parameters.md, lemma 4.
         """
-        reach = _REACH * self.noise + 1.5
+        reach = REACH * self.noise + 1.5
         own = array_module(self.rest).where(self.rest == 0.0, 0.0, 24.0)
         return UNIT * (own + (10.0 + NOISE_UNITS) * reach / self.noise**2)
 

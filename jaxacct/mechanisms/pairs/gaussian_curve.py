@@ -1,4 +1,4 @@
-"""The privacy curve of mu-GDP, N(mu, 1) against N(0, 1), rounded upwards."""
+"""The privacy curve of mu-GDP, N(mu, 1) against N(0, 1), rounded upwards; proof: docs/proofs/gdp-curve.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.roots import crossing
-from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs import one_parameter as _parametric
 
 __all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
@@ -23,10 +23,14 @@ _X = np.linspace(-3.9, 4.3, 161)
 _NODES = np.exp(_X - np.exp(-_X))
 _WEIGHTS = _NODES * (1 + np.exp(-_X)) * (_X[1] - _X[0])
 _ROWS = 256
+_WIDE = 8.0  # mu over max(a, 1) from which on the difference of two integrals loses nothing
 
 
 def _mills(a: Array, mu: Array) -> Array:
-    """The integral of exp(-a t - t^2 / 2) (1 - exp(-mu t)) over t > 0, for a >= -1; nothing in it cancels."""
+    """The integral of exp(-a t - t^2 / 2) (1 - exp(-mu t)) over t > 0, for a >= -1; nothing in it cancels.
+
+    ``mu`` is infinite or at most ``_WIDE`` max(a, 1): docs/proofs/gdp-curve.md says how good the rule is.
+    """
     xp = array_module(a, mu)
     if xp is np and a.size > _ROWS:  # tables that stay in the cache
         rows = [x.ravel() for x in np.broadcast_arrays(a, mu)]
@@ -47,15 +51,21 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     # delta = E[(1 - exp(epsilon - L))_+] = phi(a) * mills. For a < -1 the mass is not in a tail and the
     # textbook difference Q(a) - phi(a) Q(b) / phi(b) loses nothing, because mu > 2 there.
     far = xp.maximum(a, -1.0)
-    value = -far * far / 2 - _LOG_SQRT_2PI + xp.log(_mills(far, mu))
-    if xp is not np or np.any(a < -1.0):
+    wide = mu > _WIDE * xp.maximum(far, 1.0)
+    mills = _mills(far, xp.where(wide, np.inf, mu))
+    bulky = xp is not np or bool(np.any(a < -1.0))
+    rest: Array = 0.0
+    if bulky or np.any(wide):
+        rest = _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf))
+        mills = xp.where(wide, mills - rest, mills)
+    value = -far * far / 2 - _LOG_SQRT_2PI + xp.log(mills)
+    if bulky:
         near = xp.minimum(a, -1.0)
         phi = xp.exp(-near * near / 2 - _LOG_SQRT_2PI)
         mass = 1.0 - 0.5 * erfc(-near * 0.5**0.5)
-        bulk = xp.log(mass - phi * _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf)))
-        value = xp.where(a >= -1, value, bulk)
-    # a is a difference of numbers of size b, so its rounding moves a^2 / 2 by about eps * b * |a|.
-    rounding = 1e-12 + 8 * EPS * (xp.abs(a) + 1) * b
+        value = xp.where(a >= -1, value, xp.log(mass - phi * rest))
+    # Counted in docs/proofs/gdp-curve.md: a is a difference of numbers of size b, so its rounding moves a^2 / 2.
+    rounding = UNIT * (768.0 + 8.0 * xp.abs(value) + 16.0 * (xp.abs(a) + 1.0) * b)
     return value - rounding, xp.minimum(value + rounding, 0.0)
 
 
@@ -91,7 +101,7 @@ def _epsilon(mu: Array, delta: Array) -> Array:
 
 @in_float64
 def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
-    """The delta at which mu-GDP implies (epsilon, delta)-DP, rounded up (relative excess about 1e-12).
+    """The delta at which mu-GDP implies (epsilon, delta)-DP, rounded up (relative excess about 1e-13).
 
     delta = Phi(-epsilon / mu + mu / 2) - exp(epsilon) Phi(-epsilon / mu - mu / 2) (Dong, Roth, Su 2022,
     Corollary 2.13), evaluated as an integral of a positive function so that small mu and deep tails keep
@@ -102,7 +112,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: at least 0; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
 
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
@@ -121,7 +131,7 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
 
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).

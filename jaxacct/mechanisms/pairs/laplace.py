@@ -3,23 +3,45 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, quadrature
 
-__all__ = ["LaplacePair"]
+__all__ = ["BoundedLoss", "LaplacePair"]
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(128)
-_REACH = 80.0  # the density of the loss falls by exp(-1/2) per nat below eps: what is deeper weighs nothing
+_RULE = np.polynomial.legendre.leggauss(128)
+
+
+class BoundedLoss(Pair):
+    """A pair of losses in [-eps, eps] whose density falls by exp(-1/2) per nat below eps.
+
+    Attributes:
+        epsilon: eps, a rounded quotient; float64.
+    """
+
+    epsilon: Array
+
+    def max_loss(self) -> Array:
+        """eps."""
+        return array_module(self.epsilon).asarray(self.epsilon)
+
+    def loss_error(self) -> Array:
+        """The rounding of eps, and those of eps - l and eps + l, which count as one of the loss."""
+        return 8.0 * UNIT * self.max_loss()
+
+    def _pieces(self) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """Two intervals of losses for a survey; what is 80 nats below eps weighs nothing."""
+        eps = column(self.epsilon)
+        split = array_module(eps).maximum(-eps, eps - 80.0)
+        return (-eps, split), (split, eps)
 
 
 @mechanism
-class LaplacePair:
+class LaplacePair(BoundedLoss):
     """P = Lap(0, 1/eps) against Q = Lap(1, 1/eps), with x the output: L = eps (abs(x - 1) - abs(x)).
 
     Half of P lies below 0, where L = eps, and exp(-eps) / 2 above 1, where L = -eps; in between
@@ -29,9 +51,8 @@ class LaplacePair:
         epsilon: sensitivity / scale; float64.
     """
 
-    epsilon: Any
+    epsilon: Array
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the formulas of the docstring, cancelled by hand nowhere."""
         eps = column(self.epsilon)
@@ -50,33 +71,13 @@ class LaplacePair:
             UNIT * (16.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses,
         )
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""
         eps = column(self.epsilon)
         xp = array_module(eps)
-        split = xp.maximum(-eps, eps - _REACH)
-        losses, logs = [], []
-        for low, high in ((-eps, split), (split, eps)):
-            half = 0.5 * (high - low)
-            node = low + half * (1.0 + _NODES)
-            losses.append(node)
-            weight = xp.log(xp.maximum(half, 1e-300)) + np.log(_WEIGHTS)
-            logs.append(math.log(0.25) - 0.5 * (eps - node) + weight)
+        losses, logs = quadrature(self._pieces(), _RULE, lambda loss: math.log(0.25) - 0.5 * (eps - loss))
         atoms, half = [-eps, eps], -math.log(2.0)
         return Survey(xp.concatenate([*losses, *atoms], -1), xp.concatenate([*logs, half - eps, half + 0.0 * eps], -1))
-
-    def max_loss(self) -> Array:
-        """eps."""
-        return array_module(self.epsilon).asarray(self.epsilon)
-
-    def loss_error(self) -> Array:
-        """eps itself is a rounded quotient, and the exponent's rounding counts as one of the loss."""
-        return 8.0 * UNIT * self.max_loss()
-
-    def infinity(self) -> Array:
-        """None."""
-        return array_module(self.epsilon).zeros_like(self.epsilon)
 
     def anchor(self) -> Array:
         """The atom at eps."""

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
 
 __all__ = ["MixturePair"]
 
-_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
 _ITERATIONS = 64
 _ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
 
 
 @mechanism
-class MixturePair:
+class MixturePair(Pair):
     """P = sum_i w_i N(s_i, s^2) against Q = N(0, s^2), or the reverse; all s_i >= 0.
 
-    The components of sensitivity 0 are a mixture of P with Q, that is sampling (:mod:`._sampled_loss`). What is left
+    The components of sensitivity 0 are a mixture of P with Q, that is sampling (see ``SampledPair``). What is left
     has the loss M(x) = log sum_i v_i exp(y_i), y_i = (s_i x - s_i^2 / 2) / s^2, v_i = w_i / rate: convex and strictly
     increasing. Its inverse is found by Newton's method from the right, which never overshoots; the residual is
     checked, and an outcome that is not accurate becomes NaN (so that bounds fail closed).
@@ -38,10 +35,10 @@ class MixturePair:
         reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`; a leaf, see ``GaussianPair``.
     """
 
-    noise: Any
-    sensitivities: tuple[Any, ...]
-    weights: tuple[Any, ...]
-    reverse: Any
+    noise: Array
+    sensitivities: tuple[Array, ...]
+    weights: tuple[Array, ...]
+    reverse: Array
 
     def _components(self) -> tuple[Array, Array, Rate]:
         """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight.
@@ -72,7 +69,6 @@ class MixturePair:
         better = xp.where(off <= _accepted(better, goal, s, noise), better, np.nan)
         return xp.where(m == -np.inf, -np.inf, better)
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, add = column(self.noise), column(self.reverse) > 0.5
@@ -88,18 +84,10 @@ class MixturePair:
             for base, side in zip((base_above, base_below), moved, strict=True)
         )
         # As in GaussianPair; the sum of k terms adds a roundoff a term, and weights are off as well.
-        larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), _REACH + 2.0)
+        larger = xp.minimum(xp.maximum(xp.abs(z0), xp.abs((x - largest) / noise)), REACH + 2.0)
         error = UNIT * (24.0 + 4.0 * s.shape[-1] + 2.0 * self._units() + 8.0 * larger**2)
-        choose = lambda reversed_, straight: xp.where(add, reversed_, straight)  # noqa: E731
-        return Tails(  # reversed, L > l means x < x(l)
-            choose(base_below, mix_above),
-            choose(base_above, mix_below),
-            choose(mix_below, base_above),
-            choose(mix_above, base_below),
-            error,
-        )
+        return mirrored(Tails(mix_above, mix_below, base_above, base_below, error), add)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, add = column(self.noise), column(self.reverse) > 0.5
@@ -122,14 +110,12 @@ class MixturePair:
         largest = inflated(-least, (16.0 + 2.0 * self._units()) * UNIT)
         return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """The residual that ``_outcome`` accepts, at outcomes that float64 can weigh, and the weights'."""
         largest = self._components()[0].max(-1)
-        size = largest * (_REACH * self.noise + 2.0 * largest) / self.noise**2
+        size = largest * (REACH * self.noise + 2.0 * largest) / self.noise**2
         return UNIT * (128.0 + 3.0 * self._units() + 3.0 * _ACCEPTED * (1.0 + size))
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], which is convex in the pair; rounded up."""
         s, v, rate = self._components()
@@ -138,16 +124,8 @@ class MixturePair:
         moved = logsumexp(xp.where(v > 0, xp.log(v) + whole, -np.inf))
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved) + 1e-14
 
-    def infinity(self) -> Array:
-        """None: all of the line is support."""
-        return 0.0 * self.noise
 
-    def anchor(self) -> Array:
-        """No atoms, no preference."""
-        return self.infinity()
-
-
-def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:
+def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]
     xp = array_module(x, s, v, noise)
@@ -159,7 +137,7 @@ def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array
     return xp.where(xp.abs(y).max(-1) < 0.5, near, far), slope
 
 
-def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
+def _accepted(x: Array, goal: Array, s: Array, noise: Array) -> Array:
     """What M(x) may be off by: a relative error of x moves the loss by that of its steepest line."""
     xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
     size = largest * (xp.abs(x) + largest) / noise**2

@@ -1,4 +1,4 @@
-"""What curves of one-parameter families share: checks of arguments, and answers for invalid ones.
+"""Curves of one-parameter families (mu-GDP, rho-zCDP): evaluation in NumPy or JAX, and answers for invalid arguments.
 
 A parameter of 0 is perfect privacy; negative, infinite or NaN ones are no guarantee at all (delta 1, epsilon infinite).
 """
@@ -24,7 +24,7 @@ def answered(formula: Callable[..., Array], *numbers: ArrayLike) -> Array:
     """``formula`` of float64 arrays: in NumPy where all are concrete, so that nothing compiles, else under ``jit``."""
     if _validate.is_traced(numbers):
         return _compiled(formula, *(jnp.asarray(number, jnp.float64) for number in numbers))
-    with np.errstate(all="ignore"):  # what makes no sense fails closed
+    with np.errstate(all="ignore"):  # invalid numbers fail closed
         return formula(*np.broadcast_arrays(*(np.asarray(number, np.float64) for number in numbers)))
 
 

@@ -27,11 +27,10 @@ class ResponsePair(Tabulated):
         delta: in [0, 1]; float64.
     """
 
-    epsilon: Any
-    categories: Any
-    delta: Any
+    epsilon: Array
+    categories: Array
+    delta: Array
 
-    @np.errstate(all="ignore")
     def atoms(self) -> Atoms:
         """The five atoms of the class's docstring."""
         xp = array_module(self.epsilon, self.categories, self.delta)

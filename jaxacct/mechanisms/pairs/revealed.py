@@ -10,13 +10,13 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 
 __all__ = ["RevealedPair"]
 
 
 @mechanism
-class RevealedPair:
+class RevealedPair(Pair):
     """``second`` with probability ``weight``, otherwise ``first``; an adversary sees which.
 
     So its hockey stick is the mean of theirs, and that of whatever hides which of them it was is no larger.
@@ -30,11 +30,10 @@ class RevealedPair:
 
     first: Any
     second: Any
-    weight: Any
-    rest: Any
-    doubt: Any
+    weight: Array
+    rest: Array
+    doubt: Array
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
@@ -44,7 +43,6 @@ class RevealedPair:
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
         return Tails(*mixed, error=xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses."""
         parts = [(self.first, self.rest)] + [(self.second, self.weight)] * (self.second is not None)
@@ -71,7 +69,6 @@ class RevealedPair:
             return np.inf + 0.0 * (self.weight + self.anchor())
         return self._larger("gaussian_mu")
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], rounded up."""
         if self.second is None:

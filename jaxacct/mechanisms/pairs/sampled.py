@@ -10,8 +10,8 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
@@ -21,7 +21,7 @@ _FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at
 
 
 @mechanism
-class SampledPair:
+class SampledPair(Rated, Pair):
     """((1 - rate) Q + rate P, Q), or (P, (1 - rate) P + rate Q) if ``reverse``, for the pair (P, Q) ``inner``.
 
     Both losses are increasing functions of L = log dP/dQ: log(1 - rate + rate e^L), and
@@ -36,15 +36,10 @@ class SampledPair:
     """
 
     inner: Any
-    rate: Any
-    reverse: Any
-    rest: Any = None
+    rate: Array
+    reverse: Array
+    rest: Array = None
 
-    def __post_init__(self) -> None:
-        if self.rest is None:
-            object.__setattr__(self, "rest", 1.0 - self.rate)
-
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
@@ -71,7 +66,6 @@ class SampledPair:
         """What the pair is made of."""
         return Sample(self.inner, self.rate, self.rest, self.reverse)
 
-    @np.errstate(all="ignore")
     def lists_outcomes(self) -> bool:
         """Whether the inner pair does."""
         return lists_outcomes(self.inner)
@@ -114,12 +108,11 @@ class SampledPair:
             column(self.loss_error()) + 8.0 * UNIT * size,
         )
 
-    def _outer(self, loss: Array, rate: Any, rest: Any, add: Any) -> Array:
+    def _outer(self, loss: Array, rate: Array, rest: Array, add: Array) -> Array:
         """The loss on a sample where the inner one is ``loss``."""
         straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate, rest)
         return array_module(straight, add).where(add, -straight, straight)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5

@@ -11,7 +11,7 @@ from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 
 __all__ = ["LEAST", "MOST_LISTED", "Atoms", "TablePair", "Tabulated", "Window", "lists_outcomes"]
 
@@ -28,9 +28,9 @@ class Atoms(NamedTuple):
     losses: Array
     p: Array
     q: Array
-    error: Any
+    error: Array
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
-    loss_error: Any
+    loss_error: Array
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 
@@ -55,8 +55,8 @@ def lists_outcomes(pair: Any) -> bool:
     return hasattr(pair, "lists_outcomes") and pair.lists_outcomes()
 
 
-class Tabulated:
-    """A :class:`jaxacct.mechanisms.pairs.base.Pair` of which subclasses give the atoms only.
+class Tabulated(Pair):
+    """A pair of which subclasses give the atoms only.
 
     All sums are of non-negative numbers, so n roundings make a relative error of n units, in whatever order.
     """
@@ -69,7 +69,6 @@ class Tabulated:
         """The pair itself, computed from the parameters or from a stored table."""
         raise NotImplementedError
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         atoms = self.atoms()
@@ -86,7 +85,6 @@ class Tabulated:
         error = xp.broadcast_to(atoms.error + UNIT * (atoms.losses.shape[-1] + 4.0), p_above.shape)
         return Tails(p_above, p_below, q_above, q_below, error)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the finite losses, exactly."""
         atoms = self.atoms()
@@ -116,7 +114,6 @@ class Tabulated:
         error = xp.broadcast_to(atoms.error, atoms.losses.shape).max(-1)
         return deflated(mass, error + UNIT * (atoms.losses.shape[-1] + 4.0))
 
-    @np.errstate(all="ignore")
     def anchor(self) -> Array:
         """The heaviest atom's loss."""
         atoms = self.atoms()
@@ -141,8 +138,8 @@ class TablePair(Tabulated):
     losses: Row
     p: Row
     q: Row
-    mass_error: Any
-    loss_slack: Any
+    mass_error: Array
+    loss_slack: Array
 
     def atoms(self) -> Atoms:
         """The table."""

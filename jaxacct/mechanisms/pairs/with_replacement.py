@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, stopped
@@ -11,19 +9,18 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.pairs.base import Survey, Tails
-from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, Z, normal_tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, rest_at_zero
+from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
 __all__ = ["WithReplacementPair"]
 
-_REACH = 37.5  # standard deviations up to which a normal tail is a normal float64
 _ITERATIONS = 64
 _CLOSE = 64.0 * UNIT
 
 
 @mechanism
-class WithReplacementPair:
+class WithReplacementPair(Pair):
     """The pair whose hockey stick H, at orders g >= 1, is the supremum over all levels s of
 
         sum_{j > 0} w_j max {U_j(m) - g m : m <= s} - (g - 1) w_0 s,     U_j(m) = Phi(Phi^-1(m) + j / noise),
@@ -45,10 +42,10 @@ class WithReplacementPair:
         doubt: relative error of the weights.
     """
 
-    noise: Any
+    noise: Array
     weights: Row
-    tail: Any
-    doubt: Any
+    tail: Array
+    doubt: Array
 
     def _shifts(self) -> Array:
         return np.arange(1.0, self.weights.size)
@@ -86,7 +83,6 @@ class WithReplacementPair:
         x = x - xp.where(slope > 0, (total - goal[..., 0]) / slope, 0.0)
         return x, xp.maximum(x[..., None], own)
 
-    @np.errstate(all="ignore")
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, w, tail = column(self.noise), self.weights.values[..., None, :], column(self.tail)
@@ -99,18 +95,11 @@ class WithReplacementPair:
         still = [(w[..., 1:] * side).sum(-1) for side in normal_tails(each / noise[..., None])]
         p_above, p_below = base[0] + shifted[0] + tail, base[1] + shifted[1]
         q_above, q_below = base[0] + still[0], base[1] + still[1] + tail
-        larger = xp.minimum(xp.maximum(xp.abs(each).max(-1), xp.abs(each - j).max(-1)) / noise, _REACH + 2.0)
+        larger = xp.minimum(xp.maximum(xp.abs(each).max(-1), xp.abs(each - j).max(-1)) / noise, REACH + 2.0)
         moved = 2.0 * NOISE_UNITS * (1.0 + larger) * j[-1] / noise
         error = UNIT * (32.0 + 4.0 * j.size + 8.0 * larger**2 + moved) + column(self.doubt)
-        return Tails(
-            xp.where(negative, q_below, p_above),
-            xp.where(negative, q_above, p_below),
-            xp.where(negative, p_below, q_above),
-            xp.where(negative, p_above, q_below),
-            error,
-        )
+        return mirrored(Tails(p_above, p_below, q_above, q_below, error), negative)
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: losses of the mixture against its base, and reversed."""
         noise, w = column(self.noise)[..., None], self.weights.values
@@ -124,24 +113,17 @@ class WithReplacementPair:
         own = np.concatenate([LOG_WEIGHT, np.full(Z.size * (j.size - 1), -np.inf)])
         losses = xp.concatenate([loss, -loss], -1)
         masses = xp.concatenate([xp.where(loss > 0, share, -np.inf), xp.where(loss > 0, own, -np.inf)], -1)
-        rest = xp.log(xp.maximum(1.0 - xp.exp(masses).sum(-1, keepdims=True), 0.0))
-        return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([masses, rest], -1))
+        return rest_at_zero(losses, masses)
 
-    def max_loss(self) -> Array:
-        """None."""
-        return np.inf + self.anchor()
-
-    @np.errstate(all="ignore")
     def loss_error(self) -> Array:
         """What the outcome may be off by; the loss rises by at most that of the farthest component with it."""
         farthest = self._shifts()[-1]
-        size = farthest * (_REACH * self.noise + 2.0 * farthest) / self.noise**2
+        size = farthest * (REACH * self.noise + 2.0 * farthest) / self.noise**2
         return UNIT * (128.0 + 512.0 * (1.0 + size)) + 2.0 * self.doubt
 
     def infinity(self) -> Array:
         """More draws than there are components for; rounded down."""
         return deflated(self.tail, 1e-6) + 0.0 * self.noise
 
-    def anchor(self) -> Array:
-        """The atom at 0."""
+    def _zero(self) -> Array:
         return 0.0 * (self.noise + self.tail + self.weights.values.sum(-1))

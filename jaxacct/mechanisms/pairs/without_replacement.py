@@ -8,13 +8,13 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, rest_at_zero
 
 __all__ = ["WithoutReplacementPair"]
 
 
 @mechanism
-class WithoutReplacementPair:
+class WithoutReplacementPair(Pair):
     """The pair whose hockey stick is that of ``above`` at losses >= 0 and that of ``below`` at losses < 0.
 
     ``above`` is ((1 - q) Q + q P, Q) and ``below`` is (P, (1 - q) P + q Q) for a symmetric pair (P, Q). Their curves
@@ -33,7 +33,6 @@ class WithoutReplacementPair:
         xp = array_module(losses, above.p_above)
         return Tails(*(xp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
 
-    @np.errstate(all="ignore")
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; what the two leave out lies at 0."""
         above, below = self.above.survey(), self.below.survey()
@@ -41,8 +40,7 @@ class WithoutReplacementPair:
         losses = xp.concatenate([above.losses, below.losses], -1)
         kept = xp.concatenate([above.losses > 0.0, below.losses < 0.0], -1)
         log_masses = xp.where(kept, xp.concatenate([above.log_masses, below.log_masses], -1), -np.inf)
-        rest = xp.log(xp.maximum(1.0 - xp.exp(log_masses).sum(-1, keepdims=True), 0.0))
-        return Survey(xp.concatenate([losses, xp.zeros_like(rest)], -1), xp.concatenate([log_masses, rest], -1))
+        return rest_at_zero(losses, log_masses)
 
     def max_loss(self) -> Array:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
@@ -56,11 +54,10 @@ class WithoutReplacementPair:
     def gaussian_mu(self) -> Array:
         """The larger one, where Gaussians dominate both; inf where none is known."""
         if not (hasattr(self.above, "gaussian_mu") and hasattr(self.below, "gaussian_mu")):
-            return np.inf + 0.0 * self.above.infinity()
+            return np.inf + self._zero()
         above, below = self.above.gaussian_mu(), self.below.gaussian_mu()
         return array_module(above, below).maximum(above, below)
 
-    @np.errstate(all="ignore")
     def log_moment(self, order: Array) -> Array:
         """A bound of log E_Q[(P / Q)^order], rounded up: its excess is at most that of both halves together."""
         above, below = self.above.log_moment(order), self.below.log_moment(order)
@@ -70,6 +67,5 @@ class WithoutReplacementPair:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.above.infinity()
 
-    def anchor(self) -> Array:
-        """The atom at 0."""
+    def _zero(self) -> Array:
         return 0.0 * self.above.infinity()

@@ -1,4 +1,4 @@
-"""What closed formulas of Rényi curves share, and the curve of pure differential privacy.
+"""Rényi curves in closed form: their common steps, and the curves of pure differential privacy and zCDP.
 
 Each formula is log(1 + excess) / (order - 1) with the excess formed from positive terms only, so that small curves
 keep their digits, and rounded up by 1e-12 relative.
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
 
@@ -24,7 +25,7 @@ _SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1
 
 def log_rest(x: Array) -> Array:
     """log(e^x - 1 - x); at 0 that of 1e-150."""
-    xp = module(x)
+    xp = array_module(x)
     small = xp.abs(x) < 1.0
     v = xp.where(small, x, 0.0)
     series = xp.ones_like(v)
@@ -40,12 +41,12 @@ def log_rest(x: Array) -> Array:
 def from_excess(log_excess: Array, order: Array, size: Array) -> Array:
     """log(1 + e^log_excess) / (order - 1), rounded up; ``size`` is the largest exponent that was rounded."""
     margin = ROUNDING + 2.0**-49 * size
-    return inflated(module(log_excess, size).logaddexp(0.0, log_excess + margin) / (order - 1.0), ROUNDING)
+    return inflated(array_module(log_excess, size).logaddexp(0.0, log_excess + margin) / (order - 1.0), ROUNDING)
 
 
 def guarded(value: Array, parameter: Array, order: Array) -> Array:
-    """``value``, at least 1e-300, and infinite where a parameter or an order makes no sense."""
-    xp = module(value, parameter, order)
+    """``value``, at least 1e-300, and infinite where a parameter or an order is invalid."""
+    xp = array_module(value, parameter, order)
     good = (parameter > 0) & (parameter < np.inf) & (order > 1) & (order < np.inf) & ~xp.isnan(value)
     return xp.where(good, xp.maximum(value, _TINY), np.inf)
 
@@ -74,12 +75,12 @@ def response_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Arra
     xp, categories, epsilon, order = floats(categories, epsilon, order)
     epsilon = xp.where(xp.isnan(categories), np.nan, epsilon)
     value = pure_divergence(epsilon, order, categories)
-    return module(value, epsilon, order).where((order > 1) & (epsilon == 0), 0.0, value)
+    return array_module(value, epsilon, order).where((order > 1) & (epsilon == 0), 0.0, value)
 
 
 @hosted
 def proportional(rho: Any, order: Any) -> Array:
-    """order * rho, rounded up; infinite where either makes no sense."""
+    """order * rho, rounded up; infinite where either is invalid."""
     xp, rho, order = floats(rho, order)
     good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)
     return xp.where(good, rho * order * (1.0 + 2.0**-49), np.inf)

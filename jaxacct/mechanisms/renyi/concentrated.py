@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from jax import Array
 
-from jaxacct._numerics.host import module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 
 __all__ = ["UP", "amplified", "rho_of_laplace", "rho_of_pure", "rho_of_response"]
@@ -40,12 +40,12 @@ UP = 1 + 2.0**-44
 
 def rho_of_pure(epsilon: Array) -> Array:
     """epsilon tanh(epsilon / 2)."""
-    return epsilon * module(epsilon).tanh(epsilon / 2) * UP
+    return epsilon * array_module(epsilon).tanh(epsilon / 2) * UP
 
 
 def rho_of_response(epsilon: Array, categories: Array) -> Array:
     """eps (e^eps - 1) / (e^eps + k - 1), with k of at most 2 + 2 exp(eps / 2)."""
-    xp = module(epsilon, categories)
+    xp = array_module(epsilon, categories)
     counted = xp.minimum(categories, 2 + 2 * xp.exp(xp.minimum(epsilon / 2, 300.0)))
     # Over e^eps: eps (1 - e^-eps) / (1 + (k - 1) e^-eps), which no epsilon overflows.
     return epsilon * -xp.expm1(-epsilon) / (1 + (counted - 1) * xp.exp(-epsilon)) * UP
@@ -53,7 +53,7 @@ def rho_of_response(epsilon: Array, categories: Array) -> Array:
 
 def rho_of_laplace(epsilon: Array) -> Array:
     """epsilon + exp(-epsilon) - 1; its series epsilon^2 / 2 (1 - epsilon / 3 (1 - ...)) where that cancels."""
-    xp = module(epsilon)
+    xp = array_module(epsilon)
     small = xp.minimum(epsilon, 0.5)
     series = xp.ones_like(small)
     for k in range(18, 2, -1):
@@ -63,7 +63,7 @@ def rho_of_laplace(epsilon: Array) -> Array:
 
 def amplified(epsilon: Array, rate: Array) -> Array:
     """log(1 + rate (e^epsilon - 1)), the larger of both directions' largest losses; at most epsilon."""
-    xp = module(epsilon, rate)
+    xp = array_module(epsilon, rate)
     small = log1p(rate * xp.expm1(xp.minimum(epsilon, 700.0)))
     # What cancels here is at most of size epsilon, hence the absolute margin.
     large = epsilon + xp.log(rate + (1 - rate) * xp.exp(-epsilon)) + 2.0**-40 * (1 + epsilon)

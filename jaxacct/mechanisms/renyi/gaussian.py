@@ -11,8 +11,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module, settings
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted, settings
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 
@@ -29,7 +29,7 @@ _SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
 
 def _log_expm1(c: Array) -> Array:
     """log(exp(c) - 1) for c > 0, without overflow."""
-    xp = module(c)
+    xp = array_module(c)
     small = xp.minimum(c, 30.0)
     return xp.where(c > 30, c + log1p(-xp.exp(-xp.maximum(c, 30.0))), xp.log(xp.expm1(small)))
 
@@ -40,7 +40,7 @@ def _whole(mu: Array, rate: Array, order: Array, log_binomial: Array) -> Array:
     A is the mean of exp(k (k - 1) mu^2 / 2) over k ~ Binomial(order, rate) (Mironov, Talwar, Zhang 2019,
     section 3.1), so A - 1 is the mean of expm1 of it: every term is positive, and tiny rates lose no digits.
     """
-    xp = module(mu, rate, order)
+    xp = array_module(mu, rate, order)
     k = np.arange(log_binomial.shape[-1], dtype=np.float64)
     mu, rate, order = mu[..., None], rate[..., None], order[..., None]
     gain = _log_expm1(xp.maximum(k * (k - 1) * mu * mu / 2, _TINY))
@@ -58,7 +58,7 @@ def log_remainder(w: Array, u: Array, x: Array, b: Array) -> Array:
     Where w and b w are not small, the two parts are subtracted, and next to b = 0 and 1 little is left: it is rounded
     up by what they may have lost.
     """
-    xp = module(w, u, x, b)
+    xp = array_module(w, u, x, b)
     near = xp.abs(b * w) < 0.25
     near &= xp.abs(w) < 0.25
     v = xp.where(near, w, 0.0)
@@ -93,7 +93,7 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     whose integral is at most 1 + 4 / expm1(mu^2) times ours. The trapezoid rule of step h then errs by at
     most a factor 2 exp(d^2 / 2) / (exp(2 pi d / h) - 1) of that, for every such height d.
     """
-    xp = module(mu, rate, b)
+    xp = array_module(mu, rate, b)
     mu, rate, b = mu[..., None], rate[..., None], b[..., None]
     reach = xp.sqrt(144 + 2 * xp.abs(b))  # the mass beyond is below exp(-72), whatever (1 + w)^b adds
     low, high = xp.minimum(b, 0.0) * mu - reach, xp.maximum(b, 2.0) * mu + reach
@@ -163,7 +163,7 @@ def gaussian_divergence(mu: Any, order: Any) -> Array:
 
 @hosted
 def mu_of_noise(sigma: Any, sensitivity: Any = 1.0) -> Array:
-    """sensitivity / sigma, rounded up; NaN where either makes no sense."""
+    """sensitivity / sigma, rounded up; NaN where either is invalid."""
     xp, sigma, sensitivity = floats(sigma, sensitivity)
     good = (sigma > 0) & (sigma < np.inf) & (sensitivity >= 0) & (sensitivity < np.inf)
     return xp.where(good, inflated(sensitivity / sigma, 2 * EPS), np.nan)

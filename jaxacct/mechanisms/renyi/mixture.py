@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
@@ -94,7 +94,7 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     `add_or_remove` is the larger of both directions.
     """
     leaves = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
-    xp = module(leaves)
+    xp = array_module(leaves)
     shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(leaves)))
     flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
     shares = flat(rate)
@@ -104,4 +104,4 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     noise, orders = flat(mixture.sigma), flat(order)
     directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
-    return functools.reduce(module(found).maximum, found).reshape(shape)
+    return functools.reduce(array_module(found).maximum, found).reshape(shape)

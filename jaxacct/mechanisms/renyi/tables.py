@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.renyi.closed import ROUNDING
@@ -23,9 +23,9 @@ def table_divergence(pairs: list[Any], order: ArrayLike) -> Array:
     """log(sum p^a q^(1-a)) / (a - 1) of the largest of ``pairs``, from non-negative terms; inf if a loss may be."""
     found = []
     for pair in pairs:
-        shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), module(pair, order)
+        shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), array_module(pair, order)
         found.append(_of_table(flattened(pair, shape, xp), flattened(order, shape, xp)).reshape(shape))
-    return functools.reduce(module(found).maximum, found)
+    return functools.reduce(array_module(found).maximum, found)
 
 
 @hosted

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.arrays import logsumexp
-from jaxacct._numerics.host import floats, hosted, module
+from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
@@ -83,7 +83,7 @@ def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
 def _edges(pair: Any) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
     survey = pair.survey()
-    xp = module(pair)
+    xp = array_module(pair)
     loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
     points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
     greatest = points.max(-1, keepdims=True)
@@ -108,7 +108,7 @@ class _Mass:
 
 def _upper_cells(above: Array, below: Array, error: Array) -> _Mass:
     """Mass of each cell from the smaller tail; the slack is its relative error."""
-    xp = module(above, below, error)
+    xp = array_module(above, below, error)
     right = above[..., :-1] < below[..., 1:]
     differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
     mass = xp.maximum(differences, 0.0)
@@ -119,7 +119,7 @@ def _upper_cells(above: Array, below: Array, error: Array) -> _Mass:
 
 def log_power_excess(loss: Array, a: Array) -> Array:
     """log(e^(a l) - 1 - a (e^l - 1)) for losses l of any shape; -inf at 0."""
-    xp = module(loss, a)
+    xp = array_module(loss, a)
     near = xp.abs(loss) < 1e-150
     safe = xp.where(near, 1.0, loss)
     moderate = xp.minimum(safe, _FARTHEST)

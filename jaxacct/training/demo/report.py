@@ -55,8 +55,8 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
       and covers the whole budget, spent or not.
-    * ``renyi`` and ``pld``: the composition of the steps that were taken, lost ones included, as if they had
-      been fixed in advance. That is a bound for a schedule that *was* fixed in advance and ran to its end. For
+    * ``pld``, and ``renyi`` without a sampler: the composition of the steps that were taken, lost ones included, as if
+      they had been fixed in advance. That is a bound for a schedule that *was* fixed in advance and ran to its end. For
       an adaptive path, or one that somebody stopped by hand or resumed after seeing results, it is a diagnostic and no
       guarantee: other outputs would have led to other paths (the main result of the f-DP filters paper).
     """
@@ -77,6 +77,11 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
         label = "diagnostic only: the run was resumed"
     else:
         label = "diagnostic only: stopped by hand"
+    if budget.sampler is not None:
+        return {
+            "filter": _of_filter(guarantee, delta),
+            "pld": _of_sampler(outcome, budget.sampler, delta, fixed, label),
+        }
     exact, snapped = realised_mechanism(outcome.records), realised_mechanism(outcome.records, _MOST_DISTINCT)
     renyi = 0.0 if exact is None else filters.plan_epsilon(exact, delta)
     pld, least = 0.0, 0.0
@@ -86,12 +91,7 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
         # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
         least = float(bounds.lower) if len(snapped.mechanisms) == len(exact.mechanisms) else 0.0
     return {
-        "filter": {
-            "epsilon": float(guarantee.epsilon(delta)),
-            "is_bound": bool(guarantee.is_bound),
-            "label": "guarantee" if guarantee.is_bound else "asymptotic, not a bound",
-            "statement": guarantee.statement,
-        },
+        "filter": _of_filter(guarantee, delta),
         "renyi": {
             "epsilon": renyi,
             "is_bound": fixed,
@@ -105,6 +105,30 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
             "label": label,
             "statement": "sound upper bound of the composition of the steps taken (by PLD)",
         },
+    }
+
+
+def _of_filter(guarantee: Any, delta: float) -> dict[str, Any]:
+    return {
+        "epsilon": float(guarantee.epsilon(delta)),
+        "is_bound": bool(guarantee.is_bound),
+        "label": "guarantee" if guarantee.is_bound else "asymptotic, not a bound",
+        "statement": guarantee.statement,
+    }
+
+
+def _of_sampler(outcome: Outcome, sampler: Any, delta: float, fixed: bool, label: str) -> dict[str, Any]:
+    """The sampler's mechanism, as often as it was begun: an epoch that was stopped within counts as a whole one."""
+    import jaxacct
+
+    runs = -(-len(outcome.records) // sampler.steps)
+    bounds = jaxacct.epsilon(sampler.mechanism, delta, steps=runs) if runs else jaxacct.Bounds(0.0, 0.0)
+    return {
+        "epsilon": float(bounds.upper),
+        "lower": float(bounds.lower),
+        "is_bound": fixed,
+        "label": label,
+        "statement": f"bounds of {runs} runs of {type(sampler.mechanism).__name__}, each {sampler.steps} steps",
     }
 
 
@@ -140,6 +164,8 @@ def make_report(
         "Relation: add or remove one training example. The number of training examples is treated as public.",
         "The held-out set is treated as public; its accuracy costs no budget here.",
     ]
+    if budget.sampler is not None:
+        notes.append(f"Batches are drawn by the sampler of {type(budget.sampler.mechanism).__name__}.")
     if seed is not None:
         notes.append(f"Reproducible run: not private to anyone who knows the seed {seed}.")
     if budget.filter.guarantee.is_bound is False:
@@ -188,8 +214,11 @@ def table(report: dict[str, Any]) -> str:
             rounded_up(privacy["filter"]["epsilon"], 5),
             privacy["filter"]["label"],
         ),
-        ("  Rényi, steps taken", rounded_up(privacy["renyi"]["epsilon"], 5), privacy["renyi"]["label"]),
-        ("  PLD, steps taken", rounded_up(privacy["pld"]["epsilon"], 5), privacy["pld"]["label"]),
+        *(
+            (f"  {words}, steps taken", rounded_up(privacy[name]["epsilon"], 5), privacy[name]["label"])
+            for name, words in (("renyi", "Rényi"), ("pld", "PLD"))
+            if name in privacy
+        ),
     ]
     lines = _aligned(rows)
     shortfall = privacy["pld"]["lower"] - privacy["filter"]["epsilon"]

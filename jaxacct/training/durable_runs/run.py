@@ -31,12 +31,13 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._files import as_path
+from jaxacct.filters import Filter
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.durable_runs.records import agree, checked, history
 from jaxacct.training.keys import Keys, fresh_keys
 from jaxacct.training.sharding import number_of
-from jaxacct.training.step import Filter, Proposal, SplitStep, StepReport, TrainState
+from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 
 __all__ = ["DurableRun", "durable_run"]
 

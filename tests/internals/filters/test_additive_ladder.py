@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from jaxacct import LossGrid
-from jaxacct.filters.naturals import ladder as module
-from jaxacct.filters.naturals.ladder import Ladder, LadderGuarantee
+from jaxacct.adversary.filters import ladder as module
+from jaxacct.adversary.filters.ladder import Ladder, LadderGuarantee
 
 RNG = np.random.default_rng(6)
 

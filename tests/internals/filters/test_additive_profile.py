@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxacct.filters.naturals.ladder import closed_form, guarantee_of, ladder
+from jaxacct.adversary.filters.ladder import closed_form, guarantee_of, ladder
 
 
 def test_the_ladder_is_that_of_the_note():

@@ -27,7 +27,7 @@ def state_of(units):
 def test_a_step_costs_its_mean_loss_rounded_up_however_loud_and_nothing_where_there_is_none(regime):
     sigma, clip = 10.0 ** RNG.uniform(-1.2, 3, 300), 10.0 ** RNG.uniform(-0.2, 0.2, 300)
     rate = RNG.uniform(1e-4, 0.2, 300) if regime == "small" else RNG.uniform(0.801, 1.0, 300)
-    read = jax.jit(lambda *x: module._cost(x, regime))
+    read = jax.jit(lambda *x: module._mean_loss(x, regime))
     cost, mu, rates = (np.asarray(x) for x in read(clip, sigma, rate))
     assert np.array_equal(mu, clip / sigma)
     assert np.array_equal(rates, rate)

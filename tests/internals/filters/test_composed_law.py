@@ -14,8 +14,8 @@ from jaxacct.filters.residues import on_grid as _composed_law
 from jaxacct.filters.residues.prepare import joined, pieces_up
 from jaxacct.losses.curves.conversions import pld_excess
 
-natural = importlib.import_module("jaxacct.filters.naturals.natural")
-approximate = importlib.import_module("jaxacct.filters.naturals.natural_approximate_dp")
+natural = importlib.import_module("jaxacct.filters.residues.natural")
+approximate = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
 GRID = LossGrid(0.25, -5, 9)
 RNG = np.random.default_rng(8)
 

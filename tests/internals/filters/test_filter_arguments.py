@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import GDP, PLD, Composed, DiscreteGaussian, Gaussian, LossGrid, PoissonSampled, filters
+from jaxacct import GDP, PLD, Composed, DiscreteGaussian, Gaussian, LossGrid, PoissonSampled, adversary, filters
 from jaxacct.filters.additive import costs as _costs
 from jaxacct.filters.residues import on_grid as _composed_law
 
@@ -41,7 +41,7 @@ def test_arguments_that_filters_refuse_are_named():
         with pytest.raises(ValueError, match=r"order must be (a|one) number"):
             filters.renyi(1.0, 1e-5, order=order)
     with pytest.raises(ValueError, match="grid must hold losses on either side of 0, got"):
-        filters.natural_approximate_dp(1.0, 1e-5, rounds=4, grid=LossGrid(0.25, 0, 9))
+        adversary.natural_approximate_dp(1.0, 1e-5, rounds=4, grid=LossGrid(0.25, 0, 9))
     with pytest.raises(ValueError, match="grid must hold losses on either side of 0 where no family"):
         filters.natural(Gaussian(1.0), rounds=3)
     with pytest.raises(ValueError, match="rounds must be given with a family"):

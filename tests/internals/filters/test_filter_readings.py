@@ -15,6 +15,7 @@ from jaxacct.filters import amounts
 
 # The package's names for these are the functions'.
 approximate = importlib.import_module("jaxacct.filters.per_example.approximate_gdp")
+base = importlib.import_module("jaxacct.filters.additive.base")
 residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 RNG = np.random.default_rng(4)
 
@@ -27,22 +28,18 @@ def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_
     state = amounts.LedgerState(jnp.array(words, jnp.uint32))
     shares = [Fraction((int(a) << 64) + (int(b) << 32), 1 << 88) for a, b, _ in words]
     up, down = 1 + Fraction(1, 2**bits), 1 - Fraction(1, 2**bits)
-    in_mu = jax.jit(importlib.import_module("jaxacct.filters.additive.gdp")._in_mu, static_argnums=(2, 3))
+    reads = jax.jit(base._in_budget, static_argnums=(2, 3, 4))
     residues = jax.jit(residue._in_mu, static_argnums=(2, 3))
     for budget in (0.7, 1.0 / 3.0):
         pieces, exact = amounts.split(budget), Fraction(budget)
         wide = jnp.broadcast_to(pieces, (60, 3))
-        for name in ("additive.base.in_budget", "additive.approximate_gdp._in_budget"):
-            module, _, function = name.rpartition(".")
-            reads = getattr(importlib.import_module(f"jaxacct.filters.{module}"), function)
-            reads = jax.jit(reads, static_argnums=(2, 3))
-            for share, spent in zip(shares, reads(pieces, state, "spent", dtype).tolist(), strict=True):
-                assert exact * share <= Fraction(spent) <= exact * share * up
-            for share, left in zip(shares, reads(pieces, state, "remaining", dtype).tolist(), strict=True):
-                assert exact * (1 - share) * down <= Fraction(left) <= exact * (1 - share) * (1 + Fraction(1, 2**52))
-        for share, spent in zip(shares, in_mu(pieces, state, "spent", dtype).tolist(), strict=True):
+        for share, spent in zip(shares, reads(pieces, state, "spent", dtype, False).tolist(), strict=True):
+            assert exact * share <= Fraction(spent) <= exact * share * up
+        for share, left in zip(shares, reads(pieces, state, "remaining", dtype, False).tolist(), strict=True):
+            assert exact * (1 - share) * down <= Fraction(left) <= exact * (1 - share) * (1 + Fraction(1, 2**52))
+        for share, spent in zip(shares, reads(pieces, state, "spent", dtype, True).tolist(), strict=True):
             assert exact**2 * share <= Fraction(spent) ** 2 <= exact**2 * share * up
-        for share, left in zip(shares, in_mu(pieces, state, "remaining", dtype).tolist(), strict=True):
+        for share, left in zip(shares, reads(pieces, state, "remaining", dtype, True).tolist(), strict=True):
             rest = exact**2 * (1 - share)
             assert rest * down <= Fraction(left) ** 2 <= rest * (1 + Fraction(1, 2**51))
         units = RNG.integers(0, 2**30, 60).astype(np.int32)

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.filters import guarantees as _guarantees
+from jaxacct.filters.guarantees import of_parameters as _guarantees
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
@@ -101,9 +101,9 @@ def test_an_atom_lifts_a_curve_by_its_share_of_what_no_privacy_would_have():
     grid = LossGrid(0.5, -8, 24)
     excess = np.minimum(np.exp(grid.losses), 1.0) * RNG.uniform(0.0, 1.0, 24)
     curve = PrivacyProfile(excess, grid, "upper")
-    assert _guarantees.with_atom(curve, 0.0) is curve
+    assert _guarantees._with_atom(curve, 0.0) is curve
     fails = np.array([0.0, 1e-9, 0.3, 1.0])
-    lifted = _guarantees.with_atom(curve, fails)
+    lifted = _guarantees._with_atom(curve, fails)
     assert lifted.excess.shape == (4, 24)
     assert lifted.bound == "upper"
     with mpmath.workdps(40):

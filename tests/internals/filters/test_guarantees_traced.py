@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct.filters import guarantees as _guarantees
+from jaxacct.filters.guarantees import of_parameters as _guarantees
 
-residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 # From a parameter to a guarantee, and what a delta of 0 still promises.
 KINDS = {
     "pure": (lambda p: _guarantees.PureDPGuarantee(p, ""), 0.7),
@@ -20,8 +17,8 @@ KINDS = {
     "fails": (lambda p: _guarantees.ZCDPGuarantee(jnp.asarray(0.5), "", p), np.inf),
     "first order": (lambda p: _guarantees.AnyOrderGuarantee(jnp.stack([p, 0 * p], -1), (3.0, 8.0), ""), np.inf),
     "last order": (lambda p: _guarantees.AnyOrderGuarantee(jnp.stack([0 * p, p], -1), (3.0, 8.0), ""), np.inf),
-    "gdp and a slack": (lambda p: residue.ApproximateGDPGuarantee(p, jnp.asarray(1e-6), ""), np.inf),
-    "a slack": (lambda p: residue.ApproximateGDPGuarantee(jnp.asarray(0.5), p, ""), np.inf),
+    "gdp and a slack": (lambda p: _guarantees.GDPGuarantee(p, "", fails=jnp.asarray(1e-6)), np.inf),
+    "a slack": (lambda p: _guarantees.GDPGuarantee(jnp.asarray(0.5), "", fails=p), np.inf),
 }
 
 
@@ -30,7 +27,7 @@ KINDS = {
 def test_what_is_no_parameter_no_delta_or_no_epsilon_is_worth_nothing(name, monkeypatch):
     # Stand-ins that compile quickly; what the conversions themselves make of such numbers is tested with them.
     good = lambda p, x: (p >= 0) & (p < np.inf) & (x >= 0)  # noqa: E731
-    for module, notion in ((_guarantees, "zcdp"), (residue, "gdp")):
+    for module, notion in ((_guarantees, "zcdp"), (_guarantees, "gdp")):
         inverse = lambda p, d: jnp.where(good(p, d), p * jnp.maximum(-jnp.log(d), 0.0), np.inf)  # noqa: E731
         monkeypatch.setattr(module, f"{notion}_epsilon", inverse)
         monkeypatch.setattr(module, f"{notion}_delta", lambda p, e: jnp.where(good(p, e), jnp.exp(-e / p), 1.0))

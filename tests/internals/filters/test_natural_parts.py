@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import PLD, LossGrid, filters
-from jaxacct.filters import profile_guarantee as _profile_guarantee
+from jaxacct import PLD, LossGrid, adversary
+from jaxacct.filters import guarantees as _profile_guarantee
 from jaxacct.filters.residues import on_grid as _composed_law
 from jaxacct.losses.curves.profile import PrivacyProfile
 from tests.filters.cases import law as response_law
 
 # The package's name for this is the function's.
-natural = importlib.import_module("jaxacct.filters.naturals.natural_approximate_dp")
+natural = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
 RNG = np.random.default_rng(4)
 
 
@@ -65,7 +65,7 @@ def test_a_grid_without_one_holds_epsilon_as_a_point_and_reaches_to_twice_it():
     grid = _composed_law.grid_for(2.0, 9)
     assert (grid.spacing, grid.lowest, grid.size) == (0.5, -4, 9)
     for epsilon in (0.1, 1.0, 3.0):
-        grid = filters.natural_approximate_dp(epsilon, 1e-5, rounds=4).grid
+        grid = adversary.natural_approximate_dp(epsilon, 1e-5, rounds=4).grid
         assert (grid.lowest, grid.size) == (-2048, 4097)
         assert abs(epsilon / grid.spacing - round(epsilon / grid.spacing)) < 1e-9
         assert grid.losses[-1] == pytest.approx(2 * epsilon + 1, rel=5e-3)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled
-from jaxacct.losses.compare import order
+from jaxacct.losses.compare import chain, order
 from jaxacct.losses.compare.enclose import Enclosed
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 
@@ -123,7 +123,7 @@ def test_chains_are_what_all_pairs_say():
         known = rng.random(3) < 0.2
         tolerance = 0.125 * (trial % 2)
         verdict, pair, at = chain_of(family, keys, known, tolerance)
-        found = order._chain(family, jnp.asarray(points), np.argsort(keys, kind="stable"), np.asarray(known), tolerance)
+        found = chain._chain(family, jnp.asarray(points), np.argsort(keys, kind="stable"), np.asarray(known), tolerance)
         verdicts.append(verdict)
         assert int(found.verdict) == verdict
         assert found.word == {1: "yes", 0: "undecided", -1: "no"}[verdict]
@@ -147,11 +147,11 @@ def test_of_more_than_64_members_only_neighbours_are_compared():
     rows[40] += [-1.5, 1.0]  # crosses its predecessor
     for point, verdict, pair in ((base, YES, [-1, -1]), (rows, NO, [39, 40])):
         family = Enclosed(*(jnp.asarray(point),) * 3)
-        found = order._chain(family, points, jnp.arange(count), jnp.zeros(count - 1, bool), 0.0)
+        found = chain._chain(family, points, jnp.arange(count), jnp.zeros(count - 1, bool), 0.0)
         assert int(found.verdict) == verdict
         np.testing.assert_array_equal(found.pair, pair)
     wide = Enclosed(jnp.asarray(base - 1.5 * (np.arange(count) == 50)[:, None]), jnp.asarray(base), jnp.asarray(base))
-    found = order._chain(wide, points, jnp.arange(count), jnp.zeros(count - 1, bool), 0.0)
+    found = chain._chain(wide, points, jnp.arange(count), jnp.zeros(count - 1, bool), 0.0)
     assert int(found.verdict) == UNDECIDED
     np.testing.assert_array_equal(found.pair, [49, 50])
 
@@ -167,21 +167,21 @@ def test_a_known_order_needs_no_slack(monkeypatch):
     assert ask(s(1.0, 0.5), s(1.0, 0.5)).slack == 0
     assert ask(s(1.0, 0.5), s(0.999, 0.4)).word == "undecided"
     assert ask(s(1.0, 0.5), s(0.999, 0.4)).slack == 0.5
-    chain = lambda family: order.is_chain(family, grid=grid, relation="remove").word  # noqa: E731
+    chained = lambda family: chain.is_chain(family, grid=grid, relation="remove").word  # noqa: E731
     ordered = [s(1.0, rate) for rate in (0.5, 0.501, 0.502)]
-    assert chain(ordered) == "yes"
-    assert chain([ordered[1], ordered[2], ordered[0]]) == "yes"  # equal keys do not say which is first
-    assert chain([*ordered, s(0.999, 0.4)]) == "undecided"
-    assert chain(s(np.array([1.0, 0.999]), np.array([0.5, 0.4]))) == "undecided"
+    assert chained(ordered) == "yes"
+    assert chained([ordered[1], ordered[2], ordered[0]]) == "yes"  # equal keys do not say which is first
+    assert chained([*ordered, s(0.999, 0.4)]) == "undecided"
+    assert chained(s(np.array([1.0, 0.999]), np.array([0.5, 0.4]))) == "undecided"
 
 
 def test_enclosures_are_stacked_along_a_first_axis():
     row, rows = jnp.arange(3.0), jnp.arange(6.0).reshape(2, 3)
     of = lambda x: Enclosed(x, x + 1, x + 2)  # noqa: E731
-    assert order._stack([of(row)]).upper.shape == (1, 3)
-    np.testing.assert_array_equal(order._stack([of(rows)]).line, rows)
-    assert order._stack([of(rows.reshape(1, 2, 3))]).upper.shape == (2, 3)
-    np.testing.assert_array_equal(order._stack([of(row), of(row + 5)]).point, jnp.stack([row + 1, row + 6]))
+    assert chain._stack([of(row)]).upper.shape == (1, 3)
+    np.testing.assert_array_equal(chain._stack([of(rows)]).line, rows)
+    assert chain._stack([of(rows.reshape(1, 2, 3))]).upper.shape == (2, 3)
+    np.testing.assert_array_equal(chain._stack([of(row), of(row + 5)]).point, jnp.stack([row + 1, row + 6]))
     for bad in ([of(row), of(rows)], [of(rows), of(rows)]):
         with pytest.raises(ValueError, match="must have no batch axes"):
-            order._stack(bad)
+            chain._stack(bad)

@@ -22,7 +22,8 @@ above eps no contour is needed.
 *Left out.* D is the hockey stick of tapered laws (:mod:`jaxacct.losses.engines.contour.taper`); delta exceeds it by at
 most the probability that the taper leaves out, a billionth of delta.
 
-The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing.
+The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing. All errors
+as one inequality, with the proof: docs/proofs/contour.md.
 
 Every array has a leading axis of settings, and parts of a composition are the next one. The formulas run in NumPy as
 well as under ``jit``, see :mod:`jaxacct._numerics.arrays`.
@@ -38,18 +39,13 @@ from jaxacct._numerics.arrays import array_module, pick, repeated, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.losses.engines.contour.quadrature import (
-    Quadrature,
-    decay,
-    log_moments,
-    placed,
-    quadrature,
-    rough_cumulants,
-    rough_log_moment,
-)
+from jaxacct.losses.engines.contour.layers import decay
+from jaxacct.losses.engines.contour.points import placed
+from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
+from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
-from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, transform
+from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import saddle_log_delta
 
 __all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", "plan", "prepare"]
@@ -286,12 +282,11 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     log_moduli = log_modulus_of(found.real, found.imag)
     log_modulus = powered(log_moduli).sum(1)
     angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
-    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself. As neither |a| nor |b| exceeds 1 by more
-    # than rounding, the difference of powers is also at most 2 and at most T eta: growth may be cut at 1.
+    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself (docs/proofs/contour.md, lemmas 4 and 5).
     growth = powered(log1p(eta * xp.exp(-log_moduli))).sum(1)
     rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + xp.abs(angles).sum(1))
     power = xp.exp(log_modulus)
-    off = xp.exp(xp.minimum(log_modulus + growth, 1.0)) * -xp.expm1(-growth) + power * rounding
+    off = power_error(log_modulus, growth) + power * rounding
     t = theta[:, None]
     size_of = xp.hypot(t, frequencies) * xp.hypot(t + 1.0, frequencies)
     angle = angles.sum(1) - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)

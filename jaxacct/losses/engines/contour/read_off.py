@@ -1,4 +1,4 @@
-"""delta(epsilon) and epsilon(delta) from the powers of a transform on the contour."""
+"""delta(epsilon) and epsilon(delta) from the powers of a transform: the theorem of docs/proofs/contour.md."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def trimmed(integrand: Integrand) -> Integrand:
 
 
 def aliases(integrand: Integrand, epsilon: Array) -> Array:
-    """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c); epsilon of shape ``(..., B)``."""
+    """Bound on the sum over k != 0 of e^(theta k c) D(eps + k c) (lemma 2); epsilon of shape ``(..., B)``."""
     xp = array_module(epsilon)
     n = integrand.tilts.shape[0] // 2
     tilts, log_moments = (
@@ -75,7 +75,7 @@ def aliases(integrand: Integrand, epsilon: Array) -> Array:
     gap = xp.abs(tilts - integrand.theta) * (2.0 * np.pi / integrand.spacing)
     linear = tilts * epsilon
     log_first = log_moments - linear - log1p(tilts) - gap
-    log_first = log_first + 4.0 * UNIT * (xp.abs(log_moments) + xp.abs(linear) + gap)
+    log_first = log_first + 8.0 * UNIT * (xp.abs(log_moments) + xp.abs(linear) + gap)
     # A geometric series; D <= 1 with tilt 0.
     each = xp.where(gap > 0.1, xp.exp(log_first) / -xp.expm1(-gap), np.inf)
     each = xp.where(xp.isnan(each), np.inf, each)
@@ -116,7 +116,7 @@ def summed(integrand: Integrand, epsilon: Array) -> Sums:
     scale = xp.exp(log_scale)
     moved = i.mean_error + 4.0 * UNIT * (xp.abs(epsilon) + xp.abs(i.mean))
     error = error + i.error + i.phase_error * (moved + 4.0 * UNIT * xp.abs(epsilon - i.mean))
-    log_error = i.log_error + 4.0 * UNIT * (1.0 + xp.abs(i.log_total) + xp.abs(i.theta * epsilon))
+    log_error = i.log_error + UNIT * (16.0 + 4.0 * xp.abs(i.log_total) + 4.0 * xp.abs(i.theta * epsilon))
     upper = scale * (total + error) * xp.exp(log_error)
     lower = scale * (total - error) * xp.exp(-log_error)
     return Sums(lower, upper, scale * total, scale * (derivative - i.theta * total))
@@ -125,9 +125,9 @@ def summed(integrand: Integrand, epsilon: Array) -> Sums:
 def _turned(real: Array, imag: Array, spacing: Array, offset: Array) -> tuple[Array, Array, Array]:
     """The real part of sum_j terms_j exp(-i w_j offset), its derivative in offset, and what the first is off by.
 
-    With j = wide a + b the factors are products u_a v_b of two short tables: for each a the sum over b, then that over
-    a. Tables are off by 3 units. A sum of n complex products is off by 2 n units of the sum of moduli in either
-    component, 3 n in all; the outer one has only a real part, of products that are rounded before they are added.
+    With j = wide a + b the factors are products u_a v_b of two short tables: for each a the sum over b, then over a.
+    Tables are off by 3 units. A sum of n complex products is off by 2 n units of the sum of moduli in either component,
+    3 n in all; the outer one has only a real part, of products that are rounded before they are added.
     """
     xp = array_module(real)
     nodes = real.shape[-1]

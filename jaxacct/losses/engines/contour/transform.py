@@ -21,7 +21,7 @@ from jaxacct._numerics.arrays import array_module, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Transform", "log_modulus_of", "transform", "transform_float32"]
+__all__ = ["Transform", "log_modulus_of", "power_error", "transform", "transform_float32"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -89,6 +89,21 @@ def log_modulus_of(real: Array, imag: Array) -> Array:
     near = square > -0.5
     direct = xp.log(xp.maximum((1.0 + real) ** 2 + imag**2, 1e-300))
     return 0.5 * xp.where(near, log1p(xp.where(near, square, 0.0)), direct)
+
+
+def power_error(log_modulus: Array, growth: Array) -> Array:
+    """A bound on ``|prod a_k^T_k - prod b_k^T_k|`` for transforms a_k, b_k with ``|a_k - b_k| <= eta_k``, |a_k| <= 1.
+
+    It is (|b| + eta)^T - |b|^T, or what two numbers can differ by where that is less; inf where |b|^T is no longer
+    next to 1 or below it (docs/proofs/contour.md, lemma 4).
+
+    Args:
+        log_modulus: sum of T_k log |b_k|.
+        growth: sum of T_k log(1 + eta_k / |b_k|).
+    """
+    xp = array_module(log_modulus)
+    found = xp.exp(xp.minimum(log_modulus + growth, 1.2)) * -xp.expm1(-growth)
+    return xp.where(log_modulus <= 0.1, found, np.inf)
 
 
 def _powers(phase: Array, count: int) -> Array:

@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
@@ -22,9 +23,9 @@ from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters import amounts
 from jaxacct.filters.base import is_scalar_query
+from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.profile_guarantee import ProfileGuarantee, raised
-from jaxacct.filters.residues.on_grid import ComposedState, after, law_of, nothing, on_grid
+from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
 from jaxacct.filters.residues.prepare import joined, pieces_up
 from jaxacct.filters.states import keeps
 from jaxacct.losses.compare import enclose as families
@@ -69,6 +70,7 @@ class _Declared:
     grid: LossGrid | None
 
 
+@printed_as("natural", "members", "rounds")
 @keeps(NaturalState)
 @_register
 class NaturalFilter:
@@ -81,6 +83,16 @@ class NaturalFilter:
 
     allowed: Any
     declared: Any = dataclasses.field(metadata={"static": True})
+
+    @property
+    def rounds(self) -> int:
+        """The most queries."""
+        return self.declared.rounds
+
+    @property
+    def members(self) -> int:
+        """How many queries the family has."""
+        return len(self.declared.family)
 
     @property
     def guarantee(self) -> ProfileGuarantee:
@@ -251,22 +263,18 @@ class UndeclaredNaturalFilter:
 def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -> Array:
     _, excess = floats(pld_excess(law_of(state, grid), grid))
     least = (joined(room) - excess).min()
-    return amounts.outward(module(least).maximum(least, 0.0), dtype, up=False)
+    return amounts.outward(array_module(least).maximum(least, 0.0), dtype, up=False)
 
 
 @hosted(static=("grid", "rounds"))
 def _within(
     law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
 ) -> tuple[Array, ComposedState]:
-    xp, masses, infinity = floats(law.masses, law.infinity_mass)
-    total = masses.sum() + infinity
-    sane = (masses >= 0).all() & (infinity >= 0) & (total >= 1.0 - 1e-6) & (total <= 1.0 + 1e-3)
-    made = after(state, dataclasses.replace(law, masses=masses, infinity_mass=infinity), grid)
-    _, excess = floats(pld_excess(law_of(made, grid), grid))
-    admitted = sane & (excess <= joined(room) + _ROUNDING).all()
-    if rounds is not None:
-        admitted &= state.rounds < rounds
-    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
+    def within(composed: PLD) -> Array:
+        _, excess = floats(pld_excess(composed, grid))
+        return (excess <= joined(room) + _ROUNDING).all()
+
+    return admitted_if(within, law, state, grid, rounds, 1e-6)
 
 
 def natural(

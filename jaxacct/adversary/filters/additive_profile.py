@@ -13,11 +13,11 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.naturals.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 

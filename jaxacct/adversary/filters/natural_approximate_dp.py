@@ -15,10 +15,10 @@ from jaxacct import _validate
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
+from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
 from jaxacct.filters import amounts
-from jaxacct.filters.naturals.ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.residues.on_grid import ComposedState, after, grid_for, law_of, nothing, on_grid
+from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, grid_for, law_of, nothing, on_grid
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -145,14 +145,7 @@ def _update(
 def _step(
     law: PLD, state: ComposedState, epsilon: ArrayLike, delta: ArrayLike, *, rounds: int, grid: LossGrid
 ) -> tuple[Array, ComposedState]:
-    xp, masses, infinity = floats(law.masses, law.infinity_mass)
-    sane = (masses >= 0).all() & (infinity >= 0)
-    total = masses.sum() + infinity
-    sane &= (total >= 1.0 - 1e-9) & (total <= 1.0 + 1e-3)
-    made = after(state, law, grid)
-    cost = law_of(made, grid).hockey_stick(epsilon)
-    admitted = sane & (cost <= delta) & (state.rounds < rounds)
-    return admitted, jax.tree.map(lambda new, old: xp.where(admitted, new, old), made, state)
+    return admitted_if(lambda made: made.hockey_stick(epsilon) <= delta, law, state, grid, rounds, 1e-9)
 
 
 @jax.enable_x64(True)

@@ -10,8 +10,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import repeated
-from jaxacct._numerics.host import floats, module, on_host
+from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.conversions import concrete
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -47,7 +47,7 @@ class ProfileGuarantee:
         _validate.probability(delta=delta)
         curve = on_host(self.curve)
         _, wanted = floats(delta)
-        xp = module(wanted, curve)
+        xp = array_module(wanted, curve)
         wanted = deflated(wanted, 1e-12)  # programs round alike to a few units only
         top = float(curve.grid.losses[-1])
         low, high = xp.zeros_like(wanted), xp.full_like(wanted, top)

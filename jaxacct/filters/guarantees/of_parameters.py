@@ -1,8 +1,9 @@
-"""The guarantees that the filters quote."""
+"""Guarantees that are a parameter of a known curve: pure, GDP, zCDP and Rényi."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,8 +12,8 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import repeated
-from jaxacct._numerics.host import floats, hosted, module, on_device
+from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters.mixture_of_orders import logs_of
@@ -24,38 +25,40 @@ from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
 
-__all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee", "with_atom"]
+__all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GDPGuarantee:
-    """mu-GDP of the whole interaction, or an approximation of it where ``is_bound`` is False.
+    """mu-GDP of the whole interaction next to a (0, ``fails``)-DP step, or an approximation where not ``is_bound``.
 
     Attributes:
         mu: the GDP parameter, float64, the budget's shape.
         statement: the theorem, its assumptions, and what the number is not.
         is_bound: whether ``epsilon`` and ``delta`` are proven upper bounds.
+        fails: the delta beside it, float64, the budget's shape; 0 for plain GDP.
     """
 
     mu: Array
     statement: str
     is_bound: bool = True
+    fails: ArrayLike = 0.0
 
     def epsilon(self, delta: ArrayLike) -> Array:
-        """The epsilon of mu-GDP at ``delta`` in (0, 1), rounded up; float64. A bound only if ``is_bound``."""
-        return gdp_epsilon(self.mu, delta)
+        """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
+        return _epsilon_beside(gdp_epsilon, self.mu, self.fails, delta)
 
     def delta(self, epsilon: ArrayLike) -> Array:
-        """The delta of mu-GDP at ``epsilon`` >= 0, rounded up; float64. A bound only if ``is_bound``."""
-        return gdp_delta(self.mu, epsilon)
+        """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of mu-GDP, rounded up; float64."""
+        return _delta_beside(gdp_delta, self.mu, self.fails, epsilon)
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
-        """The curve of mu-GDP from above, one for each budget; a bound of the interaction's only if ``is_bound``.
+        """The curve from above, one for each budget; a bound of the interaction's only if ``is_bound``.
 
         Args:
             grid: as in :meth:`jaxacct.PrivacyProfile.from_mechanism`; needed where the budget is traced.
         """
-        return PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid)
+        return _with_atom(PrivacyProfile.from_mechanism(GDP(self.mu), grid=grid), self.fails)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,29 +155,17 @@ class ZCDPGuarantee:
     fails: ArrayLike = 0.0
     is_bound: bool = True
 
-    @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon at ``delta`` in (0, 1), rounded up; float64. Infinite where ``delta`` is at most ``fails``."""
-        _validate.numbers(delta=delta)
-        _validate.probability(delta=delta)
-        xp, fails, delta = floats(self.fails, delta)
-        less = deflated(xp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
-        rest = xp.where(fails == 0, delta, less)
-        good = (rest > 0) & (fails >= 0)
-        _, value = floats(zcdp_epsilon(self.rho, xp.where(good, rest, 0.5)))
-        return on_device(module(value, good).where(good, value, np.inf))
+        return _epsilon_beside(zcdp_epsilon, self.rho, self.fails, delta)
 
-    @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, fails + (1 - fails) times that of rho-zCDP, rounded up; float64."""
-        xp, fails, value = floats(self.fails, zcdp_delta(self.rho, epsilon))
-        value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
-        return on_device(xp.where(fails >= 0, value, 1.0))
+        return _delta_beside(zcdp_delta, self.rho, self.fails, epsilon)
 
-    @jax.enable_x64(True)
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The curve that the guarantee implies, from above; one for each budget. ``grid`` as in `GDPGuarantee`."""
-        return with_atom(PrivacyProfile.from_mechanism(ZeroConcentratedDP(self.rho), grid=grid), self.fails)
+        return _with_atom(PrivacyProfile.from_mechanism(ZeroConcentratedDP(self.rho), grid=grid), self.fails)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -220,7 +211,28 @@ class AnyOrderGuarantee:
 
 
 @jax.enable_x64(True)
-def with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
+def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, delta: ArrayLike) -> Array:
+    """The epsilon at ``delta`` of a curve next to a (0, ``fails``)-DP step: the curve's at what is left of delta."""
+    _validate.numbers(delta=delta)
+    _validate.probability(delta=delta)
+    xp, fails, delta = floats(fails, delta)
+    less = deflated(xp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)
+    rest = xp.where(fails == 0, delta, less)
+    good = (rest > 0) & (fails >= 0)
+    _, value = floats(curve(parameter, xp.where(good, rest, 0.5)))
+    return on_device(array_module(value, good).where(good, value, np.inf))
+
+
+@jax.enable_x64(True)
+def _delta_beside(curve: Callable[..., Array], parameter: Array, fails: Any, epsilon: ArrayLike) -> Array:
+    """fails + (1 - fails) times the curve's delta at ``epsilon``."""
+    xp, fails, value = floats(fails, curve(parameter, epsilon))
+    value = xp.where(fails == 0, value, xp.fmin(inflated(fails + (1 - fails) * value, 4 * EPS), 1.0))
+    return on_device(xp.where(fails >= 0, value, 1.0))
+
+
+@jax.enable_x64(True)
+def _with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     """An upper curve next to a (0, ``fails``)-DP step, one for each budget.
 
     A mixture's hockey stick is at most the mixture of hockey sticks, and of anything it is at most 1.
@@ -238,7 +250,7 @@ def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:
     logs, slopes = logs_of(orders), np.asarray(orders) - 1.0
     gap = rho - epsilon[..., None]
     exponents = logs + slopes * gap + 16 * EPS * (np.abs(logs) + slopes * (abs(rho) + abs(epsilon[..., None])))
-    xp = module(rho, epsilon)
+    xp = array_module(rho, epsilon)
     return xp.where((rho >= 0) & (rho < np.inf) & (epsilon[..., None] >= 0), exponents, np.nan)
 
 

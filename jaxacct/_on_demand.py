@@ -1,0 +1,38 @@
+"""Names of a package that load on first use: those that it imports under ``if TYPE_CHECKING``."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["on_demand"]
+
+
+def on_demand(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of ``package``, whose own source says for type checkers what is where.
+
+    Called at the end of the package's ``__init__``: ``__getattr__, __dir__ = on_demand(__name__)``.
+    """
+    module: Any = sys.modules[package]
+    found: dict[str, tuple[str, str]] = {}
+    for part in ast.parse(module.__spec__.loader.get_source(package)).body:
+        if isinstance(part, ast.If) and isinstance(part.test, ast.Name) and part.test.id == "TYPE_CHECKING":
+            for line in part.body:
+                if isinstance(line, ast.ImportFrom) and line.module:
+                    found |= {one.asname or one.name: (line.module, one.name) for one in line.names}
+
+    def load(name: str) -> Any:
+        if name not in found:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home, inner = found[name]
+        if home == package:
+            value = importlib.import_module(f"{package}.{inner}")
+        else:
+            value = getattr(importlib.import_module(home), inner)
+        setattr(module, name, value)
+        return value
+
+    return load, lambda: sorted(module.__all__)

@@ -1,0 +1,127 @@
+"""The arguments of ``jaxacct ledger``: filters with their parameters, and queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["FILTERS", "PARAMETERS", "is_target", "parameters_of", "query_of"]
+
+# What `create` makes, and which of its parameters take several numbers.
+FILTERS = {
+    "approximate_dp": "epsilon delta [share]",
+    "approximate_gdp": "budget [regime]",
+    "approximate_zcdp": "rho delta",
+    "gdp": "mu",
+    "gdp_residue": "mu [delta] [steps] [relation]",
+    "pure_dp": "epsilon",
+    "renyi": "epsilon delta order",
+    "renyi_any": "epsilon delta orders",
+    "zcdp": "rho",
+}
+_TARGETS = ("approximate_gdp", "approximate_zcdp", "gdp", "gdp_residue", "pure_dp", "renyi", "renyi_any", "zcdp")
+_WORDS = ("regime", "relation")
+_LISTS = ("orders",)
+PARAMETERS = (
+    "\b\nWhich FILTER, by what you run:\n"
+    "  counts and histograms with Laplace noise           pure_dp, or zcdp for many of them\n"
+    "  sums and means with Gaussian noise                 gdp\n"
+    "  both, or with exponential mechanisms               zcdp\n"
+    "  both, and (epsilon, delta) of other programs       approximate_dp\n"
+    "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
+    "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
+    + "\n".join(f"  {name:<23}{wanted}" for name, wanted in FILTERS.items())
+    + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "
+    + " ".join(_TARGETS)
+)
+
+
+def parameters_of(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
+    """The arguments of filter ``name`` in words like ``rho=0.5``.
+
+    Raises:
+        ValueError: a word that is none of them, a bad number, or one that is missing.
+    """
+    wanted = FILTERS[name].split()
+    targets = ["epsilon", "delta"] if name in _TARGETS else []
+    found: dict[str, Any] = {}
+    for parameter in parameters:
+        key, _, text = parameter.partition("=")
+        known = [word.strip("[]") for word in wanted] + targets
+        if not text or key not in known or key in found:
+            instead = ", or epsilon=... delta=..." if targets else ""
+            raise ValueError(f"parameters must be {' '.join(f'{w}=...' for w in wanted)}{instead}, got {parameter}")
+        found[key] = text if key in _WORDS else _number(key, text)
+    if is_target(name, found):
+        own = [word for word in ("mu", "rho", "budget") if word in found]
+        if own:
+            raise ValueError(f"parameters must be {own[0]} or (epsilon, delta), got both")
+        return found
+    missing = [word for word in wanted if not word.startswith("[") and word not in found]
+    if missing:
+        raise ValueError(f"parameters must hold {', '.join(missing)} for {name}, got {' '.join(parameters) or 'none'}")
+    return found
+
+
+def is_target(name: str, found: dict[str, Any]) -> bool:
+    """Whether the budget is given as an (epsilon, delta) that the filter's own parameters are to be worked out from."""
+    own = [word.strip("[]") for word in FILTERS[name].split()]
+    needed = {word for word in FILTERS[name].split() if not word.startswith("[")}
+    complete = "epsilon" in own and needed <= set(found) <= set(own)
+    return name in _TARGETS and {"epsilon", "delta"} <= set(found) and not complete
+
+
+def _number(key: str, text: str) -> Any:
+    try:
+        numbers = [int(part) if part.strip().lstrip("+-").isdigit() else float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(f"{key} must be a number, got {text}") from None
+    if key in _LISTS:
+        return numbers
+    if len(numbers) > 1:
+        raise ValueError(f"{key} must be one number, got {text}")
+    return numbers[0]
+
+
+def query_of(
+    sigma: float | None,
+    scale: float | None,
+    epsilon: float | None,
+    delta: float | None,
+    rho: float | None,
+    cost: float | None,
+    sensitivity: float,
+    rate: float,
+    steps: int,
+) -> Any:
+    """The query that the options of a request describe.
+
+    Raises:
+        ValueError: options that do not go together.
+    """
+    from jaxacct import mechanisms
+
+    kinds: dict[str, Any] = {"sigma": sigma, "scale": scale, "epsilon": epsilon, "rho": rho, "cost": cost}
+    chosen = [kind for kind, value in kinds.items() if value is not None]
+    if len(chosen) != 1:
+        raise ValueError(f"give one of --sigma, --scale, --epsilon, --rho and --cost, got {len(chosen)}")
+    if delta is not None and chosen != ["epsilon"]:
+        raise ValueError("--delta goes with --epsilon")
+    if sensitivity != 1.0 and chosen[0] not in ("sigma", "scale"):
+        raise ValueError("--sensitivity goes with --sigma and --scale")
+    if cost is not None:
+        if rate != 1.0 or steps != 1:
+            raise ValueError("--cost is what the whole query costs: it takes neither --rate nor --steps")
+        return cost
+    made: Any
+    if sigma is not None:
+        made = mechanisms.Gaussian(sigma, sensitivity)
+    elif scale is not None:
+        made = mechanisms.Laplace(scale, sensitivity)
+    elif rho is not None:
+        made = mechanisms.ZeroConcentratedDP(rho)
+    elif delta is not None:
+        made = mechanisms.ApproximateDP(kinds["epsilon"], delta)
+    else:
+        made = mechanisms.PureDP(kinds["epsilon"])
+    made = made if rate == 1.0 else mechanisms.PoissonSampled(made, rate)
+    return made if steps == 1 else mechanisms.Composed([made], [steps])

@@ -1,0 +1,53 @@
+"""Budgets in whole units: the state, and what filters with prices read off it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from jaxacct._numerics.host import floats, on_device
+from jaxacct._numerics.rounding import inflated
+from jaxacct.filters import amounts
+
+__all__ = ["MenuState", "UnitLedger", "fraction_of"]
+
+
+class MenuState(NamedTuple):
+    """What a scan carries: the units spent so far, int32[...]."""
+
+    spent: Array
+
+
+class UnitLedger:
+    """A ``budget`` of whole units, int32, one ledger for each entry of its shape; a subclass has the prices."""
+
+    budget: Any
+
+    def init(self) -> MenuState:
+        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
+
+    def spent(self, state: MenuState) -> Array:
+        """The units spent, int32."""
+        return state.spent
+
+    def remaining(self, state: MenuState) -> Array:
+        """The units left, int32."""
+        return jnp.asarray(self.budget, jnp.int32) - state.spent
+
+    def fraction(self, state: MenuState) -> Array:
+        """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
+        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
+
+
+@jax.enable_x64(True)
+def fraction_of(budget: ArrayLike, spent: Array, dtype: str) -> Array:
+    """The share of a budget of whole units that is spent, rounded up; 1 is all of it."""
+    xp, spent, budget = floats(spent, budget)
+    share = spent / budget
+    return amounts.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)

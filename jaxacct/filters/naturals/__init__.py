@@ -1,1 +1,0 @@
-"""Natural filters: admit what keeps the composition of the realised path within the budget, where that is sound."""

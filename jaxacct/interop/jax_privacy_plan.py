@@ -1,0 +1,186 @@
+"""A filter inside jax_privacy's own training loop: a plan for its ``DPTrainer`` (from 2.3 on)."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxacct import _validate
+from jaxacct.filters import Filter
+from jaxacct.mechanisms import PoissonSampled
+from jaxacct.mechanisms.gaussian import Gaussian
+from jaxacct.training.clipping import global_norm
+from jaxacct.training.keys import fresh_keys
+from jaxacct.training.noise import gaussian_tree
+from jaxacct.training.schedules import Released, Schedule
+from jaxacct.training.step import ask_filter
+
+__all__ = ["BudgetSpent", "FilteredConfig", "FilteredNoiseState", "stop_when_spent"]
+
+
+class FilteredNoiseState(NamedTuple):
+    """What the noise of a `FilteredConfig` carries: ``TrainingState.noise_state``.
+
+    Attributes:
+        filter_state: the filter's state.
+        schedule_state: the schedule's state, after the proposal below.
+        sigma: float32, the noise multiplier of the next step.
+        key: root of the noise: whoever has it can remove the noise.
+        step: int32, admitted steps so far.
+        halted: bool, True from the first refusal on.
+    """
+
+    filter_state: Any
+    schedule_state: Any
+    sigma: jax.Array
+    key: jax.Array
+    step: jax.Array
+    halted: jax.Array
+
+
+class BudgetSpent(Exception):
+    """Ends ``DPTrainer.fit`` when the filter has refused a step.
+
+    Attributes:
+        state: the ``TrainingState`` to go on with; the refused step released nothing.
+    """
+
+    def __init__(self, state: Any):
+        super().__init__(f"the filter refused a step after {int(state.noise_state.step)} admitted ones")
+        self.state = state
+
+
+def stop_when_spent(step: int, state: Any, aux: Any) -> None:
+    """A callback for ``DPTrainer.fit``: raises `BudgetSpent` once the filter has refused a step."""
+    if bool(state.noise_state.halted):
+        raise BudgetSpent(state)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilteredConfig:
+    """An ``ExecutionPlanConfig`` of jax_privacy whose every step a filter is asked for::
+
+        plan = interop.FilteredConfig(filter=budget, schedule=training.constant(1.0, rate, 5000), expected_batch=256)
+        trainer = jax_privacy.training.DPTrainer(config=plan, loss_fn=loss, optimizer=optax.adam(1e-3))
+        try:
+            state = trainer.fit((x, y), params, callback=interop.stop_when_spent)
+        except interop.BudgetSpent as spent:
+            state = spent.state
+        budget.guarantee.epsilon(1e-5)
+
+    Clipping, batch selection (plain Poisson samples) and the loop are jax_privacy's; the noise is drawn here, because
+    its multiplier may follow what was released. A refused step releases nothing: its gradient is zero, and so are all
+    that follow.
+
+    The guarantee is the filter's, for adding or removing one example and for real arithmetic: jax_privacy sums in
+    floating point (:mod:`jaxacct.training` is exact there). The plan's ``dp_event`` is ``UnsupportedDpEvent``, because
+    no event that is fixed in advance describes a run of this kind.
+
+    Attributes:
+        filter: from :mod:`jaxacct.filters`.
+        schedule: from :mod:`jaxacct.training.schedules`, of one sampling rate below 1; it sees the norm of the noisy
+            gradient, and no accuracy. Its planned steps are the most that ``fit`` runs.
+        expected_batch: what noisy sums are divided by; public.
+        l2_clip_norm: L2 bound C of each example's gradient.
+
+    Raises:
+        ValueError: a schedule of several rates, or of rate 1; an argument that is not above 0.
+    """
+
+    filter: Filter
+    schedule: Schedule
+    expected_batch: float
+    l2_clip_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _validate.methods("init", "update", filter=self.filter)
+        _validate.instance(Schedule, schedule=self.schedule)
+        _validate.scalar(expected_batch=self.expected_batch, l2_clip_norm=self.l2_clip_norm)
+        _validate.positive(expected_batch=self.expected_batch, l2_clip_norm=self.l2_clip_norm)
+        rates = sorted({rate for _, rate in self.schedule.levels})
+        if len(rates) != 1 or self.schedule.full_batch:
+            raise ValueError(f"schedule must have one sampling rate below 1, got {rates}")
+
+    def make(self, performance_flags: Any = None) -> Any:
+        """The ``DPExecutionPlan``; of the flags, all but ``noise_seed`` and ``intermediate_strategy`` are used."""
+        import dp_accounting
+        import optax
+
+        # By name: jax_privacy is in no extra, and a module beside this one has its name.
+        batch_selection, clipping, execution_plan = (
+            importlib.import_module(f"jax_privacy.{name}") for name in ("batch_selection", "clipping", "execution_plan")
+        )
+        flags = execution_plan.PerformanceFlags() if performance_flags is None else performance_flags
+
+        def clipped_grad(*arguments: Any, **named: Any) -> Any:
+            return clipping.clipped_grad(
+                *arguments,
+                **named,
+                l2_clip_norm=self.l2_clip_norm,
+                rescale_to_unit_norm=False,
+                dtype=flags.dtype,
+                microbatch_size=flags.microbatch_size,
+                spmd_axis_name=flags.spmd_axis_name,
+                keep_batch_dim=flags.keep_batch_dim,
+            )
+
+        selection = batch_selection.CyclicPoissonSampling(
+            sampling_prob=self.schedule.levels[0][1],
+            iterations=self.schedule.steps,
+            partition_type=batch_selection.PartitionType.INDEPENDENT,
+        )
+        return execution_plan.DPExecutionPlan(
+            clipped_grad=clipped_grad,
+            batch_selection_strategy=selection,
+            noise_addition_transform=optax.GradientTransformation(self._init, self._update),
+            dp_event=dp_accounting.UnsupportedDpEvent(),
+            neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        )
+
+    def _init(self, params: Any) -> FilteredNoiseState:
+        zero = jnp.float32(0.0)
+        released = Released(zero, zero, jnp.float32(jnp.nan), jnp.int32(0))
+        sigma, _, schedule_state = self.schedule.propose(jnp.int32(0), self.schedule.init(), released)
+        return FilteredNoiseState(
+            filter_state=self.filter.init(),
+            schedule_state=schedule_state,
+            sigma=jnp.asarray(sigma, jnp.float32),
+            key=fresh_keys().noise,
+            step=jnp.int32(0),
+            halted=jnp.bool_(False),
+        )
+
+    def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, FilteredNoiseState]:
+        total = updates
+        query = PoissonSampled(Gaussian(state.sigma), jnp.float32(self.schedule.levels[0][1]))
+        admitted, filter_state, scale = ask_filter(self.filter, query, state.filter_state)
+        # A last step at a smaller clip norm would have to be known before the gradients are clipped.
+        admitted = admitted & (scale == 1) & (state.sigma > 0) & ~state.halted
+
+        def take() -> tuple[Any, FilteredNoiseState]:
+            noise = gaussian_tree(jax.random.fold_in(state.key, state.step), total)
+            deviation = state.sigma * jnp.float32(self.l2_clip_norm)
+            divisor = jnp.float32(self.expected_batch)
+            mean = jax.tree.map(lambda leaf, drawn: (leaf + deviation * drawn) / divisor, total, noise)
+            mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, total)
+            dimension = sum(leaf.size for leaf in jax.tree.leaves(total))
+            released = Released(
+                gradient_norm=global_norm(mean),
+                noise_norm=deviation * jnp.float32(dimension**0.5) / divisor,
+                accuracy=jnp.float32(jnp.nan),
+                evaluations=jnp.int32(0),
+            )
+            sigma, _, schedule_state = self.schedule.propose(state.step + 1, state.schedule_state, released)
+            sigma = jnp.asarray(sigma, jnp.float32)
+            return mean, FilteredNoiseState(
+                filter_state, schedule_state, sigma, state.key, state.step + 1, state.halted
+            )
+
+        def refuse() -> tuple[Any, FilteredNoiseState]:
+            return jax.tree.map(jnp.zeros_like, total), state._replace(halted=jnp.bool_(True))
+
+        return jax.lax.cond(admitted, take, refuse)

@@ -1,0 +1,147 @@
+"""The chain of a ledger's records: reads where it stands, and appends to it, inside a transaction."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from jaxacct._version import __version__
+from jaxacct.ledger import canonical
+from jaxacct.ledger.errors import LedgerClock, LedgerCorrupted, LedgerError, LedgerTampered, LedgerTooNew
+from jaxacct.ledger.policy import Policy, State
+from jaxacct.ledger.records import NONE, body_of, parsed, when
+from jaxacct.ledger.stores import base as _store
+from jaxacct.ledger.stores.base import Sql, Store
+
+__all__ = ["Chain", "Place"]
+
+
+class Place(NamedTuple):
+    """Where the chain stands: number, hash and time of the last record, and the filter's state after it."""
+
+    seq: int
+    hash: str
+    at: int
+    state: State
+
+
+class Chain:
+    """The records of ``store``.
+
+    Attributes:
+        store: the database.
+        tolerance: seconds by which the clock may be behind the last record.
+        policy: of the ledger's filter, once it is known.
+        last: where the chain stood when it was last looked at, or None.
+    """
+
+    policy: Policy
+
+    def __init__(self, store: Store, tolerance: float) -> None:
+        self.store, self.tolerance = store, tolerance
+        self.last: Place | None = None
+
+    def first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
+        """Record 0: what the budget is."""
+        now = self._now(0)
+        state = policy.start
+        body, digest = body_of(
+            "create", **_shared(0, NONE, now, policy, state), filter=policy.identity, schema=_store.SCHEMA, delta=delta
+        )
+        return body, digest, state.text
+
+    def append(self, sql: Sql, place: Place, kind: str, state: State, **fields: Any) -> Place:
+        """Writes a record after ``place``, and the head; where the chain then stands, if the transaction commits."""
+        now, seq = self._now(place.at), place.seq + 1
+        body, digest = body_of(kind, **_shared(seq, place.hash, now, self.policy, state), **fields)
+        _store.append(sql, place.seq, body, digest, state.text, fields.get("of"))
+        if _store.read_head(sql) != [_store.Head(seq, digest, state.text, seq, body, digest)]:
+            raise LedgerTampered(
+                f"{self.store} did not keep record {seq} as it was written: something in the database (a trigger?) "
+                "changes it; nothing was charged"
+            )
+        return Place(seq, digest, now, state)
+
+    def _now(self, last: int) -> int:
+        """Microseconds since 1970, never before ``last``."""
+        now = int(time.time() * 1e6)
+        if last - now > self.tolerance * 1e6 or not 0 <= now < 2**55:
+            raise LedgerClock(
+                f"the clock says {when(min(max(now, 0), 2**55)):%Y-%m-%d %H:%M:%S} UTC, and the last record of "
+                f"{self.store} was written at {when(last):%Y-%m-%d %H:%M:%S}: set the clock, or raise clock_tolerance "
+                f"above {math.ceil((last - now) / 1e6)} s"
+            )
+        return max(now, last)
+
+    def check_schema(self, sql: Sql) -> None:
+        """Raises LedgerError unless the tables have a schema that this version knows."""
+        versions = _store.schema_of(sql)
+        if len(versions) != 1 or type(versions[0]) is not int:
+            raise LedgerCorrupted(f"{self.store} holds no ledger: {len(versions)} schema versions")
+        if versions[0] > _store.SCHEMA:
+            raise LedgerTooNew(
+                f"{self.store} has schema {versions[0]}, this is jaxacct {__version__}, which knows schemas up to "
+                f"{_store.SCHEMA}: install a newer one"
+            )
+        if versions[0] < 1:
+            raise LedgerCorrupted(f"{self.store} has schema {versions[0]}, which never was one")
+
+    def stated(self, sql: Sql) -> tuple[Policy, float | None]:
+        """The filter and the delta that record 0 states."""
+        for seq, body, digest, _ in _store.read_records(sql, -1, 0):
+            record = parsed(seq, body, digest, NONE)
+            try:
+                policy = Policy(record["filter"])
+            except LedgerError:
+                raise
+            except Exception as problem:  # whatever a filter makes of fields that are none
+                raise LedgerCorrupted(f"{self.store} states no filter: {problem}") from problem
+            stated = (record["filter_digest"], record["state"], record["schema"])
+            if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
+                raise LedgerTampered(f"{self.store} has a first record that does not agree with itself")
+            return policy, record.get("delta")
+        raise LedgerTampered(f"{self.store} has lost its first record")
+
+    def place(self, sql: Sql) -> Place:
+        """The head, after checking that the last record is the one it names and that the state is that record's."""
+        known = self.last  # before the head is read: other threads move it on
+        heads = _store.read_head(sql)
+        if len(heads) != 1:
+            raise LedgerTampered(f"{self.store} has {len(heads)} heads")
+        head = heads[0]
+        if (head.seq, head.hash) != (head.last_seq, head.last_hash):
+            raise LedgerTampered(f"{self.store} ends at record {head.last_seq}, its head is {head.seq}: it was cut")
+        if known is not None and known.hash == head.hash and known.state.text == head.state:
+            return known
+        if known is not None and not _store.holds(sql, known.seq, known.hash):
+            raise LedgerTampered(
+                f"{self.store} no longer holds record {known.seq} as it was a moment ago: it was exchanged for an "
+                "older copy, or rewritten"
+            )
+        record = parsed(head.last_seq, head.last_body, head.last_hash)
+        if record["filter_digest"] != self.policy.digest:
+            raise LedgerTampered(f"record {head.seq} of {self.store} was written for another filter")
+        if not isinstance(head.state, str) or canonical.digest(head.state) != record["state"]:
+            raise LedgerTampered(f"the state of {self.store} is not the one after record {head.seq}")
+        place = Place(head.last_seq or 0, str(head.hash), record["at"], self.policy.state(head.state))
+        self.last = place
+        return place
+
+
+def _shared(seq: int, previous: str, at: int, policy: Policy, state: State) -> dict[str, Any]:
+    return {
+        "at": at,
+        "filter_digest": policy.digest,
+        "previous": previous,
+        "seq": seq,
+        "software": _software(),
+        "state": state.digest,
+    }
+
+
+@functools.cache
+def _software() -> str:
+    return f"jaxacct {__version__}, jax {metadata.version('jax')}"

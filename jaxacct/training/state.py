@@ -1,0 +1,142 @@
+"""What a training run carries, and what a step asks for and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
+from jaxacct.filters import Filter
+from jaxacct.training import checks as _check
+from jaxacct.training.keys import Keys, check_keys
+from jaxacct.training.schedules import Released, Schedule
+
+__all__ = ["Proposal", "SplitStep", "StepReport", "TrainState", "init_state", "with_accuracy"]
+
+
+class TrainState(NamedTuple):
+    """Everything a run carries, as a pytree. Each part is a release or independent of the data (keys aside).
+
+    Attributes:
+        params: pytree of float32 parameters.
+        opt_state: the optimiser's state.
+        filter_state: the filter's state.
+        schedule_state: the schedule's state.
+        released: what the schedule may look at.
+        keys: roots of the private randomness; whoever has them can remove the noise.
+        step: () int32, admitted steps so far.
+        halted: () bool, True from the first refusal (or last, clipped step) on.
+    """
+
+    params: Any
+    opt_state: Any
+    filter_state: Any
+    schedule_state: Any
+    released: Released
+    keys: Keys
+    step: jax.Array
+    halted: jax.Array
+
+
+class StepReport(NamedTuple):
+    """What one step lets the world know, all scalars; nothing here is an un-noised statistic of private data.
+
+    Attributes:
+        admitted: bool; False means that nothing was released and the parameters are what they were.
+        sigma: float32, the noise multiplier asked for.
+        rate: float32, the sampling rate asked for.
+        clip_scale: float32 in (0, 1]: the factor on the clip norm (below 1 only in a last, clipped step),
+            so that the step's noise multiplier relative to its sensitivity is sigma / clip_scale.
+        gradient_norm: float32, norm of the noisy averaged gradient (0 if refused).
+        spent: the filter's spent budget after the step, in the filter's unit.
+        budget_left: share of the filter's budget that is left after the step, in [0, 1].
+    """
+
+    admitted: jax.Array
+    sigma: jax.Array
+    rate: jax.Array
+    clip_scale: jax.Array
+    gradient_norm: jax.Array
+    spent: jax.Array
+    budget_left: jax.Array
+
+
+class Proposal(NamedTuple):
+    """What a step asks for and what the filter says to it, before any private data is touched.
+
+    Attributes:
+        admitted: bool.
+        sigma: float32, the noise multiplier asked for.
+        rate: float32, the sampling rate asked for.
+        clip_scale: float32 in (0, 1], as in :class:`StepReport`.
+        filter_state: the filter's state with the step charged, or as it was if refused.
+        schedule_state: the schedule's state after its proposal.
+        spent: what the filter calls spent in that state.
+        budget_left: the share of the filter's budget that is left in that state, in [0, 1].
+    """
+
+    admitted: jax.Array
+    sigma: jax.Array
+    rate: jax.Array
+    clip_scale: jax.Array
+    filter_state: Any
+    schedule_state: Any
+    spent: jax.Array
+    budget_left: jax.Array
+
+
+class SplitStep(NamedTuple):
+    """A step in its two halves, so that a charge can be made durable between them.
+
+    Attributes:
+        ask: jitted ``ask(state, size) -> Proposal`` for ``size`` examples (static); touches no data.
+        take: jitted ``take(state, proposal, data) -> (state, report)``; runs the step if it was admitted.
+        adaptive: whether ``ask`` looks at releases, so that a step cannot be asked for before the one before it ran.
+    """
+
+    ask: Callable[[TrainState, int], Proposal]
+    take: Callable[[TrainState, Proposal, Any], tuple[TrainState, StepReport]]
+    adaptive: bool
+
+
+def init_state(
+    params: Any, optimizer: optax.GradientTransformation, filter: Filter, schedule: Schedule, keys: Keys
+) -> TrainState:
+    """The state before the first step. ``params`` must not have been fitted to the private data.
+
+    Raises:
+        ValueError: a parameter that is not a floating-point array; no optimizer, filter, schedule or keys.
+    """
+    _check.floats(params=params)
+    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", filter=filter)
+    _validate.instance(Schedule, schedule=schedule)
+    check_keys(keys)
+    zero = jnp.float32(0.0)
+    state = TrainState(
+        params=params,
+        opt_state=optimizer.init(params),
+        filter_state=filter.init(),
+        schedule_state=schedule.init(),
+        released=Released(zero, zero, jnp.float32(jnp.nan), jnp.int32(0)),
+        keys=keys,
+        step=jnp.int32(0),
+        halted=jnp.bool_(False),
+    )
+    # Buffers of its own for every leaf: a donating step may then reuse them all, and the caller keeps theirs.
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), state)
+
+
+def with_accuracy(state: TrainState, accuracy: ArrayLike) -> TrainState:
+    """``state`` with a new held-out accuracy for the schedule to see. The held-out data must be public."""
+    _validate.instance(TrainState, state=state)
+    _validate.number(accuracy=accuracy)
+    released = state.released._replace(
+        accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=state.released.evaluations + 1
+    )
+    return state._replace(released=released)
