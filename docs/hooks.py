@@ -175,7 +175,8 @@ def _formula(match):
     found = convert(tex, display="block" if match.group(1) == "div" else "inline")
     if re.search(r">\\\w", found):
         raise ValueError(f"a command that latex2mathml does not know, in {tex}")
-    return found
+    # A wide formula scrolls by itself: a page that is wider than a phone is hard to read.
+    return f'<div style="overflow-x: auto">{found}</div>' if match.group(1) == "div" else found
 
 
 def on_page_content(content, **_):

@@ -39,7 +39,7 @@ def sampler_costs(
             (without replacement), ``"random allocation"``, ``"shuffled"`` and ``"everyone knows"`` (nothing is hidden).
 
     Returns:
-        ``{name: Bounds}`` of shape ``(n,)``.
+        A dictionary from names to ``Bounds`` of shape ``(n,)``.
 
     Raises:
         ValueError: a bad number, or another name.

@@ -15,6 +15,7 @@ from jaxacct import (
     LossGrid,
     PoissonSampled,
     ZeroConcentratedDP,
+    epsilon,
     filters,
 )
 from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered
@@ -272,3 +273,14 @@ def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s
     with pytest.raises(LedgerMismatch, match="delta must be"):
         Ledger(tmp_path / "team.db", delta=1e-5)
     assert ledger.request(other)
+
+
+def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(tmp_path):
+    query = PoissonSampled(Gaussian(2.0), 0.1)
+    ledger = Ledger(tmp_path / "menu.db", filters.priced_menu([query], epsilon=1.0, delta=1e-5), delta=1e-5)
+    reading = ledger.charge(query).reading()
+    assert reading.cost.epsilon == pytest.approx(float(epsilon(query, 1e-5).upper), rel=1e-9)
+    assert reading.spent.epsilon is reading.left.epsilon is None
+    assert reading.epsilon == pytest.approx(1.0, abs=0.05)
+    assert "no part of this budget has an epsilon of its own" in str(reading)
+    assert "(epsilon " in str(reading)
