@@ -1,4 +1,4 @@
-"""Which windows ``sums`` looks through: a rough law of the sum of ratios, and steps and tilts for it.
+"""Plans the windows of `sums`: lattices, steps and tilts, chosen from a rough law of the sum of ratios.
 
 Nothing here is certified, and nothing that is certified depends on it: a bad plan makes wide bounds.
 """
