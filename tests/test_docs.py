@@ -72,6 +72,19 @@ def test_a_theorem_page_names_a_statement_a_source_code_and_tests_that_exist(pag
         assert re.search(rf"^def {test}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (file, test)
 
 
+def test_what_a_page_of_proofs_names_exists():
+    source = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "jaxacct").rglob("*.py"))
+    files = {file.name for file in (ROOT / "jaxacct").rglob("*.py")}
+    for page in (DOCS / "proofs").glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`([A-Za-z_][\w.]*)`", text):
+            assert name in files or re.search(rf"\b{name.rpartition('.')[2]}\b", source), (page.name, name)
+        for file, test in re.findall(r"`(tests/[^`:]+)::(\w+)`", text):
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), (page.name, test)
+        for file in re.findall(r"`(jaxacct/[^`]+)`", text):
+            assert (ROOT / file).exists(), (page.name, file)
+
+
 def test_there_are_theorem_pages():
     assert len(THEOREMS) > 30
 

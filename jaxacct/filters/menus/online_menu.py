@@ -34,6 +34,7 @@ from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
 from jaxacct.filters.menus.laws import law_of
 from jaxacct.filters.menus.priced_menu import TOO_DEAR, PricedMenuFilter, filter_of, kept_table
 from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism
@@ -47,6 +48,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("online_menu", "common")
 @keeps(MenuState)
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnlineMenuFilter(UnitLedger):

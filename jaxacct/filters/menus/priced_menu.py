@@ -25,6 +25,7 @@ from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, s
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
 from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -54,6 +55,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("priced_menu", "prices", "budget")
 @keeps(MenuState)
 @_register
 class PricedMenuFilter(UnitLedger):

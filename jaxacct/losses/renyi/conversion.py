@@ -8,12 +8,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct.mechanisms.pairs.one_parameter import check
 
 __all__ = [
     "delta_from_renyi",
@@ -92,8 +92,7 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
     Raises:
         ValueError: a concrete ``delta`` outside (0, 1).
     """
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
+    check(delta=delta)
     return on_device(_epsilon_from_renyi(rho, order, delta))
 
 
@@ -115,8 +114,7 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite.
     """
-    _validate.numbers(epsilon=epsilon)
-    _validate.nonnegative(epsilon=epsilon)
+    check(epsilon=epsilon)
     return on_device(_delta_from_renyi(rho, order, epsilon))
 
 
@@ -137,8 +135,5 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.numbers(epsilon=epsilon)
-    _validate.nonnegative(epsilon=epsilon)
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
+    check(epsilon=epsilon, delta=delta)
     return on_device(_renyi_from_epsilon(epsilon, delta, order))

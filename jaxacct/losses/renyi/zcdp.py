@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log1p
@@ -93,9 +92,7 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``rho`` or ``epsilon`` that is negative or not finite.
     """
-    _validate.numbers(rho=rho, epsilon=epsilon)
-    _validate.nonnegative(rho=rho, epsilon=epsilon)
-    return _parametric.answered(_delta, rho, epsilon)
+    return _parametric.answered(_delta, rho=rho, epsilon=epsilon)
 
 
 @in_float64
@@ -112,10 +109,7 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``rho`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.nonnegative(rho=rho)
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
-    return _parametric.answered(_epsilon, rho, delta)
+    return _parametric.answered(_epsilon, rho=rho, delta=delta)
 
 
 @in_float64
@@ -132,8 +126,4 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.numbers(epsilon=epsilon)
-    _validate.nonnegative(epsilon=epsilon)
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
-    return _parametric.answered(_from_epsilon, epsilon, delta)
+    return _parametric.answered(_from_epsilon, epsilon=epsilon, delta=delta)

@@ -7,7 +7,6 @@ import math
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.roots import crossing
@@ -117,9 +116,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
     """
-    _validate.numbers(mu=mu, epsilon=epsilon)
-    _validate.nonnegative(mu=mu, epsilon=epsilon)
-    return _parametric.answered(_delta, mu, epsilon)
+    return _parametric.answered(_delta, mu=mu, epsilon=epsilon)
 
 
 @in_float64
@@ -136,7 +133,4 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.numbers(mu=mu, delta=delta)
-    _validate.nonnegative(mu=mu)
-    _validate.probability(delta=delta)
-    return _parametric.answered(_epsilon, mu, delta)
+    return _parametric.answered(_epsilon, mu=mu, delta=delta)
