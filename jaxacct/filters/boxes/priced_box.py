@@ -33,7 +33,7 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PricedBoxFilter", "corners_of", "priced_box"]
 
-_VERSION = 3  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 6  # of the table format and algorithm: increase it to invalidate cached tables
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
