@@ -147,7 +147,8 @@ SAMPLES = {
         poisson, antipodal_truth, lambda sigma, rate: m.PoissonSampled(m.Gaussian(sigma), rate), relations=("replace",)
     ),
     "RandomAllocation of two batches, once": kind(
-        two_batches, two_batches_truth, lambda sigma: m.RandomAllocation(m.Gaussian(sigma), 2), tolerance=1e-9, size=24, batches=4
+        two_batches, two_batches_truth, lambda sigma: m.RandomAllocation(m.Gaussian(sigma), 2),
+        tolerance=1e-9, size=24, batches=4,
     ),
     "TruncatedPoisson, attacked, once": kind(
         cut, cut_attack, lambda sigma, rate, largest: m.TruncatedPoisson(m.Gaussian(sigma), rate, largest, 100),
