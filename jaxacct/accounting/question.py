@@ -12,26 +12,23 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import column, stopped
-from jaxacct._numerics.least import first_least
+from jaxacct._numerics.arrays import column
 from jaxacct._numerics.rows import settings_shapes
-from jaxacct.accounting.batch import Batch, with_rare_sampling
+from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
 from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_slopes, unknown
-from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.lines.of_pair import has_derivatives
 from jaxacct.losses.engines.one_run import single_value
-from jaxacct.losses.engines.values import SIZES, Place, Value, placed, value
-from jaxacct.mechanisms.directions import directions, rarely_sampled, witness
+from jaxacct.losses.engines.values import SIZES, Value, placed, value
+from jaxacct.mechanisms.directions import directions, witness
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
-__all__ = ["Outline", "Question", "answer", "compiled_answer", "outline"]
+__all__ = ["DIGITS", "Outline", "Question", "answer", "implicit", "outline"]
 
 _HOST = engine.Options(host=True)
 _STEP = 1e-3  # relative, of differences of the fourth order
@@ -40,9 +37,10 @@ _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12
 _ONE_SIDED = {0.0: -25.0 / 12.0, 1.0: 4.0, 2.0: -3.0, 3.0: 4.0 / 3.0, 4.0: -0.25}
 _NARROW = 1e-8  # relative width of bounds anywhere between which derivatives are the same
 _AGREEMENT = 1e-5  # of differences of two steps; the better one is some 16 times better
-_DIGITS = 3e-7  # relative difference of two windows whose better one is given out
-_COMPILED = SIZES[2]
 _ROWS = 16  # settings whose transforms are worked on at once
+
+DIGITS = 3e-7
+"""Relative difference of two windows whose better one is given out."""
 
 
 class Question(NamedTuple):
@@ -161,7 +159,7 @@ def _slopes(
             continue
         own = leaf == question.target
         value = 0.0 if own else slope_in(place).reshape(shape) / np.broadcast_to(numbers[place], shape)
-        value = _implicit(question.kind, value, per_epsilon, own, np)
+        value = implicit(question.kind, value, per_epsilon, own, np)
         value = np.where(inside.reshape(shape) & np.isfinite(value), value, np.nan)
         slopes.append(np.where(found.upper == 0.0, 0.0, value))
     return slopes
@@ -199,7 +197,7 @@ def _asked(
     return read(group, many, at[rows])
 
 
-def _implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
+def implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
         return per_epsilon if is_target else slope
@@ -267,7 +265,7 @@ def _composed(parts: Callable[..., Any], pairs: list[Any], counts: list[Any], at
             for step in _STEPS[:2]:
                 found, rough = (_difference(curve, width) for width in (step, 2.0 * step))
                 agree = np.abs(found[0] - rough[0]) <= _AGREEMENT * np.abs(found[0])
-                agree &= np.abs(found[0] - found[1]) <= _DIGITS * np.abs(found[0])
+                agree &= np.abs(found[0] - found[1]) <= DIGITS * np.abs(found[0])
                 slope = np.where(np.isnan(slope) & agree, found[0], slope)
                 if not np.isnan(slope).any():
                     break
@@ -285,7 +283,7 @@ def _by_transforms(pairs: list[Any], counts: list[Any], at: np.ndarray) -> Value
     def tried(size: Any, rows: np.ndarray) -> np.ndarray:
         query = _grouped(pairs, counts, rows)
         found = np.stack(value(placed(size, *query, at[rows]), *query))  # kinds, windows, settings
-        agree = (np.abs(found[:, 0] - found[:, 1]) <= _DIGITS * np.abs(found[:, 0])).all(0)
+        agree = (np.abs(found[:, 0] - found[:, 1]) <= DIGITS * np.abs(found[:, 0])).all(0)
         return np.where(agree, found[:, 0], np.nan)
 
     return Value(*_in_turn(np.full((2, at.size), np.nan), np.ones(at.size, bool), tried))
@@ -317,90 +315,3 @@ def _difference(function: Callable[[float], np.ndarray], step: float) -> np.ndar
         if np.isnan(found).any():
             found = np.where(np.isnan(found), combined(_ONE_SIDED, sign), found)
     return found
-
-
-def compiled_answer(
-    question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
-) -> list[Any]:
-    """The same as a part of a program: in float64, in one size of each engine."""
-    mechanism, target, steps = question.asked(constants, numbers)
-    batch = Batch.of(mechanism, target, steps, question.relation, jnp)
-    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
-    rare = rarely_sampled(mechanism, steps)
-    lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
-    if question.kind == "epsilon":  # a subnormal delta is read as 0
-        target = jnp.asarray(target)
-        lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
-    if not any(wanted):
-        return [lower, upper]
-    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper)]
-
-
-def _compiled_slopes(
-    question: Question,
-    constants: tuple[Any, ...],
-    numbers: Any,
-    wanted: tuple[bool, ...],
-    batch: Batch,
-    high: Any,
-    upper: Any,
-) -> list[Any]:
-    shape = batch.shape
-    high = high.reshape(batch.sides, -1)
-    at = high.max(0) if question.kind == "epsilon" else batch.query[2].reshape(high.shape)[0]
-    inside = jnp.isfinite(at) & ((at > 0) | (question.kind == "delta"))
-    at = jnp.tile(jnp.where(inside, at, 1.0), batch.sides)
-    worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
-
-    def parts(*numbers: Any) -> tuple[list[Any], list[Any]]:
-        return Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2]
-
-    spread = [jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers]
-    (pairs, counts), pull = jax.vjp(parts, *spread)
-    if batch.most == 1.0 and len(pairs) == 1:
-        (pair,) = pairs
-        per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
-        in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
-    elif not all(isinstance(pair, GaussianPair) for pair in pairs):
-        per_epsilon, in_pairs = _compiled_by_transforms(pairs, counts, at)
-        in_parts = in_pairs, [jnp.zeros_like(count) for count in counts]
-    else:
-        (group,), many = engine.grouped(pairs, counts, jnp)
-        found = composition_slopes(group, many, at)
-        places = range(len(pairs))
-        in_parts = (
-            [GaussianPair(found.noise[:, k], found.rate[:, k], *2 * [jnp.zeros_like(at)]) for k in places],
-            [found.counts[:, k] for k in places],
-        )
-        per_epsilon = found.epsilon
-    known = jnp.stack([jnp.isfinite(x) for x in jax.tree.leaves(in_parts)]).all(0) & jnp.isfinite(per_epsilon)
-    taken = lambda x: jnp.where(worst & known, x, 0.0)  # noqa: E731
-    slopes = pull(jax.tree.map(taken, in_parts))
-    total = lambda x: jnp.where(worst, x, 0.0).reshape(batch.sides, -1).sum(0).reshape(shape)  # noqa: E731
-    per_epsilon, known = total(taken(per_epsilon)), (total(~known) == 0) & inside.reshape(shape)
-    found = []
-    for leaf, slope, is_wanted in zip(np.flatnonzero(question.traced), slopes, wanted, strict=True):
-        if is_wanted:
-            value = _implicit(question.kind, slope, per_epsilon, leaf == question.target, jnp)
-            value = jnp.where(known & jnp.isfinite(value), value, jnp.nan)
-            found.append(jnp.where(upper == 0.0, 0.0, value))
-    return found
-
-
-def _compiled_by_transforms(pairs: list[Any], counts: list[Any], at: Any) -> tuple[Any, list[Any]]:
-    """The derivatives of delta in epsilon, and in all numbers of the pairs; NaN where two windows differ."""
-    groups, many = engine.grouped(pairs, counts, jnp)
-    if not has_lines(groups):
-        return jnp.full_like(at, jnp.nan), jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), pairs)
-    place = placed(_COMPILED, groups, many, at)
-    contour = Place(place.size, *stopped((place.plan, place.spacing)))
-
-    def curve(pairs: list[Any]) -> tuple[Any, Any]:
-        found = value(contour, *engine.grouped(pairs, counts, jnp))
-        return found.delta, found.slope
-
-    _, pull, slope = jax.vjp(curve, pairs, has_aux=True)
-    (both,) = jax.vmap(pull)(jnp.broadcast_to(jnp.eye(2)[..., None], (2, 2, at.size)))
-    fine, rough = (jax.tree.map(lambda x: x[window], both) for window in (0, 1))  # noqa: B023
-    trusted = lambda a, b: jnp.where(jnp.abs(a - b) <= _DIGITS * jnp.abs(a), a, jnp.nan)  # noqa: E731
-    return trusted(*slope), jax.tree.map(trusted, fine, rough)

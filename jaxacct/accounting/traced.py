@@ -23,7 +23,8 @@ from jax.interpreters import ad, batching, mlir
 from jaxacct import _validate
 from jaxacct.accounting import worker as _worker
 from jaxacct.accounting.batch import Bounds
-from jaxacct.accounting.question import Question, answer, compiled_answer, outline
+from jaxacct.accounting.compiled import compiled_answer
+from jaxacct.accounting.question import Question, answer, outline
 
 __all__ = ["traced_answer", "without_callbacks"]
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.engines.contour.bounds import Size, integrand, prepare
-from jaxacct.losses.engines.contour.quadrature import placed
+from jaxacct.losses.engines.contour.points import placed
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases
 from jaxacct.losses.engines.contour.transform import transform
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails

@@ -12,16 +12,16 @@ NumPy only, one setting at a time.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct._numerics.trivial_bounds import possible
+from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_outcomes, placed, with_edge
+from jaxacct.losses.engines.law_sums import merged, split
 from jaxacct.losses.engines.one_run import single_delta
+from jaxacct.losses.engines.two_laws import Half, delta_of_sum, epsilon_of_sum
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 __all__ = ["MOST_RUNS", "few_run_bounds"]
@@ -32,8 +32,6 @@ _TIGHT = 0.9998  # lower over upper bound that ends it
 _SKETCH = 48  # points of a law that tell where the points of a composition should go
 _WHOLE = 34.0  # e-foldings between delta and what lies below the first edge
 _LEFT_OUT = 21.0  # e-foldings between delta and what lies above the last
-_BISECTIONS = 90
-_UNDERFLOW = 1e-300  # of all sums and products together
 
 
 class _Aim(NamedTuple):
@@ -124,7 +122,7 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float, enough: float) 
         halves = _halves(runs, aim, size)
         if halves is None:
             return bounds
-        found = (_delta if kind == "delta" else _epsilon)(*halves, goal)
+        found = (delta_of_sum if kind == "delta" else epsilon_of_sum)(*halves, goal)
         bounds = max(bounds[0], found[0]), min(bounds[1], found[1])
         if bounds[0] >= _TIGHT * bounds[1] or bounds[1] <= enough:
             break
@@ -140,7 +138,7 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float, enough: float) 
 def _rough_epsilon(pair: Any, delta: float) -> float:
     """About where the hockey stick of one run falls to ``delta``."""
     survey = pair.survey()
-    half = _Half(Law(survey.losses, np.exp(survey.log_masses), np.zeros(())))
+    half = Half(Law(survey.losses, np.exp(survey.log_masses), np.zeros(())))
     beyond = half.stick(half.losses)[0] <= delta
     return max(_finite(half.losses[np.argmax(beyond)]), 0.0)
 
@@ -227,7 +225,7 @@ def _composed(first: Laws, second: Laws, aim: _Aim, size: int) -> Laws:
     high = largest if high >= losses[-1] else min(high, largest)
     high = high + 8 * EPS * (abs(high) + abs(low)) if high > low else low + 1e-9 + 1e-9 * abs(low)
     edges = placed(losses, aim.weights(losses, log_masses), (np.asarray(low), np.asarray(high)), size)
-    return Laws(_merged(first.lower, second.lower, edges), _split(first.upper, second.upper, edges))
+    return Laws(merged(first.lower, second.lower, edges), split(first.upper, second.upper, edges))
 
 
 def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
@@ -238,170 +236,3 @@ def _sketched(law: Law, points: int) -> tuple[np.ndarray, np.ndarray]:
     total = np.add.reduceat(masses, begins)
     mean = np.add.reduceat(masses * losses, begins) / np.where(total > 0, total, 1.0)
     return np.where(total > 0, mean, losses[begins]), total
-
-
-def _products(first: Law, second: Law) -> tuple[np.ndarray, np.ndarray]:
-    """Losses and masses of all pairs of points; of a law with itself each pair once, with twice its mass."""
-    if first is not second:
-        return np.add.outer(first.losses, second.losses).ravel(), np.multiply.outer(first.masses, second.masses).ravel()
-    one, other = _pairs(first.losses.size)
-    masses = (first.masses * 2.0)[one]
-    masses *= first.masses[other]
-    masses[one == other] *= 0.5
-    return first.losses[one] + first.losses[other], masses
-
-
-@functools.lru_cache(8)
-def _pairs(size: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.triu_indices(size)
-
-
-def _either(first: Law, second: Law) -> np.ndarray:
-    return first.infinite + second.infinite - first.infinite * second.infinite
-
-
-def _merged(first: Law, second: Law, edges: np.ndarray) -> Law:
-    """From below: what falls into a cell is one point, with all its P- and Q-mass."""
-    losses, masses = _products(first, second)
-    place = np.searchsorted(edges, losses)
-    # Q-masses relative to those at the cell's lower edge, less the P-masses: no tiny difference is lost in them.
-    reference = np.concatenate([edges[:1], edges])
-    away = reference[place]
-    away -= losses
-    if away.max() >= 600.0:  # so far below the first edge that e^away overflows: left out
-        masses, away = np.where(away < 600.0, masses, 0.0), np.minimum(away, 600.0)
-    p = np.bincount(place, masses, edges.size + 1)
-    masses *= np.expm1(away, out=away)
-    change = np.bincount(place, masses, edges.size + 1)  # no cell has terms of both signs
-    # A loss that is off, by rounding of the sum and of `away`, moves e^away by as much times itself.
-    ends = np.concatenate([[min(losses.min(), edges[0])], edges, [max(losses.max(), edges[-1])]])
-    size, width = np.maximum(np.abs(ends[:-1]), np.abs(ends[1:])), ends[1:] - ends[:-1]
-    rounding = (losses.size + 16) * EPS
-    slack = 8.0 * EPS * (1.0 + size + np.minimum(width, 600.0)) * (p + np.maximum(change, 0.0))
-    good = p > losses.size * 1e-300  # next to which nothing underflows
-    more = change + slack + (8.0 * EPS + 4.0 * rounding) * np.abs(change)
-    ratio = np.log1p(more / np.where(good, p, 1.0) + 1e-22)
-    at = reference - ratio - 8 * EPS * (np.abs(ratio) + np.abs(reference))
-    p = deflated(p, rounding)
-    return Law(np.where(good, at, 0.0), np.where(good, p, 0.0), deflated(_either(first, second), 8 * EPS))
-
-
-def _split(first: Law, second: Law, edges: np.ndarray) -> Law:
-    """From above: what falls into a cell goes to its ends, with the same P- and Q-mass."""
-    losses, masses = _products(first, second)
-    losses += 2 * EPS * np.abs(losses)
-    place = np.searchsorted(edges, losses)  # edges[place - 1] < loss <= edges[place]; what is above all is infinite
-    # The share of the upper end is expm1(left - loss) / expm1(left - right), and all of what lies in no cell.
-    left, right = edges[:-1], edges[1:]
-    # Differences of losses are exact to a unit of the losses, which may be many of the differences.
-    slack = 4 * EPS * (np.maximum(np.abs(left), np.abs(right)) + np.abs(left)) / np.maximum(right - left, 1e-300)
-    lower, scale, slack = (
-        np.concatenate([ends[:1], x, ends[1:]])
-        for x, ends in ((left, edges[[0, -1]]), (1.0 / np.expm1(left - right), [0.0, 0.0]), (slack, [1.0, 1.0]))
-    )
-    up = lower[place]
-    up -= losses
-    np.expm1(np.minimum(up, 0.0, out=up), out=up)
-    up *= inflated(scale, 20 * EPS)[place]
-    up += slack[place]
-    np.minimum(up, 1.0, out=up)
-    count = edges.size + 1
-    rising = np.bincount(place, masses * up, count)
-    np.subtract(1.0 + EPS, up, out=up)
-    masses *= up
-    staying = np.bincount(place, masses, count)
-    found = rising[:-1] + np.concatenate([staying[1:-1], [0.0]])
-    found[0] += staying[0]
-    found = inflated(found, (losses.size + 16) * EPS)
-    infinite = inflated(rising[-1], (losses.size + 8) * EPS)
-    return Law(edges, found, inflated(_either(first, second) + infinite, 16 * EPS))
-
-
-class _Half:
-    """A law whose hockey stick is asked for at many losses."""
-
-    def __init__(self, law: Law) -> None:
-        order = np.argsort(law.losses)
-        self.losses, self.masses = law.losses[order], law.masses[order]
-        # P-masses of all points from one on, and their hockey sticks at its loss. Each round doubles the windows. All
-        # terms are non-negative and no exponent is positive: nothing cancels, nothing overflows.
-        above, sticks, length, rounds = self.masses, np.zeros_like(self.masses), 1, 0
-        while length < above.size:
-            away = self.losses[:-length] - self.losses[length:]
-            joined = sticks[:-length] - np.expm1(away) * above[length:] + np.exp(away) * sticks[length:]
-            sticks = np.append(joined, sticks[-length:])
-            above = np.append(above[:-length] + above[length:], above[-length:])
-            length, rounds = 2 * length, rounds + 1
-        self.above, self.sticks = np.append(above, 0.0), np.append(sticks, 0.0)
-        self.starts = np.append(self.losses, self.losses[-1])
-        # Of a sum and of a product with a difference of losses, each round.
-        self.units = 8.0 * rounds + 24.0
-
-    def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """E[(1 - e^(at - L))_+], and a bound on its error where ``at`` is off by a unit of itself."""
-        place = np.searchsorted(self.losses, at, side="right")
-        away = np.minimum(at - self.starts[place], 0.0)
-        value = np.exp(away) * self.sticks[place] - np.expm1(away) * self.above[place]
-        return value, EPS * (self.units * value + 4.0 * np.abs(at) * self.above[place])
-
-
-def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
-    """Certified curves from below and from above, functions of epsilon."""
-
-    def curve(one: Law, two: Law, sign: float) -> Any:
-        half = _Half(two)
-        infinite = float(_either(one, two))
-        top = float(inflated(np.abs(one.losses.max()) + np.abs(two.losses.max()), 4 * EPS))
-
-        def at(epsilon: float) -> float:
-            value, error = half.stick(epsilon - one.losses)
-            terms = one.masses * np.maximum(value + sign * error, 0.0)
-            total = float(terms.sum()) * (1.0 + sign * (terms.size + 16) * EPS)
-            # What underflows is hidden; beyond the largest loss there is nothing to hide.
-            hidden = _UNDERFLOW if epsilon <= top else 0.0
-            return float(np.maximum(total + sign * hidden, 0.0)) + infinite * (1.0 + sign * 16 * EPS)
-
-        return at
-
-    return curve(first.lower, second.lower, -1.0), curve(first.upper, second.upper, 1.0)
-
-
-def _delta(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
-    below, above = _sides(first, second)
-    lower, upper = possible(np.asarray(below(epsilon)), np.asarray(above(epsilon)), np.asarray(epsilon))
-    return float(lower), float(upper)
-
-
-def _epsilon(first: Laws, second: Laws, delta: float) -> tuple[float, float]:
-    below, above = _sides(first, second)
-
-    def crossing(curve: Any, limit: float) -> tuple[float, float]:
-        """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
-        low, high = 0.0, limit
-        for _ in range(_BISECTIONS):
-            middle = 0.5 * (low + high) if low > 0.1 * high else max((low * high) ** 0.5, 1e-3 * high)
-            value = curve(middle)
-            if value <= delta:
-                high = middle
-            elif value > delta:
-                low = middle
-            else:
-                break
-            if high - low <= 1e-12 * high:
-                break
-        return low, high
-
-    most = float(first.upper.losses.max() + second.upper.losses.max())
-    if np.isnan(above(0.0)) or np.isnan(below(0.0)):
-        return 0.0, np.inf
-    upper = np.inf
-    if above(0.0) <= delta:
-        upper = 0.0
-    elif float(_either(first.upper, second.upper)) < delta and above(most * (1.0 + 1e-12)) <= delta:
-        upper = crossing(above, most * (1.0 + 1e-12))[1]
-    lower = 0.0
-    if float(_either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
-        lower = np.inf
-    elif below(0.0) > delta:
-        lower = crossing(below, most)[0]
-    return min(lower, upper), upper

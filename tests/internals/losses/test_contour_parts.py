@@ -9,7 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.contour.quadrature import decay, log_moments, placed, quadrature
+from jaxacct.losses.engines.contour.layers import decay
+from jaxacct.losses.engines.contour.points import placed
+from jaxacct.losses.engines.contour.quadrature import log_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, read_delta
 from jaxacct.losses.engines.contour.taper import CURVATURE, left_out, log_taper, log_taper_above, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, transform, transform_float32

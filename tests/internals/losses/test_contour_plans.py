@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, plan, prepare
-from jaxacct.losses.engines.contour.quadrature import rough_cumulants
+from jaxacct.losses.engines.contour.rough import rough_cumulants
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 # noise, rate, reverse, count; epsilon, delta

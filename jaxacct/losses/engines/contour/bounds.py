@@ -39,16 +39,11 @@ from jaxacct._numerics.arrays import array_module, pick, repeated, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.losses.engines.contour.quadrature import (
-    Quadrature,
-    decay,
-    log_moments,
-    placed,
-    quadrature,
-    rough_cumulants,
-    rough_log_moment,
-)
+from jaxacct.losses.engines.contour.layers import decay
+from jaxacct.losses.engines.contour.points import placed
+from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
+from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import saddle_log_delta

@@ -24,13 +24,6 @@ by at most 2 / (exp(2 pi y / h) - 1) times that (Trefethen and Weideman 2014, Th
 *Truncation.* Outside the points the integrand is bounded on cells: t^2 / 2 is convex, log R is increasing and convex,
 log g is decreasing and below a concave function.
 
-*Decay.* |E exp(i w L)| under the tilted law is needed for every large w at once. A law that contains, as a
-mixture, uniform laws of masses m_k on intervals of lengths l_k has |phi(w)| <= 1 - sum_k m_k s(w l_k / 2) with
-s(x) <= 1 - |sin x / x| increasing. The uniform pieces are the layers under a step function below the loss's density
-("layer cake"): for a normal law they give 1 - 0.375 w^2 sigma^2, where the truth is 1 - 0.5 w^2 sigma^2.
-
-The proof, with every constant: docs/proofs/quadrature.md.
-
 Arrays have any leading axes, the same for a pair's leaves, theta and cut; NumPy's or JAX's.
 """
 
@@ -40,70 +33,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, histogram, logsumexp, product, running_least, stopped
-from jaxacct._numerics.least import first_least
+from jaxacct._numerics.arrays import array_module, logsumexp, product, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
-from jaxacct.mechanisms.pairs.sampled_loss import log_rest
+from jaxacct.losses.engines.contour.layers import layers_of
+from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
+from jaxacct.losses.engines.contour.taper import CURVATURE, steepened
 
-__all__ = [
-    "Points",
-    "Quadrature",
-    "decay",
-    "layers_of",
-    "log_moments",
-    "placed",
-    "quadrature",
-    "rough_cumulants",
-    "rough_log_moment",
-]
+__all__ = ["Quadrature", "log_moments", "quadrature"]
 
 Array = Any  # NumPy's or JAX's
 
-_NEAR = 48.0  # standard deviations that equal cells cover at most; others are wider from one to the next
-_CELLS, _ROUGH_CELLS = (96, 24), (32, 8)  # numbers of both
-_REST = 60.0  # standard deviations beyond what can matter, for what a strip multiplies
-_LADDER = 48
-_RUNG = 0.35  # log ratio of neighbouring layers
-_TINY_LAYER = 1e-6  # the mass of one that the decay may do without
 _HALF_LOG_2PI = 0.9189385332046728
 _HEIGHTS = np.array([0.08, 0.2, 0.4, 0.7, 1.0])  # of the strip, of the highest that may be of use
-
-
-class Points(NamedTuple):
-    """Where a quadrature looks at the integrand: shape ``(..., S)`` for points, ``(..., C)`` for cells.
-
-    Attributes:
-        t: equally spaced points, exact float64 numbers; ``step`` is their distance, shape ``(...)``.
-        psi: log R there, within ``off``; ``slope`` is its derivative in u.
-        log_base: log of the normal density times the taper, without the density's constant.
-        off: bound on the rounding error of psi.
-        edge_psi: log R at the edges of cells over all that can matter, shape ``(..., C + 1)``.
-        edge_base: upper bounds of ``log_base`` at the edges.
-        cell_base: upper bounds of ``log_base`` on the cells.
-        tangent: that of ``edge_base``, a concave function, at a cell's left end, taken at its right end.
-        edge_slope: p at the edges.
-        cells: log of the widths of the cells.
-        uncovered: the same, two steps more, of cells that the points do not cover; -inf for the others.
-        low, high: the first edge and the last.
-    """
-
-    t: Array
-    step: Array
-    psi: Array
-    slope: Array
-    log_base: Array
-    off: Array
-    edge_psi: Array
-    edge_base: Array
-    cell_base: Array
-    tangent: Array
-    edge_slope: Array
-    cells: Array
-    uncovered: Array
-    low: Array
-    high: Array
 
 
 class Quadrature(NamedTuple):
@@ -127,166 +69,21 @@ class Quadrature(NamedTuple):
     layer_lengths: Array
 
 
-def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
-    """log(1 - q + q e^u) and its derivative in u; ``rest`` is 1 - q."""
-    xp = array_module(u)
-    small = q * xp.expm1(xp.minimum(u, 40.0))
-    near = xp.abs(small) < 0.5
-    sampled = rest > 0.0  # a rate of 1 is kept away from log(0), whose derivative is none
-    least, log_shifted = log_rest(xp.where(sampled, q, 0.5), xp.where(sampled, rest, 0.5)), xp.log(q) + u
-    apart = log_shifted - least
-    less = xp.exp(-xp.abs(apart))
-    far = xp.maximum(least, log_shifted) + log1p(less)
-    whole = u - (q - 1.0) * xp.expm1(xp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
-    value = xp.where(near, log1p(xp.where(near, small, 0.0)), xp.where(sampled, far, whole))
-    return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
-
-
-def _slope_at_0(pair: Any, mu: Array) -> Array:
-    """The derivative of log R in u at t = 0, within a few units."""
-    xp = array_module(mu)
-    sampled = pair.rate * xp.exp(-0.5 * mu * mu)
-    return xp.where(pair.rest > 0.0, sampled / (xp.where(pair.rest > 0.0, pair.rest, 1.0) + sampled), 1.0)
-
-
-def _exponent(pair: Any, theta: Array) -> Array:
-    return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
-
-
-def _edges(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, int]) -> tuple[Array, Array, Array]:
-    """Edges of cells over all that can matter, u there, and an upper bound of the log taper.
-
-    The log integrand's slope is -t + beta mu slope(t) with slope in (0, 1) increasing. So beyond
-    max(beta mu, 0) + reach, and below -reach - max(-beta, 0) mu slope(0), it falls faster than a normal density
-    does ``reach`` standard deviations out. A taper makes it fall earlier, by its own smaller standard deviation.
-    """
-    xp = array_module(beta)
-    mu = 1.0 / pair.noise
-    reach = xp.sqrt(2.0 * digits) + 1.0
-    slope = _slope_at_0(pair, mu)
-    low = xp.minimum(beta * mu * slope, 0.0) - reach
-    most = xp.maximum(beta * mu, 0.0)
-    high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
-    low = xp.minimum(low, high - 1.0)
-    near = xp.minimum(high - low, _NEAR)[..., None]
-    low, high = low[..., None], high[..., None]
-    equal, wider = cells
-    growth = 6.0 ** (4.0 / wider)
-    shares = (growth ** np.arange(1, wider + 1) - 1.0) / (growth**wider - 1.0)
-    far = low + near + (high - low - near + _REST) * shares
-    t = xp.concatenate([low + near * (np.arange(equal + 1) / equal), far], -1)
-    return t, mu[..., None] * t - (0.5 * mu * mu)[..., None], log_taper_above(t, cut[..., None])
-
-
-def rough_log_moment(pair: Any, theta: Array, cut: Array) -> Array:
-    """K of the loss at tilt theta, certified by nothing: to choose by. inf where the cells are too wide."""
-    return _rough_law(pair, theta, cut)[0]
-
-
-def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array]:
-    """K, K' and K'', as :func:`rough_log_moment`."""
-    xp = array_module(theta)
-    log_total, weights, loss, lost = _rough_law(pair, theta, cut)
-    mean = (weights * loss).sum(-1)
-    variance = (weights * (loss - mean[..., None]) ** 2).sum(-1)
-    return log_total, xp.where(lost, np.inf, mean), variance
-
-
-def _rough_law(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array, Array]:
-    """K, the tilted law's weights and losses, and where the cells are too wide."""
-    xp = array_module(theta)
-    beta = _exponent(pair, theta)
-    t, u, taper = _edges(pair, beta, cut, xp.full_like(beta, 32.0), _ROUGH_CELLS)
-    q = pair.rate[..., None]
-    small = q * (xp.exp(xp.minimum(u, 40.0)) - 1.0)  # expm1 and log1p would take most of the time
-    series = small * (1.0 - small * (0.5 - small / 3.0))
-    psi = xp.where(u > 40.0, xp.log(q) + u, xp.where(xp.abs(small) < 1e-3, series, xp.log(1.0 + small)))
-    log_weight = -0.5 * t**2 + taper + beta[..., None] * psi
-    top = log_weight.max(-1)
-    widths = t[..., 1:] - t[..., :-1]
-    none = xp.zeros_like(widths[..., :1])
-    spans = 0.5 * (xp.concatenate([widths, none], -1) + xp.concatenate([none, widths], -1))
-    weights = xp.exp(log_weight - top[..., None]) * spans
-    total = weights.sum(-1)
-    lost = weights[..., _ROUGH_CELLS[0] + 1 :].sum(-1) > 1e-3 * total
-    log_total = xp.where(lost, np.inf, top + xp.log(total) - _HALF_LOG_2PI)
-    loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
-    return log_total, weights / total[..., None], loss, lost
-
-
-def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Points:
-    """Equally spaced points where the integrand of tilt theta matters, and bounds on what lies outside.
-
-    Args:
-        pair: a GaussianPair.
-        theta: tilt.
-        size: number of points, static.
-        digits: how many e-foldings below its peak the integrand is still looked at.
-        cut: where the taper falls off; inf for none.
-    """
-    xp = array_module(theta)
-    beta = _exponent(pair, theta)
-    # Where the points lie changes no integral, so derivatives need not know how they were chosen.
-    edges, edge_u, edge_taper = _edges(*stopped((pair, beta, cut, digits)), cells=_CELLS)
-    edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)  # pyright: ignore[reportCallIssue]
-    edge_base = -0.5 * edges**2 + edge_taper
-    left, right = edges[..., :-1], edges[..., 1:]
-    square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
-    cell_base = -0.5 * square + edge_taper[..., :-1]
-    tangent = edge_base[..., :-1] + (log_taper_slope(left, cut[..., None]) - left) * (right - left)
-    power = stopped(beta)[..., None] * edge_psi
-    bounds = edge_psi[..., :-1], edge_psi[..., 1:], edge_base[..., :-1], cell_base, tangent
-    most = _cell_bounds(stopped(beta), *bounds)
-    kept = most > (edge_base + power).max(-1, keepdims=True) - digits[..., None]
-    low = xp.where(kept, left, np.inf).min(-1)
-    high = xp.where(kept, right, -np.inf).max(-1)
-    # A step of 24 bits, and whole multiples of it: the points carry no rounding error.
-    step = (high - low) / (size - 2)
-    step = (inflated(step, 2.0**-23)).astype(np.float32).astype(np.float64)
-    first = xp.floor(low / step)
-    t = (first[..., None] + np.arange(size)) * step[..., None]
-    covered = (left >= t[..., :1]) & (right <= t[..., -1:])
-    uncovered = xp.where(covered, -np.inf, xp.log(right - left + 2.0 * step[..., None]))
-
-    mu, q = 1.0 / pair.noise[..., None], pair.rate[..., None]
-    u = mu * t - 0.5 * mu * mu
-    psi, slope = _log_ratio(q, pair.rest[..., None], u)
-    # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
-    # slope, make of it: docs/proofs/parameters.md, lemma 6.
-    sure = xp.where(pair.rest == 0.0, 16.0, 48.0)[..., None] * xp.abs(psi)
-    off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
-    log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
-    cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered
-    return Points(t, step, psi, slope, log_base, off, *cells, left[..., 0], right[..., -1])
-
-
-def _cell_bounds(beta: Array, left: Array, right: Array, base: Array, cell_base: Array, tangent: Array) -> Array:
-    """Log of the largest integrand on each cell, without the density's constant; see :class:`Points`.
-
-    ``left``, ``right`` are psi at the cells' ends, ``base`` is the rest at the left one. psi is increasing and convex
-    in t. So for beta > 0 its chord and the tangent of the rest are an upper bound.
-    """
-    xp = array_module(beta)
-    left, right = beta[..., None] * left, beta[..., None] * right
-    growing = xp.maximum(base + left, tangent + right)
-    return xp.where(beta[..., None] > 0, growing, cell_base + xp.maximum(left, right))
-
-
 def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
     ends = points.edge_psi[..., :-1], points.edge_psi[..., 1:], points.edge_base[..., :-1]
-    return _cell_bounds(beta, *(x[..., cells] for x in (*ends, points.cell_base, points.tangent)))
+    return cell_bounds(beta, *(x[..., cells] for x in (*ends, points.cell_base, points.tangent)))
 
 
 def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, for any ``beta``.
 
     The log integrand falls there at least as fast as a normal density's from where it stands, a standard deviation
-    out or more: see ``_edges``. A sum over points of step exp(-x - x^2 / 2), x > 0, is at most 1.26 + step. At a tilt
+    out or more: see ``edges_of``. A sum over points of step exp(-x - x^2 / 2), x > 0, is at most 1.26 + step. At a tilt
     for which the cells were not made they may be too short.
     """
     xp = array_module(beta)
     mu = 1.0 / pair.noise
-    slope = _slope_at_0(pair, mu)
+    slope = slope_at_0(pair, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
     ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]
@@ -399,7 +196,7 @@ def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
     """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
     xp = array_module(tilts)
     points = _thinned(points)
-    beta = _exponent(pair, tilts)
+    beta = exponent(pair, tilts)
     _, _, log_total, relative = _weighed(pair, beta, cut, points)
     error = relative + _strip_at_0(pair, beta, cut, points.step)
     # The rule's sum is at least (1 - error) of the integral.
@@ -413,7 +210,7 @@ def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Arr
     """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
-    beta = _exponent(pair, theta)
+    beta = exponent(pair, theta)
     psi = points.psi
     weights, total, log_total, relative = _weighed(pair, beta, cut, points)
     weights = weights / total[..., None]
@@ -446,53 +243,3 @@ def _layers(points: Points, mu: Array, power: Array, log_total: Array, room: Arr
     least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - _HALF_LOG_2PI
     lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), room)
     return layers_of(xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 4.0 * room, -np.inf), lengths)
-
-
-def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
-    """Uniform pieces, masses and lengths, under a step function: log ``density`` on neighbouring ``lengths``."""
-    xp = array_module(density)
-    hill = _hill(density)
-    rest = density + log1p(-xp.exp(hill - density))
-    rest = xp.where(xp.isfinite(density) & (rest > -700.0), rest, -np.inf)
-    # A tilted law often has two modes; what the hill around the higher one leaves is a second hill.
-    first, second = _cake(hill, lengths), _cake(_hill(rest), lengths)
-    return xp.concatenate([first[0], second[0]], -1), xp.concatenate([first[1], second[1]], -1)
-
-
-def _hill(density: Array) -> Array:
-    """The largest unimodal step function below ``density`` with its peak where that one has it, in logarithms."""
-    xp = array_module(density)
-    index = np.arange(density.shape[-1], dtype=np.int32)
-    at = first_least(-density)[..., None]
-    left = running_least(xp.where(index <= at, density, np.inf), reverse=True)
-    right = running_least(xp.where(index >= at, density, np.inf))
-    return xp.where(index <= at, left, right)
-
-
-def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
-    """Layers of a unimodal step function: masses and lengths."""
-    xp = array_module(hill)
-    peak = hill.max(-1, keepdims=True)
-    good = xp.isfinite(peak)
-    peak = xp.where(good, peak, 0.0)
-    rungs = peak - _RUNG * np.arange(_LADDER) - 1e-9  # which makes good for the rounding of `drop`
-    # The first rung that a step reaches; what is too low goes to a place that is dropped.
-    drop = xp.where(xp.isfinite(hill), (peak - hill) / _RUNG, _LADDER)
-    first = xp.ceil(xp.clip(drop, 0.0, _LADDER)).astype(np.int32)
-    inside = deflated(xp.cumsum(histogram(first, lengths, _LADDER + 1)[..., :-1], -1), 1e-9)
-    masses = deflated(xp.exp(rungs) * (1.0 - np.exp(-_RUNG)) * inside, 1e-9)
-    return xp.where(good, masses, 0.0), xp.where(good, inside, 0.0)
-
-
-def decay(masses: Array, lengths: Array, frequency: Array) -> Array:
-    """A lower bound of 1 - |phi(w)| for all |w| >= ``frequency`` (quadrature.md, lemma 7); frequencies on an axis."""
-    xp = array_module(masses)
-    masses = xp.where(masses <= _TINY_LAYER, 0.0, masses)  # a second hill mostly has no others
-    if xp is np:
-        some = np.flatnonzero(~(masses == 0.0).all(tuple(range(masses.ndim - 1))))
-        masses, lengths = masses[..., some], lengths[..., some]
-    # With x = w l / 2: x^2 / 8 and 0.7 where that is less, or 1 - 1 / x.
-    squares = (frequency * frequency)[..., None] * (lengths * lengths / 32.0)[..., None, :]
-    inverses = (2.0 / frequency)[..., None] * (1.0 / lengths)[..., None, :]
-    share = xp.maximum(xp.minimum(squares, 0.7), 1.0 - inverses)
-    return deflated(product(share, masses[..., None])[..., 0], 1e-9)

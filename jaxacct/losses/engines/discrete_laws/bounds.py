@@ -16,17 +16,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated, pick
+from jaxacct._numerics.arrays import array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct._numerics.trivial_bounds import possible
-from jaxacct.losses.engines.contour.quadrature import Quadrature, decay
-from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
+from jaxacct.losses.engines.contour.layers import decay
+from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.contour.read_off import Integrand
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.discrete_laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
 from jaxacct.losses.engines.discrete_laws.plan import Plan, edges_of, plan_of
+from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsilon
 from jaxacct.losses.engines.lines.base import Closed
 from jaxacct.losses.engines.lines.law import LawLine
 from jaxacct.losses.engines.lines.of_pair import line_of
@@ -42,9 +43,6 @@ _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
-_ITERATIONS = 16
-_CLOSE = 1e-9
-_NUDGES = np.array([1e-12, 1e-9, 1e-6])  # relative, from a root to where a bound is tried
 _NEGLIGIBLE = 52.0  # e-foldings of a power below 1 from which on its term is dropped
 _CHECKS = 48  # frequencies at which the decay is asked for
 
@@ -112,8 +110,8 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     lower, upper = lower._replace(left_out=failed), upper._replace(left_out=lost)
     largest = _largest(above)
     if kind == "delta":
-        return _delta(lower, upper, largest, _all_but(below, goal), goal)
-    return _epsilon(lower, upper, largest, plan.epsilon, goal)
+        return read_delta(lower, upper, largest, _all_but(below, goal), goal)
+    return read_epsilon(lower, upper, largest, plan.epsilon, goal)
 
 
 def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tuple[_Parts, _Parts]:
@@ -319,64 +317,3 @@ def _all_but(parts: _Parts, epsilon: Array) -> Array:
         log_total = log_total + inflated(_times(counts, line.log_mass()), 8.0 * UNIT).sum(-1)
     log_total = log_total - 8.0 * UNIT * len(parts) * xp.abs(log_total)
     return xp.exp(log_total) - xp.exp(log_rest.min(0)) - 16.0 * UNIT
-
-
-def _delta(lower: Integrand, upper: Integrand, largest: Array, floor: Array, epsilon: Array) -> tuple[Array, Array]:
-    failed, lost = lower.left_out, upper.left_out
-    xp = array_module(epsilon)
-    high = xp.minimum(summed(upper, epsilon).upper + lost, chernoff(upper, epsilon))
-    high = xp.where(epsilon >= largest, lost, xp.maximum(high, 1e-300))
-    low = _below(lower, epsilon)[0]
-    return possible(xp.where(floor > low, floor, low) + failed, high, epsilon)
-
-
-def _below(lower: Integrand, epsilon: Array) -> tuple[Array, Array]:
-    """A lower bound of the hockey stick of finite losses, and its slope in epsilon."""
-    found = summed(lower, epsilon)
-    value = found.lower - aliases(lower, epsilon)
-    # No hockey stick is negative, whatever was computed.
-    return array_module(epsilon).where(value > 0, value, 0.0), found.slope
-
-
-def _epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Array, delta: Array) -> tuple[Array, Array]:
-    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
-    xp = array_module(delta)
-    failed, lost = lower.left_out, upper.left_out
-
-    def above(epsilon: Array) -> tuple[Array, Array]:
-        found = summed(upper, epsilon)
-        return found.upper + lost, found.slope
-
-    def below(epsilon: Array) -> tuple[Array, Array]:
-        value, slope = _below(lower, epsilon)
-        return value + failed, slope
-
-    def root(curve: Any, offset: Array, start: Array) -> tuple[Array, Array, Array]:
-        """Newton's method for the logarithm, or half the bracket; the root, and the bracket that is left."""
-
-        def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            at, low, high, _ = state
-            value, slope = curve(at)
-            inside = value <= delta
-            low, high = xp.where(inside, low, at), xp.where(inside, at, high)
-            part = value - offset
-            new = at + part / xp.minimum(slope, -1e-300) * xp.log((delta - offset) / part)
-            new = xp.where(new <= 0.0, 0.0, new)
-            new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-            return new, low, high, xp.abs(new - at)
-
-        zero = xp.zeros_like(start)
-        state = (start, zero, xp.maximum(2.0 * start, 1.0), zero + np.inf)
-        return iterated(newton, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[:3]
-
-    nudges = _NUDGES[:, None]
-    at, _, _ = root(above, lost, guess)
-    tried = xp.concatenate([xp.zeros_like(at)[None], at * (1.0 + nudges) + 1e-14])
-    high = xp.where(above(tried)[0] <= delta, tried, np.inf).min(0)
-    high = xp.where((lost <= delta) & (largest < high), xp.maximum(largest, 0.0), high)
-    high = xp.where(lost <= delta, high, np.inf)
-    at, short, _ = root(below, failed, at)
-    tried = xp.maximum(xp.concatenate([at * (1.0 - nudges) - 1e-14, short[None]]), 0.0)
-    low = xp.where(below(tried)[0] > delta, tried, 0.0).max(0)
-    low = xp.where(failed > delta, np.inf, low)
-    return xp.minimum(low, high), high

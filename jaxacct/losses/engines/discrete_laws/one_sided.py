@@ -39,7 +39,7 @@ class OneSided(NamedTuple):
 
 
 def one_sided(theta: Array, spacing: Array, nodes: int, index: Array) -> OneSided:
-    """The transforms at the frequencies ``index * spacing``, with W = ``nodes * spacing``.
+    """The transforms at the frequencies ``index * spacing``, with W = ``nodes * spacing``; units: transforms.md, 1.
 
     Args:
         theta, spacing: > 0, shape ``(B,)``.
@@ -52,7 +52,7 @@ def one_sided(theta: Array, spacing: Array, nodes: int, index: Array) -> OneSide
     p_low, p_high = -low / xp.expm1(-low), -high / xp.expm1(-high)
     shift = log1p(1.0 / theta) - log1p(xp.exp(-low) * xp.expm1(-step) / xp.expm1(-low))
     shift = shift / step
-    shift_error = 20.0 * UNIT * (log1p(1.0 / theta) / step + 1.0)
+    shift_error = 40.0 * UNIT * (log1p(1.0 / theta) / step + 1.0)
 
     # With t = index / nodes, 1 - exp(-v - 2 pi i t) is a sum of positive numbers, and a product.
     half = np.pi * np.minimum(index, nodes - index) / nodes
@@ -71,12 +71,12 @@ def one_sided(theta: Array, spacing: Array, nodes: int, index: Array) -> OneSide
     slope = ((p_high - p_low) / (2.0 * np.pi))[:, None]
     below = m_low - m_high + 1j * slope
     m_low_size, m_high_size = xp.abs(m_low), xp.abs(m_high)
-    error = 64.0 * UNIT * (m_low_size + m_high_size) + 8.0 * UNIT * p_high[:, None]
+    error = 96.0 * UNIT * (m_low_size + m_high_size) + 8.0 * UNIT * p_high[:, None]
     low_part, high_part = parts(low, shift), parts(high, shift)
     above = low_part - high_part
     # The transform moves with the shift by -v_0 times itself, and by d times its second part.
     moved = xp.hypot(low[:, None], turn) * xp.abs(above) + step[:, None] * xp.abs(high_part)
-    phase = 64.0 * UNIT * (1.0 + xp.abs(shift[:, None]) * (high[:, None] + turn))
+    phase = 96.0 * UNIT * (1.0 + xp.abs(shift[:, None]) * (high[:, None] + turn))
     error_above = phase * (xp.abs(low_part) + xp.abs(high_part)) + 1.01 * shift_error[:, None] * moved
     step = step[:, None]
     return OneSided(step * below, step * above, step * xp.maximum(error, error_above))

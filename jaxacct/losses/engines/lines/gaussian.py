@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.losses.engines.contour.quadrature import Points, Quadrature, log_moments, placed, quadrature
+from jaxacct.losses.engines.contour.points import Points, placed
+from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 
 __all__ = ["GaussianLine"]

@@ -1,0 +1,112 @@
+"""The answer to a question, and its derivatives, as a part of a compiled program; see `accounting.question`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxacct._numerics.arrays import stopped
+from jaxacct._numerics.least import first_least
+from jaxacct.accounting.batch import Batch, with_rare_sampling
+from jaxacct.accounting.question import DIGITS, Question, implicit
+from jaxacct.losses.engines import choose as engine
+from jaxacct.losses.engines.derivatives import composition_slopes
+from jaxacct.losses.engines.discrete_laws.bounds import has_lines
+from jaxacct.losses.engines.one_run import single_value
+from jaxacct.losses.engines.values import SIZES, Place, placed, value
+from jaxacct.mechanisms.directions import rarely_sampled
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+
+__all__ = ["compiled_answer"]
+
+_SIZE = SIZES[2]
+
+
+def compiled_answer(
+    question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()
+) -> list[Any]:
+    """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.question.answer`."""
+    mechanism, target, steps = question.asked(constants, numbers)
+    batch = Batch.of(mechanism, target, steps, question.relation, jnp)
+    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
+    rare = rarely_sampled(mechanism, steps)
+    lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
+    if question.kind == "epsilon":  # a subnormal delta is read as 0
+        target = jnp.asarray(target)
+        lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
+    if not any(wanted):
+        return [lower, upper]
+    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper)]
+
+
+def _compiled_slopes(
+    question: Question,
+    constants: tuple[Any, ...],
+    numbers: Any,
+    wanted: tuple[bool, ...],
+    batch: Batch,
+    high: Any,
+    upper: Any,
+) -> list[Any]:
+    shape = batch.shape
+    high = high.reshape(batch.sides, -1)
+    at = high.max(0) if question.kind == "epsilon" else batch.query[2].reshape(high.shape)[0]
+    inside = jnp.isfinite(at) & ((at > 0) | (question.kind == "delta"))
+    at = jnp.tile(jnp.where(inside, at, 1.0), batch.sides)
+    worst = (jnp.arange(batch.sides)[:, None] == first_least(-high.T)).ravel()
+
+    def parts(*numbers: Any) -> tuple[list[Any], list[Any]]:
+        return Batch.of(*question.asked(constants, numbers), question.relation, jnp).query[:2]
+
+    spread = [jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers]
+    (pairs, counts), pull = jax.vjp(parts, *spread)
+    if batch.most == 1.0 and len(pairs) == 1:
+        (pair,) = pairs
+        per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
+        in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
+    elif not all(isinstance(pair, GaussianPair) for pair in pairs):
+        per_epsilon, in_pairs = _compiled_by_transforms(pairs, counts, at)
+        in_parts = in_pairs, [jnp.zeros_like(count) for count in counts]
+    else:
+        (group,), many = engine.grouped(pairs, counts, jnp)
+        found = composition_slopes(group, many, at)
+        places = range(len(pairs))
+        in_parts = (
+            [GaussianPair(found.noise[:, k], found.rate[:, k], *2 * [jnp.zeros_like(at)]) for k in places],
+            [found.counts[:, k] for k in places],
+        )
+        per_epsilon = found.epsilon
+    known = jnp.stack([jnp.isfinite(x) for x in jax.tree.leaves(in_parts)]).all(0) & jnp.isfinite(per_epsilon)
+    taken = lambda x: jnp.where(worst & known, x, 0.0)  # noqa: E731
+    slopes = pull(jax.tree.map(taken, in_parts))
+    total = lambda x: jnp.where(worst, x, 0.0).reshape(batch.sides, -1).sum(0).reshape(shape)  # noqa: E731
+    per_epsilon, known = total(taken(per_epsilon)), (total(~known) == 0) & inside.reshape(shape)
+    found = []
+    for leaf, slope, is_wanted in zip(np.flatnonzero(question.traced), slopes, wanted, strict=True):
+        if is_wanted:
+            value = implicit(question.kind, slope, per_epsilon, leaf == question.target, jnp)
+            value = jnp.where(known & jnp.isfinite(value), value, jnp.nan)
+            found.append(jnp.where(upper == 0.0, 0.0, value))
+    return found
+
+
+def _compiled_by_transforms(pairs: list[Any], counts: list[Any], at: Any) -> tuple[Any, list[Any]]:
+    """The derivatives of delta in epsilon, and in all numbers of the pairs; NaN where two windows differ."""
+    groups, many = engine.grouped(pairs, counts, jnp)
+    if not has_lines(groups):
+        return jnp.full_like(at, jnp.nan), jax.tree.map(lambda x: jnp.full_like(x, jnp.nan), pairs)
+    place = placed(_SIZE, groups, many, at)
+    contour = Place(place.size, *stopped((place.plan, place.spacing)))
+
+    def curve(pairs: list[Any]) -> tuple[Any, Any]:
+        found = value(contour, *engine.grouped(pairs, counts, jnp))
+        return found.delta, found.slope
+
+    _, pull, slope = jax.vjp(curve, pairs, has_aux=True)
+    (both,) = jax.vmap(pull)(jnp.broadcast_to(jnp.eye(2)[..., None], (2, 2, at.size)))
+    fine, rough = (jax.tree.map(lambda x: x[window], both) for window in (0, 1))  # noqa: B023
+    trusted = lambda a, b: jnp.where(jnp.abs(a - b) <= DIGITS * jnp.abs(a), a, jnp.nan)  # noqa: E731
+    return trusted(*slope), jax.tree.map(trusted, fine, rough)

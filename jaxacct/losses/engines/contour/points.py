@@ -1,0 +1,170 @@
+"""Where a quadrature looks at the tilted loss of a (Poisson-sampled) Gaussian, and bounds of the integrand elsewhere.
+
+See :mod:`jaxacct.losses.engines.contour.quadrature` for the integrand. Arrays have any leading axes, the same for a
+pair's leaves, theta and cut; NumPy's or JAX's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxacct._numerics.arrays import array_module, stopped
+from jaxacct._numerics.log1p import log1p
+from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
+from jaxacct.mechanisms.pairs.sampled_loss import log_rest
+
+__all__ = ["Points", "cell_bounds", "edges_of", "exponent", "placed", "slope_at_0"]
+
+Array = Any  # NumPy's or JAX's
+
+_NEAR = 48.0  # standard deviations that equal cells cover at most; others are wider from one to the next
+_CELLS = (96, 24)  # numbers of both
+_REST = 60.0  # standard deviations beyond what can matter, for what a strip multiplies
+
+
+class Points(NamedTuple):
+    """Where a quadrature looks at the integrand: shape ``(..., S)`` for points, ``(..., C)`` for cells.
+
+    Attributes:
+        t: equally spaced points, exact float64 numbers; ``step`` is their distance, shape ``(...)``.
+        psi: log R there, within ``off``; ``slope`` is its derivative in u.
+        log_base: log of the normal density times the taper, without the density's constant.
+        off: bound on the rounding error of psi.
+        edge_psi: log R at the edges of cells over all that can matter, shape ``(..., C + 1)``.
+        edge_base: upper bounds of ``log_base`` at the edges.
+        cell_base: upper bounds of ``log_base`` on the cells.
+        tangent: that of ``edge_base``, a concave function, at a cell's left end, taken at its right end.
+        edge_slope: p at the edges.
+        cells: log of the widths of the cells.
+        uncovered: the same, two steps more, of cells that the points do not cover; -inf for the others.
+        low, high: the first edge and the last.
+    """
+
+    t: Array
+    step: Array
+    psi: Array
+    slope: Array
+    log_base: Array
+    off: Array
+    edge_psi: Array
+    edge_base: Array
+    cell_base: Array
+    tangent: Array
+    edge_slope: Array
+    cells: Array
+    uncovered: Array
+    low: Array
+    high: Array
+
+
+def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
+    """log(1 - q + q e^u) and its derivative in u; ``rest`` is 1 - q."""
+    xp = array_module(u)
+    small = q * xp.expm1(xp.minimum(u, 40.0))
+    near = xp.abs(small) < 0.5
+    sampled = rest > 0.0  # a rate of 1 is kept away from log(0), whose derivative is none
+    least, log_shifted = log_rest(xp.where(sampled, q, 0.5), xp.where(sampled, rest, 0.5)), xp.log(q) + u
+    apart = log_shifted - least
+    less = xp.exp(-xp.abs(apart))
+    far = xp.maximum(least, log_shifted) + log1p(less)
+    whole = u - (q - 1.0) * xp.expm1(xp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
+    value = xp.where(near, log1p(xp.where(near, small, 0.0)), xp.where(sampled, far, whole))
+    return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
+
+
+def slope_at_0(pair: Any, mu: Array) -> Array:
+    """The derivative of log R in u at t = 0, within a few units."""
+    xp = array_module(mu)
+    sampled = pair.rate * xp.exp(-0.5 * mu * mu)
+    return xp.where(pair.rest > 0.0, sampled / (xp.where(pair.rest > 0.0, pair.rest, 1.0) + sampled), 1.0)
+
+
+def exponent(pair: Any, theta: Array) -> Array:
+    """The power b of R at tilt theta."""
+    return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
+
+
+def edges_of(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, int]) -> tuple[Array, Array, Array]:
+    """Edges of cells over all that can matter, u there, and an upper bound of the log taper.
+
+    The log integrand's slope is -t + beta mu slope(t) with slope in (0, 1) increasing. So beyond
+    max(beta mu, 0) + reach, and below -reach - max(-beta, 0) mu slope(0), it falls faster than a normal density
+    does ``reach`` standard deviations out. A taper makes it fall earlier, by its own smaller standard deviation.
+    """
+    xp = array_module(beta)
+    mu = 1.0 / pair.noise
+    reach = xp.sqrt(2.0 * digits) + 1.0
+    slope = slope_at_0(pair, mu)
+    low = xp.minimum(beta * mu * slope, 0.0) - reach
+    most = xp.maximum(beta * mu, 0.0)
+    high = xp.minimum(most + reach, steepened(most + CURVATURE**0.5 * reach, cut))
+    low = xp.minimum(low, high - 1.0)
+    near = xp.minimum(high - low, _NEAR)[..., None]
+    low, high = low[..., None], high[..., None]
+    equal, wider = cells
+    growth = 6.0 ** (4.0 / wider)
+    shares = (growth ** np.arange(1, wider + 1) - 1.0) / (growth**wider - 1.0)
+    far = low + near + (high - low - near + _REST) * shares
+    t = xp.concatenate([low + near * (np.arange(equal + 1) / equal), far], -1)
+    return t, mu[..., None] * t - (0.5 * mu * mu)[..., None], log_taper_above(t, cut[..., None])
+
+
+def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Points:
+    """Equally spaced points where the integrand of tilt theta matters, and bounds on what lies outside.
+
+    Args:
+        pair: a GaussianPair.
+        theta: tilt.
+        size: number of points, static.
+        digits: how many e-foldings below its peak the integrand is still looked at.
+        cut: where the taper falls off; inf for none.
+    """
+    xp = array_module(theta)
+    beta = exponent(pair, theta)
+    # Where the points lie changes no integral, so derivatives need not know how they were chosen.
+    edges, edge_u, edge_taper = edges_of(*stopped((pair, beta, cut, digits)), cells=_CELLS)
+    edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)  # pyright: ignore[reportCallIssue]
+    edge_base = -0.5 * edges**2 + edge_taper
+    left, right = edges[..., :-1], edges[..., 1:]
+    square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
+    cell_base = -0.5 * square + edge_taper[..., :-1]
+    tangent = edge_base[..., :-1] + (log_taper_slope(left, cut[..., None]) - left) * (right - left)
+    power = stopped(beta)[..., None] * edge_psi
+    bounds = edge_psi[..., :-1], edge_psi[..., 1:], edge_base[..., :-1], cell_base, tangent
+    most = cell_bounds(stopped(beta), *bounds)
+    kept = most > (edge_base + power).max(-1, keepdims=True) - digits[..., None]
+    low = xp.where(kept, left, np.inf).min(-1)
+    high = xp.where(kept, right, -np.inf).max(-1)
+    # A step of 24 bits, and whole multiples of it: the points carry no rounding error.
+    step = (high - low) / (size - 2)
+    step = (inflated(step, 2.0**-23)).astype(np.float32).astype(np.float64)
+    first = xp.floor(low / step)
+    t = (first[..., None] + np.arange(size)) * step[..., None]
+    covered = (left >= t[..., :1]) & (right <= t[..., -1:])
+    uncovered = xp.where(covered, -np.inf, xp.log(right - left + 2.0 * step[..., None]))
+
+    mu, q = 1.0 / pair.noise[..., None], pair.rate[..., None]
+    u = mu * t - 0.5 * mu * mu
+    psi, slope = _log_ratio(q, pair.rest[..., None], u)
+    # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
+    # slope, make of it: docs/proofs/parameters.md, lemma 6.
+    sure = xp.where(pair.rest == 0.0, 16.0, 48.0)[..., None] * xp.abs(psi)
+    off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
+    log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
+    cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered
+    return Points(t, step, psi, slope, log_base, off, *cells, left[..., 0], right[..., -1])
+
+
+def cell_bounds(beta: Array, left: Array, right: Array, base: Array, cell_base: Array, tangent: Array) -> Array:
+    """Log of the largest integrand on each cell, without the density's constant; see :class:`Points`.
+
+    ``left``, ``right`` are psi at the cells' ends, ``base`` is the rest at the left one. psi is increasing and convex
+    in t. So for beta > 0 its chord and the tangent of the rest are an upper bound.
+    """
+    xp = array_module(beta)
+    left, right = beta[..., None] * left, beta[..., None] * right
+    growing = xp.maximum(base + left, tangent + right)
+    return xp.where(beta[..., None] > 0, growing, cell_base + xp.maximum(left, right))

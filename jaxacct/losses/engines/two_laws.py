@@ -1,0 +1,112 @@
+"""delta and epsilon of the sum of two independent losses: the mean hockey stick of one at epsilon minus the other.
+
+NumPy only. All sums are of non-negative numbers, so deep tails keep their digits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._numerics.trivial_bounds import possible
+from jaxacct.losses.engines.discrete_laws.cells import Law, Laws
+from jaxacct.losses.engines.law_sums import either
+
+__all__ = ["Half", "delta_of_sum", "epsilon_of_sum"]
+
+_BISECTIONS = 90
+_UNDERFLOW = 1e-300  # of all sums and products together
+
+
+def delta_of_sum(first: Laws, second: Laws, epsilon: float) -> tuple[float, float]:
+    """``(lower, upper)`` of delta(epsilon)."""
+    below, above = _sides(first, second)
+    lower, upper = possible(np.asarray(below(epsilon)), np.asarray(above(epsilon)), np.asarray(epsilon))
+    return float(lower), float(upper)
+
+
+def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, float]:
+    """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
+    below, above = _sides(first, second)
+
+    def crossing(curve: Any, limit: float) -> tuple[float, float]:
+        """A bracket of where ``curve`` falls to delta: it is above at the first end and not at the second."""
+        low, high = 0.0, limit
+        for _ in range(_BISECTIONS):
+            middle = 0.5 * (low + high) if low > 0.1 * high else max((low * high) ** 0.5, 1e-3 * high)
+            value = curve(middle)
+            if value <= delta:
+                high = middle
+            elif value > delta:
+                low = middle
+            else:
+                break
+            if high - low <= 1e-12 * high:
+                break
+        return low, high
+
+    most = float(first.upper.losses.max() + second.upper.losses.max())
+    if np.isnan(above(0.0)) or np.isnan(below(0.0)):
+        return 0.0, np.inf
+    upper = np.inf
+    if above(0.0) <= delta:
+        upper = 0.0
+    elif float(either(first.upper, second.upper)) < delta and above(most * (1.0 + 1e-12)) <= delta:
+        upper = crossing(above, most * (1.0 + 1e-12))[1]
+    lower = 0.0
+    if float(either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
+        lower = np.inf
+    elif below(0.0) > delta:
+        lower = crossing(below, most)[0]
+    return min(lower, upper), upper
+
+
+def _sides(first: Laws, second: Laws) -> tuple[Any, Any]:
+    """Certified curves from below and from above, functions of epsilon."""
+
+    def curve(one: Law, two: Law, sign: float) -> Any:
+        half = Half(two)
+        infinite = float(either(one, two))
+        top = float(inflated(np.abs(one.losses.max()) + np.abs(two.losses.max()), 4 * EPS))
+
+        def at(epsilon: float) -> float:
+            value, error = half.stick(epsilon - one.losses)
+            terms = one.masses * np.maximum(value + sign * error, 0.0)
+            total = float(terms.sum()) * (1.0 + sign * (terms.size + 16) * EPS)
+            # What underflows is hidden; beyond the largest loss there is nothing to hide.
+            hidden = _UNDERFLOW if epsilon <= top else 0.0
+            return float(np.maximum(total + sign * hidden, 0.0)) + infinite * (1.0 + sign * 16 * EPS)
+
+        return at
+
+    return curve(first.lower, second.lower, -1.0), curve(first.upper, second.upper, 1.0)
+
+
+class Half:
+    """A law whose hockey stick is asked for at many losses."""
+
+    def __init__(self, law: Law) -> None:
+        order = np.argsort(law.losses)
+        self.losses, self.masses = law.losses[order], law.masses[order]
+        # P-masses of all points from one on, and their hockey sticks at its loss. Each round doubles the windows. All
+        # terms are non-negative and no exponent is positive: nothing cancels, nothing overflows.
+        above, sticks, length, rounds = self.masses, np.zeros_like(self.masses), 1, 0
+        while length < above.size:
+            away = self.losses[:-length] - self.losses[length:]
+            joined = sticks[:-length] - np.expm1(away) * above[length:] + np.exp(away) * sticks[length:]
+            sticks = np.append(joined, sticks[-length:])
+            above = np.append(above[:-length] + above[length:], above[-length:])
+            length, rounds = 2 * length, rounds + 1
+        self.above, self.sticks = np.append(above, 0.0), np.append(sticks, 0.0)
+        self.starts = np.append(self.losses, self.losses[-1])
+        # Of a sum and of a product with a difference of losses, each round.
+        self.units = 8.0 * rounds + 24.0
+
+    def stick(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """E[(1 - e^(at - L))_+], and a bound on its error where ``at`` is off by a unit of itself."""
+        place = np.searchsorted(self.losses, at, side="right")
+        away = np.minimum(at - self.starts[place], 0.0)
+        value = np.exp(away) * self.sticks[place] - np.expm1(away) * self.above[place]
+        return value, EPS * (self.units * value + 4.0 * np.abs(at) * self.above[place])
