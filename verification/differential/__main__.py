@@ -57,10 +57,10 @@ KINDS = kinds()
 
 @functools.lru_cache(1)
 def code() -> str:
-    """Digest of the package's source."""
+    """Digest of the source that answers."""
     root = pathlib.Path(jaxacct.__file__).parent
-    files = [root / "accounting.py", *sorted(root.glob("_*.py")), *sorted(root.glob("losses/*.py"))]
-    files += sorted(root.glob("mechanisms/*.py"))
+    rooms = ("_numerics", "accounting", "losses", "mechanisms")
+    files = [*sorted(root.glob("_*.py")), *(file for room in rooms for file in sorted((root / room).rglob("*.py")))]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
