@@ -58,8 +58,12 @@ def _entries(path):
     module = importlib.import_module(path)
     public = {name: _value(module, name) for name in sorted(module.__all__, key=str.lower) if name != "__version__"}
     constants = [f"- `{name}` = `{value!r}`" for name, value in public.items() if not _described(value)]
+    # A filter's methods are its page, wherever they are written.
+    options = "\n    options:\n      inherited_members: true" if path == "jaxacct.filters" else ""
     parts = [
-        f"::: {path}.{name}" for name, value in public.items() if _described(value) and not inspect.ismodule(value)
+        f"::: {path}.{name}{options}"
+        for name, value in public.items()
+        if _described(value) and not inspect.ismodule(value)
     ]
     return "\n".join(constants) + "\n\n" + "\n\n".join(parts)
 
@@ -171,7 +175,8 @@ def _formula(match):
     found = convert(tex, display="block" if match.group(1) == "div" else "inline")
     if re.search(r">\\\w", found):
         raise ValueError(f"a command that latex2mathml does not know, in {tex}")
-    return found
+    # A wide formula scrolls by itself: a page that is wider than a phone is hard to read.
+    return f'<div style="overflow-x: auto">{found}</div>' if match.group(1) == "div" else found
 
 
 def on_page_content(content, **_):

@@ -51,7 +51,7 @@ __all__ = [
 
 def is_traced(value: Any) -> bool:
     """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
-    if isinstance(value, GeneratorType):  # JAX warns of those, and nobody takes one
+    if isinstance(value, GeneratorType):  # JAX warns of those
         return False
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value))
 
@@ -61,7 +61,7 @@ _unchecked = contextvars.ContextVar("unchecked", default=False)
 
 @contextlib.contextmanager
 def unchecked() -> Iterator[None]:
-    """Lets bad numbers pass where nobody is told: a program's numbers fail closed, as traced ones do."""
+    """Turns checks of numbers off in the block: inside a compiled program's callback they fail closed instead."""
     token = _unchecked.set(True)
     try:
         yield
@@ -70,7 +70,7 @@ def unchecked() -> Iterator[None]:
 
 
 def passing() -> bool:
-    """Whether bad numbers pass at the moment; see :func:`unchecked`."""
+    """Whether checks of numbers are off; see :func:`unchecked`."""
     return _unchecked.get()
 
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import termios
+import threading
 
 import jax
 import pytest
@@ -153,9 +155,12 @@ def test_ctrl_c_stops_cleanly_with_the_report_written(tmp_path):
     command = [sys.executable, "-c", "from jaxacct.cli import main; main()", *QUICK]
     command += ["--steps", "1000000", "--output", str(tmp_path)]
     environment = dict(os.environ, PYTHONUNBUFFERED="1")
-    ours, theirs = os.openpty()  # there is a progress bar on terminals only
+    ours, theirs = os.openpty()  # there is a progress bar on terminals only, and tqdm draws none on one without columns
+    termios.tcsetwinsize(theirs, (24, 200))
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, text=True, env=environment) as process:
         os.close(theirs)
+        deadline = threading.Timer(500, process.kill)  # or reading would wait for ever
+        deadline.start()
         seen = ""
         asked = False
         with contextlib.suppress(OSError):  # a terminal whose other end is closed
@@ -165,6 +170,7 @@ def test_ctrl_c_stops_cleanly_with_the_report_written(tmp_path):
                     process.send_signal(signal.SIGINT)
                     asked = True
         out, _ = process.communicate(timeout=100)
+        deadline.cancel()
     os.close(ours)
     assert process.returncode == 130, seen
     assert "Traceback" not in seen

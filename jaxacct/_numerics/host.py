@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import array_module
 
@@ -43,7 +44,7 @@ def at_hand(*trees: Any) -> bool:
     return True
 
 
-def floats(*values: Any) -> tuple[Any, ...]:
+def floats(*values: ArrayLike) -> tuple[Any, ...]:
     """NumPy, or jax.numpy inside a trace, and ``values`` as its float64 arrays (inside ``enable_x64``)."""
     xp = np if at_hand(values) else jnp
     return (xp, *(xp.asarray(value, np.float64) for value in values))

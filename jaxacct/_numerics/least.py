@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 
 __all__ = ["first_greatest", "first_least"]
 
 
-def first_least(values: Any) -> Any:
+def first_least(values: Array) -> Array:
     """Index of the first least entry along the last axis, int32; of the last entry if all are NaN. No derivative.
 
     ``jnp.argmin`` lowers to a reduction whose initial values have the wrong type where float64 code sits in a
@@ -28,6 +26,6 @@ def first_least(values: Any) -> Any:
     return jnp.where(jnp.isnan(values).any(-1), np.int32(values.shape[-1] - 1), at)
 
 
-def first_greatest(values: Any) -> Any:
+def first_greatest(values: Array) -> Array:
     """Index of the first greatest entry along the last axis; see :func:`first_least`."""
     return first_least(-values)

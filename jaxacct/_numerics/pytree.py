@@ -1,4 +1,4 @@
-"""Registers frozen dataclasses as pytrees: only calls by a user are checked, not JAX's rebuilding of trees."""
+"""Registers frozen dataclasses as pytrees whose checks run when a user makes one, not when JAX rebuilds a tree."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def mechanism(cls: type[T]) -> type[T]:
 
 
 def unchecked(cls: type[T], **fields: Any) -> T:
-    """A ``cls`` whose values are not checked: what a person's program gave may make no sense, and then fails closed."""
+    """A ``cls`` whose values are not checked: numbers from inside a program may be invalid, and then fail closed."""
     made = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(made, name, value)

@@ -1,8 +1,7 @@
 """Outward rounding: numbers made a little larger or smaller, so that a computed bound stays a bound.
 
-A float64 operation is off by at most ``UNIT`` of its result. Whoever computes a bound counts the operations (or bounds
-their number), and moves the result by more than they can be off, to the side that is safe; the share that each place
-needs is said there. These functions name the side, so that no place spells a sign of its own.
+A float64 operation is off by at most ``UNIT`` of its result. Code that computes a bound counts the operations (or
+bounds their number), and moves the result by more than they can be off, to the safe side, which these functions name.
 """
 
 from __future__ import annotations

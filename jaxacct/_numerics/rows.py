@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 
 __all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 
@@ -16,11 +16,11 @@ __all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
 class Row:
     """``values`` of shape ``(..., size)``: the last axis belongs to the pair, those before it are settings.
 
-    The front desk broadcasts and concatenates leaves over settings; a ``Row`` tells it which axis to leave alone. The
+    Queries broadcast and concatenate leaves over settings; a ``Row`` marks the axis that they leave alone. The
     size is part of the tree's structure, so that tables of different length are not stacked.
     """
 
-    def __init__(self, values: Any) -> None:
+    def __init__(self, values: Array) -> None:
         self.values = values
         self.size = values.shape[-1]
 

@@ -62,7 +62,7 @@ def delta(
             as two settings.
 
     Returns:
-        ``Bounds(lower, upper)`` of the broadcast shape: float64 NumPy arrays or scalars; inside a ``jit``, JAX
+        ``Bounds(lower, upper)`` of the broadcast shape, float64 NumPy arrays or scalars; inside a ``jit``, JAX
         arrays of the surrounding program's precision, rounded outwards.
 
     Raises:
@@ -93,7 +93,7 @@ def epsilon(
         relation, precision, devices, progress: see :func:`delta`.
 
     Returns:
-        ``Bounds(lower, upper)``, see :func:`delta`; ``upper`` is inf where no finite epsilon is certified.
+        ``Bounds(lower, upper)``, as `delta` has them; ``upper`` is inf where no finite epsilon is certified.
 
     Raises:
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.curves import trade_off as tradeoff
 from jaxacct.losses.curves.pld import PLD
@@ -180,6 +181,6 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
     factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)
-    widths: Any = one.p * factor
-    drops: Any = one.q * factor
+    widths: Array = one.p * factor
+    drops: Array = one.q * factor
     return TradeOff(widths, drops, bound)

@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import experiment
 from jaxacct.losses.compare import enclose as families
@@ -61,8 +62,8 @@ class GeneralizedResponse:
         lie = np.where(finite, self.masses / (1.0 + np.exp(eps)), 0.0)
         order = np.argsort(-self.epsilons)
         factor = 1.0 + (8.0 if self.bound == "upper" else -8.0) * EPS
-        widths: Any = np.concatenate([lie[order], truth[order][::-1]]) * factor
-        drops: Any = np.concatenate([truth[order], lie[order][::-1]]) * factor
+        widths: Array = np.concatenate([lie[order], truth[order][::-1]]) * factor
+        drops: Array = np.concatenate([truth[order], lie[order][::-1]]) * factor
         return TradeOff(widths, drops, "lower" if self.bound == "upper" else "upper")
 
     def pld(self, grid: LossGrid) -> PLD:

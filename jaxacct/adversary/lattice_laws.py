@@ -99,7 +99,7 @@ def _common_divisor(losses: np.ndarray) -> float | None:
 
 
 def _spread(finite: Sequence[Experiment | None], rounds: int) -> float:
-    """Mean and nine deviations of the sum of finite losses: orders beyond matter to nobody."""
+    """Mean and nine deviations of the sum of finite losses: larger orders do not matter."""
     mean = variance = largest = 0.0
     for one in finite:
         if one is not None:

@@ -102,7 +102,7 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
         kernel: shape (outcomes, outputs): the law of f(output, epsilon) for each outcome.
 
     Returns:
-        ``(table, epsilons)`` of shapes (..., outcomes * outputs) and (outcomes * outputs,), float64: entry
+        ``(table, epsilons)`` of shapes (..., outcomes * outputs) and (outcomes * outputs,), float64. Entry
         (i, o) is output o with epsilon i, where of equal epsilons the first one holds all probability.
 
     Raises:

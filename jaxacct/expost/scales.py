@@ -65,7 +65,7 @@ def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
         sensitivity: of one query, > 0. All shapes broadcast.
 
     Returns:
-        ``(sigma, scale)``, float64 arrays of the broadcast shape, rounded up: the standard deviation of the
+        ``(sigma, scale)``, float64 arrays of the broadcast shape, rounded up, which are the standard deviation of the
         threshold's Gaussian noise, drawn once, and the scale of each query's Laplace noise (standard deviation
         sqrt(2) scale). Infinity where traced values make no sense.
 

@@ -40,6 +40,7 @@ One ledger for each example, who pays for their own gradient: `individual_priced
 import warnings
 from typing import Any
 
+# `A as A`: the types of states have names here, and no pages.
 from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp
 from jaxacct.filters.additive.gdp import GDPFilter, gdp
 from jaxacct.filters.additive.plan_order import ORDERS, plan_epsilon, plan_order
@@ -48,13 +49,13 @@ from jaxacct.filters.additive.renyi import RenyiFilter, renyi
 from jaxacct.filters.additive.renyi_any import AnyOrderFilter, renyi_any
 from jaxacct.filters.additive.zcdp import (
     ApproximateZCDPFilter,
-    ApproximateZCDPState,
     ZCDPFilter,
     approximate_dp,
     approximate_zcdp,
     zcdp,
 )
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCDPState
+from jaxacct.filters.amounts import LedgerState as LedgerState
 from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
 from jaxacct.filters.from_epsilon import from_epsilon
@@ -70,14 +71,15 @@ from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
 from jaxacct.filters.menus.online_menu import OnlineMenuFilter, online_menu
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, priced_menu
-from jaxacct.filters.menus.units import MenuState
+from jaxacct.filters.menus.units import MenuState as MenuState
 from jaxacct.filters.odometer import Odometer, odometer
 from jaxacct.filters.per_example.any_filter import IndividualFilter, individual
 from jaxacct.filters.per_example.approximate_gdp import IndividualApproximateGDPFilter, individual_approximate_gdp
 from jaxacct.filters.per_example.priced_box import IndividualPricedBoxFilter, individual_priced_box
 from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, individual_priced_menu
 from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
-from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, ResidueState, gdp_residue
+from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, gdp_residue
+from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState
 from jaxacct.filters.residues.natural import NaturalFilter, UndeclaredNaturalFilter, natural
 from jaxacct.filters.residues.prepare import Prepared, prepare
 
@@ -87,7 +89,6 @@ __all__ = [
     "AnyOrderGuarantee",
     "ApproximateGDPFilter",
     "ApproximateZCDPFilter",
-    "ApproximateZCDPState",
     "Filter",
     "GDPFilter",
     "GDPGuarantee",
@@ -98,8 +99,6 @@ __all__ = [
     "IndividualFilter",
     "IndividualPricedBoxFilter",
     "IndividualPricedMenuFilter",
-    "LedgerState",
-    "MenuState",
     "NaturalFilter",
     "Odometer",
     "OnlineMenuFilter",
@@ -112,7 +111,6 @@ __all__ = [
     "RenyiFilter",
     "RenyiGuarantee",
     "ResidueFilter",
-    "ResidueState",
     "UndeclaredNaturalFilter",
     "ZCDPFilter",
     "ZCDPGuarantee",

@@ -43,7 +43,7 @@ def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None
         records: number of records.
 
     Returns:
-        A mechanism for :func:`jaxacct.epsilon`, and so on. For a filter, ask for its parts one by one.
+        A mechanism for `jaxacct.epsilon`, and so on. For a filter, ask for its parts one by one.
 
     Raises:
         ValueError: another strategy, a missing ``records``.

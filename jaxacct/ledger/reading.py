@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from jaxacct import filters
+from jaxacct import accounting, filters
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.ledger.fitting import nearest
@@ -82,6 +82,10 @@ class Reading:
             lines += [f"fits    {query!r}" for query in self.alternatives]
         lines.append(f"spent   {self.spent.text(rounded_up)}, {rounded_up(100.0 * self.fraction, 4)} % of the budget")
         lines.append(f"left    {self.left.text(rounded_down)}")
+        if self.spent.epsilon is None:
+            lines.append(
+                "        no part of this budget has an epsilon of its own: whatever is spent, the budget's holds"
+            )
         kind = "" if self.is_bound else ", ASYMPTOTIC, not a bound"
         stated = "" if self.delta_stated else " (none was stated for this ledger)"
         lines.append(f"budget  epsilon {rounded_up(self.epsilon)} at delta {self.delta:g}{stated}{kind}")
@@ -195,7 +199,17 @@ def _cost(policy: Policy, query: Any, before: State, after: State, admitted: boo
             values = None
     if values is None or not np.all(np.isfinite(np.asarray(values[0], np.float64))):
         return None
-    return _amount(budget, values, delta)
+    amount = _amount(budget, values, delta)
+    return amount if amount.epsilon is not None else replace(amount, epsilon=_alone(query, delta))
+
+
+def _alone(query: Any, delta: float) -> float | None:
+    """The certified epsilon of a request that is all there is; None where it has none, or no mechanism of its own."""
+    try:
+        found = float(accounting.epsilon(query, delta).upper)
+    except (ValueError, TypeError, NotImplementedError):  # a position on a menu; another relation's mechanism
+        return None
+    return found if found < np.inf else None
 
 
 def _difference(new: Any, old: Any, *, squares: bool) -> Any:

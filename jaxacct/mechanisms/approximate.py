@@ -8,9 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative
 from jaxacct.mechanisms.renyi.closed import response_divergence
@@ -29,16 +31,16 @@ class Response(Symmetric):
     epsilon: ArrayLike
 
     def _response(self) -> tuple[Any, Any, Any]:
-        """Epsilon, the number of categories and delta in float64, NaN where they make no sense."""
+        """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return response_divergence(self.epsilon, order, self._response()[1])
 
-    def _pure(self) -> Any | None:
+    def _pure(self) -> Array | None:
         return nonnegative(self.epsilon)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(ResponsePair(*self._response()), 1.0)]
 
 
@@ -88,12 +90,12 @@ class ApproximateDP(Response):
     def _response(self) -> tuple[Any, Any, Any]:
         return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         xp, pure, delta = floats(super()._renyi(order, relation), self.delta)
         return xp.where(delta == 0, pure, np.inf)  # a loss may be infinite
 
     def _pure(self) -> None:
         """A loss may be infinite."""
 
-    def _approximate_rho(self) -> tuple[Any, Any]:
+    def _approximate_rho(self) -> tuple[Array, Array]:
         return rho_of_pure(nonnegative(self.epsilon)), nonnegative(self.delta, 1.0)

@@ -1,20 +1,23 @@
-"""`Mechanism`: the base class; a mechanism gives the dominating pairs of itself and of its samples.
+"""`Mechanism`, the base class: the dominating pairs of a mechanism and of samples of it.
 
-The front desk and the engine know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`
-(and, if its curve is symmetric, ``_symmetric``); sampling and composition work for it from then on.
+Queries and engines know no mechanism by name. A new family is one class with :meth:`Mechanism._dominating`, derived
+from :class:`Symmetric` if `add` and `remove` have one curve; sampling and composition then work for it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
+from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
 __all__ = ["Mechanism", "Symmetric", "as_mechanism"]
@@ -27,9 +30,23 @@ class Mechanism:
 
     The methods are private because analysts never call them: they are the contract between a mechanism and
     :mod:`jaxacct.mechanisms.directions`. Numbers in pairs are float64 scalars per setting (arrays that broadcast),
-    NumPy's where every parameter is concrete and jax.numpy's inside a trace; parameters that make no sense
+    NumPy's where every parameter is concrete and jax.numpy's inside a trace; invalid parameters
     become NaN there, which the engine turns into delta 1 and epsilon inf.
     """
+
+    def __init_subclass__(cls) -> None:
+        """Makes the checks of ``cls`` refuse None, which those of numbers let pass as a placeholder."""
+        check = vars(cls).get("__post_init__")
+        if check is not None:
+
+            @functools.wraps(check)
+            def post_init(self: Any) -> None:
+                for field in dataclasses.fields(self):
+                    if getattr(self, field.name) is None:
+                        raise ValueError(f"{field.name} must be given, got None")
+                check(self)
+
+            cls.__post_init__ = post_init  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def _symmetric(self) -> bool:
@@ -47,10 +64,10 @@ class Mechanism:
         return names[:1] if self._symmetric else names
 
     def _as(self, side: str) -> str:
-        """The direction with the pairs of ``side``; a special record is as good as none unless said otherwise."""
+        """The direction whose pairs serve for ``side``: a special record counts as a missing one unless overridden."""
         return _AS.get(side, side)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         """The dominating pairs of one run, as ``[(pair, how often it occurs), ...]``.
 
         Args:
@@ -78,8 +95,8 @@ class Mechanism:
             )
         return pair if known and np.all(count == 1.0) else poisoned(pair, count != 1.0)
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
-        """The dominating pairs of ``steps`` runs; another list than that of one run where guarantees add up."""
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
+        """The dominating pairs of ``steps`` runs: those of one run so often, unless guarantees add up otherwise."""
         return [(pair, times(count, steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
@@ -90,16 +107,16 @@ class Mechanism:
         """
         return self
 
-    def _gaussian_runs(self) -> list[tuple[Any, Any]] | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
         """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 
-    def _gaussian_noise(self) -> Any | None:
+    def _gaussian_noise(self) -> Array | None:
         """The noise multiplier of the one Gaussian mechanism that this is equivalent to, or None."""
         runs = self._gaussian_runs()
         return None if runs is None else composed_noise(runs)
 
-    def _sampled(self, rate: Rate, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Pair:
         """The pair of one run on a Poisson sample of the given ``rate``, for ``"add"`` or ``"remove"``.
 
         With (P, Q) the pair of ``relation`` itself, `remove` has ((1 - rate) Q + rate P, Q) and `add` has
@@ -116,7 +133,7 @@ class Mechanism:
             return GaussianPair(noise, rate.value, reverse, rate.rest)
         return SampledPair(self._one_pair(relation, "PoissonSampled"), rate.value, reverse, rate.rest)
 
-    def _replaced(self, rate: Rate) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         """The pair of replaced records in a Poisson sample of the given ``rate``; `replace` is symmetric.
 
         It needs the pair for `remove` only (``docs/proofs/replaced-records.md``), which this reads off lists of
@@ -142,7 +159,7 @@ class Mechanism:
             "(2 epsilon, (1 + exp(epsilon)) delta)"
         )
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """An upper bound of the Rényi divergence of one run (inside ``enable_x64``); infinite for invalid numbers.
 
         A family without a formula has that of the tails of its pair. Where its losses have no bound, the pair needs a
@@ -163,8 +180,8 @@ class Mechanism:
             return "add_or_remove"
         return self._as(relation)
 
-    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any | None:
-        """`_renyi` on a Poisson sample of ``rate``, or None if only the tails of the pair tell."""
+    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array | None:
+        """`_renyi` on a Poisson sample of ``rate``, or None where there is no formula."""
         from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 
         noise = self._gaussian_noise()
@@ -172,23 +189,23 @@ class Mechanism:
             return None
         return sampled_gaussian_divergence(inflated(mu_of_noise(noise), 2.0**-48), rate, order, relation)
 
-    def _pure(self) -> Any | None:
+    def _pure(self) -> Array | None:
         """The largest privacy loss, rounded up, where it has a closed form; NaN for invalid numbers."""
         return None
 
-    def _rho(self) -> Any | None:
+    def _rho(self) -> Array | None:
         """The rho of zCDP of one run, to a few roundings, where it has a closed form; NaN for invalid numbers."""
         from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
         pure = self._pure()
         return None if pure is None else rho_of_pure(pure)
 
-    def _approximate_rho(self) -> tuple[Any, Any] | None:
+    def _approximate_rho(self) -> tuple[Array, Array] | None:
         """(rho, delta) of delta-approximate rho-zCDP, rounded up, where there is a closed form."""
         rho = self._rho()
         return None if rho is None else (rho, np.zeros(()))
 
-    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""
         return np.zeros((), bool), np.inf
 

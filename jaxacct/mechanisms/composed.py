@@ -11,10 +11,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import merged_curves
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import times
@@ -58,7 +60,7 @@ class Composed(Mechanism):
                 )
         _validate.count(steps=self.steps)
 
-    def parts(self) -> list[tuple[Any, Any]]:
+    def parts(self) -> Runs:
         """The (mechanism, steps) pairs."""
         steps = self.steps if isinstance(self.steps, tuple) else (self.steps,) * len(self.mechanisms)
         return list(zip(self.mechanisms, steps, strict=True))
@@ -75,7 +77,7 @@ class Composed(Mechanism):
         """Each part says for itself."""
         return side
 
-    def _gaussian_runs(self) -> list[tuple[Any, Any]] | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
         """Those of all parts, if all have some."""
         found = []
         for part, steps in self.parts():
@@ -85,7 +87,7 @@ class Composed(Mechanism):
             found += [(noise, times(count, steps)) for noise, count in runs]
         return found
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         noise = self._gaussian_noise()
         if noise is not None:
             return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
@@ -95,7 +97,7 @@ class Composed(Mechanism):
             found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """The sum over the parts; each says itself what a relation is to it."""
         parts = self.parts()
         total = np.zeros(())
@@ -105,7 +107,7 @@ class Composed(Mechanism):
             total = total + xp.where(steps >= 1, steps, np.inf) * part._renyi(order, part._as_renyi(relation))
         return inflated(total, EPS * (2 + len(parts)))
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         found = []
         for part, count in self.parts():
             found += as_mechanism(part)._runs(relation, times(count, steps))
@@ -116,6 +118,6 @@ class Composed(Mechanism):
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 
-    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         found = [as_mechanism(part)._rarely_sampled(times(count, steps)) for part, count in self.parts()]
         return functools.reduce(operator.or_, [one for one, _ in found]), sum(total for _, total in found)

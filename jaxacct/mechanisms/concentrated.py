@@ -8,11 +8,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, Symmetric
 from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
 from jaxacct.mechanisms.parameters import nonnegative, positive, whole_steps
 from jaxacct.mechanisms.renyi.closed import proportional
@@ -45,16 +46,16 @@ class ZeroConcentratedDP(Symmetric):
     def __post_init__(self) -> None:
         _validate.positive(rho=self.rho)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return proportional(self.rho, order)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return positive(self.rho)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(ConcentratedPair(positive(self.rho)), 1.0)]
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(ConcentratedPair(positive(self.rho) * whole_steps(steps)), 1.0)]
 
     def _witness(self, relation: str) -> Mechanism:
@@ -89,15 +90,15 @@ class RenyiDP(Symmetric):
         order = positive(self.order)
         return array_module(order).where(order > 1.0, order, np.nan)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Divergences increase in the order; above the mechanism's own nothing is known.
         xp, a, known, value = floats(order, self.order, self.epsilon)
         return xp.where((a > 1) & (a <= known) & (known < np.inf) & (value >= 0), value, np.inf)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon)), 1.0)]
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(RenyiPair(self._order(), nonnegative(self.epsilon) * whole_steps(steps)), 1.0)]
 
     def _witness(self, relation: str) -> Mechanism:

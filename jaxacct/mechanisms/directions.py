@@ -1,4 +1,4 @@
-"""The dominating pairs of a mechanism under a neighbouring relation."""
+"""Splits a neighbouring relation into directions, and gives the dominating pairs of a mechanism for each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import composed_noise, whole_steps
 
@@ -18,7 +19,7 @@ RELATIONS = ("add_or_remove", "add", "remove", "replace", "replace_special", "ze
 """`add_or_remove` is the worse of `remove` and `add`, `replace_special` that of `zero_out` and `fill_in`."""
 
 
-def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[list[tuple[Any, Any]]]:
+def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[Runs]:
     """The directions whose worst is the answer for ``relation``; each a list of (pair, steps of it).
 
     Leaves of a pair are float64 arrays that broadcast against each other. Invalid traced parameters become NaN,

@@ -1,15 +1,15 @@
-"""Discrete Gaussian noise on whole numbers."""
+"""`DiscreteGaussian`: discrete Gaussian noise on whole numbers."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.discrete_gaussian import DiscreteGaussianPair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import proportional
@@ -41,14 +41,14 @@ class DiscreteGaussian(Symmetric):
         _validate.positive(sigma=self.sigma)
         _validate.count(sensitivity=self.sensitivity)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # What the Gaussian has bounds it, exactly where order * sensitivity is whole (Canonne, Kamath, Steinke 2020).
         ratio = whole_number(self.sensitivity, 1.0) / positive(self.sigma)
         return proportional(inflated(0.5 * ratio**2, 2.0**-49), order)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return (whole_number(self.sensitivity, 1.0) / positive(self.sigma)) ** 2 / 2
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         sigma, gap = positive(self.sigma), whole_number(self.sensitivity, 1.0)
         return [(DiscreteGaussianPair(sigma + 0.0 * gap, gap), 1.0)]  # a NaN in one is one in both

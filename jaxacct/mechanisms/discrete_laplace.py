@@ -1,4 +1,4 @@
-"""Discrete Laplace (two-sided geometric) noise on whole numbers."""
+"""`DiscreteLaplace`: two-sided geometric noise on whole numbers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.discrete_laplace import DiscreteLaplacePair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import pure_divergence
@@ -46,7 +47,7 @@ class DiscreteLaplace(Symmetric):
         _validate.positive(scale=self.scale)
         _validate.count(sensitivity=self.sensitivity)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """log((1-t)/(1+t) sum_x t^(a |x - D| + (1-a) |x|)) / (a-1), t = e^(-1/scale): three geometric series.
 
         Where that is all rounding (losses below 1e-7), the divergence of pure privacy is less and takes its place.
@@ -55,10 +56,10 @@ class DiscreteLaplace(Symmetric):
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
         return array_module(exact, pure).minimum(exact, pure)
 
-    def _pure(self) -> Any:
+    def _pure(self) -> Array:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity, 1.0)), 1.0)]
 
 

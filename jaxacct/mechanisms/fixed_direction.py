@@ -1,4 +1,4 @@
-"""The best attack known on replaced records in samples of a fixed size."""
+"""`FixedDirection`: the best attack known on replaced records in samples of a fixed size."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.base import Runs
 
 __all__ = ["FixedDirection"]
 
@@ -30,5 +31,5 @@ class FixedDirection(Mechanism):
     def _as(self, side: str) -> str:
         return {"replace_out": "remove", "replace_in": "add"}.get(side) or self.mechanism._as(side)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return getattr(self.mechanism, "_attained", self.mechanism._dominating)(relation)

@@ -1,15 +1,15 @@
-"""The Gaussian mechanism."""
+"""`Gaussian`: the Gaussian mechanism."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
@@ -20,7 +20,7 @@ __all__ = ["Gaussian", "OneGaussian"]
 class OneGaussian(Symmetric):
     """A mechanism that is equivalent to one Gaussian mechanism, see ``_gaussian_runs``."""
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(GaussianPair(self._gaussian_noise(), np.ones(()), np.zeros(())), 1.0)]
 
 
@@ -52,15 +52,15 @@ class Gaussian(OneGaussian):
         """The GDP parameter sensitivity / sigma."""
         return self.sensitivity / self.sigma  # pyright: ignore[reportOperatorIssue]
 
-    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
-        """One of sigma / sensitivity, NaN where either makes no sense."""
+    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
+        """One of sigma / sensitivity, NaN where either is invalid."""
         return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), order)
 
-    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
         return sampled_gaussian_divergence(mu_of_noise(self.sigma, self.sensitivity), rate, order, relation)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return (positive(self.sensitivity) / positive(self.sigma)) ** 2 / 2

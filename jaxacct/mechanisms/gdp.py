@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.gaussian import OneGaussian
 from jaxacct.mechanisms.parameters import positive
@@ -34,13 +33,13 @@ class GDP(OneGaussian):
     def __post_init__(self) -> None:
         _validate.positive(mu=self.mu)
 
-    def _gaussian_runs(self) -> list[tuple[Any, Any]]:
-        """One of 1 / mu, NaN where it makes no sense."""
+    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
+        """One of 1 / mu, NaN where it is invalid."""
         return [(1.0 / positive(self.mu), 1.0)]
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # Rényi divergences keep the order of trade-off curves.
         return gaussian_divergence(mu_of_noise(1.0, self.mu), order)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return positive(self.mu) ** 2 / 2

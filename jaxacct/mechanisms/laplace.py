@@ -1,4 +1,4 @@
-"""The Laplace mechanism."""
+"""`Laplace`: the Laplace mechanism."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated, quotient_up
 from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.antipodal_laplace import AntipodalLaplacePair
+from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.parameters import Rate, positive
 from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
@@ -49,23 +51,23 @@ class Laplace(Symmetric):
     def __post_init__(self) -> None:
         _validate.positive(scale=self.scale, sensitivity=self.sensitivity)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(LaplacePair(self._epsilon()), 1.0)]
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return _divergence(self.scale, self.sensitivity, order)
 
-    def _pure(self) -> Any:
+    def _pure(self) -> Array:
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return rho_of_laplace(self._pure())
 
     def _epsilon(self) -> Any:
         """sensitivity / scale, rounded up."""
         return positive(quotient_up(positive(self.sensitivity), positive(self.scale)))
 
-    def _replaced(self, rate: Rate) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         return AntipodalLaplacePair(self._epsilon(), rate.value, rate.rest)
 
 

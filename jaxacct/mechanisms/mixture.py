@@ -9,10 +9,12 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
+from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
@@ -67,18 +69,18 @@ class MixtureOfGaussians(Mechanism):
             if np.any(largest <= 0):
                 raise ValueError("sensitivities must hold a number above 0, got only 0")
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return super()._renyi(order, relation) if relation == "replace" else mixture_divergence(self, order, relation)
 
-    def _sampled_renyi(self, rate: Any, order: Any, relation: str) -> Any:
+    def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array:
         return mixture_divergence(self, order, relation, rate)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
             return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
-    def _replaced(self, rate: Rate) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         noise, sensitivities, weights = self._parts()
         # A record that is not in the sample moves nothing.
         share = rate.value / sum(weights)
@@ -86,7 +88,7 @@ class MixtureOfGaussians(Mechanism):
         return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
     def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-        """Noise, sensitivities and weights in float64; NaN noise where they make no sense."""
+        """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
         xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
         sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]
         total = sum(weights)

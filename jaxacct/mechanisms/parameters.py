@@ -1,8 +1,8 @@
-"""From what a user wrote to the float64 parameters of a pair, the only place where they are formed.
+"""Forms the float64 parameters of pairs from what a user wrote: NumPy's where they are concrete, NaN where invalid.
 
-NumPy where they are concrete, NaN where they make no sense. Every parameter that is no number of the user's own is good
-to a known number of units (:data:`NOISE_UNITS`, :data:`RATE_UNITS`), which the errors of the pairs hold:
-docs/proofs/parameters.md. Nothing is formed as 1 minus something rounded: a rate comes with its complement.
+Parameters are formed here only. Each that is computed is within a known number of units (:data:`NOISE_UNITS`,
+:data:`RATE_UNITS`), which the errors of the pairs include: docs/proofs/parameters.md. Nothing is formed as 1 minus
+something rounded: a rate comes with its complement.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import total
 
@@ -74,35 +75,35 @@ def check_law(name: str, table: Any) -> None:
         raise ValueError(f"{name} must sum up to 1, got {total.flat[np.argmax(np.abs(total - 1.0))]}")
 
 
-def positive(value: Any) -> Any:
+def positive(value: ArrayLike) -> Array:
     """``value`` in float64, NaN where it is not a finite number above 0."""
-    xp, value = floats(value)
-    return xp.where((value > 0) & xp.isfinite(value), value, np.nan)
+    xp, x = floats(value)
+    return xp.where((x > 0) & xp.isfinite(x), x, np.nan)
 
 
-def nonnegative(value: Any, most: float = np.inf) -> Any:
+def nonnegative(value: ArrayLike, most: float = np.inf) -> Array:
     """``value`` in float64, NaN where it is not a finite number of at least 0 and at most ``most``."""
-    xp, value = floats(value)
-    return xp.where((value >= 0) & xp.isfinite(value) & (value <= most), value, np.nan)
+    xp, x = floats(value)
+    return xp.where((x >= 0) & xp.isfinite(x) & (x <= most), x, np.nan)
 
 
-def whole_number(value: Any, least: float) -> Any:
+def whole_number(value: ArrayLike, least: float) -> Array:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
-    xp, value = floats(value)
-    return xp.where((value >= max(least, 1.0)) & (value == xp.floor(value)) & (value <= 2.0**53), value, np.nan)
+    xp, x = floats(value)
+    return xp.where((x >= max(least, 1.0)) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
 
 
-def whole_steps(steps: Any) -> Any:
+def whole_steps(steps: ArrayLike) -> Array:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
         return whole_number(steps, 1.0)
-    xp, steps = floats(steps)
-    return xp.where((steps >= 1.0) & (steps <= 2.0**53), steps, np.nan)
+    xp, x = floats(steps)
+    return xp.where((x >= 1.0) & (x <= 2.0**53), x, np.nan)
 
 
 @contextlib.contextmanager
 def fractional_steps() -> Iterator[None]:
-    """Lets steps be any numbers of at least 1, for differences between them."""
+    """Allows fractional steps of at least 1 in the block, for finite differences."""
     token = _fractions.set(True)
     try:
         yield
@@ -111,11 +112,11 @@ def fractional_steps() -> Iterator[None]:
 
 
 def moved() -> bool:
-    """Whether numbers are moved a little for differences between them: then weights need not sum up to 1."""
+    """Whether parameters are shifted for finite differences at the moment: then weights need not sum up to 1."""
     return _fractions.get()
 
 
-def times(count: Any, steps: Any) -> Any:
+def times(count: ArrayLike, steps: ArrayLike) -> Array:
     """The product of two numbers of steps."""
     if isinstance(count, float) and count == 1.0:
         return whole_steps(steps)
@@ -123,16 +124,16 @@ def times(count: Any, steps: Any) -> Any:
 
 
 class Rate(NamedTuple):
-    """A sampling rate and its complement, each good to ``RATE_UNITS`` of itself; 0 is exact, NaN makes no sense."""
+    """A sampling rate and its complement, each within ``RATE_UNITS`` of itself; 0 is exact, NaN is invalid."""
 
-    value: Any
-    rest: Any
+    value: Array
+    rest: Array
 
 
-def poisson_rate(rate: Any) -> Rate:
+def poisson_rate(rate: ArrayLike) -> Rate:
     """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
-    xp, rate = floats(rate)
-    value = xp.where((rate >= 0) & (rate <= 1), xp.maximum(rate, LEAST_RATE), np.nan)
+    xp, x = floats(rate)
+    value = xp.where((x >= 0) & (x <= 1), xp.maximum(x, LEAST_RATE), np.nan)
     return Rate(value, 1.0 - value)
 
 
@@ -147,16 +148,16 @@ def nested(outer: Rate, inner: Rate) -> Rate:
     return Rate(xp.where(least, LEAST_RATE, value), xp.where(least, 1.0 - LEAST_RATE, rest))
 
 
-def subset_rate(size: Any, whole: Any, least: float) -> Rate:
+def subset_rate(size: ArrayLike, whole: ArrayLike, least: float) -> Rate:
     """``size / whole`` of whole numbers up to 2^53, NaN where it is not in [``least``, 1]; 1 unit both."""
-    size, whole = whole_steps(size), whole_steps(whole)
-    value, rest = size / whole, (whole - size) / whole
+    part, records = whole_steps(size), whole_steps(whole)
+    value, rest = part / records, (records - part) / records
     xp = array_module(value)
     good = (value >= least) & (value <= 1.0)
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
-def composed_noise(runs: list[tuple[Any, Any]], steps: Any = 1.0) -> Any:
+def composed_noise(runs: list[tuple[Array, Array]], steps: ArrayLike = 1.0) -> Array:
     """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
 
     (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root

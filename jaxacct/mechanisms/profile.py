@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.renyi.tables import table_divergence
@@ -63,9 +63,9 @@ class FromProfile(Symmetric):
         losses, p, q = (np.stack(part).reshape(shape) for part in zip(*found, strict=True))
         return losses, p, q
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return table_divergence([pair for pair, _ in self._dominating(relation)], order)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         losses, p, q = (Row(part) for part in self._atoms())
         return [(TablePair(losses, p, q, np.full((), 2.0 * UNIT), np.full((), 16.0 * UNIT)), 1.0)]

@@ -1,4 +1,4 @@
-"""Random allocation of records to the batches of an epoch ("balls in bins")."""
+"""`RandomAllocation`: each record takes part in randomly chosen batches of an epoch ("balls in bins")."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
+from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import Rate, poisson_rate, whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
@@ -67,12 +68,12 @@ class RandomAllocation(Mechanism):
         _validate.ordered(participations=self.participations, batches=self.batches)
 
     def _numbers(self) -> tuple[Any, Any]:
-        """t and k in float64, NaN where they make no sense."""
+        """t and k in float64, NaN where they are invalid."""
         t, k = whole_number(self.batches, 1.0), whole_number(self.participations, 1.0)
         xp = array_module(t, k)
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
@@ -97,24 +98,24 @@ class RandomAllocation(Mechanism):
             return [(AntipodalTablePair(without_zeros(pair), one, np.zeros(())), count) for pair, count in found]
         return found
 
-    def _replaced(self, rate: Any) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         raise ValueError(
             "relation 'replace' has no analysis for PoissonSampled of RandomAllocation; 'add_or_remove' has one, and "
             "group privacy turns its (epsilon, delta) into (2 epsilon, (1 + exp(epsilon)) delta)"
         )
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """That of ``participations`` runs that are known: a bound, which gains nothing from the allocation."""
         return self._numbers()[1] * renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
-    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         return as_mechanism(self.mechanism)._rarely_sampled(whole_steps(steps) * self._numbers()[1])
 
 
@@ -128,7 +129,7 @@ class _Attacked(RandomAllocation):
     def _as(self, side: str) -> str:
         return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
         t, k = self._numbers()
         known = not _validate.is_traced((pair, t, k))

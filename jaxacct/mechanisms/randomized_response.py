@@ -1,4 +1,4 @@
-"""Randomized response on categories."""
+"""`RandomizedResponse`: randomized response on two or more categories."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.approximate import Response
 from jaxacct.mechanisms.parameters import nonnegative, whole_number
@@ -46,5 +47,5 @@ class RandomizedResponse(Response):
     def _response(self) -> tuple[Any, Any, Any]:
         return nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         return rho_of_response(*self._response()[:2])

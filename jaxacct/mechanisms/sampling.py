@@ -11,13 +11,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.approximate import ApproximateDP
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, sampled_moment
@@ -67,18 +68,18 @@ class PoissonSampled(Mechanism):
         if depth > MOST_NESTED:
             raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
             return [(as_mechanism(self.mechanism)._replaced(poisson_rate(self.rate)), 1.0)]
         return [(as_mechanism(self.mechanism)._sampled(poisson_rate(self.rate), relation), 1.0)]
 
-    def _sampled(self, rate: Rate, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Pair:
         return as_mechanism(self.mechanism)._sampled(nested(rate, poisson_rate(self.rate)), relation)
 
-    def _replaced(self, rate: Rate) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         return as_mechanism(self.mechanism)._replaced(nested(rate, poisson_rate(self.rate)))
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """Exact for Gaussians and mixtures of them, from the tails of the pair for all others."""
         if relation == "replace":
             ((pair, _),) = self._dominating(relation)
@@ -99,16 +100,16 @@ class PoissonSampled(Mechanism):
             found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
         return functools.reduce(array_module(found).maximum, found)
 
-    def _pure(self) -> Any | None:
+    def _pure(self) -> Array | None:
         pure = as_mechanism(self.mechanism)._pure()
         return None if pure is None else amplified(pure, nonnegative(self.rate, 1.0))
 
-    def _rho(self) -> Any | None:
+    def _rho(self) -> Array | None:
         if at_hand(self.rate) and np.all(np.asarray(self.rate) == 1):
             return as_mechanism(self.mechanism)._rho()
         return super()._rho()
 
-    def _approximate_rho(self) -> tuple[Any, Any] | None:
+    def _approximate_rho(self) -> tuple[Array, Array] | None:
         inner, rate = self.mechanism, nonnegative(self.rate, 1.0)
         if not isinstance(inner, ApproximateDP):
             return super()._approximate_rho()
@@ -120,7 +121,7 @@ class PoissonSampled(Mechanism):
         inner = as_mechanism(self.mechanism)._witness(relation)
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
-    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         xp = np if at_hand(self, steps) else jnp
         # A sample of a sample is one at the product of the rates, which the pair has as well.
         rate, inner = xp.asarray(self.rate, np.float64), as_mechanism(self.mechanism)

@@ -1,4 +1,4 @@
-"""Private selection: the exponential mechanism and permute-and-flip."""
+"""`Exponential` and `PermuteAndFlip`: private selection of a candidate with a high score."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import inflated
 from jaxacct.mechanisms.approximate import Response
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.bounded_range import BoundedRangePair
 from jaxacct.mechanisms.parameters import nonnegative, positive
 from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest
@@ -50,18 +51,18 @@ class Exponential(Symmetric):
     def __post_init__(self) -> None:
         _validate.positive(epsilon=self.epsilon)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return _divergence(self.epsilon, order)
 
-    def _pure(self) -> Any:
+    def _pure(self) -> Array:
         return nonnegative(self.epsilon)
 
-    def _rho(self) -> Any:
+    def _rho(self) -> Array:
         # Bounded range: Cesar, Rogers 2021.
         epsilon = self._pure()
         return array_module(epsilon).minimum(epsilon * epsilon / 8, rho_of_pure(epsilon))
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return [(BoundedRangePair(positive(self.epsilon)), 1.0)]
 
 

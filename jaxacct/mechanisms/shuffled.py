@@ -1,4 +1,4 @@
-"""Shuffled batches: what most data loaders draw, and of which little is proven."""
+"""`Shuffled`: batches cut from shuffled data, which most data loaders draw and of which little is proven."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
 from jaxacct.mechanisms.parameters import Rate, whole_number, whole_steps
@@ -56,7 +57,7 @@ class Shuffled(Mechanism):
     def _symmetric(self) -> bool:
         return as_mechanism(self.mechanism)._symmetric
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         inner, runs = as_mechanism(self.mechanism), whole_steps(steps)
         t = whole_number(self.batches, 1.0)
         runs = array_module(t, runs).where(t >= 1.0, runs, np.nan)
@@ -64,17 +65,17 @@ class Shuffled(Mechanism):
             return [(inner._replaced(Rate(np.ones(()), np.zeros(()))), runs)]
         return inner._runs(relation, runs)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         return self._runs(relation, 1.0)
 
     def _witness(self, relation: str) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness(relation)
         return unchecked(_Attacked, mechanism=inner, batches=self.batches)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
-    def _rarely_sampled(self, steps: Any) -> tuple[Any, Any]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         return as_mechanism(self.mechanism)._rarely_sampled(steps)
 
 
@@ -89,10 +90,10 @@ class _Attacked(Shuffled):
     def _sides(self, relation: str) -> list[str]:
         return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
 
-    def _runs(self, relation: str, steps: Any) -> list[tuple[Any, Any]]:
+    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(relation)]
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         side = "remove" if relation in ("remove", "zero_out", "replace_out") else "add"
         inner, t = as_mechanism(self.mechanism), whole_number(self.batches, 1.0)
         noise = inner._gaussian_noise()

@@ -1,8 +1,6 @@
-"""Skellam noise on whole numbers: the difference of two Poisson variables."""
+"""`Skellam`: Skellam noise on whole numbers, the difference of two Poisson variables."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -10,6 +8,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Symmetric
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.skellam import LEAST, MOST, SkellamPair, outcomes
 from jaxacct.mechanisms.parameters import positive, whole_number
 
@@ -51,6 +50,6 @@ class Skellam(Symmetric):
                 f"sensitivity is small), got {first[0]:g} with a sensitivity of {first[1]:g}"
             )
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         mu, gap = positive(self.mu), whole_number(self.sensitivity, 1.0)
         return [(SkellamPair(mu + 0.0 * gap, gap), 1.0)]  # a NaN in one is one in both

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.parameters import Rate
 
 __all__ = ["Subsample"]
@@ -46,8 +47,8 @@ class Subsample(Mechanism):
                 "it if a special record counts as one of value 0"
             )
 
-    def _sampled(self, rate: Rate, relation: str) -> Any:
+    def _sampled(self, rate: Rate, relation: str) -> Pair:
         raise ValueError(f"PoissonSampled has no analysis for {type(self).__name__}{self._instead}")
 
-    def _replaced(self, rate: Rate) -> Any:
+    def _replaced(self, rate: Rate) -> Pair:
         return self._sampled(rate, "replace")

@@ -8,11 +8,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.parameters import SUM_SLACK, check_law
 from jaxacct.mechanisms.renyi.tables import table_divergence
@@ -46,11 +48,11 @@ class FromTables(Mechanism):
             _validate.rate(**{name: table})
             check_law(name, table)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         names = ["remove", "add"] if relation == "add_or_remove" else [relation]
         return table_divergence([pair for name in names for pair, _ in self._dominating(name)], order)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
             raise ValueError(
                 "relation 'replace' has no analysis for FromTables; for tables of a replaced record, relation "

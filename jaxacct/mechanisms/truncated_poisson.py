@@ -1,4 +1,4 @@
-"""Poisson samples that are cut to a largest size."""
+"""`TruncatedPoisson`: a Gaussian mechanism on Poisson samples that are cut to a largest size."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
@@ -82,7 +83,7 @@ class TruncatedPoisson(Subsample):
         _validate.ordered(largest=self.largest, records=self.records)
 
     def _parts(self) -> tuple[Any, Any, Any]:
-        """Rate, largest and records in float64, NaN where they make no sense."""
+        """Rate, largest and records in float64, NaN where they are invalid."""
         xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (
             xp.where((rate >= 0) & (rate <= 1), rate, np.nan),
@@ -90,7 +91,7 @@ class TruncatedPoisson(Subsample):
             records,
         )
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         noise, (rate, largest, records) = self._noise(), self._parts()
         split = binomial_split(records - 1.0, rate, largest)
         xp = array_module(rate, split.share)

@@ -1,4 +1,4 @@
-"""Sampling with replacement as a wrapper around a mechanism."""
+"""`SampledWithReplacement`: a Gaussian mechanism on records drawn with replacement."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
@@ -76,7 +77,7 @@ class SampledWithReplacement(Subsample):
                 return some, tail_of_some
         return weights, tail
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         noise = self._noise()
         self._refuse_special(relation)
         weights, tail = self._draws()
@@ -88,12 +89,12 @@ class SampledWithReplacement(Subsample):
             return [(WithReplacementPair(noise, Row(row), tail, doubt), 1.0)]
         return self._mixture(noise, weights, tail, relation, doubt)
 
-    def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> list[tuple[Any, Any]]:
+    def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> Runs:
         shifts = tuple(np.full((), float(draws)) for draws in range(len(weights)))
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
-    def _attained(self, relation: str) -> list[tuple[Any, Any]]:
+    def _attained(self, relation: str) -> Runs:
         """The same without what counts as revealed, which counts as not drawn."""
         noise, (weights, tail) = self._noise(), self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
@@ -102,7 +103,7 @@ class SampledWithReplacement(Subsample):
     def _witness(self, relation: str) -> Mechanism:
         return unchecked(FixedDirection, mechanism=self)
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         raise ValueError(
             "mechanism must be one with a Rényi curve of use, got SampledWithReplacement: at most orders a batch that "
             "holds one record only, however unlikely, is all there is of its divergence; its loss is a PLD"

@@ -9,12 +9,13 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
+from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import Rate, subset_rate
 from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_moment
@@ -72,7 +73,7 @@ class SampledWithoutReplacement(Subsample):
     def _rate(self) -> Rate:
         return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
-    def _dominating(self, relation: str) -> list[tuple[Any, Any]]:
+    def _dominating(self, relation: str) -> Runs:
         inner = as_mechanism(self.mechanism)
         self._refuse_special(relation)
         if not inner._symmetric:
@@ -85,7 +86,7 @@ class SampledWithoutReplacement(Subsample):
             return [(inner._sampled(rate, relation), 1.0)]
         return [(WithoutReplacementPair(inner._sampled(rate, "remove"), inner._sampled(rate, "add")), 1.0)]
 
-    def _renyi(self, order: Any, relation: str) -> Any:
+    def _renyi(self, order: ArrayLike, relation: str) -> Array:
         if relation in ("add_or_remove", "add", "remove"):
             for name in self._sides(relation):
                 self._dominating(name)  # says what is wrong, if anything is

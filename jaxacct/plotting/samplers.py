@@ -1,4 +1,4 @@
-"""What each way to draw batches costs, over the noise."""
+"""Plots of epsilon over the noise for several ways to draw batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sampler_costs(
             (without replacement), ``"random allocation"``, ``"shuffled"`` and ``"everyone knows"`` (nothing is hidden).
 
     Returns:
-        ``{name: Bounds}`` of shape ``(n,)``.
+        A dictionary from names to ``Bounds`` of shape ``(n,)``.
 
     Raises:
         ValueError: a bad number, or another name.

@@ -1,4 +1,4 @@
-"""budget.png: the budget left and the held-out accuracy against the step."""
+"""The plot of a training run: the budget left and the held-out accuracy against the step."""
 
 from __future__ import annotations
 

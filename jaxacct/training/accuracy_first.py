@@ -170,9 +170,9 @@ def fit_until_accurate(
         progress: called with a line of text after each round, published facts only.
 
     Returns:
-        `jaxacct.expost.Released`: ``result.output`` are the last round's parameters, ``result.epsilon`` the larger one
-        of the sum of what the rounds cost and ``check_epsilon``, ``scores`` the noisy accuracies. With one round there
-        is nothing to stop, and the check is asked once all the same.
+        `jaxacct.expost.Released`, of which ``result.output`` are the last round's parameters, ``result.epsilon`` the
+        larger one of the sum of what the rounds cost and ``check_epsilon``, ``scores`` the noisy accuracies. With one
+        round there is nothing to stop, and the check is asked once all the same.
 
     Raises:
         ValueError: arguments out of range, noise that the exact sums cannot hold.

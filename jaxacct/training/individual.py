@@ -104,7 +104,7 @@ def make_individual_step(
     filter; rows that stand for nobody may be added to it, of a gradient that is 0.
 
     Nothing stops a run: choose the number of steps beforehand or from released quantities, and ``sigma`` and ``rate``
-    likewise (they may change from step to step). `filters.per_example.any_filter` says what the guarantee asks.
+    likewise (they may change from step to step). docs/how-to/individual-budgets.md says what the guarantee asks.
 
     The cost is one pass over all gradients for their norms, however small the rate, which is what individual accounting
     takes; where a norm has a closed form (linear layers), give ``norms``.

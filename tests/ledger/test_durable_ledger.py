@@ -15,6 +15,7 @@ from jaxacct import (
     LossGrid,
     PoissonSampled,
     ZeroConcentratedDP,
+    epsilon,
     filters,
 )
 from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered
@@ -244,13 +245,13 @@ def test_a_step_that_would_have_to_be_clipped_is_refused(path):
 
 
 def test_a_ledger_of_the_first_schema_opens_and_states_no_delta(tmp_path, monkeypatch):
-    from jaxacct.ledger import ledger as _ledger
+    from jaxacct.ledger import chain as _chain
     from jaxacct.ledger.stores import base as _store
 
-    whole = _ledger.body_of
+    whole = _chain.body_of
     with monkeypatch.context() as patch:
         patch.setattr(_store, "SCHEMA", 1)
-        patch.setattr(_ledger, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
+        patch.setattr(_chain, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
         Ledger(tmp_path / "old.db", filters.gdp(1.0)).request(0.1)
     with Ledger(tmp_path / "old.db") as ledger:
         assert ledger.verify().requests == 1
@@ -272,3 +273,14 @@ def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s
     with pytest.raises(LedgerMismatch, match="delta must be"):
         Ledger(tmp_path / "team.db", delta=1e-5)
     assert ledger.request(other)
+
+
+def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(tmp_path):
+    query = PoissonSampled(Gaussian(2.0), 0.1)
+    ledger = Ledger(tmp_path / "menu.db", filters.priced_menu([query], epsilon=1.0, delta=1e-5), delta=1e-5)
+    reading = ledger.charge(query).reading()
+    assert reading.cost.epsilon == pytest.approx(float(epsilon(query, 1e-5).upper), rel=1e-9)
+    assert reading.spent.epsilon is reading.left.epsilon is None
+    assert reading.epsilon == pytest.approx(1.0, abs=0.05)
+    assert "no part of this budget has an epsilon of its own" in str(reading)
+    assert "(epsilon " in str(reading)

@@ -224,7 +224,7 @@ def counterexample(
         grid: lattice for members that are not finite.
 
     Returns:
-        None where none was found: because compositions are totally ordered (then there is none), because the filter
+        None where none was found, because compositions are totally ordered (then there is none), because the filter
         is free all the same, or because the excess is within the bounds' error.
 
     Raises:

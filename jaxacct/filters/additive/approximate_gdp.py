@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -140,7 +141,7 @@ def _open(state: LedgerState) -> Array:
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnames=("regime",))
+@functools.partial(jax.jit, static_argnames=("regime",))
 def _update(
     pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str
 ) -> tuple[Array, LedgerState]:
@@ -155,7 +156,7 @@ def _update(
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnames=("regime", "dtype"))
+@functools.partial(jax.jit, static_argnames=("regime", "dtype"))
 def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)

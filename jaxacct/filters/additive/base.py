@@ -75,7 +75,7 @@ class AdditiveFilter:
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnums=3)
+@functools.partial(jax.jit, static_argnums=3)
 def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, Any]:
     """Whether ``costs`` fit all budgets, slack included, and the ledgers after them."""
     leaves, tree = jax.tree.flatten(pieces)

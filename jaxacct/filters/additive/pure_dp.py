@@ -57,7 +57,7 @@ def pure_dp(epsilon: ArrayLike) -> PureDPFilter:
     Tight among statements about epsilon alone. A query is a number epsilon_i, or a `PureDP`, `Laplace`,
     `DiscreteLaplace`, `RandomizedResponse`, `Exponential` or `PermuteAndFlip` mechanism, any of them on a Poisson
     sample (log(1 + rate (e^epsilon - 1)) for add-or-remove neighbours), a `Composed` of those, or an upper `PLD`
-    without mass at infinity (its largest loss; :mod:`._law_costs` says how PLDs are read). For many small queries
+    without mass at infinity (its largest loss). For many small queries
     `zcdp` admits more at a given (epsilon, delta).
 
     Args:

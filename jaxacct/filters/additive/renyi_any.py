@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -133,7 +134,7 @@ def _room(pieces: Array, used: Array) -> Array:
 
 
 @jax.enable_x64(True)
-@jax.jit(static_argnames="orders")
+@functools.partial(jax.jit, static_argnames="orders")
 def _update(
     pieces: Array, costs: ArrayLike, state: LedgerState, orders: tuple[float, ...]
 ) -> tuple[Array, LedgerState]:

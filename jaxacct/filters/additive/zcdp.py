@@ -126,9 +126,9 @@ def zcdp(rho: ArrayLike) -> ZCDPFilter:
     No order has to be chosen in advance, as `renyi` demands: along every path the costs at all orders are the same
     multiples of one sum, so no order outlives another. A query is a number rho_i, or one of `ZeroConcentratedDP`,
     `Gaussian` and `GDP` (mu^2 / 2), `DiscreteGaussian`, `Laplace` (epsilon + exp(-epsilon) - 1), `RandomizedResponse`,
-    `PureDP`, `PermuteAndFlip`, `DiscreteLaplace` (epsilon tanh(epsilon / 2), the best constant; :mod:`._costs` proves
-    both), `Exponential` (epsilon^2 / 8), a Poisson sample of a purely private one, a `Composed` of those, or an upper
-    `PLD` without mass at infinity (the supremum over orders of its divergences; :mod:`._law_costs`).
+    `PureDP`, `PermuteAndFlip`, `DiscreteLaplace` (epsilon tanh(epsilon / 2), the best constant),
+    `Exponential` (epsilon^2 / 8), a Poisson sample of a purely private one, a `Composed` of those, or an upper
+    `PLD` without mass at infinity (the supremum over orders of its divergences).
 
     Args:
         rho: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. For an (epsilon, delta)

@@ -73,6 +73,11 @@ class Family:
         """Of the half of G's variance that certificates are asked next to."""
         return self.width * math.sqrt(0.5)
 
+    @functools.cached_property
+    def heights(self) -> np.ndarray:
+        """Sums of ``rises``, from 0; shape ``(nodes, size)``."""
+        return np.concatenate([np.zeros((1, self.grid.size)), np.cumsum(self.rises, 0)])
+
     def curve(self, budget: float, width: float) -> np.ndarray:
         """V over sqrt(gamma) at the lattice points for ``budget`` in [0, 1], next to a Gaussian of ``width``, up."""
         at = min(int(np.searchsorted(self.nodes, budget, side="right")) - 1, self.nodes.size - 2)

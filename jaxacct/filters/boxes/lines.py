@@ -56,7 +56,7 @@ def price_lines(kernel: Kernel, family: Family) -> tuple[np.ndarray, np.ndarray,
     last = nodes.size - 1
     more = added(kernel, family)
     ends = beyond_ends(kernel, family)
-    heights = np.concatenate([np.zeros((1, family.grid.size)), np.cumsum(rises, 0)])
+    heights = family.heights
     # reach[j]: the first node whose curve is above the query composed with that of node j; least[j] the least budget.
     reach = np.full(last + 1, last + 1)
     least = np.full(last + 1, np.inf)

@@ -33,7 +33,7 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PricedBoxFilter", "corners_of", "priced_box"]
 
-_VERSION = 3  # of what is computed; another number makes all tables on disk strangers
+_VERSION = 6  # of the table format and algorithm: increase it to invalidate cached tables
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -119,8 +119,8 @@ class PricedBoxFilter(UnitLedger):
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
-            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars:
-            then it is priced online. A refused query leaves the state as it was.
+            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars,
+            when it is priced online. A refused query leaves the state as it was.
 
         Raises:
             ValueError: a query of another type inside a trace, or of a shape that the state does not cover.

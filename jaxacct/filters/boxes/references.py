@@ -8,14 +8,25 @@ near the worst case of loud queries is what makes prices low.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from jaxacct.filters.boxes.family import circular, kinks_of, padded
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["worst_curves"]
+__all__ = ["several", "worst_curves"]
+
+
+def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
+    """The excess over sqrt(gamma) of so many runs of a query, at the offsets of ``single``, that of one run."""
+    n = single.size
+    wide = LossGrid(spacing, -(n // 2), n)
+    kernel = np.fft.rfft(np.pad(single, (0, padded(n) - n)))
+    found = single
+    for _ in range(times - 1):
+        more = np.fft.irfft(np.fft.rfft(kinks_of(found, wide), padded(n)) * kernel, padded(n))
+        found = found + np.maximum(more[n // 2 : n // 2 + n], 0.0)
+    return found
 
 
 def worst_curves(
@@ -23,7 +34,6 @@ def worst_curves(
     prices: Sequence[float],
     grid: LossGrid,
     enough: Callable[[np.ndarray], bool],
-    report: Callable[[int], Any],
 ) -> np.ndarray:
     """Excesses over sqrt(gamma) of budgets 0, 1, 2, ..., up to the first one that is ``enough``.
 
@@ -32,7 +42,6 @@ def worst_curves(
         prices: their prices, at least 1.
         grid: the lattice.
         enough: of a curve.
-        report: called with the number of budgets done.
     """
     n = grid.size
     kernels = [np.fft.rfft(circular(one, n)) for one in singles]
@@ -53,6 +62,4 @@ def worst_curves(
                 one = single * (at / price)  # a ramp up to its first run: nothing jumps
             best = np.maximum(best, one)
         curves.append(best)
-        if at % 32 == 0:
-            report(at)
     return np.stack(curves)

@@ -27,7 +27,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters.boxes.family import UNITS, Family, delta_at, family_of
 from jaxacct.filters.boxes.kernels import Atoms, Kernel, excess_of, gaussian_atoms, kernel_of, sampled
 from jaxacct.filters.boxes.lines import NEVER, price_lines
-from jaxacct.filters.boxes.references import worst_curves
+from jaxacct.filters.boxes.references import several, worst_curves
 from jaxacct.filters.menus.laws import menu_laws
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -38,8 +38,7 @@ __all__ = ["DEAR", "box_table", "kernel_of_query"]
 DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
 
-_BUDGETS = 1000  # of the worst case of references, at least
-_MOST_BUDGETS = 3000
+_BUDGETS = 1500  # of the worst case of references
 _POINTS = 4096
 _LEAST_POINTS = 1024
 _CELLS = 4.5  # lattice points in a standard deviation of G
@@ -63,11 +62,11 @@ class _Fineness(NamedTuple):
     spared: float
 
 
-_NARROW = _Fineness(50.0, 0.005, 0.02, 0.04, 0.002)  # one rate or one noise multiplier: some tens of corners
+_NARROW = _Fineness(40.0, 0.004, 0.02, 0.04, 0.002)  # one rate or one noise multiplier: some tens of corners
 _SMALL = _Fineness(30.0, 0.01, 0.02, 0.10, 0.01)  # hardly any range: seconds
-_WIDE = _Fineness(30.0, 0.01, 0.05, 0.10, 0.01)  # both move: some hundreds
-# The loudest query, which bends curves most, is made dearer where both ranges are; more so if it runs less often.
-_FEW_RUNS, _DEARER, _LITTLE_DEARER = 100, 1.5, 1.02
+_WIDE = _Fineness(30.0, 0.004, 0.05, 0.08, 0.005)  # both move: some hundreds
+_DEARER = (1.02, 1.1, 1.2, 1.5)
+"""What the loudest query's price is multiplied by, of which the best is kept."""
 _FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
@@ -165,37 +164,67 @@ def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
 def _family(
     sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, fine: _Fineness, report: Any
 ) -> Family:
-    """The family of a menu of loud queries of the box and one small Gaussian."""
+    """The family of a few loud queries of the box and one small Gaussian.
+
+    The loudest query bends curves most: how much dearer than alone it is made is chosen by what a few queries of the
+    box then cost.
+    """
     width = _mu(epsilon, delta) / fine.small
     loud = _references(sigma, rate)
-    menu = [PoissonSampled(Gaussian(s), q) for s, q in loud] + [Gaussian(1.0 / width)]
+    tried = _tried(sigma, rate) if len(loud) > 1 else []
+    menu = [PoissonSampled(Gaussian(s), q) for s, q in loud + tried] + [Gaussian(1.0 / width)]
     laws, runs = menu_laws(menu, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
     spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
     lowest = math.floor(laws.grid.losses[0] / spacing)
     grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    if rate[0] < rate[1]:
-        runs[0] /= _DEARER if runs[0] < _FEW_RUNS else _LITTLE_DEARER
-    budgets = min(max(_BUDGETS, 1.05 * runs.max()), _MOST_BUDGETS)
     atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud] + [gaussian_atoms(width)]
     singles = [excess_of(one, grid.spacing, grid.size) for one in atoms]
-    # On the lattice a query is as much dearer as its chords are above its curve; what runs more often than there are
-    # budgets is as good as the small Gaussian.
+    # On the lattice a query is as much dearer as its chords are above its curve. What runs more often than there are
+    # budgets runs several times at once.
     finer = [excess_of(one, grid.spacing / _FINER, grid.size * _FINER) for one in atoms]
     above = np.array([_FINER * one.sum() / more.sum() for one, more in zip(singles, finer, strict=True)])
-    prices = np.maximum(above * budgets / runs, 1.0)
+    alone = np.append(runs[: len(loud)], runs[-1])
+    prices = above * _BUDGETS / alone
+    times = np.ceil(1.0 / prices).astype(int)
+    singles = [several(one, int(k), spacing) for one, k in zip(singles, times, strict=True)]
+    prices = prices * times
     enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
-    report(0, 1)
-    most = int(1.1 * budgets)
-    curves = worst_curves(singles, prices, grid, enough, lambda done: report(min(done, most), most))  # pyright: ignore[reportArgumentType]
-    return family_of(curves, grid, width, epsilon, delta, fine.grade, fine.spared)
+    dearer = _DEARER if tried else (1.0,)
+    best, most = None, -math.inf
+    for i, factor in enumerate(dearer):
+        report(i, len(dearer))
+        asked = [prices[0] * factor, *prices[1:]]
+        curves = worst_curves(singles, asked, grid, enough)
+        family = family_of(curves, grid, width, epsilon, delta, fine.grade, fine.spared)
+        shares = [_runs(s, q, family) / n for (s, q), n in zip(tried, runs[len(loud) :], strict=False)]
+        worth = float(np.mean(shares) + 0.5 * min(shares)) if tried else 0.0
+        if worth > most:
+            best, most = family, worth
+    assert best is not None
+    return best
 
 
 def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
     """The queries whose worst case the family follows, the loudest first."""
     if rate[0] == rate[1]:
         far = sigma[1] > _FAR * sigma[0]
-        return [(s, rate[0]) for s in (sigma if far else sigma[:1])]
+        return [(s, rate[0]) for s in ((sigma[0], math.sqrt(sigma[0] * sigma[1]), sigma[1]) if far else sigma[:1])]
     return [(sigma[0], rate[1]), (sigma[0], math.sqrt(rate[0] * rate[1]))]
+
+
+def _tried(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
+    """Queries of the box that prices are chosen for: the ends and the middle of both ranges."""
+    noises, rates = (sorted({low, math.sqrt(low * high), high}) for low, high in (sigma, rate))
+    return [(s, q) for s in noises for q in rates]
+
+
+def _runs(sigma: float, rate: float, family: Family) -> float:
+    """About how often a query runs."""
+    kernel = _kernel(sampled(gaussian_atoms(1.0 / sigma), rate), family)
+    first, second, _ = price_lines(kernel, family)
+    inside = family.nodes[1:] <= 1.0
+    lengths = np.diff(family.nodes)
+    return float((lengths / (0.5 * (first + second)))[inside & (first < NEVER)].sum())
 
 
 def _mu(epsilon: float, delta: float) -> float:

@@ -1,40 +1,17 @@
-"""`online_menu`: a priced menu that also prices queries which are not on it (docs/proofs/filters.md, 5).
+"""`online_menu`: a priced menu that also prices queries which are not on it.
 
-*The table.* `jaxacct.filters.menus.table` computes functions U_b >= 0, linear in b between nodes, with
+A ledger with b units left promises a curve of excess U_b at most (:mod:`jaxacct.filters.menus.table`). A query L off
+the menu may run for p units, 1 <= p <= b, if
 
-    U_b >= T_m U_(b - c_m)    for every entry m and every real b in [c_m, B],                                     (1)
+    U_b >= T_L U_(b - p)    at every point of the lattice,                                                        (2)
 
-where (T E)(k) = E_L(k) + sum over losses l of P_L(l) E(k - l) is the excess of a query L composed with a curve of
-excess E. A ledger with b units left then promises U_b: nothing that can still happen exceeds it.
-
-*A price off the menu.* With b units left, a query L may run for p units, 1 <= p <= b, if
-
-    U_b >= T_L U_(b - p)    at every point of the lattice.                                                        (2)
-
-*Theorem.* Let V_(t,b) be the supremum of the excesses of all plays with t queries to go and b units left, in which
-each query is either charged as an entry that dominates it or for a price with (2), both chosen from earlier outputs.
-Then V_(t,b) <= U_b, so the whole play has the profile of U_B.
-
-*Proof.* By induction on t. V_(0,b) = 0. Given the first query's output, the rest is a play of t - 1 queries. If the
-first is charged as entry m, the whole is below T_m V_(t-1, b - c_m) <= T_m U_(b - c_m) <= U_b, because T_m is
-monotone and by (1). If it is off the menu with price p, it is below T_L V_(t-1, b - p) <= T_L U_(b - p) <= U_b by
-(2). A refusal changes nothing, and a choice by coin is an average of curves below U_b. []
-
-So (2) asks about the state at hand only, and queries off the menu need not be known when the table is made: U was
-chosen as a bound for menu moves, but all that the proof uses of it is one inequality a move. It is a residue condition
-(Theorem 1 of the residue paper) between curves of the table. Its price depends on what is left, since the table's
-curves change shape. U need not rise with b for this: every price that is used was itself checked.
+where (T_L E)(k) = E_L(k) + sum over losses l of P_L(l) E(k - l). The induction that makes U a bound uses one such
+inequality a move, whether the move was foreseen or not, so prices may depend on what is left (docs/proofs/filters.md,
+5).
 
 *Slack.* Where curves are as small as rounding, (2) would be a matter of rounding. So the table that is read is
-U_b + a b min(1, gamma), the excess of an atom at infinity of mass a b in both directions, and a hundredth of delta pays
-for it: a B. It has (1) as U has: a law's finite masses sum to at most 1, and so do those times exp(-loss), so the mean
-of min(1, gamma exp(-loss)) is at most min(1, gamma), and T_m makes of what is added at most a (b - c_m) min(1, gamma).
-(The sums are checked up to 1e-9; c_m / b is larger.) It also buys what the slack of `gdp_residue` buys: room for a
-query's far tail.
-
-*Directions.* (2) at all orders gamma > 0 is about both, as in `priced_menu`: beyond the lattice's ends both sides are
-continued as in `_budget_table`, and between its points both are lines in gamma, once L is replaced by a law on the
-lattice that dominates it.
+U_b + a b min(1, gamma), the excess of an atom at infinity of mass a b in both directions, which the menu's moves keep;
+a hundredth of delta pays for it: a B. It is also room for a query's far tail.
 
 *Rounding.* Sums are plain convolutions of terms that are not negative, so N of them are off by N + 2 units of the last
 place of the result, however small that is; the left side is rounded down by its few, the right side up.
@@ -57,6 +34,7 @@ from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
 from jaxacct.filters.menus.laws import law_of
 from jaxacct.filters.menus.priced_menu import TOO_DEAR, PricedMenuFilter, filter_of, kept_table
 from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism
@@ -66,10 +44,11 @@ __all__ = ["OnlineMenuFilter", "online_menu"]
 _WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
 _STATEMENT = (
     " Queries off the menu count as well if each was charged a price for which its composition with the certified "
-    "worst case of what was left after it stayed below that of what was left before (jaxacct.filters.online_menu)."
+    "worst case of what was left after it stayed below that of what was left before (docs/proofs/filters.md, 5)."
 )
 
 
+@printed_as("online_menu", "common")
 @keeps(MenuState)
 @dataclasses.dataclass(frozen=True, eq=False)
 class OnlineMenuFilter(UnitLedger):
@@ -203,7 +182,7 @@ def online_menu(
     What lies between two entries pays between their prices (a menu of a few entries is then enough), what is louder
     than all of them or of another kind (a `Laplace` in between) has a price too, and the last units before the end,
     too few for any entry, still buy something. The guarantee is that of `priced_menu`; the proof for queries off the
-    menu stands at the head of this module. Domination is asked at all orders, so a query with a far heavier tail
+    menu is in docs/proofs/filters.md. Domination is asked at all orders, so a query with a far heavier tail
     than the menu's entries can be dear, or have no price.
 
     The table's curves are kept: 8 bytes for each node and point, for instance 11 MB for 700 nodes of 2,048 points,

@@ -25,6 +25,7 @@ from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, s
 from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
 from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -54,6 +55,7 @@ _STATEMENT = (
 )
 
 
+@printed_as("priced_menu", "prices", "budget")
 @keeps(MenuState)
 @_register
 class PricedMenuFilter(UnitLedger):
@@ -176,7 +178,7 @@ def priced_menu(
 
     Entry m costs c_m units, in inverse proportion to how often it alone may run within the target. The analyst may
     ask for anything on the menu at any time as long as the units last. The worst case of all such analysts, W_B, is
-    computed with certified upper bounds (`jaxacct.filters.menus.table` derives them), and the budget B is the largest
+    computed with certified upper bounds (docs/proofs/filters.md), and the budget B is the largest
     whose certified curve meets the target, in both directions: a table of `remove` is enough, because domination at
     all orders gamma >= 0 carries over to the reversed pair by H_rev(gamma) = 1 - gamma + gamma H(1 / gamma).
 
@@ -307,7 +309,7 @@ def _table(
         "lowest": np.array(laws.grid.lowest),
     }
     if whole:
-        # As jaxacct.filters.online_menu proves: a little more for every unit, the same in both directions.
+        # As docs/proofs/filters.md, 5, proves: a little more for every unit, the same in both directions.
         steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
         if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
             raise ArithmeticError("an entry's law on the lattice holds more than probability 1")

@@ -1,55 +1,29 @@
 """Certified upper bounds of the worst case of an analyst who spends prices from a menu (docs/proofs/filters.md, 4).
 
-The worst case of Lemma 1 of the residue paper, for a budget b of which query m takes c_m, is
+Curves are kept as excesses E = H - (1 - gamma)_+ at lattice points. Non-negative functions U_b, linear in the budget b
+between nodes b_j = j D, bound the worst case W_b of Lemma 1 of the residue paper if for every query m
 
-    W_b = sup({Id} + {L_m * W_(b - c_m) : c_m <= b}),
+    U_b >= T_m U_(b - c_m)  at all real b in [c_m, B],   (T_m E)(k) = E_m(k) + sum over losses l of P_m(l) E(k - l). (1)
 
-the least fixed point of a monotone recursion. Let E = H - (1 - gamma)_+ be the excess of a curve. With laws L_m on a
-lattice of losses, the excess of L_m * W at a lattice point k is an expectation over lattice points (Proposition 6),
-
-    (T_m E)(k) = E_m(k) + sum over losses l of P_m(l) E(k - l),
-
-so the recursion needs no masses, no second differences and no chords: it lives on lattice points. Only what is read
-in the end is a chord in gamma, because the curve of every single strategy is linear between lattice points.
-
-*A certificate instead of the recursion.* T_m is monotone and affine. If non-negative functions U_b, 0 <= b <= B, have
-
-    U_b >= T_m U_(b - c_m)    for every query m and every real b in [c_m, B],                                    (1)
-
-then U_b >= E of W_b, by induction on the number of queries that are left. So any U with (1) is a table, and U may be
-chosen to be *linear in b between nodes b_j = j D*. T_m is affine, so both sides of (1) are linear in b between
-breakpoints, which are the nodes b_j and the shifted ones b_j + c_m. It suffices to ask (1) there. With
-c_m = (K_m - 1 + t_m) D, 0 < t_m <= 1, K_m >= 2, i = j + 1 - K_m and X_m,i >= T_m U_i, it reads
+Both sides are linear in b between breakpoints, so with c_m = (K_m - 1 + t_m) D, 0 < t_m <= 1, K_m >= 2,
+i = j + 1 - K_m and X_m,i >= T_m U_i it is enough that
 
     U_(j+1) >= t_m X_m,i + (1 - t_m) X_m,i+1,          U_(j+1) >= U_j + (X_m,i - U_j) / t_m,
 
-one convolution a query and node; nothing is asked where i < 0, because the query does not fit. So prices are real
-numbers, of which the nodes' distance need not be a divisor: the number of levels is that of the cheapest query's runs,
-whatever the prices. Two choices keep what interpolation costs at 0.1 % of the budget (measured; both only raise U):
-before a query's first run U rises like a ramp, or the second inequality would ask for a jump and hand it on for ever;
-and U_(j+1) already makes room for what the second inequality will ask of U_(j+2), by a forecast of U_(j+2) - U_(j+1),
-because it amplifies whatever falls short by 1 / t_m.
+one convolution a query and node. Two choices keep what interpolation costs at 0.1 % of the budget (measured; both only
+raise U): before a query's first run U rises like a ramp, and U_(j+1) makes room for what the second inequality will
+ask of U_(j+2), by a forecast of U_(j+2) - U_(j+1).
 
-*Both directions.* The reversed pair's delta(epsilon) is e^epsilon E(-epsilon), so an absolute error of E would be
-multiplied. The scan keeps E / sqrt(gamma), whose convolution is with the masses P_m(l) exp(-l / 2); so an error is
-multiplied by exp(epsilon / 2) in either direction, and decays on the way.
+*Both directions.* The reversed pair's delta(epsilon) is e^epsilon E(-epsilon), so the scan keeps E / sqrt(gamma), whose
+convolution is with the masses P_m(l) exp(-l / 2): an error is multiplied by exp(epsilon / 2) in either direction.
 
-*Rounding.* The computed X is raised by a bound on the error of its transforms: in the Euclidean norm each transform of
-n points is off by at most eta = (1 + 8 u)^(log2 n + 1) - 1 relative (Higham 2002, Theorem 24.2, with the constant of
-`losses.grids.fft_powers`). With the inequality of Cauchy and Schwarz on the product and that of Young on the
-result, a value is off by at most
+*Rounding.* In the Euclidean norm each transform of n points is off by at most eta = (1 + 8 u)^(log2 n + 1) - 1 relative
+(docs/proofs/fft.md), so a value by at most |U| (eta |P_m|_1 + (2 eta + 8 u) |P_m|_2), some 1e-14. Every X is raised by
+its own bound, and U has (1) with nothing left to add.
 
-    |U| (eta |P_m|_1 + (2 eta + 8 u) |P_m|_2),        |.| Euclidean norms,
-
-which is some 1e-14. Every X is raised by its own bound, so U has (1) with nothing left to add. The masses
-P_m(l) exp(-l / 2) sum to less than 1, so what is added adds up over the runs and does not grow: 1e-10 after thousands.
-A law's own masses are rounded up by some 1e-13 in all, which a thousand runs turn into 1e-10 of E below gamma = 1 and
-so into 1e-10 e^epsilon of the reversed pair's delta; for large epsilon that is the larger part.
-
-*Ends.* Above its last point (gamma > 1) a curve's excess is at most its last value, because it falls there; below its
-first point it is at most proportional to gamma, because it is convex there and 0 at 0. Both are filled in, over the
-reach of one run, before the transform, so that nothing wraps around. A single run's mass beyond ``above`` points is at
-infinity, within E_m.
+*Ends.* Above its last point a curve's excess is at most its last value; below its first point it is at most
+proportional to gamma. Both are filled in, over the reach of one run, before the transform, so that nothing wraps
+around. A single run's mass beyond ``above`` points is at infinity, within E_m.
 """
 
 from __future__ import annotations

@@ -1,63 +1,12 @@
 """`individual`: a ledger for each example over any filter; an example drops out when its budget is spent.
 
-Proof, and what it asks of a program bit by bit: docs/proofs/filters.md, theorem 2.
+In each step everybody is asked and charged, sampled or not, for the query with noise multiplier sigma / min(norm, clip
+norm), and contributes at most that norm, or nothing if refused. Then the whole run has the filter's guarantee for
+every data set with and without each example, in both directions (docs/proofs/filters.md, 6, has the proof; Feldman,
+Zrnic 2021 for Rényi divergence, Theorem 4.4 of the f-DP filters paper for its Algorithm 3).
 
-*The program.* In step t, from what was released so far (y_1 .. y_(t-1), "the past"), the analyst picks a function g_t,
-a noise sigma_t, a rate q_t and a clip norm C_t. For each example X_i of the data set S a filter is asked whether the
-query of noise multiplier sigma_t / min(||g_t(X_i)||, C_t) and rate q_t still fits into *that example's* ledger, and it
-bounds the norm a_i of the example's contribution h_i: min(||g_t(X_i)||, C_t), or 0 if the filter refuses. Everybody is
-asked and charged in every step. Then come the coins, and
-
-    y_t = sum of h_i over the sampled i  +  N(0, sigma_t^2 I),        ||h_i|| <= a_i.
-
-*Theorem.* (Feldman, Zrnic 2021 for Rényi divergence; Theorem 4.4 of the f-DP filters paper for Algorithm 3.) Let a
-filter's guarantee hold for all interactions in which each query, given the past, is dominated by what it was charged
-as, and is replaced by nothing where it was refused. Then the whole run has that guarantee for S against S without X_j
-and for S without X_j against S, for every S and every X_j in it: it is add-or-remove DP with the scalar filter's
-parameters.
-
-*Proof.* Fix S, j and the analyst (its own coins are part of it). Write S' for S without X_j.
-
-1. The ledger of i in step t, and h_i, are functions of X_i and of the past: the filter and the norm know nothing else.
-   So for i other than j they are the same functions on S and on S'. Only j's own is missing from S'.
-2. Given the past and the others' coins, y_t on S' is N(v, sigma_t^2 I) with v the sum of the others' sampled h_i; on S
-   it is the mixture (1 - q) N(v, .) + q N(v + h_j, .), because j's coin is independent of everything else. Turned and
-   moved, the pair is that of a sampled Gaussian with multiplier sigma_t / ||h_j|| in one coordinate, and equal in all
-   others; v does not matter. The others' coins have the same law on S and on S', so the pair given the past alone is
-   a mixture of pairs with this one curve, and mixing lowers hockey sticks (they are jointly convex). Hence, given the
-   past, step t is dominated, for all orders gamma >= 0 and so in both directions, by what j's ledger was charged; and
-   if j was refused or h_j = 0, the pair is perfectly private.
-3. What j's ledger was charged is a function of the past, for this fixed S and j. So from the side of j the run is an
-   adaptive sequence of pairs, chosen given the past, each dominated by its charge, under the scalar filter: the
-   hypothesis of its theorem, with (S, j, analyst) as its adversary. []
-
-For `priced_menu` the last step reads, in full: let V_(t,b) be the supremum of the hockey-stick curves of all plays with
-t steps to go and b units left, and W_b the menu's worst case (Lemma 1 of the residue paper, `_budget_table`). Then
-V_(t,b) <= W_b by induction on t. V_(0,b) is perfect privacy. If the first step's charge is entry m, conditioning on its
-output gives curves below W_(b-c_m), and composition is monotone, so the play is below L_m * W_(b-c_m) <= W_b, by the
-recursion that defines W. If it charges nothing, its output has the same law on both sides, and the play's curve is an
-average of curves that are each below W_b. The number of steps that cost nothing has no limit.
-
-*What it needs of the program.*
-
-- Everybody is charged in every step, sampled or not, for the norm at the current parameters. A ledger that charged
-  only the sampled would be a function of secret coins, step 1 would fail, and an example that is sampled rarely would
-  be charged too little for being in the lottery.
-- Nothing but the past and X_i goes into the ledger and the contribution of i. Other examples may drop out, and whether
-  they do may depend on releases (step 1), but never on j's data except through releases: no batch normalisation over
-  examples, no ranking of norms, no clip norm from their quantile, no division by the number of who is left. The
-  number of examples by which sums are divided is a public constant.
-- What an example contributes may depend on its own ledger: instead of dropping out, everybody may be clipped to an
-  equal share of what they have left over the steps to come (``bench/individual_budgets.py``).
-- The run ends after a number of steps, or by a rule, that depends on releases only: "until everybody is spent" is
-  not one.
-- *Ledgers are private.* What an example has spent, who takes part, how many are left, the largest or the mean budget:
-  each is computed from gradients without noise. Publishing any of them breaks the guarantee. A number of participants
-  can be had by asking for it as a query: contributions of norm 1, Gaussian noise, charged like a gradient.
-- All ledgers start full, or hold budgets that depend on X_i alone (each example then has its own guarantee).
-
-The guarantee is the same for everybody: nobody is promised less than with a common budget. What is gained is that the
-run goes on.
+docs/how-to/individual-budgets.md says what that asks of the program around: above all that ledgers, and whatever is
+computed from them, are never published.
 """
 
 from __future__ import annotations
@@ -201,7 +150,7 @@ def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tu
 
 
 def individual(filter: Any, *, examples: int) -> IndividualFilter:
-    """A filter that keeps one ledger of ``filter`` for each example; the theorem is at the head of this module.
+    """A filter that keeps one ledger of ``filter`` for each example; docs/proofs/filters.md has the theorem.
 
     Rényi, GDP, zCDP, residue filters and menus alike: what the scalar filter guarantees of an analyst, the individual
     one guarantees to each example. It is ``vmap`` of the scalar filter, so a step takes as long as that many updates;

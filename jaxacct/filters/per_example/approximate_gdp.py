@@ -98,7 +98,7 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
         return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
 
     def spent(self, state: ExamplesState) -> Array:
-        """The part of B that each example has spent, rounded up. Private: see `filters.per_example.any_filter`."""
+        """The part of B that each example has spent, rounded up. Private."""
         return _in_budget(self, self._same(state), "spent", amounts.caller_dtype())
 
     def remaining(self, state: ExamplesState) -> Array:
@@ -160,7 +160,7 @@ def individual_approximate_gdp(
     bound is needed.
 
     What individual filters ask of the program around, above all that ledgers and who takes part are never published,
-    stands in `filters.per_example.any_filter`. A ledger counts in units of 2^-30 of B, rounded up, and at least one a
+    stands in docs/how-to/individual-budgets.md. A ledger counts in units of 2^-30 of B, rounded up, and at least one a
     step: a million steps of tiny gradients waste a thousandth.
 
     Args:

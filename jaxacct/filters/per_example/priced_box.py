@@ -26,6 +26,7 @@ from jaxacct.filters.per_example.examples import (
     looked_up,
 )
 from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
+from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
 __all__ = ["IndividualPricedBoxFilter", "individual_priced_box"]
@@ -33,6 +34,7 @@ __all__ = ["IndividualPricedBoxFilter", "individual_priced_box"]
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
+@printed_as("individual_priced_box", "common", "examples")
 @keeps(ExamplesState)
 @_register
 class IndividualPricedBoxFilter(PricedLedgers):

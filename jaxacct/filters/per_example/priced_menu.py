@@ -68,7 +68,7 @@ def individual_priced_menu(
     With a common budget everybody pays for the clip norm, and the run ends when it is spent. Here each example pays for
     its own gradient, and drops out when its own budget is gone; the run goes on for those who have been learned
     already, whose gradients are short. The guarantee is the same as that of `priced_menu`, for every example and for
-    add and remove alike; `filters.per_example.any_filter` holds the theorem, its proof and what it asks of the
+    add and remove alike; docs/proofs/filters.md has the proof, docs/how-to/individual-budgets.md what it asks of the
     program around: above all that ledgers, and who takes part, are never published.
 
     The menu should reach far up: from the noise multiplier of a step to some multiple of it. Norms below clip norm

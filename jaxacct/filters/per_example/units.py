@@ -44,7 +44,7 @@ class PricedLedgers(ExampleLedgers):
         return for_each_example(self.common.guarantee)
 
     def spent(self, state: ExamplesState) -> Array:
-        """The units that each example has spent, int32. Private: see :mod:`jaxacct.filters.per_example.any_filter`."""
+        """The units that each example has spent, int32. Private."""
         return self._same(state) & _SPENT
 
     def remaining(self, state: ExamplesState) -> Array:

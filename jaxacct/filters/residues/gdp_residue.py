@@ -111,9 +111,9 @@ class GDPResidueFilter:
             state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
 
         Returns:
-            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain: the query may be
-            leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN, negative
-            and infinite parameters.
+            ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain, because the query
+            may be leakier than what is left, or have an atom at infinity that the slack does not cover. So are NaN,
+            negative and infinite parameters.
 
         Raises:
             ValueError: a query of another type, a bound from the wrong side, or of a shape the state does not cover;

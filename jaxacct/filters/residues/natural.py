@@ -70,6 +70,7 @@ class _Declared:
     grid: LossGrid | None
 
 
+@printed_as("natural", "members", "rounds")
 @keeps(NaturalState)
 @_register
 class NaturalFilter:
@@ -82,6 +83,16 @@ class NaturalFilter:
 
     allowed: Any
     declared: Any = dataclasses.field(metadata={"static": True})
+
+    @property
+    def rounds(self) -> int:
+        """The most queries."""
+        return self.declared.rounds
+
+    @property
+    def members(self) -> int:
+        """How many queries the family has."""
+        return len(self.declared.family)
 
     @property
     def guarantee(self) -> ProfileGuarantee:

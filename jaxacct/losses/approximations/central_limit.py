@@ -1,7 +1,7 @@
 """Conditions 1 to 6 of the fully adaptive central limit theorem (Theorem 4.2 of the paper on f-DP filters).
 
 The theorem says that the composition is Delta-approximately GDP between mu - phi and mu + phi, with
-Delta = C (rho / sqrt(v) |log(rho / sqrt(v))| + sqrt(kappa / v)) for a universal constant C that nobody has given.
+Delta = C (rho / sqrt(v) |log(rho / sqrt(v))| + sqrt(kappa / v)) for a universal constant C whose value is unknown.
 So its numbers describe a limit and are no privacy guarantee; ``delta_over_constant`` is Delta / C.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
 from jaxacct.losses.approximations.moments import Moments, loss_moments
 from jaxacct.mechanisms.gaussian import Gaussian
@@ -40,9 +40,9 @@ class CLT(NamedTuple):
         delta_over_constant: Delta divided by the unknown constant C.
     """
 
-    mu: Any
+    mu: Array
     phi: Any
-    rho: Any
+    rho: Array
     kappa: Any
     v: Any
     m_1: Any

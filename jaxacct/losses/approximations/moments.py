@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct.mechanisms.directions import ONE_SIDED, directions
@@ -149,7 +149,7 @@ def _by_atoms(pair: Any, reverse: Any) -> Moments:
     return Moments(mean_p, -mean_q, variance_p, variance_q, third_p, third_q)
 
 
-def _of_atoms(pair: Any) -> tuple[Any, Any, Any]:
+def _of_atoms(pair: Any) -> tuple[Array, Array, Array]:
     xp = array_module(pair)
     pair = jax.tree.map(float64, pair)
     if isinstance(pair, Tabulated):
@@ -185,7 +185,7 @@ def _some(noise: Any, rate: Any) -> Moments:
     start, end = -_REACH, _REACH + 3.0 * mu
     panels = np.arange(_PANELS) / _PANELS
 
-    def nodes(split: Any) -> tuple[Any, Any]:
+    def nodes(split: Any) -> tuple[Array, Array]:
         """Gauss-Legendre nodes and weights on panels on both sides of ``split``, where an integrand has a kink."""
         middle = xp.clip(split, start, end)
         edges = xp.concatenate([start + (middle - start) * panels, middle + (end - middle) * _EDGES], -1)
@@ -212,7 +212,7 @@ def _some(noise: Any, rate: Any) -> Moments:
     mean_p = xp.sum(weights * xp.where(near, q * series_p, p * loss - (p - q)), -1)
     mean_q = -xp.sum(weights * xp.where(near, q * series_q, (p - q) - q * loss), -1)
 
-    def central(mean: Any, under_p: bool) -> tuple[Any, Any]:
+    def central(mean: Any, under_p: bool) -> tuple[Array, Array]:
         mean = mean[:, None]
         # Where the loss is its mean; near its floor log(1 - rate) from e^mean - (1 - rate) itself.
         ratio = xp.expm1(mean) / rate

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
 from jaxacct.losses.compare import enclose as families
@@ -40,7 +40,7 @@ class Chain(NamedTuple):
 
     verdict: Any
     pair: Any
-    epsilon: Any
+    epsilon: Array
 
     @property
     def word(self) -> str:
@@ -89,7 +89,7 @@ def is_chain(
 
 
 @compiled(static_argnames="tolerance")
-def _chain(family: Enclosed, points: Any, order: Any, known: Any, tolerance: float) -> Chain:
+def _chain(family: Enclosed, points: Array, order: Array, known: Array, tolerance: float) -> Chain:
     count, xp = order.shape[0], array_module(*family, points, order)
     if count == 1:
         return Chain(xp.asarray(YES, np.int8), xp.full(2, -1), xp.full(2, np.nan))

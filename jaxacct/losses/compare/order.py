@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, running_greatest
+from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import compiled, concrete, quiet_float64
 from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.compare import enclose as families
@@ -62,7 +62,7 @@ class Order(NamedTuple):
 
     verdict: Any
     gap: Any
-    epsilon: Any
+    epsilon: Array
     slack: Any
 
     @property
@@ -81,8 +81,8 @@ class Crossings(NamedTuple):
         count: how many sign changes are certain (may exceed ``most``).
     """
 
-    lower: Any
-    upper: Any
+    lower: Array
+    upper: Array
     estimate: Any
     count: Any
 
@@ -191,7 +191,7 @@ def known_order(a: Any, b: Any, relation: str) -> bool:
 
 
 @compiled(static_argnames="tolerance")
-def _compare(a: Enclosed, b: Enclosed, points: Any, tolerance: float) -> Order:
+def _compare(a: Enclosed, b: Enclosed, points: Array, tolerance: float) -> Order:
     xp = array_module(*a, *b, points)
     slack = xp.max(b.upper - a.line, -1)
     certain = b.point - a.upper
@@ -204,7 +204,7 @@ def _compare(a: Enclosed, b: Enclosed, points: Any, tolerance: float) -> Order:
 
 
 @compiled(static_argnames="most")
-def _crossings(a: Enclosed, b: Enclosed, points: Any, most: int) -> Crossings:
+def _crossings(a: Enclosed, b: Enclosed, points: Array, most: int) -> Crossings:
     xp = array_module(*a, *b, points)
     sign = xp.where(a.point > b.upper, 1, xp.where(b.point > a.upper, -1, 0))
     index = np.arange(points.shape[0])
@@ -224,7 +224,7 @@ def _crossings(a: Enclosed, b: Enclosed, points: Any, most: int) -> Crossings:
     return Crossings(blank(left), blank(right), blank(estimate), change.sum())
 
 
-def _places(change: Any, most: int) -> Any:
+def _places(change: Array, most: int) -> Array:
     """The first ``most`` places where ``change`` is true; -1 after the last."""
     if array_module(change) is not np:
         return jnp.nonzero(change, size=most, fill_value=-1)[0]

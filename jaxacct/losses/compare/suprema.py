@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, running_greatest
+from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import added, compiled, concrete, quiet_float64, rows
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.compare import enclose as families
@@ -63,7 +63,7 @@ def supremum(
         return PrivacyProfile(concrete(conversions.supremum_excess(stacked, side)), grid, side)
 
 
-def _largest(excess: Any) -> Any:
+def _largest(excess: Array) -> Array:
     """Maximum over the first axis; NumPy's reads host memory at full speed and copies nothing."""
     if _validate.is_traced(excess) or any(d.platform != "cpu" for d in getattr(excess, "devices", set)()):
         return excess.max(0)
@@ -124,7 +124,7 @@ def _stacked(members: list[Any], side: str, relation: str, grid: LossGrid | None
 
 
 @compiled(static_argnames="leakier")
-def _hull(widths: Any, drops: Any, leakier: bool) -> tuple[Any, Any]:
+def _hull(widths: Array, drops: Array, leakier: bool) -> tuple[Array, Array]:
     """Segments of the lower convex envelope of curves ``(members, ..., n)``: hull of all vertices."""
     xp = array_module(widths, drops)
     n = widths.shape[-1]
@@ -139,7 +139,7 @@ def _hull(widths: Any, drops: Any, leakier: bool) -> tuple[Any, Any]:
         alpha, beta = xp.minimum(alpha + error, 1.0), beta + error
     beta = xp.minimum(beta, 1.0 - alpha)
 
-    def one(alpha: Any, beta: Any) -> tuple[Any, Any]:
+    def one(alpha: Array, beta: Array) -> tuple[Array, Array]:
         x = xp.concatenate([xp.zeros(1), alpha, xp.ones(1)])
         y = xp.concatenate([xp.ones(1), beta, xp.zeros(1)])
         order = xp.lexsort((y, x))

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, put
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -112,7 +112,7 @@ def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) 
 
 
 @compiled(static_argnames="bound")
-def _pair_excess(pairs: Any, losses: Any, bound: str) -> Any:
+def _pair_excess(pairs: Any, losses: Array, bound: str) -> Array:
     xp = array_module(pairs, losses)
     excess = nodes.from_pair(pairs, losses, bound)
     limit = xp.minimum(inflated(xp.exp(losses), 16.0 * EPS), 1.0)
@@ -163,14 +163,14 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
     return xp.concatenate([first, excess[..., 1:-1], last], -1)
 
 
-def masses_of_excess(excess: Any, grid: LossGrid, bound: str) -> tuple[Any, Any]:
+def masses_of_excess(excess: Array, grid: LossGrid, bound: str) -> tuple[Array, Array]:
     """``(masses, infinity_mass)`` of the law whose curve has this excess, rounded to the side of ``bound``."""
     return _masses(excess, np.asarray(grid.spacing), np.asarray(-grid.lowest), bound)
 
 
 # Grids are passed as arrays: a compiled program for every spacing would cost seconds each.
 @compiled(static_argnames="bound")
-def _masses(excess: Any, h: Any, zero: Any, bound: str) -> tuple[Any, Any]:
+def _masses(excess: Array, h: Any, zero: Any, bound: str) -> tuple[Array, Array]:
     xp = array_module(excess, h, zero)
     steps = xp.diff(excess, axis=-1)
     # gamma_k times the slopes on either side of gamma_k; the identity's kink adds 1 at loss 0.
@@ -188,11 +188,11 @@ def _masses(excess: Any, h: Any, zero: Any, bound: str) -> tuple[Any, Any]:
     return paid, xp.maximum(infinite, 0.0)
 
 
-def _paid(owed: Any) -> tuple[Any, Any]:
+def _paid(owed: Any) -> tuple[Array, Array]:
     """What is left to pay after the last mass, and the masses after each negative one was paid by the next larger."""
     if array_module(owed) is not np:
 
-        def pay(debt: Any, mass: Any) -> tuple[Any, Any]:
+        def pay(debt: Any, mass: Array) -> tuple[Array, Array]:
             rest = mass - debt
             return jnp.maximum(-rest, 0.0), jnp.maximum(rest, 0.0)
 
@@ -213,7 +213,7 @@ def _paid(owed: Any) -> tuple[Any, Any]:
     return np.reshape(left, owed.shape[:-1]), paid.reshape(owed.shape)
 
 
-def moved(excess: Any, grid: LossGrid, to: LossGrid, bound: str) -> Any:
+def moved(excess: Array, grid: LossGrid, to: LossGrid, bound: str) -> Array:
     """The same curve's bound on another range of the same lattice."""
     if grid.spacing != to.spacing:
         raise ValueError(f"spacings must agree, got {grid.spacing} and {to.spacing}")
@@ -237,7 +237,7 @@ def moved(excess: Any, grid: LossGrid, to: LossGrid, bound: str) -> Any:
     return values
 
 
-def reflected(excess: Any, grid: LossGrid, bound: str) -> Any:
+def reflected(excess: Array, grid: LossGrid, bound: str) -> Array:
     """E'(gamma) = gamma E(1 / gamma) on the mirrored grid: a piecewise linear curve is mapped to one, exactly."""
     sign = 1.0 if bound == "upper" else -1.0
     losses = grid.losses

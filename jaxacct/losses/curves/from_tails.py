@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, column
+from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.pairs.base import Tails
 
@@ -32,7 +32,7 @@ _TINY = 1e-290  # what underflow may hide
 _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
 
 
-def from_pair(pair: Any, losses: Any, bound: str) -> Any:
+def from_pair(pair: Any, losses: Array, bound: str) -> Array:
     """Bounds of the excess of one run of ``pair`` at equally spaced ``losses``, 0 among them; shape ``(..., n)``.
 
     ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower
@@ -50,13 +50,13 @@ def from_pair(pair: Any, losses: Any, bound: str) -> Any:
     return nodes_below(losses, pair.tails(middles), np.zeros(()), np.zeros(()))
 
 
-def widened(losses: Any) -> Any:
+def widened(losses: Array) -> Array:
     """The losses, and one more on either side."""
     xp = array_module(losses)
     return xp.concatenate([2.0 * losses[:1] - losses[1:2], losses, 2.0 * losses[-1:] - losses[-2:-1]])
 
 
-def nodes_above(losses: Any, tails: Tails, loss_error: Any) -> Any:
+def nodes_above(losses: Array, tails: Tails, loss_error: Any) -> Array:
     """Excess at ``losses`` (n), rounded up, from tails at the same losses and one more on either side (n + 2).
 
     Tails may have axes of settings before that of the losses, ``(..., n + 2)``; then so has what comes out.
@@ -78,7 +78,7 @@ def nodes_above(losses: Any, tails: Tails, loss_error: Any) -> Any:
     return xp.where(losses >= 0, high, low) + _TINY
 
 
-def nodes_below(losses: Any, tails: Tails, infinite: Any, singular: Any) -> Any:
+def nodes_below(losses: Array, tails: Tails, infinite: Array, singular: Array) -> Array:
     """Excess at ``losses`` (n), rounded down, from tails at the middles of their cells (n - 1).
 
     Args:
@@ -107,7 +107,7 @@ def nodes_below(losses: Any, tails: Tails, infinite: Any, singular: Any) -> Any:
     return xp.concatenate([first, inner, last], -1)
 
 
-def points_below(losses: Any, tails: Tails) -> Any:
+def points_below(losses: Array, tails: Tails) -> Array:
     """Lower bounds of the excess at ``losses`` themselves, from tails at about the same losses: any event is one."""
     xp = array_module(losses, *tails)
     gamma = xp.exp(losses)

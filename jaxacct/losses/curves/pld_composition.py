@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.fft_powers import convolved
@@ -65,7 +65,7 @@ def composed(pld: Any, other: Any, steps: int) -> tuple[Any, Any, LossGrid]:
         sums = xp.take(sums, places % size, axis=-1)
     # An entry that no sum can be stays 0; every other one takes its rounding error.
     charged = xp.maximum(xp.maximum(sums, 0.0) + (error if upper else -(error + cut)), 0.0)
-    masses: Any = xp.where((places >= least) & (places <= most), charged, 0.0)
+    masses: Array = xp.where((places >= least) & (places <= most), charged, 0.0)
     if upper and cut:
         # Bounded losses stay bounded.
         if most - low < _LONG and np.all(infinite == 0.0):

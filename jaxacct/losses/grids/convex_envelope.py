@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, running_greatest
+from jaxacct._numerics.arrays import Array, array_module, running_greatest
 from jaxacct._numerics.curve_arrays import added, compiled, rows
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.grids.hockey_stick import at_lattice_points, discounted, relative_error
@@ -25,12 +25,12 @@ __all__ = ["convex_below", "infimum_excess", "lower_hull", "lowered"]
 
 
 @compiled(static_argnames="bound")
-def infimum_excess(family: Any, losses: Any, bound: str) -> Any:
+def infimum_excess(family: Any, losses: Array, bound: str) -> Array:
     """Excess of the infimum over the first axis, ``(members, ..., size)`` to ``(..., size)``, rounded to ``bound``."""
     return rows(lambda row: _envelope(row, losses, bound), family.min(0))
 
 
-def _envelope(excess: Any, losses: Any, bound: str) -> Any:
+def _envelope(excess: Array, losses: Array, bound: str) -> Array:
     xp = array_module(excess, losses)
     gamma = xp.concatenate([xp.zeros(1), xp.exp(losses)])
     y = xp.concatenate([xp.zeros(1), excess])
@@ -60,7 +60,7 @@ def _envelope(excess: Any, losses: Any, bound: str) -> Any:
     return xp.maximum(found[1:], 0.0)
 
 
-def _between(kept: Any) -> tuple[Any, Any]:
+def _between(kept: Any) -> tuple[Array, Array]:
     """The last kept index up to each one, and the first from there on."""
     xp, n = array_module(kept), kept.shape[0]
     index = np.arange(n)
@@ -68,7 +68,7 @@ def _between(kept: Any) -> tuple[Any, Any]:
     return before, n - 1 - running_greatest(xp.where(kept, n - 1 - index, 0), reverse=True)
 
 
-def lower_hull(x: Any, y: Any, kinks: Any = None) -> Any:
+def lower_hull(x: Array, y: Array, kinks: Any = None) -> Array:
     """Which points are vertices of the lower convex hull; boolean, shape ``(n,)``, by Andrew's monotone chain.
 
     In JAX a loop of 2n steps, each one look at three points (vmaps without copying the stack). Rounding in a comparison
@@ -84,7 +84,7 @@ def lower_hull(x: Any, y: Any, kinks: Any = None) -> Any:
     xp = array_module(x, y, 0.0 if kinks is None else kinks)
     bend = xp.zeros_like(y) if kinks is None else xp.asarray(kinks)
 
-    def above(a: Any, b: Any, c: Any) -> Any:
+    def above(a: Array, b: Array, c: Any) -> Array:
         first, second = x[b] - x[a], x[c] - x[b]
         turn = (y[b] - y[a]) * second - (y[c] - y[b]) * first
         return turn - ((bend[b] - bend[a]) * second - (bend[c] - bend[b]) * first) >= 0
@@ -92,7 +92,7 @@ def lower_hull(x: Any, y: Any, kinks: Any = None) -> Any:
     if xp is np:
         return _chain(*(v.tolist() for v in (x, y, bend)))
 
-    def step(_: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+    def step(_: Any, state: tuple[Any, Any, Any]) -> tuple[Array, Array, Array]:
         stack, top, index = state  # `top` points on the stack, `index` the next point
         here = jnp.minimum(index, n - 1)
         drop = (index < n) & (top >= 2) & above(stack[jnp.maximum(top - 2, 0)], stack[jnp.maximum(top - 1, 0)], here)
@@ -124,7 +124,7 @@ def _chain(x: list[float], y: list[float], bend: list[float]) -> np.ndarray:
     return kept
 
 
-def convex_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Any, Any]:
+def convex_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Array]:
     """Masses below a curve, none of them spurious.
 
     What `losses.grids.supporting_lines.masses_below` does with local moves, at the cost of a loop over all points where
@@ -163,7 +163,7 @@ _DEEP = 0.25
 _SHARE = 1e-9  # a hundred times the rounding of 10,000 points, so that the check mostly finds nothing
 
 
-def _pooled(masses: Any, spacing: Any) -> Any:
+def _pooled(masses: Array, spacing: Any) -> Array:
     """Non-negative masses whose curve is the lower convex envelope of the one of signed ``masses``, up to rounding."""
     xp = array_module(masses, spacing)
     n = masses.shape[0]
@@ -186,7 +186,7 @@ def _pooled(masses: Any, spacing: Any) -> Any:
     return xp.maximum(made[1:], 0.0)
 
 
-def lowered(masses: Any, spacing: Any, by: Any) -> Any:
+def lowered(masses: Array, spacing: Any, by: Any) -> Array:
     """Masses of a law whose hockey stick is at most max(H - by, 0), H being that of ``masses``, shape ``(n,)``.
 
     Up to the last lattice point where H is at least ``by``, its curve is H minus its value there: what lies above that

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.curve_arrays import compiled, mapped
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.grid import LossGrid
@@ -28,7 +28,7 @@ def relative_error(n: int) -> float:
     return EPS * (4.0 * n + 16.0)
 
 
-def at_lattice_points(masses: Any, spacing: Any) -> tuple[Any, Any]:
+def at_lattice_points(masses: Array, spacing: Any) -> tuple[Array, Array]:
     """``(above, curve)``: the mass above each lattice point, and the finite losses' hockey stick there."""
     xp = array_module(masses, spacing)
     above = xp.flip(xp.cumsum(xp.flip(masses, -1), -1), -1)
@@ -65,7 +65,7 @@ def discounted(terms: Any, factor: Any) -> Any:
 
 
 @compiled(static_argnums=(2, 4))
-def hockey_stick(masses: Any, infinity: Any, grid: LossGrid, epsilon: Any, sign: float) -> Any:
+def hockey_stick(masses: Array, infinity: Array, grid: LossGrid, epsilon: Array, sign: float) -> Array:
     """delta(epsilon), shape ``batch + epsilon.shape``; see :meth:`jaxacct.PLD.hockey_stick`."""
     xp = array_module(masses, infinity, epsilon)
     spacing, n = grid.spacing, grid.size
@@ -89,7 +89,7 @@ def hockey_stick(masses: Any, infinity: Any, grid: LossGrid, epsilon: Any, sign:
     return xp.where(xp.isnan(bounded), 1.0 if sign > 0 else floor, bounded)
 
 
-def _beyond(masses: Any, spacing: float, cell: Any) -> tuple[Any, Any]:
+def _beyond(masses: Array, spacing: float, cell: Any) -> tuple[Array, Array]:
     """The mass above the lattice points ``cell`` (from -1 on), and the finite losses' hockey stick at the next ones."""
     n, xp = masses.shape[-1], array_module(masses, cell)
     if xp is np and cell.size <= _FEW:
@@ -105,7 +105,7 @@ def _beyond(masses: Any, spacing: float, cell: Any) -> tuple[Any, Any]:
 
 
 @compiled(static_argnums=(2, 4))
-def trade_off(masses: Any, infinity: Any, grid: LossGrid, alpha: Any, sign: float) -> Any:
+def trade_off(masses: Array, infinity: Array, grid: LossGrid, alpha: Array, sign: float) -> Array:
     """The trade-off function at ``alpha``, shape ``batch + alpha.shape``; see :meth:`jaxacct.PLD.trade_off`."""
     xp = array_module(masses, infinity, alpha)
     n = grid.size
@@ -119,7 +119,7 @@ def trade_off(masses: Any, infinity: Any, grid: LossGrid, alpha: Any, sign: floa
     at_zero = inflated(xp.minimum(masses.sum(-1) + infinity, 1.0), sign * relative_error(n))
     cost = inflated(gamma, sign * 4.0 * EPS * (1.0 + np.abs(losses)))
 
-    def some(alpha: Any) -> Any:
+    def some(alpha: Array) -> Array:
         alpha = alpha.reshape(-1, *(1,) * values.ndim)  # (alphas, *batch, n)
         inside = xp.max(xp.where(held, 1.0 - values - cost * alpha, 0.0), -1)
         return xp.maximum(inside, 0.0 if sign > 0 else 1.0 - at_zero)
@@ -131,7 +131,7 @@ def trade_off(masses: Any, infinity: Any, grid: LossGrid, alpha: Any, sign: floa
     return xp.where(xp.isnan(found), 0.0 if sign > 0 else most, found)
 
 
-def _log_terms(masses: Any, grid: LossGrid, theta: Any) -> tuple[Any, Any]:
+def _log_terms(masses: Array, grid: LossGrid, theta: Any) -> tuple[Array, Array]:
     """theta * loss + log(mass) and a bound on the relative error of its exponential."""
     xp = array_module(masses, theta)
     losses = (grid.lowest + np.arange(grid.size)) * grid.spacing
@@ -139,7 +139,7 @@ def _log_terms(masses: Any, grid: LossGrid, theta: Any) -> tuple[Any, Any]:
 
 
 @compiled(static_argnums=(1, 3))
-def log_moment(masses: Any, grid: LossGrid, theta: Any, sign: float) -> Any:
+def log_moment(masses: Array, grid: LossGrid, theta: Any, sign: float) -> Array:
     """log E[exp(theta L); L < inf], shape ``batch``, rounded to the side of ``sign``."""
     xp = array_module(masses, theta)
     terms, _ = _log_terms(masses, grid, theta)
@@ -151,7 +151,7 @@ def log_moment(masses: Any, grid: LossGrid, theta: Any, sign: float) -> Any:
 
 
 @compiled(static_argnums=(1, 4))
-def tilted(masses: Any, grid: LossGrid, theta: Any, log_normaliser: Any, sign: float) -> Any:
+def tilted(masses: Array, grid: LossGrid, theta: Any, log_normaliser: Any, sign: float) -> Array:
     """Masses times exp(theta * loss - log_normaliser), rounded to the side of ``sign``."""
     xp = array_module(masses, theta, log_normaliser)
     terms, error = _log_terms(masses, grid, theta)

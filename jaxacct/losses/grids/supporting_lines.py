@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.curve_arrays import added, put
 from jaxacct._numerics.rounding import UNIT, inflated
 
@@ -59,7 +59,7 @@ class CellSums(NamedTuple):
     right_mass: Any
 
 
-def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Any, Any]:
+def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Array, Array]:
     """x- and x+ of the module's docstring at the k + 1 lattice points, rounded up: how the cells' lines are chosen.
 
     Args:
@@ -86,7 +86,7 @@ def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Any, Any]:
     return inflated(xp.pad(left, (1, 0)), ROUNDING), inflated(xp.pad(right, (0, 1)), ROUNDING)
 
 
-def signed_below(chords: Any, error: Any, spacing: Any) -> Any:
+def signed_below(chords: Any, error: Array, spacing: Any) -> Array:
     """Masses of the curve h of the module's docstring.
 
     Args:
@@ -106,7 +106,7 @@ def signed_below(chords: Any, error: Any, spacing: Any) -> Any:
     return chords + moved - ROUNDING * size
 
 
-def masses_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Any, Any]:
+def masses_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Array]:
     """Non-negative masses of the curve h of the module's docstring.
 
     Args:

@@ -8,12 +8,12 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct.mechanisms.pairs.one_parameter import check
 
 __all__ = [
     "delta_from_renyi",
@@ -87,13 +87,12 @@ def epsilon_from_renyi(rho: ArrayLike, order: ArrayLike, delta: ArrayLike) -> Ar
         delta: strictly between 0 and 1.
 
     Returns:
-        A float64 array of the broadcast shape; infinity for values that make no sense, NaN included.
+        A float64 array of the broadcast shape; infinity for invalid values, NaN included.
 
     Raises:
         ValueError: a concrete ``delta`` outside (0, 1).
     """
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
+    check(delta=delta)
     return on_device(_epsilon_from_renyi(rho, order, delta))
 
 
@@ -110,13 +109,12 @@ def delta_from_renyi(rho: ArrayLike, order: ArrayLike, epsilon: ArrayLike) -> Ar
         epsilon: at least 0.
 
     Returns:
-        A float64 array of the broadcast shape; 1 for values that make no sense, NaN included.
+        A float64 array of the broadcast shape; 1 for invalid values, NaN included.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite.
     """
-    _validate.numbers(epsilon=epsilon)
-    _validate.nonnegative(epsilon=epsilon)
+    check(epsilon=epsilon)
     return on_device(_delta_from_renyi(rho, order, epsilon))
 
 
@@ -132,13 +130,10 @@ def renyi_from_epsilon(epsilon: ArrayLike, delta: ArrayLike, order: ArrayLike) -
         order: above 1.
 
     Returns:
-        A float64 array of the broadcast shape; NaN for values that make no sense.
+        A float64 array of the broadcast shape; NaN for invalid values.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.numbers(epsilon=epsilon)
-    _validate.nonnegative(epsilon=epsilon)
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
+    check(epsilon=epsilon, delta=delta)
     return on_device(_renyi_from_epsilon(epsilon, delta, order))

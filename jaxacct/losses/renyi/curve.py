@@ -37,7 +37,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
         relation: as in :func:`jaxacct.delta`; `add_or_remove` is the larger of both directions.
 
     Returns:
-        A float64 array of the broadcast shape. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape. Invalid traced values give infinity.
 
     Raises:
         ValueError: an unknown mechanism or relation, a relation without an analysis, a concrete order that is not

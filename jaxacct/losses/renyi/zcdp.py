@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log1p
@@ -23,7 +24,7 @@ def _variation(rho: Array) -> Array:
     return inflated(xp.sqrt(xp.minimum(rho / 2, -xp.expm1(-rho))), 8 * EPS)
 
 
-def _halved(low: Array, high: Array, is_low: object) -> Array:
+def _halved(low: Array, high: Array, is_low: Callable[[Array], Array]) -> Array:
     """A point near where ``is_low`` turns False between ``low`` and ``high``, both above 0."""
 
     xp = array_module(low, high)
@@ -31,7 +32,7 @@ def _halved(low: Array, high: Array, is_low: object) -> Array:
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         left, right = bracket
         middle = xp.sqrt(left) * xp.sqrt(right)
-        below = is_low(middle)  # pyright: ignore[reportCallIssue]
+        below = is_low(middle)
         return xp.where(below, middle, left), xp.where(below, right, middle)
 
     return repeated(halve, (low, high), _HALVINGS)[0]
@@ -88,14 +89,12 @@ def zcdp_delta(rho: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: at least 0; broadcasts with ``rho``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
 
     Raises:
         ValueError: a concrete ``rho`` or ``epsilon`` that is negative or not finite.
     """
-    _validate.numbers(rho=rho, epsilon=epsilon)
-    _validate.nonnegative(rho=rho, epsilon=epsilon)
-    return _parametric.answered(_delta, rho, epsilon)
+    return _parametric.answered(_delta, rho=rho, epsilon=epsilon)
 
 
 @in_float64
@@ -107,15 +106,12 @@ def zcdp_epsilon(rho: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``rho``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
 
     Raises:
         ValueError: a concrete ``rho`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.nonnegative(rho=rho)
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
-    return _parametric.answered(_epsilon, rho, delta)
+    return _parametric.answered(_epsilon, rho=rho, delta=delta)
 
 
 @in_float64
@@ -127,13 +123,9 @@ def zcdp_from_epsilon(epsilon: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace; NaN for values that make no sense.
+        A float64 array of the broadcast shape, NumPy's outside a trace; NaN for invalid values.
 
     Raises:
         ValueError: a concrete ``epsilon`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.numbers(epsilon=epsilon)
-    _validate.nonnegative(epsilon=epsilon)
-    _validate.numbers(delta=delta)
-    _validate.probability(delta=delta)
-    return _parametric.answered(_from_epsilon, epsilon, delta)
+    return _parametric.answered(_from_epsilon, epsilon=epsilon, delta=delta)

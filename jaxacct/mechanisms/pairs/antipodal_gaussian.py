@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
@@ -36,9 +34,9 @@ class AntipodalGaussianPair(Rated, Pair):
         rest: 1 - q, see ``GaussianPair``.
     """
 
-    noise: Any
-    rate: Any
-    rest: Any = None
+    noise: Array
+    rate: Array
+    rest: Array = None
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome of losses >= 0."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -32,9 +31,9 @@ class AntipodalLaplacePair(Rated, Pair):
         rest: 1 - q, see ``GaussianPair``.
     """
 
-    epsilon: Any
-    rate: Any
-    rest: Any = None
+    epsilon: Array
+    rate: Array
+    rest: Array = None
 
     def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
         return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
@@ -34,9 +32,9 @@ class AntipodalMixturePair(Pair):
         weights: tuple of k values w_i >= 0 whose sum is 1.
     """
 
-    noise: Any
-    sensitivities: tuple[Any, ...]
-    weights: tuple[Any, ...]
+    noise: Array
+    sensitivities: tuple[Array, ...]
+    weights: tuple[Array, ...]
 
     def _components(self) -> tuple[Array, Array]:
         """Sensitivities and weights, shape ``(..., k)``."""
@@ -102,7 +100,7 @@ class AntipodalMixturePair(Pair):
         return UNIT * (128.0 + weights + 3.0 * _ACCEPTED * (1.0 + size))
 
 
-def _side(x: Array, s: Array, w: Array, noise: Any) -> tuple[Array, Array]:
+def _side(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, w, noise = s[..., None, :], w[..., None, :], noise[..., None]
     xp = array_module(x, s, w, noise)
@@ -115,13 +113,13 @@ def _side(x: Array, s: Array, w: Array, noise: Any) -> tuple[Array, Array]:
     return xp.where((y.max(-1) < 1.0) & (near > -0.5), near, far), slope
 
 
-def _loss(x: Array, s: Array, w: Array, noise: Any) -> tuple[Array, Array]:
+def _loss(x: Array, s: Array, w: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) - M(-x) and its slope."""
     (up, rise), (down, fall) = _side(x, s, w, noise), _side(-x, s, w, noise)
     return up - down, rise + fall
 
 
-def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
+def _accepted(x: Array, goal: Array, s: Array, noise: Array) -> Array:
     """What a loss may be off by: a relative error of x moves it by that of its steepest lines."""
     xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
     size = largest * (xp.abs(x) + largest) / noise**2

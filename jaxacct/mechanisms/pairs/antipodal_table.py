@@ -52,8 +52,8 @@ class AntipodalTablePair(Rated, Pair):
     """
 
     inner: Any
-    rate: Any
-    rest: Any = None
+    rate: Array
+    rest: Array = None
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Pair", "Survey", "Tails", "loss_room", "mirrored", "quadrature", "rest_at_zero"]
+__all__ = ["Pair", "Runs", "Survey", "Tails", "loss_room", "mirrored", "quadrature", "rest_at_zero"]
 
 
 class Tails(NamedTuple):
@@ -100,6 +100,10 @@ class Pair:
         return 0.0 * sum(jax.tree.leaves(self))
 
 
+Runs = list[tuple[Any, Array]]
+"""Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
+
+
 def mirrored(tails: Tails, where: Array) -> Tails:
     """``tails`` where the condition is false; elsewhere those of the reflected loss.
 
@@ -143,9 +147,9 @@ def quadrature(
 def loss_room(error: Array, losses: Array) -> Array:
     """How far from ``losses``, shape ``(..., edges)``, the tails that a pair gives for them may have been evaluated.
 
-    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Whoever reads tails allows for that, whatever lies
-    between: they are those at the loss in question, or at any other within this distance, and an atom there may have
-    been counted or not (docs/proofs/one-run.md).
+    ``error`` is the pair's :meth:`Pair.loss_error`, shape ``(...)``. Readers of tails allow for that: they are those at
+    the loss in question, or at any other within this distance, and an atom there may have been counted or not
+    (docs/proofs/one-run.md).
     """
     # A unit more than pairs claim, for the subtraction of the room itself.
     return (error[..., None] + 9.0 * UNIT * array_module(losses).abs(losses)) * (1.0 + 2.0**-40)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -44,7 +43,7 @@ class BoundedRangePair(BoundedLoss):
         epsilon: eps, the range; float64.
     """
 
-    epsilon: Any
+    epsilon: Array
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""

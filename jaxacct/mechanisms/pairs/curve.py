@@ -23,7 +23,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, repeated
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, total
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Pair, Runs, Survey, Tails, mirrored
 
 __all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]
 
@@ -107,7 +107,7 @@ class ConcentratedPair(CurvePair):
         rho: above 0; float64.
     """
 
-    rho: Any
+    rho: Array
 
     def _at(self, y: Array) -> tuple[Array, Array]:
         """With a - 1 = b = sqrt(y / rho)."""
@@ -159,8 +159,8 @@ class RenyiPair(CurvePair):
         divergence: at least 0, in nats; float64.
     """
 
-    order: Any
-    divergence: Any
+    order: Array
+    divergence: Array
 
     def _at(self, y: Array) -> tuple[Array, Array]:
         a, divergence = column(self.order), column(self.divergence)
@@ -184,14 +184,14 @@ class RenyiPair(CurvePair):
         return self._zero()
 
 
-def merged_curves(parts: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def merged_curves(parts: Runs) -> Runs:
     """The (pair, count) list with all zCDP parts as one, and all Rényi parts of one order as one.
 
     Such parts stand for all of their runs (count 1). What happens between the runs of a part does not matter: the part
     is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
     concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
     """
-    kinds: list[list[tuple[Any, Any]]] = []
+    kinds: list[Runs] = []
     for part in parts:
         alike = next((kind for kind in kinds if _alike(kind[0][0], part[0])), None)
         if alike is None:

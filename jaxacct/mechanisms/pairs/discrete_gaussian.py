@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -45,8 +44,8 @@ class DiscreteGaussianPair(Pair):
         sensitivity: D, a whole number >= 1; float64.
     """
 
-    sigma: Any
-    sensitivity: Any
+    sigma: Array
+    sensitivity: Array
 
     def _sum_from(self, a: Array) -> Array:
         """f(a) + f(a + 1) + ... for whole a >= 1, shape ``(..., edges)``."""
@@ -55,7 +54,7 @@ class DiscreteGaussianPair(Pair):
         steep = (a >= _STEEP * sigma**2) | (sigma <= _NARROW)
         z = xp.where(steep, 0.0, a / sigma)
         first, direct, smooth = xp.exp(-0.5 * (a / sigma) ** 2), 0.0, 0.0
-        # NumPy leaves out what nobody needs.
+        # NumPy skips a case that does not occur.
         if xp is not np or np.any(steep):
             direct = _direct_sum(a, sigma)
         if xp is not np or not np.all(steep):
@@ -84,7 +83,7 @@ class DiscreteGaussianPair(Pair):
         total = 1.0 + 2.0 * self._sum_from(np.ones(1))
         p_above, p_below = self._sides(last - gap, total)
         q_above, q_below = self._sides(last, total)
-        # As in GaussianPair for the exponents; sums of 97 terms and what is next to them, at leisure.
+        # As in GaussianPair for the exponents; 1,024 units cover the sums of 97 terms and the formula next to them.
         far = xp.minimum((xp.abs(last) + gap + 1.0) / sigma, REACH + 2.0)
         return Tails(p_above, p_below, q_above, q_below, UNIT * (1024.0 + 8.0 * far**2))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
@@ -30,8 +28,8 @@ class DiscreteLaplacePair(Pair):
         sensitivity: D, a whole number >= 1; float64.
     """
 
-    scale: Any
-    sensitivity: Any
+    scale: Array
+    sensitivity: Array
 
     def _sides(self, n: Array) -> tuple[Array, Array]:
         """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller of the two to a few units."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
@@ -36,9 +34,9 @@ class DisplacedGaussianPair(Pair):
         reverse: 0 is the direction `zero_out`, 1 is `fill_in`; a leaf, see ``GaussianPair``.
     """
 
-    noise: Any
-    rate: Any
-    reverse: Any
+    noise: Array
+    rate: Array
+    reverse: Array
 
     def _below(self) -> GaussianPair:
         return GaussianPair(self.noise, self.rate, 1.0 + 0.0 * self.rate)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumexp
@@ -40,10 +38,10 @@ class GaussianPair(Rated, Pair):
         rest: 1 - rate, within ``RATE_UNITS`` of itself; without it, of a ``rate`` that is exact.
     """
 
-    noise: Any
-    rate: Any
-    reverse: Any
-    rest: Any = None
+    noise: Array
+    rate: Array
+    reverse: Array
+    rest: Array = None
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""

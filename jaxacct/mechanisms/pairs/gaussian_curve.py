@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
-from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.roots import crossing
@@ -55,7 +53,7 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     wide = mu > _WIDE * xp.maximum(far, 1.0)
     mills = _mills(far, xp.where(wide, np.inf, mu))
     bulky = xp is not np or bool(np.any(a < -1.0))
-    rest: Any = 0.0
+    rest: Array = 0.0
     if bulky or np.any(wide):
         rest = _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf))
         mills = xp.where(wide, mills - rest, mills)
@@ -113,14 +111,12 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
         epsilon: at least 0; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give 1.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
 
     Raises:
         ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
     """
-    _validate.numbers(mu=mu, epsilon=epsilon)
-    _validate.nonnegative(mu=mu, epsilon=epsilon)
-    return _parametric.answered(_delta, mu, epsilon)
+    return _parametric.answered(_delta, mu=mu, epsilon=epsilon)
 
 
 @in_float64
@@ -132,12 +128,9 @@ def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
         delta: strictly between 0 and 1; broadcasts with ``mu``.
 
     Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Traced values that make no sense give infinity.
+        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
 
     Raises:
         ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
     """
-    _validate.numbers(mu=mu, delta=delta)
-    _validate.nonnegative(mu=mu)
-    _validate.probability(delta=delta)
-    return _parametric.answered(_epsilon, mu, delta)
+    return _parametric.answered(_epsilon, mu=mu, delta=delta)

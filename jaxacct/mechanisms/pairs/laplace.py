@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ class BoundedLoss(Pair):
         epsilon: eps, a rounded quotient; float64.
     """
 
-    epsilon: Any
+    epsilon: Array
 
     def max_loss(self) -> Array:
         """eps."""
@@ -52,7 +51,7 @@ class LaplacePair(BoundedLoss):
         epsilon: sensitivity / scale; float64.
     """
 
-    epsilon: Any
+    epsilon: Array
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`; the formulas of the docstring, cancelled by hand nowhere."""

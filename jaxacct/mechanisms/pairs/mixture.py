@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, logsumexp, stopped
@@ -37,10 +35,10 @@ class MixturePair(Pair):
         reverse: 0 is the direction `remove` (P is the mixture), 1 is `add`; a leaf, see ``GaussianPair``.
     """
 
-    noise: Any
-    sensitivities: tuple[Any, ...]
-    weights: tuple[Any, ...]
-    reverse: Any
+    noise: Array
+    sensitivities: tuple[Array, ...]
+    weights: tuple[Array, ...]
+    reverse: Array
 
     def _components(self) -> tuple[Array, Array, Rate]:
         """Sensitivities and weights v_i of the moving components, shape ``(..., k)``, and their total weight.
@@ -127,7 +125,7 @@ class MixturePair(Pair):
         return (1.0 + 1e-12) * xp.logaddexp(log_rest(*rate), xp.log(rate.value) + moved) + 1e-14
 
 
-def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array]:
+def _moving_loss(x: Array, s: Array, v: Array, noise: Array) -> tuple[Array, Array]:
     """M(x) of the class's docstring and its slope at x ``(..., n)``, for components ``(..., k)``."""
     s, v, noise = s[..., None, :], v[..., None, :], noise[..., None]
     xp = array_module(x, s, v, noise)
@@ -139,7 +137,7 @@ def _moving_loss(x: Array, s: Array, v: Array, noise: Any) -> tuple[Array, Array
     return xp.where(xp.abs(y).max(-1) < 0.5, near, far), slope
 
 
-def _accepted(x: Array, goal: Array, s: Array, noise: Any) -> Array:
+def _accepted(x: Array, goal: Array, s: Array, noise: Array) -> Array:
     """What M(x) may be off by: a relative error of x moves the loss by that of its steepest line."""
     xp, largest = array_module(x, goal, s), s.max(-1)[..., None]
     size = largest * (xp.abs(x) + largest) / noise**2

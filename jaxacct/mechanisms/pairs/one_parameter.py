@@ -1,4 +1,4 @@
-"""What curves of one-parameter families share: checks of arguments, and answers for invalid ones.
+"""Curves of one-parameter families (mu-GDP, rho-zCDP): evaluation in NumPy or JAX, and answers for invalid arguments.
 
 A parameter of 0 is perfect privacy; negative, infinite or NaN ones are no guarantee at all (delta 1, epsilon infinite).
 """
@@ -17,14 +17,23 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import EPS, inflated
 
-__all__ = ["answered", "delta_of", "epsilon_of"]
+__all__ = ["answered", "check", "delta_of", "epsilon_of"]
 
 
-def answered(formula: Callable[..., Array], *numbers: ArrayLike) -> Array:
-    """``formula`` of float64 arrays: in NumPy where all are concrete, so that nothing compiles, else under ``jit``."""
-    if _validate.is_traced(numbers):
+def check(**named: ArrayLike) -> None:
+    """Raises ValueError unless ``delta`` lies strictly between 0 and 1, and every other number is at least 0."""
+    _validate.numbers(**named)
+    for name, value in named.items():
+        (_validate.probability if name == "delta" else _validate.nonnegative)(**{name: value})
+
+
+def answered(formula: Callable[..., Array], **named: ArrayLike) -> Array:
+    """``formula`` of checked float64 arrays: in NumPy where all are concrete, else under ``jit``."""
+    check(**named)
+    numbers = named.values()
+    if _validate.is_traced(named):
         return _compiled(formula, *(jnp.asarray(number, jnp.float64) for number in numbers))
-    with np.errstate(all="ignore"):  # what makes no sense fails closed
+    with np.errstate(all="ignore"):  # invalid numbers fail closed
         return formula(*np.broadcast_arrays(*(np.asarray(number, np.float64) for number in numbers)))
 
 

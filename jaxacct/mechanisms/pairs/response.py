@@ -27,9 +27,9 @@ class ResponsePair(Tabulated):
         delta: in [0, 1]; float64.
     """
 
-    epsilon: Any
-    categories: Any
-    delta: Any
+    epsilon: Array
+    categories: Array
+    delta: Array
 
     def atoms(self) -> Atoms:
         """The five atoms of the class's docstring."""

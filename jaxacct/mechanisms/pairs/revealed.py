@@ -30,9 +30,9 @@ class RevealedPair(Pair):
 
     first: Any
     second: Any
-    weight: Any
-    rest: Any
-    doubt: Any
+    weight: Array
+    rest: Array
+    doubt: Array
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""

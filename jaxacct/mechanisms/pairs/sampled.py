@@ -36,9 +36,9 @@ class SampledPair(Rated, Pair):
     """
 
     inner: Any
-    rate: Any
-    reverse: Any
-    rest: Any = None
+    rate: Array
+    reverse: Array
+    rest: Array = None
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
@@ -108,7 +108,7 @@ class SampledPair(Rated, Pair):
             column(self.loss_error()) + 8.0 * UNIT * size,
         )
 
-    def _outer(self, loss: Array, rate: Any, rest: Any, add: Any) -> Array:
+    def _outer(self, loss: Array, rate: Array, rest: Array, add: Array) -> Array:
         """The loss on a sample where the inner one is ``loss``."""
         straight = mixed_loss(array_module(loss, add).where(add, -loss, loss), rate, rest)
         return array_module(straight, add).where(add, -straight, straight)

@@ -26,16 +26,16 @@ class Sample(NamedTuple):
     """What a sampled pair is made of: the pair of the mechanism, the rate and its complement, and the direction."""
 
     inner: Any
-    rate: Any
-    rest: Any
-    reverse: Any
+    rate: Array
+    rest: Array
+    reverse: Array
 
 
 class Rated:
     """Fills in the field ``rest`` of a pair on a sample: 1 - ``rate``, which is right for a rate that is exact."""
 
-    rate: Any
-    rest: Any
+    rate: Array
+    rest: Array
 
     def __post_init__(self) -> None:
         if self.rest is None:
@@ -43,7 +43,7 @@ class Rated:
 
 
 @np.errstate(all="ignore")
-def log_rest(rate: Any, rest: Any) -> Array:
+def log_rest(rate: Array, rest: Array) -> Array:
     """log(1 - rate), to 16 units of itself: neither of its two expressions cancels where it is used."""
     xp = array_module(rate, rest)
     most = xp.asarray(rest < 0.5)
@@ -51,7 +51,7 @@ def log_rest(rate: Any, rest: Any) -> Array:
 
 
 @np.errstate(all="ignore")
-def mixed_loss(loss: Array, rate: Any, rest: Any) -> Array:
+def mixed_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """log(rest + rate exp(loss)), accurate for losses near 0 and tiny rates; float64, shapes that broadcast."""
     xp = array_module(loss, rate)
     is_near = _near(loss, rate)
@@ -60,13 +60,13 @@ def mixed_loss(loss: Array, rate: Any, rest: Any) -> Array:
     return xp.where(is_near, near, far)
 
 
-def _near(loss: Any, rate: Any) -> Array:
+def _near(loss: Array, rate: Array) -> Array:
     """Where log(1 + rate expm1(loss)) has a relative error of a few units: its argument stays away from 0."""
     return (loss <= _HIGH) & ((loss >= _LOW) | (rate < _RARE))
 
 
 @np.errstate(all="ignore")
-def mixed_loss_up(loss: Array, rate: Any, rest: Any, down: Any = False) -> Array:
+def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) -> Array:
     """An upper bound of the loss on a sample where the inner one is at most ``loss``; where ``down``, a lower bound."""
     xp = array_module(loss, rate)
     found = mixed_loss(loss, rate, rest)
@@ -76,7 +76,7 @@ def mixed_loss_up(loss: Array, rate: Any, rest: Any, down: Any = False) -> Array
 
 
 @np.errstate(all="ignore")
-def inner_loss(loss: Array, rate: Any, rest: Any) -> Array:
+def inner_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """The loss m with ``mixed_loss(m, rate, rest) == loss``, and -inf below the range of ``mixed_loss``.
 
     Exact for a loss that is off by at most 160 units, and 6 of itself: log(1 + expm1(loss) / rate) is formed with

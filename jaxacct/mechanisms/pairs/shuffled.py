@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, nowhere, stacked
@@ -20,7 +21,7 @@ _SHARE = 1e-9  # more than all roundings of a probability: up to 2^20 factors, t
 _REACH = 11.0  # standard deviations
 
 
-def shuffled_pair(noise: Any, batches: Any, without: float, relation: str) -> AllocationPair:
+def shuffled_pair(noise: Array, batches: Any, without: float, relation: str) -> AllocationPair:
     """(P, Q) of the events {the largest of t sums exceeds c}, for all c of a grid, rounded to be dominated.
 
     Of t sums with noise N(0, noise^2) one, at random, is moved by 2 under P and by ``without`` under Q; with

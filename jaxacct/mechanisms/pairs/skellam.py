@@ -49,10 +49,10 @@ class SkellamPair(Pair):
         sensitivity: D, a whole number >= 1; float64.
     """
 
-    mu: Any
-    sensitivity: Any
+    mu: Array
+    sensitivity: Array
 
-    def _size(self, order: Any = 0.0) -> int:
+    def _size(self, order: Array = 0.0) -> int:
         """M: outcomes from -M to M are in the window."""
         if array_module(self.mu, self.sensitivity, order) is not np:
             return _TRACED
@@ -62,7 +62,7 @@ class SkellamPair(Pair):
     def _logs(self, size: int) -> tuple[Array, Array]:
         """log p(x) - log p(0) for x from 0 to ``size``, shape ``(..., size + 1)``, and the absolute error of each.
 
-        NaN where the parameters make no sense, or do not fit.
+        NaN where the parameters are invalid, or do not fit.
         """
         mu, gap = column(self.mu), column(self.sensitivity)
         xp = array_module(mu, gap)
@@ -230,7 +230,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Any, x: int) -> Any:
+def _first(mu: Array, x: int) -> Any:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
     return half + (half * half + 1.0) ** 0.5

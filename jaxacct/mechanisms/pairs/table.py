@@ -28,9 +28,9 @@ class Atoms(NamedTuple):
     losses: Array
     p: Array
     q: Array
-    error: Any
+    error: Array
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
-    loss_error: Any
+    loss_error: Array
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 
@@ -138,8 +138,8 @@ class TablePair(Tabulated):
     losses: Row
     p: Row
     q: Row
-    mass_error: Any
-    loss_slack: Any
+    mass_error: Array
+    loss_slack: Array
 
     def atoms(self) -> Atoms:
         """The table."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, iterated, stopped
@@ -44,10 +42,10 @@ class WithReplacementPair(Pair):
         doubt: relative error of the weights.
     """
 
-    noise: Any
+    noise: Array
     weights: Row
-    tail: Any
-    doubt: Any
+    tail: Array
+    doubt: Array
 
     def _shifts(self) -> Array:
         return np.arange(1.0, self.weights.size)

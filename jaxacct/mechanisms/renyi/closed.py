@@ -1,4 +1,4 @@
-"""What closed formulas of Rényi curves share, and the curve of pure differential privacy.
+"""Rényi curves in closed form: their common steps, and the curves of pure differential privacy and zCDP.
 
 Each formula is log(1 + excess) / (order - 1) with the excess formed from positive terms only, so that small curves
 keep their digits, and rounded up by 1e-12 relative.
@@ -45,7 +45,7 @@ def from_excess(log_excess: Array, order: Array, size: Array) -> Array:
 
 
 def guarded(value: Array, parameter: Array, order: Array) -> Array:
-    """``value``, at least 1e-300, and infinite where a parameter or an order makes no sense."""
+    """``value``, at least 1e-300, and infinite where a parameter or an order is invalid."""
     xp = array_module(value, parameter, order)
     good = (parameter > 0) & (parameter < np.inf) & (order > 1) & (order < np.inf) & ~xp.isnan(value)
     return xp.where(good, xp.maximum(value, _TINY), np.inf)
@@ -80,7 +80,7 @@ def response_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Arra
 
 @hosted
 def proportional(rho: Any, order: Any) -> Array:
-    """order * rho, rounded up; infinite where either makes no sense."""
+    """order * rho, rounded up; infinite where either is invalid."""
     xp, rho, order = floats(rho, order)
     good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)
     return xp.where(good, rho * order * (1.0 + 2.0**-49), np.inf)

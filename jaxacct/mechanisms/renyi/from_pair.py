@@ -1,4 +1,4 @@
-"""The Rényi divergence of a pair without a formula of its own: from its tails, or a bound of its moments."""
+"""The Rényi divergence of a pair without a closed formula, from its tails or a bound of its moments."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def gaussian_divergence(mu: Any, order: Any) -> Array:
 
 @hosted
 def mu_of_noise(sigma: Any, sensitivity: Any = 1.0) -> Array:
-    """sensitivity / sigma, rounded up; NaN where either makes no sense."""
+    """sensitivity / sigma, rounded up; NaN where either is invalid."""
     xp, sigma, sensitivity = floats(sigma, sensitivity)
     good = (sigma > 0) & (sigma < np.inf) & (sensitivity >= 0) & (sensitivity < np.inf)
     return xp.where(good, inflated(sensitivity / sigma, 2 * EPS), np.nan)

@@ -14,7 +14,7 @@ from jaxacct.ledger import (
     LedgerTooNew,
     canonical,
 )
-from jaxacct.ledger import ledger as _ledger
+from jaxacct.ledger import chain as _chain
 from jaxacct.ledger.records import hash_of
 from jaxacct.ledger.stores.sqlite import SqliteStore
 
@@ -172,7 +172,7 @@ def test_a_clock_that_goes_backwards_is_refused_and_costs_nothing(path, monkeypa
     ledger = Ledger(path)
     spent, head = ledger.spent(), ledger.head
     now = time.time()
-    monkeypatch.setattr(_ledger.time, "time", lambda: now - 3600)
+    monkeypatch.setattr(_chain.time, "time", lambda: now - 3600)
     with pytest.raises(LedgerClock, match="set the clock, or raise clock_tolerance"):
         ledger.request(0.5)
     with pytest.raises(LedgerClock):
@@ -182,9 +182,9 @@ def test_a_clock_that_goes_backwards_is_refused_and_costs_nothing(path, monkeypa
     assert patient.request(0.5)
     *_, before, after = patient.history()
     assert after.at == before.at or after.at > before.at
-    monkeypatch.setattr(_ledger.time, "time", lambda: now - 3)  # skew between machines
+    monkeypatch.setattr(_chain.time, "time", lambda: now - 3)  # skew between machines
     assert ledger.request(0.5)
-    monkeypatch.setattr(_ledger.time, "time", lambda: 1e300)
+    monkeypatch.setattr(_chain.time, "time", lambda: 1e300)
     with pytest.raises(LedgerClock):
         ledger.request(0.5)
     monkeypatch.undo()

@@ -203,8 +203,8 @@ class MixtureLine(NamedTuple):
         total = weights.sum(-1)
         log_sum = top + xp.log(total)
         weights = weights / total[..., None]
-        units = UNIT * (24.0 + 8.0 * (0.5 * t * t + xp.abs(base)) + 4.0 * xp.abs(exponent[..., None] * loss.psi))
-        rounding = (weights * (units + xp.abs(exponent)[..., None] * loss.off)).sum(-1)
+        units = 24.0 + 4.0 * t * t + 16.0 * xp.abs(base + 0.5 * t * t) + 4.0 * xp.abs(exponent[..., None] * loss.psi)
+        rounding = (weights * (UNIT * units + xp.abs(exponent)[..., None] * loss.off)).sum(-1)
         rounding = rounding + UNIT * (2.0 * t.shape[-1] + 32.0 + 8.0 * (xp.abs(top) + xp.abs(log_sum)))
         # The integral outside the points, and the sum there over all multiples of the step.
         masses = self._masses(exponent)
@@ -257,7 +257,12 @@ class MixtureLine(NamedTuple):
         base = -0.5 * self.points**2 + log_taper(self.points, self.cut[..., None])
         power = exponent[..., None] * found.psi
         lower = lambda x: xp.minimum(x[..., 1:], x[..., :-1])  # noqa: E731
-        least = lower(base) + lower(power) - log_integral[..., None] - 1e-9
-        lengths = deflated(self.step[..., None] * found.slope[..., :-1], 1e-9)
-        density = least - xp.log(found.slope[..., 1:]) - 1e-9
+        # What logarithms are off by, however large they are: as docs/proofs/quadrature.md, lemma 6.
+        most = self.shifts.max(-1)[..., None]
+        size = (xp.abs(base) + xp.abs(power)).max(-1, keepdims=True)
+        off = 32.0 + most * (xp.abs(self.points).max(-1, keepdims=True) + most)
+        room = 1e-9 + 64.0 * UNIT * (size + (1.0 + xp.abs(exponent[..., None])) * off)
+        least = lower(base) + lower(power) - log_integral[..., None] - room
+        lengths = deflated(self.step[..., None] * found.slope[..., :-1], room)
+        density = least - xp.log(found.slope[..., 1:]) - room
         return layers_of(xp.where(lengths > 1e-280, density, -np.inf), lengths)

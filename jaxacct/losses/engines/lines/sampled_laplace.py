@@ -184,9 +184,12 @@ class SampledLaplaceLine(NamedTuple):
         psi = mixed_loss(edges, q, rest)
         slope = xp.exp(xp.log(q) + edges - psi)
         power = xp.minimum(b * psi[..., 1:], b * psi[..., :-1])
-        least = np.log(0.25) - 0.5 * (eps + edges[..., 1:]) + power - log_total[..., None] - 1e-9
-        lengths = deflated(2.0 * eps / _STEPS * slope[..., :-1], 1e-9)
-        density = least - xp.log(slope[..., 1:]) - 1e-9
+        # What logarithms are off by, however large they are.
+        size = xp.abs(b * psi).max(-1, keepdims=True) + (1.0 + xp.abs(b)) * (1.0 + eps - xp.log(q))
+        room = 1e-9 + 128.0 * UNIT * size
+        least = np.log(0.25) - 0.5 * (eps + edges[..., 1:]) + power - log_total[..., None] - room
+        lengths = deflated(2.0 * eps / _STEPS * slope[..., :-1], room)
+        density = least - xp.log(slope[..., 1:]) - room
         return layers_of(xp.where(lengths > 1e-280, density, -np.inf), lengths)
 
 

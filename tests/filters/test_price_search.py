@@ -1,0 +1,34 @@
+"""Small versions of `verification.prices`: they must find nothing, and find it when prices are lowered."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jaxacct.filters.boxes import family as families
+from jaxacct.filters.boxes import kernels, lines
+from jaxacct.losses.grids.grid import LossGrid
+from verification.prices.inequality import Curves, worst_margins
+
+
+def test_least_prices_hold_off_the_lattice_and_one_percent_less_does_not():
+    """Online prices of three queries against curves that have nothing to do with them."""
+    grid = LossGrid(0.01, -500, 1001)
+    nodes = np.rint(families.UNITS * np.linspace(0.0, 1.1, 56)) / families.UNITS
+    nodes[50] = 1.0
+    excess = np.stack([kernels.gaussian_excess(0.8 * np.sqrt(max(b, 1e-9)), grid.losses) for b in nodes])
+    excess[0] = 0.0
+    family = families.prepared(grid, nodes, excess, 0.06, 1e-4, 0.2)
+    curves, rng = Curves(family, 0.37), np.random.default_rng(3)
+    for sigma, rate in ((1.1, 0.02), (2.0, 0.1), (4.0, 0.3)):
+        atoms = kernels.sampled(kernels.gaussian_atoms(1 / sigma), rate)
+        kernel = kernels.kernel_of(atoms, family.half_width, grid.spacing, grid.size)
+        first, second, _ = lines.price_lines(kernel, family)
+        at = rng.integers(5, 45, 40)
+        share = rng.uniform(size=40)
+        after = (1 - share) * nodes[at] + share * nodes[at + 1]
+        price = (1 - share) * first[at] + share * second[at]
+        added, size = curves.added(sigma, rate)
+        margin, error, _ = worst_margins(curves, added, size, after + price, after)
+        assert (margin > error).all()
+        margin, error, _ = worst_margins(curves, added, size, after + 0.99 * price, after)
+        assert (margin < -error).any()
