@@ -20,7 +20,7 @@ def log1p(x: Array) -> Array:
 
 
 @jax.jit
-def _log1p(x: Any) -> Any:
+def _log1p(x: Array) -> Array:
     far = x < -0.3
     return jnp.where(far, jnp.log(1.0 + jnp.where(far, x, 0.0)), jnp.log1p(jnp.where(far, 0.0, x)))
 
