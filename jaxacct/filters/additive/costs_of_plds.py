@@ -17,6 +17,8 @@ the first t the supremum is at most K(t) / t there, and above the last one, T, a
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -66,6 +68,18 @@ def _law(pld: PLD) -> _Law:
     return _Law(losses, p, q, infinite, 1.0 - q.sum(-1), doubt)
 
 
+def _of_law(cost: Callable[..., Any]) -> Callable[..., Any]:
+    """``cost`` of a `_Law` as a function of an upper PLD; raises ValueError for a bound from below."""
+
+    @jax.enable_x64(True)
+    @hosted
+    @functools.wraps(cost)
+    def of_pld(pld: PLD, *more: Any) -> Any:
+        return cost(_law(pld), *more)
+
+    return of_pld
+
+
 def _atomless(law: _Law, cost: Array) -> Array:
     """``cost`` where neither side has an atom at infinity, inf where one has, NaN where the law is none."""
     xp = array_module(law, cost)
@@ -79,15 +93,9 @@ def _largest(law: _Law) -> Array:
     return inflated(seen.max(-1), 4.0 * EPS)
 
 
-@jax.enable_x64(True)
-@hosted
-def pure_of_law(pld: PLD) -> Array:
-    """The largest loss of either direction, rounded up; inf where it is infinite, NaN for what is no law.
-
-    Raises:
-        ValueError: a bound from below.
-    """
-    law = _law(pld)
+@_of_law
+def pure_of_law(law: _Law) -> Array:
+    """The largest loss of either direction, rounded up; inf where it is infinite, NaN for what is no law."""
     return _atomless(law, _largest(law))
 
 
@@ -111,15 +119,9 @@ def _log_moments(law: _Law, times: Any) -> Array:
     return xp.moveaxis(found, 0, 1)
 
 
-@jax.enable_x64(True)
-@hosted
-def renyi_of_law(pld: PLD, orders: Array) -> Array:
-    """The Rényi divergence of either direction at ``orders`` > 1, rounded up, shape ``batch + orders.shape``.
-
-    Raises:
-        ValueError: a bound from below.
-    """
-    law = _law(pld)
+@_of_law
+def renyi_of_law(law: _Law, orders: Array) -> Array:
+    """The Rényi divergence of either direction at ``orders`` > 1, rounded up, shape ``batch + orders.shape``."""
     xp, times = array_module(law), floats(orders)[1].reshape(-1) - 1.0
     each = inflated(_log_moments(law, times).max(0) / times.reshape(-1, *([1] * law.infinite.ndim)), 4.0 * EPS)
     found = _atomless(law, xp.maximum(each, 0.0))
@@ -134,15 +136,9 @@ def _mu(law: _Law) -> Array:
     return found + 0.0 * law.p[..., 0]
 
 
-@jax.enable_x64(True)
-@hosted
-def gaussian_of_law(pld: PLD) -> Array:
-    """The least mu of a Gaussian that dominates the law, rounded up (`losses.compare.gaussian_order.mu_of`).
-
-    Raises:
-        ValueError: a bound from below.
-    """
-    law = _law(pld)
+@_of_law
+def gaussian_of_law(law: _Law) -> Array:
+    """The least mu of a Gaussian that dominates the law, rounded up (`losses.compare.gaussian_order.mu_of`)."""
     return _atomless(law, _mu(law))
 
 
@@ -169,30 +165,19 @@ def _rho(law: _Law) -> Array:
     return inflated(xp.minimum(swept, largest * xp.tanh(largest / 2)), 2.0**-40)
 
 
-@jax.enable_x64(True)
-@hosted
-def concentrated_of_law(pld: PLD) -> Array:
-    """The least rho of zCDP, rounded up by less than a four-hundredth; see `pure_of_law`.
-
-    Raises:
-        ValueError: a bound from below.
-    """
-    law = _law(pld)
+@_of_law
+def concentrated_of_law(law: _Law) -> Array:
+    """The least rho of zCDP, rounded up by less than a four-hundredth; see `pure_of_law`."""
     xp, mu = array_module(law), _mu(law)
     return _atomless(law, xp.minimum(_rho(law), inflated(mu * mu / 2, 2.0**-40)))
 
 
-@jax.enable_x64(True)
-@hosted
-def approximate_of_law(pld: PLD) -> tuple[Array, Array]:
+@_of_law
+def approximate_of_law(law: _Law) -> tuple[Array, Array]:
     """(rho, delta) of delta-approximate rho-zCDP, rounded up: delta is the larger one of the atoms at infinity.
 
     Without its atoms a law is one of two probabilities that need no atoms, each with at least 1 - delta of the whole.
-
-    Raises:
-        ValueError: a bound from below.
     """
-    law = _law(pld)
     xp = array_module(law)
     singular = xp.where(law.singular > law.doubt, law.singular + law.doubt, 0.0)
     delta = inflated(xp.maximum(law.infinite, singular), 8.0 * EPS)
