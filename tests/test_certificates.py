@@ -120,6 +120,7 @@ CASES = {
     "replaced mixture": (MixtureOfGaussians(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
     "replaced laplace": (PoissonSampled(Laplace(1.0), 0.3), 1, 0.2, "replace"),
     "replaced table": (PoissonSampled(FromTables([0.7, 0.3, 0.0], [0.3, 0.69, 0.01]), 0.3), 3, 0.3, "replace"),
+    "replaced rare output": (PoissonSampled(FromTables([0.5, 0.5], [1e-300, 1.0]), 0.999), 3, 1.6, "replace"),
     "replaced categories": (PoissonSampled(RandomizedResponse(1.0, 5), 0.3), 3, 0.3, "replace"),
     "special table": (PoissonSampled(FromTables([0.7, 0.3], [0.2, 0.8]), 0.3), 3, 0.3, "replace_special"),
     "cut": (TruncatedPoisson(Gaussian(1.0), 0.1, 30, 200), 300, 9.0, "remove"),

@@ -6,7 +6,9 @@ arrays with leading axes; these functions look at what they are given.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,6 +30,7 @@ __all__ = [
     "repeated",
     "running_greatest",
     "running_least",
+    "shared",
     "stopped",
     "take",
 ]
@@ -186,6 +189,17 @@ def ranks(values: Any, limits: Any) -> Any:
         fits = (ahead <= size) & (take(values, xp.minimum(ahead, size) - 1) <= limits)
         found = xp.where(fits, ahead, found)
     return found
+
+
+def shared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` as one of its own in programs, whose body is there once for every shape; NumPy runs it as it is."""
+    compiled = jax.jit(function)
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        return (function if array_module(*jax.tree.leaves(arguments)) is np else compiled)(*arguments)
+
+    return run
 
 
 def stopped(tree: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,6 +16,11 @@ def log1p(x: Array) -> Array:
     if array_module(x) is np:
         with np.errstate(divide="ignore", invalid="ignore"):  # as silent as JAX
             return np.log1p(x)
+    return _log1p(x)
+
+
+@jax.jit
+def _log1p(x: Array) -> Array:
     far = x < -0.3
     return jnp.where(far, jnp.log(1.0 + jnp.where(far, x, 0.0)), jnp.log1p(jnp.where(far, 0.0, x)))
 

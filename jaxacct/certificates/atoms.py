@@ -150,27 +150,38 @@ def _joined(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[tu
 
 
 def _mirrored(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[tuple[Any, Any]], Any]:
-    """Samples of the law and of its mirror image in the ranks of O (docs/proofs/replaced-records.md)."""
-    start = arb(0).union(lost.abs_upper()) if lost != 0 else arb(0)
-    ends = [start]
-    for _, o in pairs:
-        ends.append(ends[-1] + o)
-    ends = [end.max(arb(0)).min(arb(1)) for end in ends]
-    cells, found = [], []
-    for place, (w, o) in enumerate(pairs):
-        if o == 0:
-            # No rank has it: at the end where the loss is largest, and for the mirror image at the other one.
-            found += [(rate * w, arb(0)), (arb(0), rate * w)]
-        else:
-            cells.append((ends[place], ends[place + 1], w / o))
-    for a, b, first in cells:
-        for c, d, second in cells:
-            width = positive_part(b.min(1 - c) - a.max(1 - d))
-            if width != 0:
-                found.append((width * (1 - rate + rate * first), width * (1 - rate + rate * second)))
+    """Samples of the law and of its mirror image in the ranks of O (docs/proofs/replaced-records.md), and what is cut.
+
+    Ranks are counted from their own end, so that small ones keep their digits; the other half is the mirror image.
+    """
+    # No rank has what O has not: it is at the end where the loss is largest, and for the mirror image at the other one.
+    alone = [(rate * w, arb(0)) for w, o in pairs if o == 0]
+    found = [*alone, *((o, w) for w, o in alone)]
+    ranked = [(w, o) for w, o in pairs if not o == 0]  # noqa: SIM201  (a ball around 0 is neither)
+    start = arb(0) if lost == 0 else arb(0).union(lost.abs_upper())
+    rising, falling = _ranks(ranked, start), _ranks(ranked[::-1], start)
     # Ranks without a cell are at either end, as many as O lost; W's density there is that of the first cell at most.
-    most = max((one[2].abs_upper() for one in cells), default=arb(1), key=float) if lost != 0 else arb(0)
-    return found, lost * (4 + 2 * most)
+    cut = arb(0) if lost == 0 else lost * (4 + 2 * max((one[2].abs_upper() for one in rising), key=float))
+    for a, b, first in rising:
+        for c, d, second in falling:
+            width = b.min(d).min(arb(0.5)) - a.max(c)
+            if width <= 0:
+                continue
+            w, o = (width * (1 - rate + rate * ratio) for ratio in (first, second))
+            if width > 0:
+                found += [(w, o), (o, w)]
+            else:
+                cut += w.abs_upper() + o.abs_upper()
+    return found, cut
+
+
+def _ranks(pairs: list[tuple[Any, Any]], start: Any) -> list[tuple[Any, Any, Any]]:
+    """First and last rank of every outcome, and its ratio."""
+    found = []
+    for w, o in pairs:
+        found.append((start, start + o, w / o))
+        start = start + o
+    return found
 
 
 def _excess(pairs: Iterator[tuple[Any, Any]], gamma: Any) -> Any:

@@ -80,7 +80,8 @@ class Certificate:
         """Whether the enclosure is found again with more bits, and where there is a contour along another one."""
         if "inf" not in (self.lower, self.upper) and Fraction(self.lower) > Fraction(self.upper):
             return False
-        digits = min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0
+        # At least as many as let every method do its best.
+        digits = max(8.0, min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0)
         laws = laws_of(self.mechanism, self.steps, self.relation)
         if self.given == "epsilon":
             found = _delta(laws, Fraction(self.at), self.relation, digits, other=True)

@@ -226,7 +226,7 @@ class _Draws:
         return best, [best.max(one) for one in own]
 
     def tails(self, gamma: Any) -> tuple[Any, Any]:
-        return self._of(gamma.log() if gamma != 1 else arb(0))
+        return self._of(arb(0) if gamma == 1 else gamma.log())
 
     def _of(self, log: Any) -> tuple[Any, Any]:
         best, own = self._at(log)

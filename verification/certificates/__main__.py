@@ -19,6 +19,7 @@ import signal
 import statistics
 import time
 import warnings
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from jaxacct.certificates.written import written_mechanism
 from verification.certificates.queries import Query, draw
 
 _FARTHEST = 5e3  # epsilons beyond are not certified
+_LONG = 0.05  # processor seconds of a certificate after which a mechanism is asked no more
 
 
 class _Late(Exception):
@@ -57,61 +59,80 @@ def _certified(query: Query, epsilon: float, digits: float) -> tuple[Fraction, F
     return Fraction(found.lower), Fraction(found.upper), found.digits
 
 
-def disagreement(query: Query, digits: float, seconds: float) -> tuple[str | None, float]:
+def bounds_of(query: Query) -> list[tuple[float, float]]:
+    """What the engine answers: at ``at`` by itself, at all of ``more`` in one call."""
+    ask = jaxacct.delta if query.given == "epsilon" else jaxacct.epsilon
+    found: list[tuple[float, float]] = []
+    for at in (query.at, np.array(query.more)):
+        if np.size(at):
+            bounds = ask(query.mechanism, at, steps=query.steps, relation=query.relation)
+            found += list(zip(np.ravel(bounds.lower).tolist(), np.ravel(bounds.upper).tolist(), strict=True))
+    return found
+
+
+def disagreement(query: Query, bounds: tuple[float, float], digits: float) -> tuple[str | None, float]:
     """What is wrong, in words, None where nothing is; and the digits that the certificates have."""
-    asked = {"steps": query.steps, "relation": query.relation}
+    lower, upper = bounds
     if query.given == "epsilon":
-        bounds = jaxacct.delta(query.mechanism, query.at, **asked)
-        lower, upper = float(bounds.lower), float(bounds.upper)
-        with _at_most(seconds):
-            low, high, known = _certified(query, query.at, digits)
+        low, high, known = _certified(query, query.at, digits)
         if not upper >= low:
             return f"delta's upper {upper!r} is below {float(low)!r}", known
         if not lower <= high:
             return f"delta's lower {lower!r} is above {float(high)!r}", known
         return None, known
-    bounds = jaxacct.epsilon(query.mechanism, query.at, **asked)
-    lower, upper, known = float(bounds.lower), float(bounds.upper), math.inf
+    known = math.inf
     if math.isnan(lower) or math.isnan(upper):
         return f"epsilon is [{lower!r}, {upper!r}]", known
-    with _at_most(seconds):
-        if upper < _FARTHEST:
-            low, _, known = _certified(query, upper, digits)
-            if low > Fraction(query.at):
-                return f"delta is {float(low)!r} at epsilon's upper {upper!r}", known
-        if 0 < lower < _FARTHEST:
-            _, high, more = _certified(query, lower, digits)
-            known = min(known, more)
-            if high < Fraction(query.at):
-                return f"delta is {float(high)!r} at epsilon's lower {lower!r}", known
+    if upper < _FARTHEST:
+        low, _, known = _certified(query, upper, digits)
+        if low > Fraction(query.at):
+            return f"delta is {float(low)!r} at epsilon's upper {upper!r}", known
+    if 0 < lower < _FARTHEST:
+        _, high, more = _certified(query, lower, digits)
+        known = min(known, more)
+        if high < Fraction(query.at):
+            return f"delta is {float(high)!r} at epsilon's lower {lower!r}", known
     return None, known
 
 
-def _ask(query: Query, digits: float, seconds: float) -> dict[str, Any]:
-    start, known, wrong = time.monotonic(), None, None
+def _asked(query: Query, digits: float, seconds: float) -> Iterator[dict[str, Any]]:
+    """A line for each value; no more of a mechanism after one whose certificate takes long or does not exist."""
     try:
-        wrong, known = disagreement(query, digits, seconds)
-        verdict = "wrong" if wrong else "agrees"
-    except _Late:
-        verdict = "no certificate in time"
-    except NoCertificateError as problem:
-        verdict, wrong = "no certificate", str(problem)
-    except ValueError as problem:
-        verdict, wrong = "no certificate" if "certificate" in str(problem) else "refused", str(problem)
-        if "has no analysis" not in wrong and verdict == "refused":
-            verdict = "error"
-    except Exception as problem:  # a crash of either side is found as well
-        verdict, wrong = "error", f"{type(problem).__name__}: {problem}"
+        bounds = bounds_of(query)
+    except Exception as problem:
+        verdict = "refused" if isinstance(problem, ValueError) and "has no analysis" in str(problem) else "error"
+        yield _line(query, verdict, None, 0.0, f"{type(problem).__name__}: {problem}")
+        return
+    for at, answer in zip((query.at, *query.more), bounds, strict=True):
+        one, start, known, wrong = query._replace(at=at), time.process_time(), None, None
+        try:
+            with _at_most(seconds):
+                wrong, known = disagreement(one, answer, digits)
+            verdict = "wrong" if wrong else "agrees"
+        except _Late:
+            verdict = "no certificate in time"
+        except NoCertificateError as problem:
+            verdict, wrong = "no certificate", str(problem)
+        except Exception as problem:  # a crash is found as well
+            verdict, wrong = "error", f"{type(problem).__name__}: {problem}"
+        spent = time.process_time() - start
+        yield _line(one, verdict, known, spent, wrong)
+        if spent > _LONG:
+            return
+
+
+def _line(query: Query, verdict: str, known: float | None, seconds: float, said: str | None) -> dict[str, Any]:
     return {
         "family": query.family,
         "edge": query.edge,
         "given": query.given,
+        "at": query.at,
         "relation": query.relation,
         "one_run": query.steps == 1,
         "verdict": verdict,
         "digits": None if known is None else min(round(known, 1), 99.0),
-        "seconds": round(time.monotonic() - start, 3),
-        **({"said": wrong} if wrong else {}),
+        "seconds": round(seconds, 3),
+        **({"said": said} if said else {}),
     }
 
 
@@ -148,7 +169,8 @@ def _report(logs: list[Path]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--queries", type=int, default=10**9)
+    parser.add_argument("--queries", type=int, default=10**9, help="mechanisms at most")
+    parser.add_argument("--more", type=int, default=9, help="further epsilons or deltas of each mechanism")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--digits", type=float, default=8.0)
     parser.add_argument("--most", type=float, default=3.0, help="processor seconds for one certificate")
@@ -164,18 +186,18 @@ def main() -> None:
     start, number = time.monotonic(), 0
     with open(given.log[0], "a", encoding="utf-8") if given.log else contextlib.nullcontext() as log:
         while time.monotonic() - start < given.seconds and number < given.queries:
-            query = draw(np.random.default_rng([given.seed, number]), given.only)
-            found = _ask(query, given.digits, given.most)
-            counts[found["verdict"]] += 1
-            if found["verdict"] in ("wrong", "error"):
-                asked = f"{query.given} {query.at!r} {query.relation} steps={query.steps}"
-                print(f"[{given.seed}, {number}] {found['said']} | {asked} {written_mechanism(query.mechanism)}",
-                      flush=True)  # fmt: skip
-            if log is not None:
-                log.write(json.dumps({"seed": given.seed, "number": number, **found}) + "\n")
-                log.flush()
+            query = draw(np.random.default_rng([given.seed, number]), given.only, given.more)
+            for found in _asked(query, given.digits, given.most):
+                counts[found["verdict"]] += 1
+                if found["verdict"] in ("wrong", "error"):
+                    asked = f"{query.given} {found['at']!r} {query.relation} steps={query.steps}"
+                    print(f"[{given.seed}, {number}] {found['said']} | {asked} {written_mechanism(query.mechanism)}",
+                          flush=True)  # fmt: skip
+                if log is not None:
+                    log.write(json.dumps({"seed": given.seed, "number": number, **found}) + "\n")
+                    log.flush()
             number += 1
-    print(number, "queries:", ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    print(counts.total(), "queries:", ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
 
 
 if __name__ == "__main__":

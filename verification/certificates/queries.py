@@ -22,7 +22,7 @@ _FIXED = (*_PLAIN, "replace")
 
 
 class Query(NamedTuple):
-    """One question to both sides; ``given`` is ``"epsilon"`` or ``"delta"``, ``at`` its value."""
+    """A question to both sides; ``given`` is ``"epsilon"`` or ``"delta"``, ``at`` its value, ``more`` further ones."""
 
     family: str
     mechanism: Any
@@ -31,6 +31,7 @@ class Query(NamedTuple):
     given: str
     at: float
     edge: bool
+    more: tuple[float, ...] = ()
 
 
 class Drawn(NamedTuple):
@@ -247,20 +248,24 @@ def _nudged(rng: Any, value: float) -> float:
     return value
 
 
-def draw(rng: Any, only: str = "") -> Query:
-    """A query; with ``only``, of the families whose name holds it."""
+def draw(rng: Any, only: str = "", more: int = 0) -> Query:
+    """A query; with ``only``, of the families whose name holds it; with ``more`` epsilons or deltas to ask as well."""
     edge = bool(rng.random() < 0.5)
     builders = [one for one in _BUILDERS if only in one.__name__]
     build = builders[rng.integers(len(builders))]
     drawn = build(rng, edge)
     relation = str(rng.choice(drawn.relations))
-    given, at = "epsilon", 0.0
     near = [a for a in drawn.atoms if math.isfinite(a)] if edge else []
-    if rng.random() < 0.3:
-        given = "delta"
-        at = rng.choice([1e-300, 1e-100, 1e-20, 0.5, 1 - 1e-6, 1 - 1e-12]) if edge else _log(rng, 1e-12, 0.5)
-    elif near:
-        at = _nudged(rng, rng.choice(near))
-    else:
-        at = rng.choice([0.0, _log(rng, 1e-6, 50), _log(rng, 0.1, 5)])
-    return Query(build.__name__[1:], drawn.mechanism, drawn.steps, relation, given, float(at), edge)
+    given = "delta" if rng.random() < 0.3 else "epsilon"
+
+    def place() -> float:
+        if given == "delta" and edge and rng.random() < 0.7:
+            return float(rng.choice([1e-300, 1e-100, 1e-20, 0.5, 1 - 1e-6, 1 - 1e-12]))
+        if given == "delta":
+            return _log(rng, 1e-12, 0.5)
+        if near:
+            return _nudged(rng, rng.choice(near))
+        return float(rng.choice([0.0, _log(rng, 1e-6, 50), _log(rng, 0.1, 5)]))
+
+    places = tuple(place() for _ in range(1 + more))
+    return Query(build.__name__[1:], drawn.mechanism, drawn.steps, relation, given, places[0], edge, places[1:])

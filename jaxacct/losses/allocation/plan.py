@@ -88,7 +88,7 @@ def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) ->
     while end - start > 1e-9 * t and len(windows) < _MOST:
         stop = min(float(np.interp(depth(start) + _PART, depths, s)), end)
         stop = stop if stop > start else end
-        best, worst = None, np.inf
+        best, worst, last = None, np.inf, stop
         sharp, most = next(tier[1:] for tier in _TIERS if depth(start) < tier[0])
         for _ in range(_TRIALS):
             at = start + (stop - start) * _INSIDE
@@ -103,7 +103,7 @@ def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) ->
             many = max(stop / start, start / stop) > _ORDERS
             stop = side * (start * stop) ** 0.5 if many else start + (stop - start) / np.clip(blur**0.5, 1.5, 20.0)
         windows.append(best)
-        start = last  # pyright: ignore[reportPossiblyUnboundVariable]
+        start = last
     return windows
 
 
@@ -178,6 +178,7 @@ class _Law:
         bottom = float((-(self._moments(tilt - gaps, own) - here + _ALIAS) / gaps).max())
         top = min(max(top, high), t * float(right[-1])) + 0.01 * deviation
         bottom = max(min(bottom, float(sums.min())), 0.0)
+        points, step, blur = 0, np.inf, np.inf
         for points in (points for points in _POINTS if points <= most):
             step = (top - bottom) / (points - 8)
             mantissa, exponent = np.frexp(step)
@@ -188,10 +189,10 @@ class _Law:
             blur = max(spread / max(length**2, _TINY) / aim for length, aim in zip(lengths, sharp, strict=True))
             if blur <= 1.0:
                 break
-        first = max(int(np.floor(bottom / step)) - 2, 0)  # pyright: ignore[reportPossiblyUnboundVariable]
-        window = Window(side > 0, float(sums.min()), high, cut, tilt, step, first, points, deviation)  # pyright: ignore[reportPossiblyUnboundVariable]
-        floor = _ROUNDING * (12.0 * t + points / (1.0 + 2.5 * deviation / step)) * np.exp(faint) * float(added[best])  # pyright: ignore[reportPossiblyUnboundVariable]
-        return window, max(blur, floor)  # pyright: ignore[reportPossiblyUnboundVariable]
+        first = max(int(np.floor(bottom / step)) - 2, 0)
+        window = Window(side > 0, float(sums.min()), high, cut, tilt, step, first, points, deviation)
+        floor = _ROUNDING * (12.0 * t + points / (1.0 + 2.5 * deviation / step)) * np.exp(faint) * float(added[best])
+        return window, max(blur, floor)
 
 
 def chernoff_gaps(high: float, deviation: float) -> np.ndarray:

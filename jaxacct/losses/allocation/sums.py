@@ -75,9 +75,12 @@ def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
         if over == 0.0 or over > _ENOUGH:
             calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
     nothing = (np.zeros(0), np.zeros(0))
-    join = lambda parts: tuple(np.concatenate(x) for x in zip(*parts, strict=True)) if parts else nothing  # noqa: E731
+
+    def join(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+        return (np.concatenate([at for at, _ in parts]), np.concatenate([x for _, x in parts])) if parts else nothing
+
     seen = cells.base[1] > 0
-    return SumBounds(join(calls), join(puts), above, below, float(cells.left[seen][0]))  # pyright: ignore[reportArgumentType]
+    return SumBounds(join(calls), join(puts), above, below, float(cells.left[seen][0]))
 
 
 def _one_ratio(cells: RatioCells) -> SumBounds:

@@ -151,9 +151,9 @@ def _test(
         rise, run = large[i] - last_large, small[i] - last_small
         if rise > 0 and (rise > run):
             kept.append(int(i))
-            slopes.append(rise / run if run > 0 else np.inf)  # pyright: ignore[reportArgumentType]
-    kept = np.array(kept, np.int64)[_some(len(kept), size)]  # pyright: ignore[reportAssignmentType]
-    return small[kept], large[kept], slack[kept]
+            slopes.append(float(rise / run) if run > 0 else np.inf)
+    chosen = np.array(kept, np.int64)[_some(len(kept), size)]
+    return small[chosen], large[chosen], slack[chosen]
 
 
 def _all(events: list[Events]) -> Events:

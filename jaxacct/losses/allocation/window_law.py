@@ -42,9 +42,9 @@ class WindowLaw:
         # Points of the lattice of sums, as multiples of the step.
         self.places = window.first + np.arange(window.points)
         self.cut = float(cells.right[window.cut])
-        over = [x[0][window.cut] for x in (cells.base_over, cells.other_over)]
-        over_up = [x[1][window.cut] for x in (cells.base_over, cells.other_over)]
-        self.over = self._some_over(*over, -1.0), self._some_over(*over_up, 1.0)  # pyright: ignore[reportCallIssue]
+        base, base_up = (side[window.cut] for side in cells.base_over)
+        other, other_up = (side[window.cut] for side in cells.other_over)
+        self.over = self._some_over(base, other, -1.0), self._some_over(base_up, other_up, 1.0)
 
     def _some_over(self, base: float, other: float, sign: float) -> tuple[float, float]:
         """Bounds of Q(A) and P(A)."""
@@ -270,7 +270,7 @@ class WindowLaw:
         q_alias, p_alias = alias(0, t * kappa), alias(k, k * own + (t - k) * kappa)
         half = np.ones(w.points // 2 + 1)
         power = spectrum(base, t - k, w.points) if k < t else (half, half, 0.0 * half)
-        q, q_up, q_down = self._tails(*product(power, spectrum(base, k, w.points)), q_alias, t * kappa)  # pyright: ignore[reportCallIssue]
+        q, q_up, q_down = self._tails(*product(power, spectrum(base, k, w.points)), q_alias, t * kappa)
         q, most = np.maximum(q, 0.0), np.maximum(q, 0.0) + q_up
         lost, slack = 1.0 - sure, np.zeros(q.shape)
         if k == 1:
@@ -278,7 +278,7 @@ class WindowLaw:
             # P - Q - (gamma - 1) Q, so for gamma >= 1 no more than P - Q and an upper bound of Q matter (below 1,
             # Q - P and one of P).
             part = product(power, difference(other, base, w.points))
-            gain, gain_up, gain_down = self._tails(*part, p_alias + q_alias, t * kappa)  # pyright: ignore[reportCallIssue]
+            gain, gain_up, gain_down = self._tails(*part, p_alias + q_alias, t * kappa)
             if w.upper:
                 base_mass, other_mass = most, most + gain - gain_down - lost * (most + np.abs(gain) + gain_up)
                 slack = 1.01 * (q_up + q_down)
@@ -288,7 +288,7 @@ class WindowLaw:
                 slack = 1.01 * (q_up + q_down + gain_up + gain_down)
         else:
             end = k * own + (t - k) * kappa
-            p, p_up, p_down = self._tails(*product(power, spectrum(other, k, w.points)), p_alias, end)  # pyright: ignore[reportCallIssue]
+            p, p_up, p_down = self._tails(*product(power, spectrum(other, k, w.points)), p_alias, end)
             p = np.maximum(p, 0.0)
             base_mass, other_mass = (most, (p - p_down) * sure) if w.upper else ((q - q_down) * sure, p + p_up)
         p_over, q_over = self.over[0][1], self.over[1][0]

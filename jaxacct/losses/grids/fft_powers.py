@@ -31,9 +31,13 @@ from jax import Array
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import UNIT, inflated
 
-__all__ = ["ETA", "convolved", "difference", "eta_of", "product", "spectrum"]
+__all__ = ["ETA", "Spectrum", "convolved", "difference", "eta_of", "product", "spectrum"]
 
 ETA = 8.0 * UNIT
+
+Spectrum = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""A transform, bounds of its moduli, and bounds of its errors, frequency by frequency."""
+
 _TINY = 1e-300  # no modulus is smaller, unless there is no mass
 
 
@@ -120,7 +124,7 @@ def spectrum(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, 
     return power, bound, bound * relative
 
 
-def product(first: tuple[np.ndarray, ...], second: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+def product(first: Spectrum, second: Spectrum) -> Spectrum:
     """The product of two spectra: itself, a bound of its moduli, and one of its error."""
     (one, bound, error), (other, other_bound, other_error) = first, second
     both = bound * other_bound
@@ -128,7 +132,7 @@ def product(first: tuple[np.ndarray, ...], second: tuple[np.ndarray, ...]) -> tu
     return one * other, inflated(both, 8.0 * UNIT), inflated(errors, 1e-9)
 
 
-def difference(first: np.ndarray, second: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
+def difference(first: np.ndarray, second: np.ndarray, n: int) -> Spectrum:
     """The spectrum of a signed law, with bounds as :func:`product` has them."""
     law = first - second
     found = np.fft.rfft(law, n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -22,7 +24,7 @@ def _variation(rho: Array) -> Array:
     return inflated(xp.sqrt(xp.minimum(rho / 2, -xp.expm1(-rho))), 8 * EPS)
 
 
-def _halved(low: Array, high: Array, is_low: object) -> Array:
+def _halved(low: Array, high: Array, is_low: Callable[[Array], Array]) -> Array:
     """A point near where ``is_low`` turns False between ``low`` and ``high``, both above 0."""
 
     xp = array_module(low, high)
@@ -30,7 +32,7 @@ def _halved(low: Array, high: Array, is_low: object) -> Array:
     def halve(bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         left, right = bracket
         middle = xp.sqrt(left) * xp.sqrt(right)
-        below = is_low(middle)  # pyright: ignore[reportCallIssue]
+        below = is_low(middle)
         return xp.where(below, middle, left), xp.where(below, right, middle)
 
     return repeated(halve, (low, high), _HALVINGS)[0]

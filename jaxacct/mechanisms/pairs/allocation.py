@@ -114,11 +114,11 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
     one, other = divergence(first), divergence(second)
     xp = array_module(one)
     chosen = one >= other
-    rows = jax.tree.map(
-        lambda x, y: xp.where(chosen[..., None], x, y), *((p.losses, p.p, p.q) for p in (first, second))
+    losses, p, q = jax.tree.map(
+        lambda x, y: xp.where(chosen[..., None], x, y), *((pair.losses, pair.p, pair.q) for pair in (first, second))
     )
     slack = xp.maximum(first.loss_slack, second.loss_slack)
-    return AllocationPair(*rows, first.mass_error, slack)  # pyright: ignore[reportCallIssue]
+    return AllocationPair(losses, p, q, first.mass_error, slack)
 
 
 @functools.lru_cache(maxsize=4 * _KEPT)

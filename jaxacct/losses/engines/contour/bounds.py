@@ -213,7 +213,8 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         cut = tapered(log_goal)
         near, value = anywhere(cut)
     theta = xp.exp(near)
-    k0, _, k2 = (one[0] for one in cumulants(theta[None], cut))
+    # In a program as many tilts as above: the same function.
+    k0, _, k2 = (one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut))
     if kind == "delta":
         log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
         return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, histogram, product, running_least
+from jaxacct._numerics.arrays import array_module, histogram, product, running_least, shared
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated
@@ -41,6 +41,7 @@ def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
     return xp.concatenate([first[0], second[0]], -1), xp.concatenate([first[1], second[1]], -1)
 
 
+@shared
 def _hill(density: Array) -> Array:
     """The largest unimodal step function below ``density`` with its peak where that one has it, in logarithms."""
     xp = array_module(density)
@@ -51,6 +52,7 @@ def _hill(density: Array) -> Array:
     return xp.where(index <= at, left, right)
 
 
+@shared
 def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
     """Layers of a unimodal step function: masses and lengths."""
     xp = array_module(hill)

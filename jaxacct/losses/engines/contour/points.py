@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, stopped
+from jaxacct._numerics.arrays import array_module, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
@@ -75,6 +75,7 @@ def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
 
 
+@shared
 def slope_at_0(pair: Any, mu: Array) -> Array:
     """The derivative of log R in u at t = 0, within a few units."""
     xp = array_module(mu)

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, logsumexp, product, stopped
+from jaxacct._numerics.arrays import array_module, logsumexp, product, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
@@ -74,6 +74,7 @@ def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
     return cell_bounds(beta, *(x[..., cells] for x in (*ends, points.cell_base, points.tangent)))
 
 
+@shared
 def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, for any ``beta``.
 
@@ -100,6 +101,7 @@ def _outside(pair: Any, beta: Array, cut: Array, points: Points) -> Array:
     return xp.logaddexp(cells, xp.logaddexp(*_beyond(pair, beta, cut, points))) - _HALF_LOG_2PI
 
 
+@shared
 def _heights(pair: Any, cut: Array, step: Array) -> tuple[Array, Array]:
     """v of strips, and log(2 / (exp(2 pi y / h) - 1)) + k y^2 / 2; shape ``(..., heights)``."""
     xp = array_module(step)
@@ -111,6 +113,7 @@ def _heights(pair: Any, cut: Array, step: Array) -> tuple[Array, Array]:
     return v, xp.where(turns > 1.0, 1.2 - turns + 0.5 * curvature * (v / mu) ** 2, np.inf)
 
 
+@shared
 def _strip_at_0(pair: Any, beta: Array, cut: Array, step: Array) -> Array:
     """The trapezoid rule's relative error at frequency 0, with |R| >= R(Re t) cos(v / 2)."""
     xp = array_module(beta)
@@ -165,6 +168,7 @@ def _strip(
     return xp.exp(xp.minimum(between + 2.0 * room[..., None], 700.0))
 
 
+@shared
 def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array, Array]:
     """Weights and their total, the log of the integral, and its relative error but for the strip's."""
     xp = array_module(beta)
@@ -195,7 +199,15 @@ def _thinned(points: Points) -> Points:
 def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
     """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
     xp = array_module(tilts)
-    points = _thinned(points)
+    if xp is not np:  # one tilt after the other, as `quadrature` looks at one
+        import jax
+
+        return jax.lax.map(lambda tilt: _log_moment(pair, tilt, cut, points), tilts)
+    return _log_moment(pair, tilts, cut, _thinned(points))
+
+
+def _log_moment(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
+    xp = array_module(tilts)
     beta = exponent(pair, tilts)
     _, _, log_total, relative = _weighed(pair, beta, cut, points)
     error = relative + _strip_at_0(pair, beta, cut, points.step)

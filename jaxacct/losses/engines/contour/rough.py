@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import array_module, shared
 from jaxacct.losses.engines.contour.points import edges_of, exponent
 
 __all__ = ["rough_cumulants", "rough_log_moment"]
@@ -31,6 +31,7 @@ def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, 
     return log_total, xp.where(lost, np.inf, mean), variance
 
 
+@shared
 def _rough_law(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array, Array]:
     """K, the tilted law's weights and losses, and where the cells are too wide."""
     xp = array_module(theta)

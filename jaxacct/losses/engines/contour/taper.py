@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, erfc
+from jaxacct._numerics.arrays import array_module, erfc, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 
@@ -73,6 +73,7 @@ def log_taper_slope(t: Any, cut: Any) -> Any:
     return array_module(t).minimum((cut - t) / _SOFT, 0.0) / _SOFT
 
 
+@shared
 def steepened(t: Any, cut: Any) -> Any:
     """Where -x + d/dx log g(x) is surely as low as -t: at t, or before it where the taper falls off.
 
