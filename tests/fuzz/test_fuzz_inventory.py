@@ -44,7 +44,6 @@ EXCUSED = {
     "filters.PricedBoxFilter": TABLE, "filters.priced_box": TABLE, "filters.individual_priced_box": TABLE,
     "filters.IndividualPricedBoxFilter": TABLE, "training.Sampler": RESULT, "training.sampler": SAMPLERS,
     "training.make_sampled_step": SAMPLERS, "training.plan_sampled_budget": SAMPLERS,
-    "training.gradient_sum_of_sample": SAMPLERS,
     "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
@@ -84,7 +83,7 @@ def known(room: str, name: str, value: object) -> bool:
         return True
     if inspect.isclass(value) and issubclass(value, BaseException):
         return True
-    names = {full, name, *(f"{home}.{name}" for home in ROOMS[1:] if not room)}
+    names = {full, name, *(f"{home}.{name}" for home in ROOMS[1:] if room in ("", "adversary"))}
     return any(one in FUZZED or any(key.startswith(f"{one}.") for key in FUZZED) for one in names)
 
 
