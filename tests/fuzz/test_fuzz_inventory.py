@@ -47,7 +47,6 @@ EXCUSED = {
     "plotting.sampler_costs": "accounts for six samplers at every noise, for seconds", "plotting.samplers": RESULT,
     "filters.Filter": PROTOCOL, "filters.Guarantee": PROTOCOL,
     "expost.Check": PROTOCOL, "expost.Source": PROTOCOL,
-    **{f"filters.{name}": STATE for name in ("ApproximateZCDPState", "LedgerState", "MenuState", "ResidueState")},
     **{f"filters.{name}": RESULT for name in ("Halted", "Prepared")},
     **{
         f"adversary.{name}": RESULT
@@ -62,12 +61,12 @@ EXCUSED = {
         f"training.{name}": RESULT
         for name in (
             "Budget", "FilteredAggregateState", "IndividualTrainState",
-            "Keys", "LevelsFilter", "Outcome", "Proposal", "Released", "Rounds", "Sample", "Schedule",
+            "Keys", "LevelsFilter", "Outcome", "Released", "Rounds", "Sample", "Schedule",
             "ShardedExamples", "SplitStep", "StepRecord", "StepReport", "TrainState",
         )
     },
     **{f"training.{name}": FILE for name in ("DurableRun", "durable_run", "load")},
-    "training.fresh_keys": "takes nothing", "training.stop_on_interrupt": "takes nothing",
+    "training.fresh_keys": "takes nothing",
     **{f"ledger.{name}": RESULT for name in ("Amount", "Entry", "Reading", "Verification")},
     "ledger.Ledger": FILE, "ledger.register": "takes a class",
     "interop.AccountantConfig": "a field, handed to Accountant; needs jax_privacy, which no extra brings",
