@@ -1,4 +1,4 @@
-"""Array operations for curves of privacy losses, in NumPy or JAX, and where compiled programs begin.
+"""Array operations for curves of privacy losses: in NumPy if concrete, as one compiled program if traced.
 
 The formulas of this room are written once, over arrays. Concrete arguments are NumPy arrays, which compile nothing;
 what a caller traces stays traced, and each formula that is worth a program of its own becomes one.

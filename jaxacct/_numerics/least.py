@@ -1,4 +1,4 @@
-"""Argmin and argmax that lower in float64 code inside a float32 program."""
+"""Argmin and argmax that compile where float64 code sits inside a float32 program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds many roots at once: brackets that close in together, one evaluation of all at a time.
+"""Root finding for a whole batch: all brackets shrink together, with one batched evaluation per round.
 
 Parameters are searched on a logarithmic axis on which privacy grows. A point *misses* or *meets* its target, and the
 search only ever trusts that: the bracket's one end was seen to miss, its other end was seen to meet. A second number

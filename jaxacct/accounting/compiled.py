@@ -1,4 +1,4 @@
-"""The answer to a question, and its derivatives, as a part of a compiled program; see `accounting.question`."""
+"""Bounds and their derivatives as compiled code, for accelerators and exported programs; see `accounting.question`."""
 
 from __future__ import annotations
 

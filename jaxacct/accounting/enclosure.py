@@ -1,4 +1,4 @@
-"""Bounds for concrete numbers, for eager calls and for programs that call the host."""
+"""Bounds in NumPy: for eager calls, and for compiled CPU programs that call back into Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A question whose numbers are known later: its answer, and the derivatives of the answer.
+"""A query of epsilon or delta, split into a hashable plan and arrays; its answer, and the derivatives of it.
 
 Both are computed in NumPy on the host, by the same code as for eager calls, or as a part of a compiled program.
 Bounds are not differentiated: the derivatives of their errors mean nothing. Both carry the derivative of the value
@@ -47,7 +47,7 @@ class Question(NamedTuple):
     """Everything but numbers. Hashable.
 
     Attributes:
-        kind, relation: see the front desk.
+        kind, relation: "epsilon" or "delta", and the neighbouring relation; see :mod:`jaxacct.accounting.queries`.
         tree: structure of (mechanism, target, steps).
         traced: which leaves are open.
         target: which leaf is the target.

@@ -1,4 +1,4 @@
-"""Generalised randomised response: a symmetric loss, rounded up and down in absolute value (Definitions 11 to 14)."""
+"""Generalised randomised response: symmetric losses rounded up and down (residue paper, Definitions 11 to 14)."""
 
 from __future__ import annotations
 

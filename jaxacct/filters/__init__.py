@@ -8,7 +8,7 @@ filter                   accepts (or the number in brackets)         theorem    
 `approximate_zcdp`       the same and ApproximateDP (rho, delta)     Whitehouse et al. 2023    bound
 `approximate_dp`         the same; its budget is an (epsilon, delta) Whitehouse et al. 2023    bound
 `renyi`                  any Rényi curve (divergence at its order)   Feldman, Zrnic 2021       bound
-`renyi_any`              any Rényi curve (divergences at its orders) the same, union bound     bound, delta / k each
+`renyi_any`              any Rényi curve (divergences at its orders) a mixture over orders     bound
 `gdp`                    Gaussians (mu)                              Koskela et al. 2023       bound, lossless
 `gdp_residue`            anything                                    residue filters, Thm 5    bound
 `residue`                anything                                    residue filters, Thm 1    bound

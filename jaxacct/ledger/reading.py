@@ -50,7 +50,7 @@ class Reading:
         delta: at which epsilons are quoted.
         delta_stated: whether the ledger was made with that delta, or it is the default.
         epsilon: of the whole budget: the guarantee for all that was and will be admitted, at ``delta``.
-        is_bound: whether that is proven, or asymptotic.
+        is_bound: True if ``epsilon`` is a proven bound, False if it is asymptotic.
         spent: by all that was admitted, rounded up.
         left: rounded down.
         fraction: the share that is spent, rounded up.

@@ -1,4 +1,4 @@
-"""When the natural filter is free: totally ordered closures, and exact costs against budgets."""
+"""When the natural filter keeps its budget (is "free"): compositions totally ordered, or exact cost within budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gain from adaptivity: E[max] against max E, over one query's outcomes and two continuations.
+"""What an analyst gains by choosing the second of two queries after, not before, the first one's outcome.
 
 After outcome of loss l of the first query an analyst may go on with either of two continuations. Playing the leakier
 one at the order that is left gives L * sup{A, C}, while fixing one in advance gives sup{L * A, L * C}; the difference

@@ -1,4 +1,4 @@
-"""Worst cases of finite queries at given orders, exact up to rounding.
+"""Worst cases of queries with finitely many outcomes, at given epsilons, with no grid: exact up to rounding.
 
 An order left after finitely many outcomes depends on how often each outcome has occurred, not on their sequence. So a
 node of the recursion is a state with a vector of counts, and values follow backwards from the last round as in

@@ -1,4 +1,4 @@
-"""The Rényi filter over several orders: one supermartingale, a mixture over the orders, pays for all of them."""
+"""The Rényi filter over several orders: its proof uses one supermartingale, a mixture over the orders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets in whole units: the state, and what filters with prices read off it."""
+"""The state of filters with prices, an int32 count of units spent, and `spent`, `remaining`, `fraction` of it."""
 
 from __future__ import annotations
 

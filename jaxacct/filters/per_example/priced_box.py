@@ -1,4 +1,4 @@
-"""The priced box for each example by itself: everybody pays for their own clipped gradient norm, as things stand."""
+"""The priced box with one ledger per example: each pays for its own norm, at a price set by what it has left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of likelihood ratios: what an epoch of random allocation is made of.
+"""Accounting for an epoch of random allocation, whose likelihood ratio is a mean of independent ratios.
 
 ``ratios`` cuts one ratio into cells, ``plan`` says where to look at their sum, ``sums`` bounds its curve and tests it,
 ``tables`` makes pairs of that. Imports pairs, numerics, and the FFT powers of grids.

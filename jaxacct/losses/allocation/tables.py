@@ -1,4 +1,4 @@
-"""Tables of outcomes above and below a pair, from bounds on its curve at points and from tests.
+"""Finite pairs that dominate a pair (from bounds on its curve at points) or are dominated by it (from tests).
 
 *Above*: a hockey stick is convex in gamma, so that the curve through upper bounds at some points, straight between
 them, is above it; it is the hockey stick of a pair whose ratios are those points (Zhu, Dong, Wang 2022). Calls

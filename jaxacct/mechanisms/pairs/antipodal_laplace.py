@@ -1,4 +1,4 @@
-"""The pair of replaced records in a Poisson sample that a Laplace mechanism sums up."""
+"""The pair of `replace` for a Laplace sum over a Poisson sample: old and new record are opposite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pair of a record against a special one where, when it is in the sample, it takes the place of another record."""
+"""The pair of `replace_special` in a `TruncatedPoisson` sample that is full: the record displaces another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pair drawn at random from two, where the output says which."""
+"""A mixture of two pairs whose label is published: the output says which of the two was drawn."""
 
 from __future__ import annotations
 

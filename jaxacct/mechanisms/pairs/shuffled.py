@@ -1,4 +1,4 @@
-"""The pair of a test of shuffled batches with Gaussian noise: is the largest batch sum large?"""
+"""A lower bound for shuffled batches with Gaussian noise: the attack that thresholds the largest batch sum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a quadrature looks at the tilted loss of a (Poisson-sampled) Gaussian, and bounds of the integrand elsewhere.
+"""Nodes of the quadrature over the tilted loss of a (Poisson-sampled) Gaussian, and bounds of the integrand beyond.
 
 See :mod:`jaxacct.losses.engines.contour.quadrature` for the integrand. Arrays have any leading axes, the same for a
 pair's leaves, theta and cut; NumPy's or JAX's.

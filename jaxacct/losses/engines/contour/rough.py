@@ -1,4 +1,4 @@
-"""Cumulants of the tilted loss of a (Poisson-sampled) Gaussian, certified by nothing: to place a contour by."""
+"""Uncertified cumulants of the tilted loss of a (Poisson-sampled) Gaussian: they only choose where the contour lies."""
 
 from __future__ import annotations
 

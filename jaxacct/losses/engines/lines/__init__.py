@@ -1,1 +1,1 @@
-"""Transforms of the losses of mechanisms along a vertical line, with certified errors; one family a file."""
+"""E_P[exp(z L)] of mechanisms on a vertical line of the complex plane, with certified errors; one family a file."""
