@@ -1,5 +1,6 @@
 """The hypotheses of docs/proofs/arithmetic.md about elementary functions, where the tests run."""
 
+import itertools
 import math
 
 import jax
@@ -84,3 +85,13 @@ def test_the_excess_of_a_gaussian_is_as_good_as_prices_count_on():
                 m, x = mp.mpf(float(mu)), mp.mpf(float(loss))
                 truth = mp.exp(-x / 2) * mp.ncdf(m / 2 - x / m) - mp.exp(x / 2) * mp.ncdf(-m / 2 - x / m)
                 assert abs(mp.mpf(float(value)) / truth - 1) <= 8 * ACCURACY / min(mu, 1.0)
+
+
+def test_what_a_difference_of_two_mills_ratios_costs():
+    """docs/proofs/gdp-curve.md, lemma 3: both functions fall, so the ends of an interval bound the quotient on it."""
+    with mp.workdps(40):
+        mills = lambda v: mp.erfc(v / mp.sqrt(2)) * mp.sqrt(mp.pi / 2) * mp.exp(v * v / 2)  # noqa: E731
+        slope = lambda v: 1 - v * mills(v)  # noqa: E731
+        places = [mp.mpf(i) / 100 - mp.mpf(1) / 2 for i in range(951)]
+        largest = max(mills(a) / slope(b + 1) for a, b in itertools.pairwise(places))
+    assert largest < 11.32
