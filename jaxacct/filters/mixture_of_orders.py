@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array
 from scipy.special import logsumexp
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS
 
@@ -68,11 +68,15 @@ def still_holds(room: Array, orders: tuple[float, ...]) -> Array:
     logs = xp.minimum(logs_of(orders) + slopes * room, 50.0)
     s = xp.minimum(xp.max((logs + np.log(slopes)) / (slopes + 1.0), axis=-1), 0.0)
     s = xp.where(s > -xp.inf, s, 0.0)
-    for _ in range(_NEWTON):
+
+    def newton(at: tuple[Array]) -> tuple[Array]:
         # log sum_j C_j (a_j - 1) u^-a_j = 0, convex and falling in s = log u: from the left all steps go right.
+        (s,) = at
         each = xp.exp(logs + np.log(slopes) - (slopes + 1.0) * s[..., None])
         value, slope = each.sum(-1), (each * (slopes + 1.0)).sum(-1)
-        s = xp.minimum(s + xp.where(value > 0, value * xp.log(value) / slope, 0.0), 0.0)
+        return (xp.minimum(s + xp.where(value > 0, value * xp.log(value) / slope, 0.0), 0.0),)
+
+    (s,) = repeated(newton, (s,), _NEWTON)
     exponents = logs - slopes * s[..., None]
     terms = xp.exp(exponents) * (1.0 - (8.0 + xp.abs(logs) + slopes * xp.abs(s)[..., None]) * EPS)
     terms = xp.where(xp.isfinite(exponents), terms, 0.0)

@@ -216,9 +216,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     for order in chosen:
         if not (order > 1 and np.isfinite(order)):
             raise ValueError(f"orders must be finite numbers above 1, got {order:g}")
-    _validate.numbers(epsilon=epsilon)
     _validate.nonnegative(epsilon=epsilon)
-    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     _, *given = floats(epsilon, delta)
     epsilon, delta = (value[..., None] for value in given)

@@ -182,9 +182,7 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     Raises:
         ValueError: concrete values out of range, or a ``delta * share`` below 1e-18.
     """
-    for name, value in (("epsilon", epsilon), ("delta", delta), ("share", share)):
-        if value is None:
-            raise ValueError(f"{name} must be a number, got None")
+    _validate.numbers(epsilon=epsilon, delta=delta, share=share)
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta, share=share)
     _, epsilon, delta, share = floats(epsilon, delta, share)

@@ -45,7 +45,8 @@ _SIZES = (
 _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
 _LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
-_FEW_AFTER_CONTOUR = {3: 16, 5: MOST_RUNS}  # sizes of contours tried: up to so many runs are composed law by law
+_VERY_FEW = 16  # runs that are composed law by law before the largest contours, others only after them
+_VERY_FEW_AFTER = 3  # sizes of contours were tried, very few runs are composed law by law
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
@@ -209,14 +210,14 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     for i, size in enumerate(_SIZES if contour else ()):
         if i == 0 and compiled:  # every size is a compilation
             continue
-        if i in _FEW_AFTER_CONTOUR:
-            open_ = law_by_law(open_, _FEW_AFTER_CONTOUR[i])
+        if i == _VERY_FEW_AFTER:
+            open_ = law_by_law(open_, _VERY_FEW)
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         run = functools.partial(_contour(options), kind, size)
         width = _NARROW if i < _SMALL and not compiled else None
         open_ = attempt(run, parts, each, (groups[0], counts, goal), open_, width)
     if contour:
-        open_ = law_by_law(open_, _FEW_AFTER_CONTOUR[len(_SIZES)])
+        open_ = law_by_law(open_)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
         some, runs, target = asked(open_)
         answered, low, high = sum_bounds(kind, some, runs, target, report)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS
@@ -88,8 +89,6 @@ def few_run_bounds(
         goal: shape ``(B,)``.
         enough: upper bounds that are as good as any smaller ones, shape ``(B,)``.
     """
-    import jax
-
     enough = np.full(goal.shape, -np.inf) if enough is None else enough
 
     found = []
@@ -154,8 +153,6 @@ def _square(survey: Any) -> float:
 
 def _one(pair: Any) -> Any:
     """A pair of scalars as a batch of one."""
-    import jax
-
     return jax.tree.map(lambda x: x[None], pair)
 
 
