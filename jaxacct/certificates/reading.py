@@ -45,11 +45,6 @@ RELATIONS = {
 
 _NOT_ATTAINED = "an upper bound of the worst case: a dominating pair that no data are known to attain"
 _ZERO, _ONE = Fraction(0), Fraction(1)
-_CAN = (
-    "Gaussian, GDP, Laplace, MixtureOfGaussians, RandomizedResponse, PureDP, ApproximateDP, FromTables, "
-    "DiscreteLaplace, DiscreteGaussian, Skellam, PoissonSampled, TruncatedPoisson, SampledWithoutReplacement, "
-    "SampledWithReplacement, Shuffled, one epoch of RandomAllocation and Composed have one"
-)
 
 
 def laws_of(mechanism: Any, steps: int = 1, relation: str = "remove") -> list[Step]:
@@ -107,8 +102,10 @@ def _read(mechanism: Any, change: str) -> list[Step]:
     if kind in _SAMPLES:
         return _SAMPLES[kind](mechanism, change)
     if kind not in _ALONE:
+        can = ", ".join(one.__name__ for one in (*_ALONE, *_SAMPLES))
         raise ValueError(
-            f"mechanism must have a transform in closed form for a certificate, got {kind.__name__}; {_CAN}"
+            f"mechanism must have a transform in closed form for a certificate, got {kind.__name__}; {can} and "
+            "Composed have one"
         )
     law = _ALONE[kind](mechanism)
     if change == "replace" and isinstance(law, Atoms) and law.kind == "table":
