@@ -50,4 +50,4 @@ def test_deltas_near_one_are_as_narrow_as_others_and_mirror_each_other():
 @pytest.mark.filterwarnings("ignore:.*bounds of delta are wide")
 def test_tiny_deltas_of_rare_samples_are_never_far_above():
     sampled = jaxacct.PoissonSampled(jaxacct.Gaussian(2.25), 6e-4)
-    assert jaxacct.delta(sampled, np.linspace(0.3, 0.6, 7), steps=2405).upper.max() < 1e-15
+    assert jaxacct.delta(sampled, [0.4, 0.5], steps=2405).upper.max() < 1e-15
