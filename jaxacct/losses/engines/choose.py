@@ -1,11 +1,11 @@
 """Chooses the engine that answers a batch of questions.
 
-One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour
-with its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does
-not. Few runs on a rare sample of a Gaussian, whose losses differ by orders of magnitude, go to integrals along rays
-(`rays`). Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes to
-the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms of
-its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
+One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour with
+its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does not.
+Few runs on a rare sample of a Gaussian, whose losses differ by orders of magnitude, go to integrals along rays
+(`rays`). Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes
+to the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms
+of its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
 discrete laws on either side of every part. Where two engines answered, the intersection of their bounds holds.
 
 Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
@@ -162,10 +162,12 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
     def settled(members: np.ndarray, width: float | None = None) -> np.ndarray:
         """Which are tight, and of at most that relative width, or no worse than another direction that is."""
-        tight = _tight(kind, lower, upper)
-        if width is not None:
-            tight &= lower >= (1.0 - width) * upper
+        tight = narrow_enough(width)
         return tight[members] | (upper[members] <= worst(tight)[members])
+
+    def narrow_enough(width: float | None) -> np.ndarray:
+        tight = _tight(kind, lower, upper)
+        return tight if width is None else tight & (lower >= (1.0 - width) * upper)
 
     def worst(tight: np.ndarray) -> np.ndarray:
         """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
@@ -199,7 +201,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         kept = [members[~rare]]
         for side in range(sides):
             own = members[rare & (members // (total // sides) == side)]
-            query = groups, counts, goal, worst(_tight(kind, lower, upper))
+            query = groups, counts, goal, worst(narrow_enough(_NARROW))
             kept.append(attempt(functools.partial(_rays_numpy, kind), 1, 1.0, query, own, _NARROW))
         return np.concatenate(kept)
 

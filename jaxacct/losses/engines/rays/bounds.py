@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.rays.contour import Contour, Saddle, contour, rough, saddle
@@ -17,10 +18,11 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 __all__ = ["MOST_RUNS", "ray_bounds", "suits"]
 
 MOST_RUNS = 16
-_MOST_RATE = 0.05
-_VARIABLES = {False: (120, 240, 480), True: (60,)}  # of a threshold, `remove` and `add`
+_RATES, _NOISES = (1e-30, 0.05), (0.3, 12.0)  # beyond which there would be too many points
+_FEW, _MANY = 60, (120, 240, 480)  # variables of a threshold, `add` and `remove`
 _TILT = 0.3  # of a threshold's scale that a vertex may be
-_UNDECIDED = 24.0  # e-foldings of the probability that a threshold is below what decides alone
+_UNDECIDED, _DEEPEST = 24.0, 90.0  # e-foldings of the probability that a threshold is below what decides alone
+_SMALLER = 19.0  # e-foldings between delta and what that costs
 _FARTHEST = 12.0  # sums of losses above which another engine is asked
 _STEPS = 10  # of the search for epsilon
 _CLOSE = 0.4  # relative error of delta, as a logarithm, at which it ends
@@ -28,35 +30,36 @@ _NEAR = 0.15  # how far, relative, a contour serves
 _NUDGES = (2.0, 100.0)  # how far from the root bounds are tried, in units of their own distance from it
 
 
-def suits(groups: tuple[Any, ...], counts: np.ndarray) -> np.ndarray:
+def suits(groups: tuple[Any, ...], counts: Array) -> Array:
     """Which compositions are few runs of one rarely sampled Gaussian."""
     (pair,) = groups
     if not isinstance(pair, GaussianPair) or counts.shape[1] != 1:
         return np.zeros(len(counts), bool)
-    few = (counts[:, 0] >= 2.0) & (counts[:, 0] <= MOST_RUNS)
-    return few & (pair.rate <= _MOST_RATE)[:, 0] & (pair.rest < 1.0)[:, 0] & (pair.rate > 1e-300)[:, 0]
+    noise, rate, runs = pair.noise[:, 0], pair.rate[:, 0], counts[:, 0]
+    few = (runs >= 2.0) & (runs <= MOST_RUNS)
+    return few & (rate >= _RATES[0]) & (rate <= _RATES[1]) & (noise >= _NOISES[0]) & (noise <= _NOISES[1])
 
 
 def ray_bounds(
-    kind: str, groups: tuple[Any, ...], counts: np.ndarray, goal: np.ndarray, enough: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+    kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, enough: Array | None = None
+) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch that `suits`, each of shape ``(B,)``.
 
     ``enough`` are upper bounds of epsilon that are as good as any smaller ones.
     """
     (pair,) = groups
-    enough = np.full(goal.shape, -np.inf) if enough is None else enough
-    found = []
+    good = np.full(goal.shape, -np.inf) if enough is None else enough
+    found: list[tuple[float, float]] = []
     with np.errstate(all="ignore"):  # what comes of it fails closed
         for row in range(goal.size):
-            leaves = (float(np.asarray(x)[row, 0]) for x in (pair.noise, pair.rate, pair.rest, pair.reverse))
+            leaves = (float(np.asarray(x)[row].item()) for x in (pair.noise, pair.rate, pair.rest, pair.reverse))
             noise, rate, rest, reverse = leaves
             run = run_of(noise, rate, rest, reverse > 0.5, int(counts[row, 0]))
             try:
                 if kind == "delta":
                     found.append(_delta(run, float(goal[row])))
                 else:
-                    found.append(_epsilon(run, float(goal[row]), float(enough[row])))
+                    found.append(_epsilon(run, float(goal[row]), float(good[row])))
             except (ArithmeticError, ValueError):  # math's functions raise where NumPy's say NaN
                 found.append((0.0, 1.0 if kind == "delta" else math.inf))
     lower, upper = zip(*found, strict=True)
@@ -69,7 +72,7 @@ class _Built(NamedTuple):
     run: Run
     threshold: Threshold
     line: Contour
-    dropped: Dropped | None
+    dropped: Dropped
 
     def value(self, epsilon: float) -> tuple[float, float]:
         """delta and its slope, without bounds."""
@@ -84,7 +87,7 @@ class _Built(NamedTuple):
         """``(lower, upper)`` of delta."""
         run = self.run
         away, off = _away(run, epsilon)
-        if not 0.0 < away:
+        if not away > 0.0:
             return 0.0, 1.0
         value, _ = self.line.value(away)
         error = self.line.error(away, off)
@@ -100,22 +103,35 @@ class _Built(NamedTuple):
 
 def _away(run: Run, epsilon: float) -> tuple[float, float]:
     """By how much the sum of all losses above the least one must exceed 0 for a loss of epsilon, and its error."""
-    lowest = run.count * run.lowest
+    lowest = run.runs * run.lowest
     away = lowest - epsilon if run.add else lowest + epsilon
     return away, UNIT * (24.0 * lowest + 4.0 * abs(epsilon))
 
 
 def _placed(run: Run, away: float) -> tuple[Threshold, Saddle]:
     """A threshold that is hardly ever below what decides alone, the sharper the larger the tilt."""
-    for n in _VARIABLES[run.add]:
-        ratio = 1.0 + (2.0 * _UNDECIDED / n) ** 0.5
-        while n * (math.log(ratio) - 1.0 + 1.0 / ratio) < _UNDECIDED:
-            ratio *= 1.02
-        threshold = Threshold(n, n / (ratio * away))
-        at = saddle(run, threshold, away)
+
+    def tried(n: int, depth: float) -> tuple[Threshold, Saddle]:
+        threshold = Threshold(n, n / (_ratio(n, depth) * away))
+        return threshold, saddle(run, threshold, away)
+
+    if run.add:
+        threshold, at = tried(_FEW, _UNDECIDED)
+        needed = _SMALLER + math.log(away) - at.log_value
+        return tried(_FEW, needed) if _UNDECIDED < needed < _DEEPEST else (threshold, at)
+    for n in _MANY[:-1]:
+        threshold, at = tried(n, _UNDECIDED)
         if at.vertex <= _TILT * threshold.scale:
-            break
-    return threshold, at
+            return threshold, at
+    return tried(_MANY[-1], _UNDECIDED)
+
+
+def _ratio(n: int, depth: float) -> float:
+    """r with P(threshold < 1 / r of its mean) about e^-depth."""
+    log = math.log1p((2.0 * depth / n) ** 0.5)
+    for _ in range(20):  # Newton's method for n (log r - 1 + 1 / r) = depth
+        log -= (log - 1.0 + math.exp(-log) - depth / n) / -math.expm1(-log)
+    return math.exp(log)
 
 
 def _built(run: Run, epsilon: float) -> _Built | None:
@@ -124,8 +140,8 @@ def _built(run: Run, epsilon: float) -> _Built | None:
         return None
     threshold, at = _placed(run, away)
     line = contour(run, threshold, away, at)
-    out = None if run.add else dropped(run, threshold)
-    return None if line is None or (out is None and not run.add) else _Built(run, threshold, line, out)
+    out = Dropped((0.0, 0.0), (0.0, 0.0)) if run.add else dropped(run, threshold)
+    return None if line is None or out is None else _Built(run, threshold, line, out)
 
 
 def _delta(run: Run, epsilon: float) -> tuple[float, float]:

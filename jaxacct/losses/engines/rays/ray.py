@@ -1,8 +1,8 @@
 """One run of a Poisson-sampled Gaussian, its loss above the least one on a ray W = rho e^(i beta); NumPy only.
 
-With w = q / (1 - q), V = e^(mu t - mu^2 / 2) and t ~ N(0, 1) under Q, the loss is log(1 - q) + W, W = log(1 + w V). As a
-function of W, y = log(expm1(W) / w) and t = (y + mu^2 / 2) / mu are analytic in |arg W| < pi / 2 and real on the half-line.
-Points lie at W = w e^(v + i beta) with v real: those of tiny losses are as close, in proportion, as those of large ones.
+With w = q / (1 - q), V = e^(mu t - mu^2 / 2) and t ~ N(0, 1) under Q, the loss is log(1 - q) + W, W = log(1 + w V). As
+a function of W, y = log(expm1(W) / w) and t = (y + mu^2 / 2) / mu are analytic in |arg W| < pi / 2 and real on the
+half-line. Points lie at W = w e^(v + i beta) with v real: those of tiny losses are as close, in proportion, as others.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 from jaxacct.mechanisms.parameters import NOISE_UNITS, RATE_UNITS
@@ -32,7 +33,7 @@ class Run(NamedTuple):
         scale: w = q / (1 - q).
         lowest: -log(1 - q): no loss of a run is below minus that.
         rate, rest: q and 1 - q.
-        count: how many runs.
+        runs: how many.
         add: the direction, which changes the sign of losses.
     """
 
@@ -41,7 +42,7 @@ class Run(NamedTuple):
     lowest: float
     rate: float
     rest: float
-    count: int
+    runs: int
     add: bool
 
 
@@ -59,14 +60,14 @@ class Ray(NamedTuple):
     """
 
     beta: float
-    v: np.ndarray
-    size: np.ndarray
-    t: np.ndarray
-    rate: np.ndarray
-    cells: np.ndarray
+    v: Array
+    size: Array
+    t: Array
+    rate: Array
+    cells: Array
     spacing: float
 
-    def points(self) -> np.ndarray:
+    def points(self) -> Array:
         """W."""
         return self.size * complex(np.cos(self.beta), np.sin(self.beta))
 
@@ -77,7 +78,7 @@ def run_of(noise: float, rate: float, rest: float, add: bool, count: int) -> Run
     return Run(1.0 / noise, rate / rest, lowest, rate, rest, count, add)
 
 
-def ray(run: Run, beta: float, v: np.ndarray, spacing: float) -> Ray:
+def ray(run: Run, beta: float, v: Array, spacing: float) -> Ray:
     """The ray of angle ``beta`` in [0, pi / 4] at ``v``."""
     size = run.scale * np.exp(v)
     loss = size * complex(np.cos(beta), np.sin(beta))
@@ -95,12 +96,12 @@ def ray(run: Run, beta: float, v: np.ndarray, spacing: float) -> Ray:
     return Ray(beta, v, size, t, change, cells, spacing)
 
 
-def grown(run: Run, size: np.ndarray) -> np.ndarray:
+def grown(run: Run, size: Array) -> Array:
     """A bound of |dt / dv| times the normal density's constant."""
     return (1.0 + 1.21 * size) * (0.39894228040143273 / run.mu)
 
 
-def slack_of_t(run: Run, at: Ray) -> np.ndarray:
+def slack_of_t(run: Run, at: Ray) -> Array:
     """What t may be off by: the logarithm, the quotient and the parameters."""
     y = np.abs(at.v) + 1.0 + at.beta + at.size
     return UNIT * (NOISE_UNITS + 40.0) * (inflated(y, 1e-9) / run.mu + run.mu + np.abs(at.t)) + (
@@ -108,8 +109,8 @@ def slack_of_t(run: Run, at: Ray) -> np.ndarray:
     )
 
 
-def settled(run: Run, beta: float, size: float) -> bool:
-    """Whether |arg t| <= pi / 4 from rho = ``size`` on, so that |exp(-t^2 / 2)| <= 1 (docs/proofs/rays.md, lemma 1)."""
+def settled(run: Run, beta: float, size: float, margin: float = 0.0) -> bool:
+    """Whether Re t - ``margin`` / mu >= Im t from rho = ``size`` on (docs/proofs/rays.md, lemma 1)."""
     cos, sin = math.cos(beta), math.sin(beta)
     ahead = size * (cos - sin) + math.log(-math.expm1(-size * cos)) - math.log(run.scale) + 0.5 * run.mu**2
-    return ahead >= 0.5 * math.pi + 1e-9
+    return ahead >= 0.5 * math.pi + margin + 1e-9

@@ -1,7 +1,7 @@
 """A random threshold that a run's loss must not exceed: a sum of n exponential variables, the same under P and Q.
 
-g(W) = P(threshold > W) = P(Poisson(s W) < n) = exp(-s W) sum_(k < n) (s W)^k / k!, an entire function. On a ray of angle
-beta at most e^(s rho (1 - cos beta)) times what it is at rho, and so is 1 - g: docs/proofs/rays.md, lemmas 2 and 3.
+g(W) = P(threshold > W) = P(Poisson(s W) < n) = exp(-s W) sum_(k < n) (s W)^k / k!, an entire function. On a ray of
+angle beta at most e^(s rho (1 - cos beta)) times what it is at rho, and so is 1 - g: docs/proofs/rays.md, lemma 3.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.rays.ray import Ray, Run, ray, settled, slack_of_t
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
@@ -46,7 +47,7 @@ class Dropped(NamedTuple):
         return low - room, high + room
 
 
-def kept(threshold: Threshold, loss: np.ndarray) -> np.ndarray:
+def kept(threshold: Threshold, loss: Array) -> Array:
     """g(W); real or complex."""
     x, n = threshold.scale * loss, threshold.n
     total = np.ones_like(x)
@@ -67,7 +68,7 @@ def kept(threshold: Threshold, loss: np.ndarray) -> np.ndarray:
     return found
 
 
-def beyond(threshold: Threshold, size: np.ndarray) -> np.ndarray:
+def beyond(threshold: Threshold, size: Array) -> Array:
     """An upper bound of 1 - g at real W: (s W)^n e^(-s W) / n! over 1 - s W / (n + 1), at most 1."""
     x = threshold.scale * size
     share = 1.0 - np.minimum(x / (threshold.n + 1.0), 1.0)
@@ -75,21 +76,21 @@ def beyond(threshold: Threshold, size: np.ndarray) -> np.ndarray:
     return np.exp(np.minimum(log + 1e-9, 0.0))
 
 
-def below(threshold: Threshold, size: np.ndarray) -> np.ndarray:
+def below(threshold: Threshold, size: Array) -> Array:
     """An upper bound of g at real W: n (s W)^(n - 1) e^(-s W) / (n - 1)! where s W >= n - 1, at most 1."""
     x, n = threshold.scale * size, threshold.n
     log = np.log(n) + (n - 1.0) * np.log(x) - x - math.lgamma(n)
     return np.where(x >= n - 1.0, np.exp(np.minimum(log + 1e-9, 0.0)), 1.0)
 
 
-def kept_bounds(threshold: Threshold, at: Ray) -> np.ndarray:
+def kept_bounds(threshold: Threshold, at: Ray) -> Array:
     """Bounds of |g| between neighbouring points of a ray."""
     turned = threshold.scale * (1.0 - math.cos(at.beta)) * (1.0 + 1e-12)
     growth = np.exp(turned * at.size[1:])
     return np.minimum(growth * below(threshold, at.size[:-1]), 1.0 + growth * beyond(threshold, at.size[1:]))
 
 
-def kept_error(threshold: Threshold, at: Ray, loss_units: float) -> np.ndarray:
+def kept_error(threshold: Threshold, at: Ray, loss_units: float) -> Array:
     """What :func:`kept` may be off by on a ray, rounding of W included."""
     x, n = threshold.scale * at.size, threshold.n
     growth = np.exp(x * (1.0 - math.cos(at.beta)) * (1.0 + 1e-12))
@@ -102,7 +103,9 @@ def dropped(run: Run, threshold: Threshold) -> Dropped | None:
     spacing = float(np.float32(_STEPS * width))
     middle = math.log(n / threshold.scale / run.scale)
     reach = (2.0 * _TAILS) ** 0.5 * width
-    v = np.arange(math.floor((middle - 1.4 * reach) / spacing), math.ceil((middle + reach) / spacing) + 1) * spacing
+    # Up to where the tails of the strip are small: `settled` with a margin for t - mu.
+    high = max(middle + reach, 0.5 * math.pi + 0.5 * run.mu**2 + 0.1)
+    v = np.arange(math.floor((middle - 1.4 * reach) / spacing), math.ceil(high / spacing) + 1) * spacing
     real, turned = ray(run, 0.0, v, spacing), ray(run, _STRIP, v, spacing)
     x = threshold.scale * real.size
     log_density = n * np.log(x) - x - math.lgamma(n)
@@ -117,31 +120,33 @@ def dropped(run: Run, threshold: Threshold) -> Dropped | None:
     # On the strip the density's integral is at most cos^-n of what it is, and a normal tail at most e^(tau^2 / 2).
     most = max(float(turned.t.imag[-1]), 0.0)
     strip = 2.1 * math.exp(-2.0 * math.pi * _STRIP / spacing - n * math.log(math.cos(_STRIP)) + 0.5 * most**2)
-    if not settled(run, _STRIP, float(turned.size[-1])):
+    if not settled(run, _STRIP, float(turned.size[-1]), run.mu**2):
         return None
     base = float((density * far).sum())
     base_off = float((density * far * (units + moved)).sum()) + strip + outside
     lift = float((density * (near - far)).sum())
     lift_off = float((density * (near + far) * (units + moved)).sum()) + 2.0 * strip + 2.0 * outside
-    rate, count = run.rate, run.count
     if not base + base_off < 0.5:
         return None
     rate_units = (RATE_UNITS + 2.0) * UNIT
     lows, highs = (max(base - base_off, 0.0), max(lift - lift_off, 0.0)), (base + base_off, lift + lift_off)
-    difference = tuple(
-        _some(run.count, math.log1p(-near), run.rate * (1.0 + side * rate_units) * high / (1.0 - far)) * (1.0 + side * 1e-12)
-        for near, far, high, side in ((highs[0], lows[0], lows[1], -1.0), (lows[0], highs[0], highs[1], 1.0))
+
+    def difference(stays: float, share: float, side: float) -> float:
+        """From the other end of p and this end of d."""
+        lift = run.rate * (1.0 + side * rate_units) * share / (1.0 - stays)
+        rest = math.exp(run.runs * math.log1p(-stays))
+        return -rest * math.expm1(run.runs * math.log1p(-min(lift, 1.0 - 1e-12))) * (1.0 + side * 1e-12)
+
+    def either(p: float, side: float) -> float:
+        return -math.expm1(run.runs * math.log1p(-p)) * (1.0 + side * 1e-12)
+
+    return Dropped(
+        (difference(highs[0], lows[1], -1.0), difference(lows[0], highs[1], 1.0)),
+        (either(lows[0], -1.0), either(highs[0], 1.0)),
     )
-    whole = tuple(-math.expm1(run.count * math.log1p(-p)) * (1.0 + side * 1e-12) for p, side in ((lows[0], -1.0), (highs[0], 1.0)))
-    return Dropped(difference, whole)
 
 
-def _some(count: int, log_inside: float, share: float) -> float:
-    """(1 - p)^T - (1 - p - d)^T for log(1 - p) and d / (1 - p)."""
-    return -math.exp(count * log_inside) * math.expm1(count * math.log1p(-min(share, 1.0 - 1e-12)))
-
-
-def _tail_error(run: Run, real: Ray) -> np.ndarray:
+def _tail_error(run: Run, real: Ray) -> Array:
     """Relative error of a normal tail at t and at t - mu."""
     size = np.abs(real.t.real) + run.mu
     return UNIT * (16.0 + 6.0 * size**2) + 2.0 * (size + 1.0) * (slack_of_t(run, real) + 16.0 * UNIT * run.mu)
@@ -154,11 +159,14 @@ def undecided(run: Run, threshold: Threshold, at: Ray, sum_of_losses: float) -> 
     """
     left, right = at.size[:-1], at.size[1:]
     mass = at.spacing * at.cells * beyond(threshold, right)
-    start = 0.5 * math.exp(-0.5 * min(float(at.t.real[0]), 0.0) ** 2) * float(beyond(threshold, at.size[:1])[0])
+    first = float(at.t.real[0])
+    start = (0.5 * math.exp(-0.5 * first * first) if first < 0.0 else 1.0) * float(beyond(threshold, at.size[:1])[0])
     if run.add:
         short = -np.expm1(np.minimum(left - sum_of_losses, 0.0))
         found = float((mass * short).sum()) + start
     else:
         short = np.expm1(np.maximum(sum_of_losses - left, 0.0))
-        found = float((mass * run.rest * np.exp(right) * short).sum()) + start * math.expm1(sum_of_losses)
-    return run.count * found * (1.0 + 1e-9)
+        found = float((mass * run.rest * np.exp(right) * short).sum()) + start * math.exp(left[0]) * math.expm1(
+            sum_of_losses
+        )
+    return run.runs * found * (1.0 + 1e-9)
