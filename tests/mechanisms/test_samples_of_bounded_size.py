@@ -192,6 +192,20 @@ def test_sizes_may_be_traced_and_bad_ones_fail_closed():
     assert float(bad(5).upper) == 1.0
 
 
+@pytest.mark.parametrize("relation", ["remove", "add", "replace"])
+@pytest.mark.parametrize(
+    "make", [lambda g: TruncatedPoisson(g, 0.01, 120, 10_000), lambda g: SampledWithReplacement(g, 9, 100)]
+)
+def test_noise_that_hides_everything_is_no_trouble(make, relation):
+    noise = np.array([1.0, 1e100, 1e200, 1e308])
+    bounds = jaxacct.epsilon(make(Gaussian(noise)), 1e-5, steps=10, relation=relation)
+    assert np.all(bounds.upper[1:] == 0)
+    for steps in (1, 10):
+        delta = jaxacct.delta(make(Gaussian(noise)), 0.5, steps=steps, relation=relation)
+        assert np.all(delta.upper[1:] < 1e-20)
+        assert np.all(delta.lower <= delta.upper)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
