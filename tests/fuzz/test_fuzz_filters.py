@@ -16,7 +16,7 @@ from hypothesis import given
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, adversary, filters
 from jaxacct.filters import LedgerState
-from tests.filters import cases
+from tests.contract import filter_cases as cases
 from tests.fuzz.common import ARRAYS, MORE_VALUES, VALUES, WORDS, Case, at_length, fuzz, hostile, some
 
 MENU = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]

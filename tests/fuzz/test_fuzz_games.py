@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Gaussian, PoissonSampled, RandomizedResponse, adversary, expost, filters
-from tests.filters import cases
+from tests.contract import filter_cases as cases
 from tests.fuzz.common import MORE_VALUES, VALUES, Case, at_length, few, fuzz, fuzz_functions, some
 
 KEY = jax.random.key(0)
