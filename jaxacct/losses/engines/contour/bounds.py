@@ -40,15 +40,15 @@ from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.layers import decay
-from jaxacct.losses.engines.contour.points import placed
-from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
+from jaxacct.losses.engines.contour.points import Points, placed
+from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import saddle_log_delta
 
-__all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", "plan", "prepare"]
+__all__ = ["Plan", "Prepared", "Size", "bounds_on", "contour_bounds", "finish", "integrand", "plan", "prepare"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -87,12 +87,13 @@ class Plan(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies.
+    """What precedes the transform: the plan, points and tilted loss of every part, Chernoff's bounds, the spacing.
 
     ``rest`` bounds 1 - D(plan.epsilon).
     """
 
     plan: Plan
+    points: Points
     parts: Quadrature
     tilts: Array
     log_moments: Array
@@ -115,7 +116,14 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
     """
     prepared = prepare(kind, size, pairs, counts, goal)
-    lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    return bounds_on(kind, prepared, integrand(size, prepared, counts)[0], pairs, counts, goal)
+
+
+def bounds_on(
+    kind: str, prepared: Prepared, terms: Integrand, pairs: Any, counts: Array, goal: Array
+) -> tuple[Array, Array]:
+    """Bounds from the terms of :func:`integrand`; see :func:`contour_bounds`."""
+    lower, upper = _read(kind, prepared, terms, goal)
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     xp = array_module(goal)
     largest = inflated(xp.where(counts == 0, 0.0, counts * pairs.max_loss()).sum(-1), 1e-9)
@@ -126,23 +134,23 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
 
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
-    """Bounds from the transform; see :func:`contour_bounds`."""
-    integrand = trimmed(_integrand(prepared, counts, found))
+    """Bounds from the transform, without the largest loss; see :func:`contour_bounds`."""
+    return _read(kind, prepared, _integrand(prepared, counts, found), goal)
+
+
+def _read(kind: str, prepared: Prepared, terms: Integrand, goal: Array) -> tuple[Array, Array]:
+    terms = trimmed(terms)
     if kind == "delta":
         xp = array_module(goal)
-        lower, upper, _, _ = read_delta(integrand, goal)
-        upper = xp.minimum(upper, chernoff(integrand, goal))
+        lower, upper, _, _ = read_delta(terms, goal)
+        upper = xp.minimum(upper, chernoff(terms, goal))
         return xp.minimum(xp.maximum(lower, 1.0 - prepared.rest - 4.0 * UNIT), upper), upper
-    return read_epsilon(integrand, prepared.plan.epsilon, goal)
-
-
-def _transformed(size: Size, prepared: Prepared) -> Transform:
-    return transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
+    return read_epsilon(terms, prepared.plan.epsilon, goal)
 
 
 def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand, Transform]:
     """The terms whose sum is delta, and the transforms that they are powers of."""
-    found = _transformed(size, prepared)
+    found = transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
     return _integrand(prepared, counts, found), found
 
 
@@ -156,32 +164,39 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     xp = array_module(goal)
     log_goal = xp.log(goal)
 
-    def cumulants(t: Array, cut: Array):
-        """Of the composition at tilts of shape ``(N, B)``."""
-        return [composed(one) for one in rough_cumulants(pairs, t[..., None], cut)]
+    def cumulants(t: Array, cut: Array) -> list[Array]:
+        """K and K'' of the composition at tilts of shape ``(N, B)``; K alone in NumPy, until a tilt is chosen."""
+        law = (
+            rough_cumulants(pairs, t[..., None], cut)[::2]
+            if xp is not np
+            else [rough_log_moment(pairs, t[..., None], cut)]
+        )
+        return [composed(one) for one in law]
 
     def composed(each: Array) -> Array:
         return xp.where(counts > 0, counts * each, 0.0).sum(-1)
 
-    def judged(t: Array, cut: Array) -> Array:
+    def judged(t: Array, k0: Array) -> Array:
         """What a tilt says of log delta, or of epsilon."""
-        bound = composed(rough_log_moment(pairs, t[..., None], cut)) - log1p(t) - t * log1p(1.0 / t)
+        bound = k0 - log1p(t) - t * log1p(1.0 / t)
         value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
         return xp.where(xp.isnan(value), np.inf, value)
 
-    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, Array, Array]:
-        """The logarithm of the best of some tilts, the distance of neighbours', and what it says.
+    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, ...]:
+        """The logarithm of the best of some tilts, the distance of neighbours', what it says, and its cumulants.
 
         The next larger tilt says something of it too, and in the end the one after that where it is much worse: rare
         and large losses take over all of a sudden, and where they are about to the period would have to be long.
         """
         spacing = (high - low) / (_TRIED - 1)
         grid = low + spacing * np.arange(float(_TRIED))[:, None]
-        value = judged(xp.exp(grid), cut)
+        known = cumulants(xp.exp(grid), cut)
+        value = judged(xp.exp(grid), known[0])
         beyond = value[2:] - (_JUMP if kind == "delta" else _JUMP / xp.exp(grid[2:]))
         value = xp.maximum(xp.maximum(value[:-2], value[1:-1]), xp.where(spacing < _NEXT, beyond, -np.inf)).T
         at = first_least(value)
-        return pick(grid[:-2].T, at), spacing, pick(value, at)
+        near, *known = (pick(each[:-2].T, at) for each in (grid, *known))
+        return near, spacing, pick(value, at), *known
 
     def tapered(log_delta: Array) -> Array:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
@@ -192,29 +207,31 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
     ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
 
-    def anywhere(cut: Array) -> tuple[Array, Array]:
+    def anywhere(cut: Array) -> tuple[Array, ...]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
 
         def nearer(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            near, spacing, value = searched(cut, *state[:2])
-            return near - spacing, near + 2.0 * spacing, near, value  # where the least of what two say lies
+            near, spacing, *said = searched(cut, *state[:2])
+            return near - spacing, near + 2.0 * spacing, near, *said  # where the least of what two say lies
 
-        return repeated(nearer, (*ends, *ends), _TIMES)[2:]
+        return repeated(nearer, (*ends, *([goal] * (3 if xp is np else 4))), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """An upper bound of delta, and the taper that goes with it; below delta costs nothing."""
-        near, value = anywhere(state[1])
+        near, value, *_ = anywhere(state[1])
         return near, tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
     if kind == "delta":
         near, cut = repeated(twice, (goal, xp.full_like(counts, np.inf)), 2)
-        near, _, value = searched(cut, near - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
+        # A taper further out spoils tilts that were good.
+        near, _, value, *known = searched(cut, near - 0.5, near + 0.3)
     else:
         cut = tapered(log_goal)
-        near, value = anywhere(cut)
+        near, value, *known = anywhere(cut)
     theta = xp.exp(near)
-    # In a program as many tilts as above: the same function.
-    k0, _, k2 = (one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut))
+    k0, k2 = (
+        known if xp is not np else (composed(one[0]) for one in rough_cumulants(pairs, theta[None, :, None], cut)[::2])
+    )
     if kind == "delta":
         log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
         return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
@@ -237,7 +254,8 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
     near_1 = _BACK if kind == "delta" else _BACK[:0]  # no epsilon asks for it
     back = xp.broadcast_to(near_1, (near_1.size, theta.size))
     every = xp.concatenate([tilts, -back])
-    moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
+    every = xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1]))
+    law, moments = law_and_moments(pairs, wide, every, cut, points)
     moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
     moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
     missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
@@ -253,8 +271,11 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
     needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
-    parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
-    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0)))
+    each = xp.broadcast_to(spacing[:, None], counts.shape)
+    parts = quadrature(pairs, wide, cut, points, each, size.nodes, law)
+    return Prepared(
+        chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0))
+    )
 
 
 def _strided(nodes: int) -> np.ndarray:
