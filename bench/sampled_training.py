@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from jaxacct import training
-from jaxacct.training.sampled_budget import SAMPLINGS
+from jaxacct.mechanisms.batches import SAMPLINGS
 
 RESULTS = pathlib.Path(__file__).parent / "results" / "sampled_training.json"
 EPSILON, DELTA, RATE = 3.0, 1e-5, 0.1

@@ -120,7 +120,7 @@ def test_samplers_are_compared_with_what_is_proven_of_each(capsys):
     assert code == 0
     assert (found["batches"], found["epochs"]) == (20, 2)
     exact = jaxacct.epsilon(jaxacct.RandomAllocation(jaxacct.Gaussian(1.0), 20), 1e-6, steps=2)
-    assert rows["random allocation"]["epsilon"] == pytest.approx(float(exact.upper), rel=1e-6)
+    assert rows["allocation"]["epsilon"] == pytest.approx(float(exact.upper), rel=1e-6)
     assert rows["shuffled"]["epsilon"] > rows["poisson"]["epsilon"]
     assert "attack" in rows["shuffled"]["kind"]
     code, _, err = _run(capsys, "compare", "--sampling", "--sigma", "1", "--rate", "0.1", "--delta", "1e-6")

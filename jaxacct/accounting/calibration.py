@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate, accounting
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.bracketing import Brackets
+from jaxacct.accounting.queries import delta_beside
 from jaxacct.mechanisms.directions import RELATIONS
 
 __all__ = ["Calibration", "calibrate"]
@@ -99,7 +100,6 @@ def calibrate(
     _validate.function(make=make)
     if progress is not None:
         _validate.function(progress=progress)
-    _validate.numbers(epsilon=epsilon, delta=delta)
     _validate.nonnegative(epsilon=epsilon)
     _validate.probability(delta=delta)
     _validate.one_of(("smallest", "largest"), seek=seek)
@@ -123,11 +123,12 @@ def calibrate(
         np.broadcast_to(np.asarray(x, np.float64), shape).reshape(-1) for x in (epsilon, delta, low, high)
     )
 
-    def query(parameter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        shaped = parameter.reshape(shape)
+    def query(parameter: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        shaped, limit = (x.reshape(shape) for x in (parameter, np.where(asked, goal_delta, np.inf)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # wide bounds on the way; the result says what is left
-            bounds = accounting.delta(make(shaped), goal_epsilon.reshape(shape), steps=runs(shaped), relation=relation)
+            made, asked_epsilon, count = make(shaped), goal_epsilon.reshape(shape), runs(shaped)
+            bounds = delta_beside(limit, made, asked_epsilon, steps=count, relation=relation)
         if np.shape(bounds.upper) != shape:
             raise ValueError(f"make must return mechanisms of shape {shape}, got {np.shape(bounds.upper)}")
         return np.reshape(bounds.lower, -1), np.reshape(bounds.upper, -1)
@@ -146,9 +147,10 @@ def calibrate(
     evaluations = 0
     while not brackets.settled.all():
         parameter = brackets.propose()
-        lower, upper = query(parameter)
+        lower, upper = query(parameter, ~brackets.settled)
+        nearer = np.where(lower > goal_delta, lower, upper)
         # A bound that is NaN is a miss.
-        moved = brackets.observe(parameter, upper <= goal_delta, _log_mu(goal_epsilon, upper) - goal_mu)
+        moved = brackets.observe(parameter, upper <= goal_delta, _log_mu(goal_epsilon, nearer) - goal_mu)
         found_lower, found_upper = np.where(moved, lower, found_lower), np.where(moved, upper, found_upper)
         refuted = _nearer(refuted, np.where(lower > goal_delta, parameter, np.nan), seek)
         evaluations += 1
@@ -163,7 +165,7 @@ def calibrate(
         open_ = searched & ~_near(answer, refuted, reach, whole)
         if open_.any():
             parameter = np.where(open_, _less_private(answer, reach, low, high, seek, whole), brackets.meeting)
-            lower, _ = query(parameter)
+            lower, _ = query(parameter, open_)
             refuted = _nearer(refuted, np.where(open_ & (lower > goal_delta), parameter, np.nan), seek)
             evaluations += 1
     _warn_if_loose(answer, refuted, searched & ~_near(answer, refuted, max(_LOOSE, 4.0 * tolerance), whole))
@@ -204,9 +206,7 @@ def _ends(bracket: Any, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]
     except (TypeError, ValueError):
         raise ValueError(f"bracket must be a pair (low, high), got {bracket!r}") from None
     for end in (low, high):
-        _validate.numbers(bracket=end)
-    (_validate.count if whole else _validate.positive)(bracket=low)
-    (_validate.count if whole else _validate.positive)(bracket=high)
+        (_validate.count if whole else _validate.positive)(bracket=end)
     low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
     if np.any(low > high):
         at = int(np.argmax(low > high))

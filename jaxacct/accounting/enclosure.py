@@ -42,6 +42,9 @@ def enclosure(kind: str, mechanism: Any, target: Any, steps: Any, relation: str,
     if open_.size:
         some = batch.query if open_.size == lower.size else jax.tree.map(lambda x: x[open_], batch.query)
         pairs, counts, goal = some
+        if options.limit is not None:
+            limit = np.tile(np.broadcast_to(options.limit, batch.shape).ravel(), batch.sides)
+            options = options._replace(limit=limit[open_])
         lower[open_], upper[open_] = bounds_with_failures(kind, pairs, counts, goal, batch.most, options, batch.sides)
     low, high = with_rare_sampling(kind, *batch.worst(lower, upper), target, (rare, total), np)
     return Enclosure(np.asarray(low), np.asarray(high), upper, batch)

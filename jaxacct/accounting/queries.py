@@ -25,7 +25,7 @@ from jaxacct.losses.engines.devices import check_devices
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.mechanisms.directions import witness
 
-__all__ = ["Bounds", "delta", "epsilon"]
+__all__ = ["Bounds", "delta", "delta_beside", "epsilon"]
 
 
 _WIDE = 1.1  # upper over lower
@@ -69,9 +69,19 @@ def delta(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` 1.
     """
-    _validate.numbers(epsilon=epsilon, steps=steps)
     _validate.finite(epsilon=epsilon)
     return _answer("delta", mechanism, epsilon, steps, relation, Options(precision, devices, progress))
+
+
+def delta_beside(
+    limit: np.ndarray, mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
+) -> Bounds:
+    """Bounds of :func:`delta` that tell on which side of ``limit`` it is, and roughly how far away.
+
+    They are sound, as narrow as ``delta`` has them where they enclose the limit, and wider the further away they are.
+    Where ``limit`` is inf nothing is asked, and they are (0, 1).
+    """
+    return _answer("delta", mechanism, epsilon, steps, relation, Options(limit=limit))
 
 
 def epsilon(
@@ -99,7 +109,6 @@ def epsilon(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` inf.
     """
-    _validate.numbers(delta=delta, steps=steps)
     _validate.probability(delta=delta)
     return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.accounting.queries import epsilon
-from jaxacct.mechanisms import (
-    Gaussian,
-    PoissonSampled,
-    RandomAllocation,
-    SampledWithoutReplacement,
-    Shuffled,
-    TruncatedPoisson,
-)
+from jaxacct.accounting.queries import Bounds, epsilon
+from jaxacct.mechanisms import Gaussian
+from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.plotting._style import axes_for, band, finish, next_style
 
 __all__ = ["sampler_costs", "samplers"]
 
-NAMES = ("poisson", "truncated", "fixed size", "random allocation", "shuffled", "everyone knows")
+KNOWN = "everyone knows"
+NAMES = (*(name for name in SAMPLINGS if name != "replacement"), KNOWN)
 
 
 def sampler_costs(
-    sigma: ArrayLike, *, batches: int, records: int, epochs: int = 1, delta: float = 1e-6, names: Any = NAMES
-) -> dict[str, Any]:
+    sigma: ArrayLike, *, batches: int, records: int, epochs: int = 1, delta: float = 1e-6, names: Sequence[str] = NAMES
+) -> dict[str, Bounds]:
     """Bounds on the epsilon of ``epochs`` epochs of DP-SGD, by how batches are drawn, for ``add_or_remove``.
 
     Args:
         sigma: noise multipliers, in clip norms, shape ``(n,)``.
-        batches: of an epoch; batches hold ``records / batches`` records on average, rounded up.
+        batches: of an epoch; batches hold ``records / batches`` records on average.
         records: in the data set.
         epochs: number of epochs.
         delta: in (0, 1).
-        names: which of ``"poisson"``, ``"truncated"`` (at six standard deviations above the mean), ``"fixed size"``
-            (without replacement), ``"random allocation"``, ``"shuffled"`` and ``"everyone knows"`` (nothing is hidden).
+        names: which samplings of :func:`jaxacct.training.plan_sampled_budget`, and ``"everyone knows"`` (nothing is
+            hidden). "replacement" takes the longest and has to be asked for.
 
     Returns:
         A dictionary from names to ``Bounds`` of shape ``(n,)``.
@@ -48,20 +44,16 @@ def sampler_costs(
     _validate.whole(batches=batches, records=records, epochs=epochs)
     _validate.probability(delta=delta)
     sigma = np.atleast_1d(np.asarray(sigma, np.float64))
-    size = -(-records // batches)
-    largest = min(records, int(np.ceil(size + 6.0 * size**0.5)))
-    made = {
-        "poisson": (PoissonSampled(Gaussian(sigma), 1.0 / batches), batches),
-        "truncated": (TruncatedPoisson(Gaussian(sigma), 1.0 / batches, largest, records), batches),
-        # A record takes the place of another one: twice the clip norm.
-        "fixed size": (SampledWithoutReplacement(Gaussian(sigma / 2.0), size, records), batches),
-        "random allocation": (RandomAllocation(Gaussian(sigma), batches), 1),
-        "shuffled": (Shuffled(Gaussian(sigma), batches), 1),
-        "everyone knows": (Gaussian(sigma), 1),
-    }
     for name in names:
-        _validate.one_of(tuple(made), names=name)
-    return {name: epsilon(made[name][0], delta, steps=made[name][1] * epochs) for name in names}
+        _validate.one_of((*SAMPLINGS, KNOWN), names=name)
+
+    def cost(name: str) -> Bounds:
+        if name == KNOWN:
+            return epsilon(Gaussian(sigma), delta, steps=epochs)
+        run = on_batches(name, sigma, 1.0 / batches, records)
+        return epsilon(run, delta, steps=batches // steps_of_a_run(name, 1.0 / batches) * epochs)
+
+    return {name: cost(name) for name in names}
 
 
 def samplers(
@@ -71,7 +63,7 @@ def samplers(
     records: int,
     epochs: int = 1,
     delta: float = 1e-6,
-    names: Any = NAMES[:-1],
+    names: Sequence[str] = NAMES[:-1],
     ax: Any = None,
 ) -> Any:
     """Draws epsilon over the noise multiplier for each way to draw batches: a line, and a band to the lower bound.

@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
+
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.calibration import calibrate
-from jaxacct.mechanisms import (
-    Gaussian,
-    PoissonSampled,
-    RandomAllocation,
-    SampledWithoutReplacement,
-    SampledWithReplacement,
-    Shuffled,
-    TruncatedPoisson,
-)
+from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.training.budget import Budget
 from jaxacct.training.samplers import least_float32, sampler
 from jaxacct.training.schedules import constant
 
-__all__ = ["SAMPLINGS", "plan_sampled_budget"]
+__all__ = ["plan_sampled_budget"]
 
-SAMPLINGS = ("poisson", "truncated", "fixed", "replacement", "allocation", "shuffled")
-
-_EPOCHS = ("allocation", "shuffled")
 _WIDTH = 0.03  # of noise above the calibrated, in which the filter's own least noise is sought
 _HALVINGS = 4
 _MOST_RAISED = 2.0  # at which the search is given up
@@ -84,8 +75,14 @@ def plan_sampled_budget(
         if sampling != "truncated":
             raise ValueError(f"largest is for sampling 'truncated', got {largest} with {sampling!r}")
     size, steps, rate = int(size), int(steps), float(rate)
-    make, batches = _made(sampling, size, rate, largest)
+    batches = steps_of_a_run(sampling, rate)
+    if batches > size:
+        raise ValueError(f"rate must be at least 1 / size, {1 / size:g}, for sampling {sampling!r}, got {rate:g}")
     runs = -(-steps // batches)
+
+    def make(noise: ArrayLike) -> Mechanism:
+        return on_batches(sampling, noise, rate, size, largest)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a gap between proof and attack: the proof is what counts here
         least = float(calibrate(make, epsilon, delta, steps=runs).parameter)
@@ -112,22 +109,3 @@ def plan_sampled_budget(
     drawn, filter = best
     schedule = constant(drawn.noise_multiplier, min(drawn.expected / size, 1.0), runs * batches)
     return Budget(filter, schedule, "units", drawn)
-
-
-def _made(sampling: str, size: int, rate: float, largest: int | None) -> tuple[Callable[[Any], Any], int]:
-    """The mechanism of a noise, and how many steps one run of it is."""
-    batch, batches = max(1, round(rate * size)), max(1, round(1.0 / rate))
-    if sampling in _EPOCHS:
-        if batches > size:
-            raise ValueError(f"rate must be at least 1 / size, {1 / size:g}, for sampling {sampling!r}, got {rate:g}")
-        kind = RandomAllocation if sampling == "allocation" else Shuffled
-        return (lambda noise: kind(Gaussian(noise), batches)), batches
-    if sampling == "truncated":
-        if largest is None:
-            largest = min(size, math.ceil(rate * size + 6.0 * math.sqrt(size * rate * (1.0 - rate))))
-        return (lambda noise: TruncatedPoisson(Gaussian(noise), rate, largest, size)), 1
-    if sampling == "fixed":
-        return (lambda noise: SampledWithoutReplacement(Gaussian(noise), batch, size)), 1
-    if sampling == "replacement":
-        return (lambda noise: SampledWithReplacement(Gaussian(noise), batch, size)), 1
-    return (lambda noise: PoissonSampled(Gaussian(noise), rate)), 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -113,30 +114,39 @@ def adaptive(
     rate: float,
     steps: int,
     *,
-    louder: int = 4,
-    quieter: int = 2,
+    more_noise: int = 4,
+    less_noise: int = 2,
     per_octave: int = 4,
     gain: float = 0.002,
+    louder: int | None = None,
+    quieter: int | None = None,
 ) -> Schedule:
     """Noise that reacts to releases: more of it while held-out accuracy climbs, less when progress stalls.
 
-    The multiplier is sigma * 2^(level / per_octave) with a whole level in [-quieter, louder], starting at 2
-    (or louder, if that is less): with the defaults, from 0.7 to 2 times ``sigma``. After each evaluation of
+    The multiplier is sigma * 2^(level / per_octave) with a whole level in [-less_noise, more_noise], starting
+    at 2 (or more_noise, if that is less): with the defaults, from 0.7 to 2 times ``sigma``. After each evaluation of
     the (public) held-out accuracy the level goes up by one if the best accuracy so far was beaten by more
     than ``gain``, down by one if not; it also goes down when the noisy gradient is no longer than its noise
     alone would be (within 5 %), because such a step learns nothing. The number of steps is the filter's to
-    decide.
+    decide. ``louder`` and ``quieter`` are deprecated names of ``more_noise`` and ``less_noise``.
 
     Raises:
-        ValueError: as :func:`constant`, or louder, quieter or per_octave below 1.
+        ValueError: as :func:`constant`, or more_noise, less_noise or per_octave below 1.
     """
+    if louder is not None or quieter is not None:
+        warnings.warn("louder and quieter are called more_noise and less_noise", DeprecationWarning, stacklevel=2)
+        more_noise, less_noise = (
+            now if old is None else old for old, now in ((louder, more_noise), (quieter, less_noise))
+        )
     _check(sigma, rate, steps)
-    _validate.count(louder=louder, quieter=quieter, per_octave=per_octave)
-    table = np.array([_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-quieter, louder + 1)], np.float32)
+    _validate.count(more_noise=more_noise, less_noise=less_noise, per_octave=per_octave)
+    table = np.array(
+        [_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-less_noise, more_noise + 1)], np.float32
+    )
     share = np.float32(rate)
 
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:
-        return jnp.int32(min(2, louder)), jnp.float32(-jnp.inf), jnp.int32(0)
+        return jnp.int32(min(2, more_noise)), jnp.float32(-jnp.inf), jnp.int32(0)
 
     def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
         del step
@@ -145,11 +155,11 @@ def adaptive(
         better = released.accuracy > best + jnp.float32(gain)
         drowned = released.gradient_norm <= jnp.float32(1.05) * released.noise_norm
         move = jnp.where(better, 1, -1) - jnp.where(drowned & better, 1, 0)
-        level = jnp.where(fresh, jnp.clip(level + move, -quieter, louder), level).astype(jnp.int32)
+        level = jnp.where(fresh, jnp.clip(level + move, -less_noise, more_noise), level).astype(jnp.int32)
         best = jnp.where(fresh & (released.accuracy > best), released.accuracy, best)
-        return jnp.asarray(table)[level + quieter], jnp.asarray(share), (level, best, released.evaluations)
+        return jnp.asarray(table)[level + less_noise], jnp.asarray(share), (level, best, released.evaluations)
 
-    planned = ((float(table[quieter]), float(share), steps),)
+    planned = ((float(table[less_noise]), float(share), steps),)
     levels = tuple((float(sigma), float(share)) for sigma in table)
     return Schedule(init, propose, planned, is_adaptive=True, full_batch=rate == 1, levels=levels)
 

@@ -62,7 +62,7 @@ def main(epsilon: float = 3.0, sigma: float = 3.0, rate: float = 0.1, most: int 
     opt_state, noise_state, spent = optimizer.init(params), privatizer.init(params), budget.init()
     steps, norm = 0, jnp.inf
     for indices in selection.batch_iterator(len(x), rng=coins):
-        # Louder while the noisy gradient is long: a decision on released numbers, which the filter covers.
+        # More noise while the noisy gradient is long: a decision on released numbers, which the filter covers.
         level = jnp.float32(levels[1].mechanism.sigma if norm > 0.1 else levels[0].mechanism.sigma)
         admitted, spent = ask(level, spent)
         if not admitted:

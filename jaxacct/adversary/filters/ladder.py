@@ -53,7 +53,6 @@ def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
     _validate.scalar(epsilon=epsilon, delta=delta, rounds=rounds)
     _validate.positive(epsilon=epsilon)
     _validate.at_most(600.0, epsilon=epsilon)
-    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     _validate.at_least(1e-300, delta=delta)
     _validate.count(rounds=rounds)
@@ -68,14 +67,14 @@ def _check(epsilon: float, delta: float, rounds: int) -> float:
     return h
 
 
-def _response_power(epsilon: float, count: int, order: float) -> float:
-    """H at e^order of ``count`` runs of randomized response at ``epsilon``; good to 1e-11 relative."""
+def _response_power(epsilon: float, count: int, at: float) -> float:
+    """H at e^at of ``count`` runs of randomized response at ``epsilon``; good to 1e-11 relative."""
     j = np.arange(count + 1)
     log_factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
     ways = log_factorials[count] - log_factorials - log_factorials[::-1]
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     loss = (2 * j - count) * epsilon
-    return float(np.sum(np.exp(ways + j * log_p + (count - j) * log_q) * -np.expm1(np.minimum(order - loss, 0.0))))
+    return float(np.sum(np.exp(ways + j * log_p + (count - j) * log_q) * -np.expm1(np.minimum(at - loss, 0.0))))
 
 
 def _tail(budget: float, count: int) -> float:
@@ -157,7 +156,6 @@ class LadderGuarantee:
 
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
         found = np.ones(at.shape)
@@ -171,7 +169,6 @@ class LadderGuarantee:
 
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least known epsilon at ``delta`` in (0, 1), rounded up; float64, inf where no bound reaches ``delta``."""
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         wanted = np.asarray(delta, np.float64)
 

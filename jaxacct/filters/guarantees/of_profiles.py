@@ -36,14 +36,12 @@ class ProfileGuarantee:
 
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         return self.curve.hockey_stick(epsilon)
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         curve = on_host(self.curve)
         _, wanted = floats(delta)
@@ -68,7 +66,7 @@ class ProfileGuarantee:
 
 
 def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:
-    """The curve plus ``slack`` at every order (at most that of no privacy)."""
+    """The curve plus ``slack`` at every epsilon (at most that of no privacy)."""
     limit = np.minimum(np.exp(profile.grid.losses), 1.0)
     excess = np.minimum(np.asarray(profile.excess, np.float64) + inflated(slack, 2.0**-50), limit)
     return decreasing(PrivacyProfile(concrete(excess), profile.grid, "upper"))

@@ -107,7 +107,6 @@ class PLD:
         Returns:
             float64, shape ``batch + epsilon.shape``, in [0, 1].
         """
-        _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
         with quiet_float64():
             at = float64(epsilon)
@@ -129,7 +128,6 @@ class PLD:
         Raises:
             ValueError: a concrete ``alpha`` outside [0, 1].
         """
-        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with quiet_float64():
             at = float64(alpha)
@@ -269,7 +267,7 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
         masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, grid)
         hopeless = ~(share <= 1.0)
         return PLD(xp.where(hopeless, 0.0, masses), xp.where(hopeless, 1.0, infinite), grid, bound)
-    # What has no right to be there lowers a hockey stick by at most this, at every order. (The rounding of the loss
+    # What has no right to be there lowers a hockey stick by at most this, at every epsilon. (The rounding of the loss
     # itself, eta, is not taken off below: some 1e-14 of a nat.)
     excess = step.spurious + step.clipped
     infinite = xp.maximum(step.infinite_below - excess, 0.0)

@@ -51,6 +51,7 @@ _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's
+_LEAST_ROWS = 16  # of which a table is worth a thread
 _RUNS = 1024  # single runs worked on at once
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED_CELLS = Cells(1024, 4096)
@@ -58,6 +59,8 @@ _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
 _NARROW = 1e-6  # that asks for no larger size of a cheap one
+_BESIDE = 0.02  # width of the logarithm of a delta over its distance from a limit that is narrow beside it
+_FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
@@ -75,12 +78,15 @@ class Options(NamedTuple):
         progress: called with (settled, total) numbers of settings.
         host: whether everything is to run in NumPy on the host, also where there are accelerators: a program is
             waiting, and may not be called from.
+        limit: deltas, shape ``(batch,)``, for questions that only ask on which side of them delta is. Bounds on one
+            side are as narrow as their distance from the limit deserves; where it is inf, nothing is asked.
     """
 
     precision: str = "float64"
     devices: Sequence[Any] | None = None
     progress: Callable[[int, int], Any] | None = None
     host: bool = False
+    limit: Any = None
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
@@ -139,7 +145,7 @@ def on_contour(pairs: list[Any]) -> bool:
 def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options, sides: int):
     total = goal.size
     lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
-    open_ = np.arange(total)
+    open_ = np.arange(total) if options.limit is None else np.flatnonzero(np.asarray(options.limit) < np.inf)
     spread = Spread(options.devices)
     done = 0
 
@@ -170,7 +176,10 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         tight = _tight(kind, lower, upper)
         if width is not None:
             tight &= lower >= (1.0 - width) * upper
-        return tight[members] | (upper[members] <= worst(tight)[members])
+        tight |= upper <= worst(tight)
+        if options.limit is not None:
+            tight |= _beside(lower, upper, options.limit, sides)
+        return tight[members]
 
     def worst(tight: np.ndarray) -> np.ndarray:
         """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
@@ -178,7 +187,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
     parts = counts.shape[1]
     if parts == 1:
-        single = counts[:, 0] == 1.0
+        single = counts[open_, 0] == 1.0
         read = _single_batch if options.devices is None else _single_spread
         rest = attempt(functools.partial(read, kind), 1, 1.0, (groups, goal), open_[single])
         report(rest.size)
@@ -271,6 +280,18 @@ def _tight(kind: str, lower: Any, upper: Any) -> Any:
     return tight | (upper < _DEEP) & (lower >= (1.0 - _TIGHT["deep"]) * upper) | (upper < _NOTHING)
 
 
+def _beside(lower: np.ndarray, upper: np.ndarray, limit: np.ndarray, sides: int) -> np.ndarray:
+    """Which bounds lie on one side of the limit, and are narrow beside their distance from it or far away."""
+    tiny = np.finfo(np.float64).tiny
+    low, high, log_limit = (np.log(np.maximum(x, tiny)) for x in (lower, upper, limit))
+
+    def enough(distance: np.ndarray) -> np.ndarray:
+        return (distance >= _FAR) | (distance > 0) & (high - low <= _BESIDE * distance)
+
+    missed = enough(low - log_limit)  # and with it the setting, whatever its other directions
+    return np.tile(missed.reshape(sides, -1).any(0), sides) | enough(log_limit - high)
+
+
 def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
     rows = max(1, min(_ROWS, int(_WORK / each)))
@@ -279,7 +300,9 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
     sizes = [size * spread.shares for size in sizes]
     if run.func in (_contour_numpy, _universal_numpy, _few_numpy, _single_batch):
         taken = _RUNS if run.func is _single_batch else rows
-        chunks = [members[i : i + taken] for i in range(0, members.size, taken)]
+        pieces = max(-(-members.size // taken), 2 if members.size >= 2 * _LEAST_ROWS else 1)
+        parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
+        chunks = [part for part in parts if part.size]
         asked = lambda some: run(*jax.tree.map(lambda x: x[some], query))  # noqa: E731
         for some, (low, high) in zip(chunks, _in_threads(asked, chunks), strict=True):
             yield some, low, high

@@ -59,7 +59,7 @@ def bounds_with_failures(
     failed_low, failed_high = deflated(failed, units), np.minimum(inflated(failed, units), 1.0)
     none_low, none_high = deflated(none, spread), inflated(none, spread)
     if kind == "delta":
-        low, high = without(goal)
+        low, high = without(goal, options._replace(limit=None))
         lower, upper = deflated(failed_low + none_low * low, units), inflated(failed_high + none_high * high, units)
         return np.fmax(lower, 0.0), np.fmin(upper, 1.0)  # of NaN nothing is known
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -56,6 +56,7 @@ _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last 
 _NEXT = 0.1  # distance of neighbours, as logarithms, from which on the next but one counts
 _JUMP = 3.0  # e-foldings of delta that a slightly larger tilt may lose
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+_STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
@@ -164,39 +165,32 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     xp = array_module(goal)
     log_goal = xp.log(goal)
 
-    def cumulants(t: Array, cut: Array) -> list[Array]:
-        """K and K'' of the composition at tilts of shape ``(N, B)``; K alone in NumPy, until a tilt is chosen."""
-        law = (
-            rough_cumulants(pairs, t[..., None], cut)[::2]
-            if xp is not np
-            else [rough_log_moment(pairs, t[..., None], cut)]
-        )
-        return [composed(one) for one in law]
+    def cumulants(t: Array, cut: Array):
+        """Of the composition at tilts of shape ``(N, B)``."""
+        return [composed(one) for one in rough_cumulants(pairs, t[..., None], cut)]
 
     def composed(each: Array) -> Array:
         return xp.where(counts > 0, counts * each, 0.0).sum(-1)
 
-    def judged(t: Array, k0: Array) -> Array:
+    def judged(t: Array, cut: Array) -> Array:
         """What a tilt says of log delta, or of epsilon."""
-        bound = k0 - log1p(t) - t * log1p(1.0 / t)
+        bound = composed(rough_log_moment(pairs, t[..., None], cut)) - log1p(t) - t * log1p(1.0 / t)
         value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
         return xp.where(xp.isnan(value), np.inf, value)
 
-    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, ...]:
-        """The logarithm of the best of some tilts, the distance of neighbours', what it says, and its cumulants.
+    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, Array, Array]:
+        """The logarithm of the best of some tilts, the distance of neighbours', and what it says.
 
         The next larger tilt says something of it too, and in the end the one after that where it is much worse: rare
         and large losses take over all of a sudden, and where they are about to the period would have to be long.
         """
         spacing = (high - low) / (_TRIED - 1)
         grid = low + spacing * np.arange(float(_TRIED))[:, None]
-        known = cumulants(xp.exp(grid), cut)
-        value = judged(xp.exp(grid), known[0])
+        value = judged(xp.exp(grid), cut)
         beyond = value[2:] - (_JUMP if kind == "delta" else _JUMP / xp.exp(grid[2:]))
         value = xp.maximum(xp.maximum(value[:-2], value[1:-1]), xp.where(spacing < _NEXT, beyond, -np.inf)).T
         at = first_least(value)
-        near, *known = (pick(each[:-2].T, at) for each in (grid, *known))
-        return near, spacing, pick(value, at), *known
+        return pick(grid[:-2].T, at), spacing, pick(value, at)
 
     def tapered(log_delta: Array) -> Array:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
@@ -207,32 +201,34 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
     ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
 
-    def anywhere(cut: Array) -> tuple[Array, ...]:
+    def anywhere(cut: Array) -> tuple[Array, Array]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
 
         def nearer(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            near, spacing, *said = searched(cut, *state[:2])
-            return near - spacing, near + 2.0 * spacing, near, *said  # where the least of what two say lies
+            near, spacing, value = searched(cut, *state[:2])
+            return near - spacing, near + 2.0 * spacing, near, value  # where the least of what two say lies
 
-        return repeated(nearer, (*ends, *([goal] * (3 if xp is np else 4))), _TIMES)[2:]
+        return repeated(nearer, (*ends, *ends), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        """An upper bound of delta, and the taper that goes with it; below delta costs nothing."""
-        near, value, *_ = anywhere(state[1])
-        return near, tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+        """An upper bound of delta, and the taper that goes with it; a lower one suits smaller tilts only."""
+        near, value = anywhere(state[-1])
+        return near, xp.minimum(near, state[1]), tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
     if kind == "delta":
-        near, cut = repeated(twice, (goal, xp.full_like(counts, np.inf)), 2)
-        # A taper further out spoils tilts that were good.
-        near, _, value, *known = searched(cut, near - 0.5, near + 0.3)
+        near, least, cut = repeated(twice, (goal, ends[1], xp.full_like(counts, np.inf)), 2)
+        near, _, value = searched(cut, least - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
     else:
         cut = tapered(log_goal)
-        near, value, *known = anywhere(cut)
+        near, value = anywhere(cut)
     theta = xp.exp(near)
-    k0, k2 = (
-        known if xp is not np else (composed(one[0]) for one in rough_cumulants(pairs, theta[None, :, None], cut)[::2])
-    )
+    # In a program as many tilts as above: the same function.
+    at = lambda theta: [one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut)]  # noqa: E731
+    k0, k1, k2 = at(theta)
     if kind == "delta":
+        # Where most losses exceed epsilon the best bound is trivial, at no tilt at all, and the period endless.
+        theta = xp.where((goal < k1) & (k1 < np.inf), xp.maximum(theta, _STEEP / xp.sqrt(k2)), theta)
+        k0, _, k2 = at(theta)
         log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
         return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
     epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
