@@ -45,6 +45,8 @@ EXAMPLES = [
     ("keras_api_example", bands(5 * 117, 1, 512, 512 * 117), 1.1, PLD, ADD),
     ("secure_noise_example", zero_concentrated, 1.0, RDP, ADD),
     ("jax_api_example, batches of at most 300", cut(100 * 10000 // 256, 256, 10000, 300), 1.0, PLD, SPECIAL),
+    ("BandMFConfig, 10 epochs in 1,000 steps", bands(1000, 1, 600, 60000), 2.0, PLD, ADD),
+    ("the same, batches of at most 700", cut(1000, 600, 60000, 700), 2.0, PLD, SPECIAL),
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import GeneratorType
 from typing import Any, get_args
 
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.typing import ArrayLike
 
 __all__ = [
     "arrays",
@@ -49,6 +50,9 @@ __all__ = [
 ]
 
 
+Numbers = ArrayLike | Sequence[Any]
+
+
 def is_traced(value: Any) -> bool:
     """Whether any leaf of ``value`` is a tracer, so that nothing can be said about its value now."""
     if isinstance(value, GeneratorType):  # JAX warns of those
@@ -74,18 +78,19 @@ def passing() -> bool:
     return _unchecked.get()
 
 
-def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: dict[str, Any]) -> None:
+def _check(accept: Callable[[np.ndarray], np.ndarray], requirement: str, named: Mapping[str, Numbers]) -> None:
     if passing():
         return
     for name, value in named.items():
-        # Unflattening a pytree passes placeholders (None, object(), tracers): only real numbers are judged.
-        if value is None or type(value) is object or is_traced(value):
+        if is_traced(value):
             continue
         try:
-            if np.asarray(value).dtype.kind in "cmMSTU":  # NumPy would make numbers of texts, times and complex ones
+            array = np.asarray(value)
+            # NumPy would make numbers of texts, times and complex ones, and NaN of None.
+            if array.dtype.kind in "cmMSTU" or (array.dtype == object and any(part is None for part in array.flat)):
                 raise TypeError
             with np.errstate(over="ignore"):  # longer floats than float64
-                array = np.asarray(value, dtype=np.float64)
+                array = np.asarray(array, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{name} must be {requirement}, got {_short(value)}") from None
         with np.errstate(invalid="ignore"):
@@ -102,19 +107,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def numbers(**named: Any) -> None:
-    """Every value holds real numbers: for functions, where no tree is unflattened and a placeholder is a mistake."""
+def numbers(**named: Numbers) -> None:
+    """Every value holds real numbers."""
     _check(lambda a: np.full(a.shape, True), "a number", named)
-    for name, value in named.items():
-        if is_traced(value):
-            continue
-        array = np.asarray(value)
-        hollow = array.dtype == object and any(part is None or type(part) is object for part in array.flat)
-        if hollow:
-            raise ValueError(f"{name} must be a number, got {_short(value)}")
 
 
-def number(**named: Any) -> None:
+def number(**named: Numbers) -> None:
     """Every value is one real number, traced or not."""
     numbers(**named)
     for name, value in named.items():
@@ -122,7 +120,7 @@ def number(**named: Any) -> None:
             raise ValueError(f"{name} must be one number, got an array of shape {np.shape(value)}")
 
 
-def scalar(**named: Any) -> None:
+def scalar(**named: Numbers) -> None:
     """Every value is one concrete real number."""
     for name, value in named.items():
         if is_traced(value):
@@ -130,7 +128,7 @@ def scalar(**named: Any) -> None:
     number(**named)
 
 
-def whole(**named: Any) -> None:
+def whole(**named: Numbers) -> None:
     """Every value is one concrete whole number of at least 1."""
     scalar(**named)
     count(**named)
@@ -149,47 +147,47 @@ def instance(kind: Any, **named: Any) -> None:
             raise ValueError(f"{name} must be a {wanted}, got {_short(value)}")
 
 
-def finite(**named: Any) -> None:
+def finite(**named: Numbers) -> None:
     """Every value is a finite number."""
     _check(np.isfinite, "a finite number", named)
 
 
-def positive(**named: Any) -> None:
+def positive(**named: Numbers) -> None:
     """Every value is finite and above 0."""
     _check(lambda a: np.isfinite(a) & (a > 0), "a finite number above 0", named)
 
 
-def nonnegative(**named: Any) -> None:
+def nonnegative(**named: Numbers) -> None:
     """Every value is finite and at least 0."""
     _check(lambda a: np.isfinite(a) & (a >= 0), "a finite number of at least 0", named)
 
 
-def probability(**named: Any) -> None:
+def probability(**named: Numbers) -> None:
     """Every value lies strictly between 0 and 1 (a delta, a confidence)."""
     _check(lambda a: (a > 0) & (a < 1), "strictly between 0 and 1", named)
 
 
-def rate(**named: Any) -> None:
+def rate(**named: Numbers) -> None:
     """Every value lies in [0, 1] (a sampling rate)."""
     _check(lambda a: (a >= 0) & (a <= 1), "between 0 and 1", named)
 
 
-def at_least(bound: float, **named: Any) -> None:
+def at_least(bound: float, **named: Numbers) -> None:
     """Every value is finite and at least ``bound``."""
     _check(lambda a: np.isfinite(a) & (a >= bound), f"a finite number of at least {bound:g}", named)
 
 
-def at_most(bound: float, **named: Any) -> None:
+def at_most(bound: float, **named: Numbers) -> None:
     """Every value is a number of at most ``bound``."""
     _check(lambda a: a <= bound, f"a number of at most {bound:g}", named)
 
 
-def greater(bound: float, **named: Any) -> None:
+def greater(bound: float, **named: Numbers) -> None:
     """Every value is finite and above ``bound``."""
     _check(lambda a: np.isfinite(a) & (a > bound), f"a finite number above {bound:g}", named)
 
 
-def count(**named: Any) -> None:
+def count(**named: Numbers) -> None:
     """Every value is a whole number of at least 1, and small enough (2**53) to be exact as a float."""
     _check(
         lambda a: np.isfinite(a) & (a >= 1) & (a == np.floor(a)) & (a <= 2.0**53),
@@ -198,12 +196,12 @@ def count(**named: Any) -> None:
     )
 
 
-def ordered(**named: Any) -> None:
+def ordered(**named: Numbers) -> None:
     """The first of two values is at most the second, elementwise."""
     (name, value), (other, limit) = named.items()
-    if is_traced((value, limit)) or any(x is None or type(x) is object for x in (value, limit)):
+    if is_traced((value, limit)) or passing():
         return
-    if not passing() and np.any(np.asarray(value, np.float64) > np.asarray(limit, np.float64)):
+    if np.any(np.asarray(value, np.float64) > np.asarray(limit, np.float64)):
         raise ValueError(f"{name} must be at most {other}, got {value} of {limit}")
 
 

@@ -16,6 +16,7 @@ __all__ = ["Split", "binomial_split", "binomial_weights"]
 _TERMS = 4096  # of a tail inside a trace; concrete numbers take as many as they need
 _MOST_TERMS = 2**20
 _DEVIATIONS = 12.0  # of a tail are summed; what is beyond is bounded
+_SHORT = 1e-12  # of a sum that is left out: more only where the mode is five deviations off, at least
 _SMALL = 16  # up to here the error of Stirling's formula is tabulated
 _TABLE = np.array(
     [0.0] + [math.lgamma(m + 1.0) - (m + 0.5) * math.log(m) + m - 0.5 * math.log(2 * math.pi) for m in range(1, _SMALL)]
@@ -29,12 +30,16 @@ class Split(NamedTuple):
         below: P[K < least].
         above: P[K >= least].
         share: E[least / (K + 1) | K >= least], in (0, 1].
+        last: P[K = least - 1]; 0 where K is surely on one side.
+        earlier: the rest of ``below``.
         doubt: relative error of each.
     """
 
     below: Array
     above: Array
     share: Array
+    last: Array
+    earlier: Array
     doubt: Array
 
 
@@ -75,6 +80,12 @@ def binomial_split(trials: Any, rate: Any, least: Any) -> Split:
     rest = xp.where(rising, up[..., -1] / up.sum(-1), down[..., -1] / down.sum(-1)) * ratio / (1.0 - ratio)
     rest = xp.where(ratio < 1.0, xp.where(ratio > 0.0, rest, 0.0), np.inf)
     doubt = xp.where(rising, first_up[1], first_down[1]) + UNIT * (64.0 + 16.0 * terms)
+    # Before the last number below ``least``: the sum downwards; or what is left, where that is short of the mode.
+    end, further = steps_down[..., -1], down[..., 1:].sum(-1)
+    left = xp.where((end > 0.0) & (further > 0.0), down[..., -1] / further * end / (1.0 - end), 0.0)
+    short = rising & ~((end < 1.0) & (left < _SHORT))
+    doubt = xp.maximum(doubt, first_down[1] + UNIT * (64.0 + 16.0 * terms))
+    rest = xp.where(short, rest, xp.maximum(rest, left))
     # Where most lies on one side, the other is 1 less that: of a size of 1/4 at least, so off by 4 times as much.
     doubt = xp.minimum(8.0 * (doubt + rest), 1.0)
     none, all_ = (k > n) | (q == 0.0), q == 1.0
@@ -83,8 +94,11 @@ def binomial_split(trials: Any, rate: Any, least: Any) -> Split:
     below = xp.where(rising | none | all_, 1.0 - above, below)
     share = xp.where(rising, shared_up, shared_down)
     share = xp.where(none, 1.0, xp.where(all_, k / (n + 1.0), share))
+    last = xp.where(none | all_, 0.0, first_down[0])
+    earlier = xp.where(none | all_, below, xp.where(short, 1.0 - above - last, first_down[0] * further))
     doubt = xp.where(none | all_, 4.0 * UNIT, doubt) + 0.0 * (n + q + k)
-    return Split(xp.clip(below, 0.0, 1.0), xp.clip(above, 0.0, 1.0), xp.clip(share, 0.0, 1.0), doubt)
+    below, above, share, last, earlier = (xp.clip(x, 0.0, 1.0) for x in (below, above, share, last, earlier))
+    return Split(below, above, share, last, earlier, doubt)
 
 
 def _probability(n: Array, q: Array, k: Array) -> tuple[Array, Array]:

@@ -100,7 +100,6 @@ def calibrate(
     _validate.function(make=make)
     if progress is not None:
         _validate.function(progress=progress)
-    _validate.numbers(epsilon=epsilon, delta=delta)
     _validate.nonnegative(epsilon=epsilon)
     _validate.probability(delta=delta)
     _validate.one_of(("smallest", "largest"), seek=seek)
@@ -207,9 +206,7 @@ def _ends(bracket: Any, seek: str, whole: bool) -> tuple[np.ndarray, np.ndarray]
     except (TypeError, ValueError):
         raise ValueError(f"bracket must be a pair (low, high), got {bracket!r}") from None
     for end in (low, high):
-        _validate.numbers(bracket=end)
-    (_validate.count if whole else _validate.positive)(bracket=low)
-    (_validate.count if whole else _validate.positive)(bracket=high)
+        (_validate.count if whole else _validate.positive)(bracket=end)
     low, high = np.broadcast_arrays(np.asarray(low, np.float64), np.asarray(high, np.float64))
     if np.any(low > high):
         at = int(np.argmax(low > high))

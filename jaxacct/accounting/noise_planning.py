@@ -97,7 +97,6 @@ def plan_noise(
     _validate.number(epsilon=epsilon, delta=delta, rounds=rounds, iterations=iterations)
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta)
-    _validate.numbers(steps=steps)
     _validate.count(steps=steps, rounds=rounds, iterations=iterations)
     _validate.at_most(_MOST, rounds=rounds, iterations=iterations)
     counts = np.asarray(steps, np.float64)

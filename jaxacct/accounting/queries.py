@@ -69,7 +69,6 @@ def delta(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` 1.
     """
-    _validate.numbers(epsilon=epsilon, steps=steps)
     _validate.finite(epsilon=epsilon)
     return _answer("delta", mechanism, epsilon, steps, relation, Options(precision, devices, progress))
 
@@ -110,7 +109,6 @@ def epsilon(
         ValueError: a bad concrete value (named), or a relation that the mechanism has no analysis for. Bad
             traced values give ``upper`` inf.
     """
-    _validate.numbers(delta=delta, steps=steps)
     _validate.probability(delta=delta)
     return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 

@@ -14,10 +14,10 @@ from jaxacct.certificates.contour import near_one, on_line, saddle
 from jaxacct.certificates.halves import joined_cells, joined_delta
 from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
-from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Mixture, Normal, Revealed, Step
+from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Mixture, Normal, Rescaled, Revealed, Step
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
-from jaxacct.certificates.revealed import RevealedTransform, revealed_cells
+from jaxacct.certificates.revealed import RescaledTransform, RevealedTransform, revealed_cells
 from jaxacct.certificates.smoothed import smoothed_delta
 
 __all__ = ["Enclosure", "delta_enclosure", "infinite_mass"]
@@ -200,6 +200,11 @@ def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
         return laplace_delta(law, epsilon, reverse)
     if isinstance(law, Joined):
         return joined_delta(law, epsilon, reverse)
+    if isinstance(law, Rescaled):
+        gain = ball(law.gain)
+        if reverse:
+            return _one_run(law.law, epsilon + gain.log(), reverse)
+        return gain * _one_run(law.law, epsilon - gain.log(), reverse)
     if isinstance(law, Revealed):
         return sum((ball(share) * _one_run(part, epsilon, reverse) for share, part in law.parts), arb(0))
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
@@ -212,6 +217,8 @@ def _transform(law: Any, reverse: bool, steps: int = 1) -> Any:
         return MixtureTransform(law, reverse, steps)
     if isinstance(law, LaplaceNoise):
         return LaplaceTransform(law, reverse)
+    if isinstance(law, Rescaled):
+        return RescaledTransform(_transform(law.law, reverse, steps), ball(law.gain), reverse)
     if isinstance(law, Revealed):
         return RevealedTransform([(ball(share), _transform(part, reverse, steps)) for share, part in law.parts])
     return AtomTransform(masses_of(law, reverse))

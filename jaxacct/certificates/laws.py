@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 __all__ = ["Atoms", "DrawsHalf", "Epoch", "Joined", "LaplaceHalf", "LaplaceNoise", "Mixture", "Normal", "NormalHalf",
-           "Revealed", "Step", "is_symmetric"]  # fmt: skip
+           "Rescaled", "Revealed", "Step", "is_symmetric"]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +97,14 @@ class Revealed:
     """One of several laws, drawn with these shares; the output says which."""
 
     parts: tuple[tuple[Any, Any], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescaled:
+    """A part of a `Revealed` law that W has ``gain`` times as often as O; the share there is O's."""
+
+    law: Any
+    gain: Any
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxacct import mechanisms as m
+from jaxacct._numerics.binomial import binomial_split
 from jaxacct._validate import is_traced
 from jaxacct.certificates.laws import (
     Atoms,
@@ -21,10 +22,13 @@ from jaxacct.certificates.laws import (
     Mixture,
     Normal,
     NormalHalf,
+    Rescaled,
     Revealed,
     Step,
 )
-from jaxacct.certificates.shares import Cut, Kept, Often, Rest, draws
+from jaxacct.certificates.shares import Cell, Cut, Rest, draws
+from jaxacct.mechanisms.cut_cells import share_moved
+from jaxacct.mechanisms.parameters import LEAST_RATE
 
 __all__ = ["RELATIONS", "certified", "laws_of"]
 
@@ -278,21 +282,38 @@ def _truncated(mechanism: Any, change: str) -> list[Step]:
     cut = Cut(numbers[0], int(numbers[1]), int(numbers[2]))
     if not square or not cut.rate:
         return []
-    ((whole, _),) = _replaced([(Normal(square), 1)], cut.rate) if change == "replace" else _sampled(
-        [(Normal(square), 1)], cut.rate
-    )  # fmt: skip
     if not cut.possible:
-        return [(whole, 1)]
-    often, kept = Often(cut), Kept(cut)
-    stays = Rest(kept)
+        return _replaced([(Normal(square), 1)], cut.rate) if change == "replace" else _sampled(
+            [(Normal(square), 1)], cut.rate
+        )  # fmt: skip
+    moved = _moved(square, cut)
+    of = lambda name: Cell(cut, moved, name)  # noqa: E731
+    usual, near = (_one_sample(square, rate, change) for rate in (cut.rate, of("near_rate")))
+    here = of("full_rate") if moved < 1 else Fraction(LEAST_RATE)  # a bound of none
+    stays = Rest(here)
+    full: Any = Mixture(((stays, _ZERO), (here, 4 * square)))
+    if change == "replace":
+        full = _joined_normal(square, here, 2)
+    elif change == "special" and moved < 1:
+        there = ((stays, 0), (here, 1))
+        full = Joined(NormalHalf(square, ((stays, 0), (here, 2)), there), NormalHalf(square, there, ((_ONE, 0),)))
+    shares = of("near"), of("full")
     if change == "presence":
-        second: Any = Mixture(((stays, _ZERO), (kept, 4 * square)))
-    elif change == "replace":
-        second = _joined_normal(square, kept, 2)
-    else:
-        moved = ((stays, 0), (kept, 1))
-        second = Joined(NormalHalf(square, ((stays, 0), (kept, 2)), moved), NormalHalf(square, moved, ((_ONE, 0),)))
-    return [(Revealed(((Rest(often), whole), (often, second))), 1)]
+        near, full = Rescaled(near, of("near_gain")), Rescaled(full, of("full_gain"))
+        shares = of("last"), of("cut")
+    parts = ((of("earlier"), usual), (shares[0], near), (shares[1], full))
+    return [(Revealed(parts if cut.rate < 1 else parts[2:]), 1)]
+
+
+def _moved(square: Fraction, cut: Cut) -> Fraction:
+    """The share that the bounds take; any makes a proof, and another one a different number."""
+    split = binomial_split(cut.records - 1.0, float(cut.rate), float(cut.largest))
+    return Fraction(float(share_moved(np.asarray(float(1 / square) ** 0.5), np.asarray(float(cut.rate)), split)))
+
+
+def _one_sample(square: Fraction, rate: Any, change: str) -> Mixture:
+    parts = ((Rest(rate), _ZERO), (rate, square))
+    return Mixture(parts, parts) if change == "replace" else Mixture(parts)
 
 
 def _allocated(mechanism: Any, change: str) -> list[Step]:

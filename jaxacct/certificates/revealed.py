@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jaxacct.certificates.atoms import Masses
-from jaxacct.certificates.balls import arb, ball
+from jaxacct.certificates.balls import acb, arb, ball
 from jaxacct.certificates.halves import joined_cells
 from jaxacct.certificates.laws import Joined, Mixture, Normal, NormalHalf, Revealed
 
-__all__ = ["RevealedTransform", "halves_of", "revealed_cells"]
+__all__ = ["RescaledTransform", "RevealedTransform", "halves_of", "revealed_cells"]
 
 
 class RevealedTransform:
@@ -33,6 +33,31 @@ class RevealedTransform:
     def limit(self, c: Any, y: Any) -> Any:
         """No modulus on the line is larger from imaginary part ``y`` on."""
         return sum((share * one.limit(c, y) for share, one in self.parts), arb(0))
+
+
+class RescaledTransform:
+    """E_O[(W / O)^w] for W times ``gain``, which is gain^w of the moment; w is z, or 1 - z in reverse."""
+
+    def __init__(self, transform: Any, gain: Any, reverse: bool) -> None:
+        self.transform, self.gain, self.log, self.reverse = transform, gain, gain.log(), reverse
+        own = 1 if reverse else gain
+        self.finite, self.infinite, self.lost = (own * getattr(transform, x) for x in ("finite", "infinite", "lost"))
+
+    def _factor(self, z: Any) -> Any:
+        return (self.log * (1 - z if self.reverse else z)).exp()
+
+    def moment(self, c: Any) -> Any:
+        """At a real number."""
+        return self._factor(c) * self.transform.moment(c)
+
+    def line(self, c: Any, h: Any, count: int) -> list[Any]:
+        """At c + i k h, k from 0 to ``count`` - 1."""
+        values = self.transform.line(c, h, count)
+        return [self._factor(acb(c, h * k)) * value for k, value in enumerate(values)]
+
+    def limit(self, c: Any, y: Any) -> Any:
+        """No modulus on the line is larger from imaginary part ``y`` on."""
+        return self._factor(c) * self.transform.limit(c, y)
 
 
 def revealed_cells(law: Revealed, reverse: bool, upper: bool) -> Masses:

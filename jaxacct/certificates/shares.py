@@ -11,7 +11,7 @@ from typing import Any
 from jaxacct.certificates.balls import arb, ball, ctx
 from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["Cut", "Kept", "Often", "Rest", "draws"]
+__all__ = ["Cell", "Cut", "Rest", "draws"]
 
 _MOST = 200_000  # terms of a sum
 _BITS = 160
@@ -34,26 +34,34 @@ class Cut:
 
 
 @dataclasses.dataclass(frozen=True)
-class Often:
-    """P[K >= largest]."""
+class Cell:
+    """A number of the cells of a cut sample (docs/proofs/truncated-poisson.md), by its name.
+
+    With ``moved`` the share of the cut samples with the record that count to K = largest - 1: probabilities of
+    ``earlier``, ``last`` and ``cut`` without the record, ``near`` and ``full`` with it; ``near_rate`` and
+    ``full_rate``, how often it is there; ``near_gain`` and ``full_gain``, the quotients.
+    """
 
     cut: Cut
+    moved: Fraction
+    name: str
 
     def ball(self) -> Any:
         """At the current precision."""
-        return _sums(self.cut, ctx.prec)[0]
-
-
-@dataclasses.dataclass(frozen=True)
-class Kept:
-    """rate E[largest / (K + 1) | K >= largest]."""
-
-    cut: Cut
-
-    def ball(self) -> Any:
-        """At the current precision."""
-        often, shared = _sums(self.cut, ctx.prec)
-        return (ball(self.cut.rate) * shared / often).min(ball(self.cut.rate))
+        q, s = ball(self.cut.rate), ball(self.moved)
+        often, shared, last = _sums(self.cut, ctx.prec)
+        both, kept = s * q * shared, (q * shared / often).min(q)
+        return {
+            "earlier": lambda: 1 - often - last,
+            "last": lambda: last,
+            "cut": lambda: often,
+            "near": lambda: last + both,
+            "full": lambda: often * (1 - s * kept),
+            "near_rate": lambda: (q * last + both) / (last + both),
+            "full_rate": lambda: (1 - s) * kept / (1 - s * kept),
+            "near_gain": lambda: 1 + both / last,
+            "full_gain": lambda: 1 - s * kept,
+        }[self.name]()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +76,15 @@ class Rest:
 
 
 @functools.lru_cache(maxsize=256)
-def _sums(cut: Cut, bits: int) -> tuple[Any, Any]:
-    """P[K >= largest] and E[largest / (K + 1); K >= largest], by the ratios of neighbouring probabilities."""
+def _sums(cut: Cut, bits: int) -> tuple[Any, Any, Any]:
+    """P[K >= largest], E[largest / (K + 1); K >= largest] and P[K = largest - 1], by ratios of neighbours."""
     others, first = cut.records - 1, cut.largest
     if cut.rate == 1:
-        return arb(1), arb(first) / cut.records
+        return arb(1), arb(first) / cut.records, arb(0)
     odds = ball(cut.rate / (1 - cut.rate))
     log = arb(others + 1).lgamma() - arb(first + 1).lgamma() - arb(others - first + 1).lgamma()
     term = (log + first * ball(cut.rate).log() + (others - first) * ball(1 - cut.rate).log()).exp()
+    last = term * first / ((others - first + 1) * odds)
     often, shared = arb(0), arb(0)
     for count, k in enumerate(range(first, others + 1)):
         often += term
@@ -86,8 +95,8 @@ def _sums(cut: Cut, bits: int) -> tuple[Any, Any]:
             raise NoCertificateError(f"samples are cut in more than {_MOST} ways")
         if ratio < 1 and term < often * ball(2.0) ** (-bits - 8) * (1 - ratio):
             rest = (term / (1 - ratio)).abs_upper()
-            return often + arb(0).union(rest), shared + arb(0).union(rest)
-    return often, shared
+            return often + arb(0).union(rest), shared + arb(0).union(rest), last
+    return often, shared, last
 
 
 def draws(batch: int, records: int) -> tuple[tuple[Fraction, ...], Fraction]:

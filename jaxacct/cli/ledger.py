@@ -68,8 +68,9 @@ def create(
 ) -> None:
     """Make a ledger for a filter: create team.db zcdp epsilon=1 delta=1e-6.
 
-    FILTER is a name in jaxacct.filters; several numbers are separated by commas (orders=4,8,16). A filter that needs
-    more than numbers, such as priced_menu, is made in Python: jaxacct.Ledger(path, filter).
+    FILTER is a name in jaxacct.filters; several numbers are separated by commas (orders=4,8,16, or the ends of a
+    range: sigma=1,4). The table of priced_box takes seconds to minutes. A filter that needs more than numbers, such as
+    priced_menu, is made in Python: jaxacct.Ledger(path, filter).
     """
     from jaxacct import filters
     from jaxacct.ledger import Ledger
@@ -81,7 +82,10 @@ def create(
         if is_target(filter_name, given):
             made = filters.from_epsilon(filter_name, **given)
         else:
-            made = getattr(filters, filter_name)(**{name: value for name, value in given.items() if name in own})
+            with _told(filter_name, as_json) as told:
+                made = getattr(filters, filter_name)(
+                    **{name: value for name, value in given.items() if name in own}, **told
+                )
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
@@ -219,6 +223,18 @@ def export(place: str, timeout: float, events: bool, out: str | None) -> None:
         else:
             with open(out, "w", encoding="utf-8") as file:
                 file.write(text)
+
+
+@contextlib.contextmanager
+def _told(filter_name: str, quiet: bool) -> Iterator[dict[str, Any]]:
+    """The argument by which a filter with a table tells how far it is; none for others."""
+    if filter_name != "priced_box":
+        yield {}
+        return
+    from jaxacct.cli.output import progress
+
+    with progress("table of prices", quiet) as told:
+        yield {"progress": told}
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ FILTERS = {
     "approximate_zcdp": "rho delta",
     "gdp": "mu",
     "gdp_residue": "mu [delta] [steps] [relation]",
+    "priced_box": "sigma rate epsilon delta",
     "pure_dp": "epsilon",
     "renyi": "epsilon delta order",
     "renyi_any": "epsilon delta orders",
@@ -21,6 +22,7 @@ FILTERS = {
 _TARGETS = ("approximate_gdp", "approximate_zcdp", "gdp", "gdp_residue", "pure_dp", "renyi", "renyi_any", "zcdp")
 _WORDS = ("regime", "relation")
 _LISTS = ("orders",)
+_RANGES = ("sigma", "rate")  # one number, or the smallest and the largest
 PARAMETERS = (
     "\b\nWhich FILTER, by what you run:\n"
     "  counts and histograms with Laplace noise           pure_dp, or zcdp for many of them\n"
@@ -28,6 +30,7 @@ PARAMETERS = (
     "  both, or with exponential mechanisms               zcdp\n"
     "  both, and (epsilon, delta) of other programs       approximate_dp\n"
     "  anything on samples (DP-SGD), next to the above    renyi, gdp_residue\n"
+    "  DP-SGD with noise and rate in known ranges         priced_box\n"
     "\n\b\nFILTER and its parameters ([...]: may be left out):\n"
     + "\n".join(f"  {name:<23}{wanted}" for name, wanted in FILTERS.items())
     + "\n\n\b\nInstead of those, epsilon=... delta=... (the budget is the largest that they allow):\n  "
@@ -77,6 +80,8 @@ def _number(key: str, text: str) -> Any:
         raise ValueError(f"{key} must be a number, got {text}") from None
     if key in _LISTS:
         return numbers
+    if key in _RANGES and len(numbers) == 2:
+        return tuple(numbers)
     if len(numbers) > 1:
         raise ValueError(f"{key} must be one number, got {text}")
     return numbers[0]

@@ -46,7 +46,6 @@ def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLik
         ValueError: concrete values out of range.
     """
     _check(epsilon, order)
-    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     return _approximate_epsilon(*settled(epsilon, order, delta), bool(tight))
 
@@ -71,14 +70,12 @@ def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike)
         ValueError: concrete values out of range.
     """
     _check(epsilon, order)
-    _validate.numbers(confidence=confidence)
     _validate.probability(confidence=confidence)
     return _bayes_factor(*settled(epsilon, order, confidence))
 
 
 def _check(epsilon: ArrayLike, order: ArrayLike) -> None:
     check_epsilon(epsilon)
-    _validate.numbers(order=order)
     _validate.greater(1.0, order=order)
 
 

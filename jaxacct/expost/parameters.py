@@ -22,7 +22,6 @@ _LEAST, _MOST = 2.0**-300, 2.0**300
 
 def check_sizes(**named: ArrayLike) -> None:
     """Raises ValueError unless every concrete value is a positive number that scales can be made from."""
-    _validate.numbers(**named)
     _validate.positive(**named)
     for name, value in named.items():
         if not _validate.is_traced(value) and not np.all(_inside(np.asarray(value, np.float64))):

@@ -47,7 +47,6 @@ def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     """
     check_order(order)
     check_sizes(epsilon=epsilon, sensitivity=sensitivity)
-    _validate.numbers(checks=checks)
     _validate.count(checks=checks)
     return _plain(*settled(epsilon, order, sensitivity, checks))
 

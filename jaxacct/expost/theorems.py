@@ -135,7 +135,6 @@ def ex_ante(definition: Definition, cap: ArrayLike) -> Any:
     Raises:
         ValueError: a concrete cap that is negative or not finite.
     """
-    _validate.numbers(cap=cap)
     _validate.nonnegative(cap=cap)
     if isinstance(definition, RenyiExPost):
         return RenyiDP(definition.order, cap)

@@ -80,8 +80,6 @@ def check_budget(**named: Any) -> None:
     """Raises ValueError unless every concrete value is a number that the pieces represent exactly."""
     _validate.positive(**named)
     for name, value in named.items():
-        if value is None:
-            raise ValueError(f"{name} must be a finite number above 0, got None")
         if not _validate.is_traced(value):
             array = np.asarray(value, np.float64)
             if np.any((array < 1e-18) | (array > 1e30)):

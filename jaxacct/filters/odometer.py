@@ -102,7 +102,6 @@ class Odometer(AroundFilter):
         Raises:
             ValueError: a concrete ``delta`` outside (0, 1).
         """
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         if isinstance(self.filter, PureDPFilter):
             return self.filter.spent(state)
@@ -117,7 +116,6 @@ class Odometer(AroundFilter):
         Raises:
             ValueError: a concrete ``delta`` outside (0, 1), or an odometer of discrete levels.
         """
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         if self.levels:
             raise ValueError(f"levels must be None for loss_bound, got {self.levels}")
@@ -201,7 +199,6 @@ def odometer(filter: Any, *, levels: int | None = None, orders: Sequence[float] 
         if isinstance(filter, PureDPFilter):
             raise ValueError(f"levels must be None for pure_dp, which reads exactly without them, got {levels}")
     if orders is not None:
-        _validate.numbers(orders=orders)
         _validate.greater(1.0, orders=orders)
         if _validate.is_traced(orders) or np.ndim(orders) != 1 or not len(orders):
             raise ValueError(f"orders must be a sequence of one or more concrete numbers, got {orders!r:.200}")

@@ -127,7 +127,6 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: rates or deltas outside [0, 1].
         """
-        _validate.numbers(false_positive_rates=false_positive_rates)
         _validate.rate(false_positive_rates=false_positive_rates)
         tried = _DELTAS if deltas is None else np.atleast_1d(np.asarray(deltas, np.float64))
         rates = np.asarray(false_positive_rates, np.float64)

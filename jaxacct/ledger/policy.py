@@ -13,6 +13,14 @@ from jaxacct.ledger.errors import LedgerCorrupted
 
 __all__ = ["Policy", "State", "reproducible"]
 
+# What a ledger cannot write down, why, and what does the same.
+_INSTEAD = {
+    "OnlineMenuFilter": "whose curves take up to hundreds of MB: make the ledger for filters.priced_menu of the same "
+    "menu, or for filters.priced_box with what is off the menu as extra=",
+    "ResidueFilter": "which holds functions: make the ledger for filters.gdp_residue (any query), filters.priced_menu "
+    "(a list) or filters.priced_box (sampled Gaussians of a range)",
+}
+
 
 @contextlib.contextmanager
 def reproducible() -> Iterator[None]:
@@ -51,8 +59,9 @@ class Policy:
         """The policy of a filter.
 
         Raises:
-            ValueError: no filter of a registered type, one for a batch of budgets, or one that keeps a budget for each
-                example: what such a filter decides depends on the data, and a ledger tells it to all who read it.
+            ValueError: no filter of a registered type, one that cannot be written down (named, with what will do in
+                its place), one for a batch of budgets, or one that keeps a budget for each example: what such a filter
+                decides depends on the data, and a ledger tells it to all who read it.
         """
         if callable(getattr(filter, "init", None)) and hasattr(filter, "examples"):
             raise ValueError(
@@ -60,6 +69,9 @@ class Policy:
                 "ledgers are one for each example and as private as the data: keep its state in a private checkpoint, "
                 "and none of it in a ledger that others read"
             )
+        if type(filter).__name__ in _INSTEAD:
+            name = type(filter).__name__
+            raise ValueError(f"filter must be one that a ledger can write down, got {name}, {_INSTEAD[name]}")
         identity = canonical.encoded(filter, "filter")
         methods = ("init", "update", "spent", "remaining", "fraction")
         if not all(callable(getattr(filter, name, None)) for name in methods):

@@ -122,7 +122,7 @@ def read(
         known["cost"] = cost = _cost(policy, query, before, after, admitted, at)
         if not admitted:
             others = tuple(nearest(query, lambda one: _fits(policy, one, before)))
-            known |= {"refusal": _why(budget, cost, left, others), "alternatives": others}
+            known |= {"refusal": _why(budget, query, cost, left, others), "alternatives": others}
     return Reading(at, delta is not None, whole, bool(guarantee.is_bound), spent, left, fraction, **known)
 
 
@@ -192,7 +192,7 @@ def _cost(policy: Policy, query: Any, before: State, after: State, admitted: boo
                 _difference(new, old, squares=squares and i == 0)
                 for i, (new, old) in enumerate(zip(now, then, strict=True))
             ]
-        elif isinstance(budget, filters.PricedMenuFilter):
+        elif isinstance(budget, filters.PricedMenuFilter):  # of a box, prices move with what is left
             price = int(np.asarray(budget.price(query)))
             values = [price] if price < 2**31 - 1 else None
         else:
@@ -230,7 +230,7 @@ def _fits(policy: Policy, query: Any, state: State) -> bool:
         return False
 
 
-def _why(budget: Any, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
+def _why(budget: Any, query: Any, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
     if cost is not None:
         said = f"it costs {cost.text(rounded_up)}, and {left.text(rounded_down)} is left"
         asymptotic = isinstance(budget, filters.ApproximateGDPFilter)
@@ -241,6 +241,12 @@ def _why(budget: Any, cost: Amount | None, left: Amount, others: tuple[Any, ...]
             f"after it no residue of the budget is certain{' with so little left' if others else ''}: its loss may "
             "exceed what is left" + ", or have a tail that only a slack covers, and this filter has none" * none
         )
+    if isinstance(budget, filters.PricedBoxFilter):
+        with reproducible():
+            fits = bool(budget.update(query, budget.init())[0])
+        if fits:
+            return f"it would fit into the whole budget, but costs more than what is left, {left.text(rounded_down)}"
+        return f"it is outside of the box, or costs more than the whole budget: {budget!r}"
     return "it costs more than the whole budget, or the filter knows no finite cost of it"
 
 

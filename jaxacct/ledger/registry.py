@@ -14,7 +14,7 @@ _MODULES = {
     "jaxacct.mechanisms": " ".join(mechanisms.__all__),
     "jaxacct.filters": (
         "AnyOrderFilter ApproximateGDPFilter ApproximateZCDPFilter GDPFilter GDPResidueFilter NaturalFilter Odometer "
-        "Prepared PricedMenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
+        "Prepared PricedBoxFilter PricedMenuFilter PureDPFilter RenyiFilter UndeclaredNaturalFilter ZCDPFilter"
     ),
     "jaxacct.adversary": "AdditiveProfileFilter NaturalApproximateDPFilter",
     "jaxacct.filters.residues.natural": "_Declared",
@@ -59,5 +59,9 @@ def name_of(cls: type) -> str | None:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a registered dataclass, shallow, in the order of their declaration."""
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+    """The fields of a registered dataclass, shallow, in the order of their declaration.
+
+    A field with the metadata ``written=False`` is left out, and has its default in what is read back.
+    """
+    kept = [field.name for field in dataclasses.fields(value) if field.init and field.metadata.get("written", True)]
+    return {name: getattr(value, name) for name in kept}

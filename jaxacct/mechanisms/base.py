@@ -6,7 +6,6 @@ from :class:`Symmetric` if `add` and `remove` have one curve; sampling and compo
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any
 
@@ -33,20 +32,6 @@ class Mechanism:
     NumPy's where every parameter is concrete and jax.numpy's inside a trace; invalid parameters
     become NaN there, which the engine turns into delta 1 and epsilon inf.
     """
-
-    def __init_subclass__(cls) -> None:
-        """Makes the checks of ``cls`` refuse None, which those of numbers let pass as a placeholder."""
-        check = vars(cls).get("__post_init__")
-        if check is not None:
-
-            @functools.wraps(check)
-            def post_init(self: Any) -> None:
-                for field in dataclasses.fields(self):
-                    if getattr(self, field.name) is None:
-                        raise ValueError(f"{field.name} must be given, got None")
-                check(self)
-
-            cls.__post_init__ = post_init  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def _symmetric(self) -> bool:

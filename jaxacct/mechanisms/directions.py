@@ -40,11 +40,13 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[Runs]:
 
 def side_names(mechanism: Any, relation: str) -> list[str]:
     """The directions of ``relation`` that differ for ``mechanism``, each a relation itself."""
+    _validate.one_of(RELATIONS, relation=relation)
     return as_mechanism(mechanism)._sides(relation)
 
 
 def first_side(relation: str) -> str:
     """The first direction of a relation; the other one, if there is one, is its reversal."""
+    _validate.one_of(RELATIONS, relation=relation)
     return {"add_or_remove": "remove", "replace_special": "zero_out"}.get(relation, relation)
 
 

@@ -8,19 +8,20 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.cut_cells import cells_of, share_moved
 from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.rescaled import RescaledPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
-from jaxacct.mechanisms.parameters import LEAST_RATE, whole_steps
+from jaxacct.mechanisms.parameters import whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
 
@@ -32,22 +33,28 @@ class TruncatedPoisson(Subsample):
     """Runs a Gaussian ``mechanism`` on a Poisson sample of ``rate``, cut to ``largest`` records at random if need be.
 
     The static shapes that accelerators want. When a full sample takes in a record x, that record may take the place of
-    another one, which moves a sum by up to twice the sensitivity. With K the number of *other* records with heads,
-    t = P[K >= largest], and p the probability that x is in the sample given that, an adversary who is told whether
-    K >= largest sees, in units of the sensitivity and with N(m) of the mechanism's noise,
+    another one, which moves a sum by up to twice the sensitivity. But a full sample with x is distributed as x beside
+    ``largest - 1`` of the others, and so is what a sample with that many others holds without x: next to those it is
+    one record that moves. With K the number of *other* records with heads, a share s of the cut samples with x is
+    counted to those of K = ``largest - 1``, and an adversary is told which of three cells a sample is in:
 
-    ====================  ========================================  ===================================================
-    relation              otherwise (probability 1 - t)             K >= largest (probability t)
-    ====================  ========================================  ===================================================
-    `remove`, `add`       (1-q) N(0) + q N(1) against N(0)          (1-p) N(0) + p N(2) against N(0)
-    `replace_special`     the same                                  at orders >= 1 (1-p) N(0) + p N(2) against
-                                                                    (1-p) N(0) + p N(1), below as a Poisson sample
-    `replace`             (1-q) N(0) + q N(1) against               a sample of fixed size (`SampledWithoutReplacement`)
-                          (1-q) N(0) + q N(-1)                      of rate p and sensitivity 2
-    ====================  ========================================  ===================================================
+    ====================  =====================  =====================  ===============================================
+    relation              K < largest - 1        K = largest - 1 and    all other cut samples
+                                                 the share s
+    ====================  =====================  =====================  ===============================================
+    `remove`, `add`       (1-q) N(0) + q N(1)    (1-a) N(0) + a N(1)    (1-p) N(0) + p N(2) against N(0)
+                          against N(0)           against N(0)
+    `replace_special`     the same               the same               at orders >= 1 (1-p) N(0) + p N(2) against
+                                                                        (1-p) N(0) + p N(1), below as a Poisson sample
+    `replace`             (1-q) N(0) + q N(1)    (1-a) N(0) + a N(1)    a sample of fixed size of rate p and
+                          against                against                sensitivity 2 (`SampledWithoutReplacement`)
+                          (1-q) N(0) + q N(-1)   (1-a) N(0) + a N(-1)
+    ====================  =====================  =====================  ===============================================
 
-    Under `replace_special` the record's place is filled by one of value 0; under `add` and `remove` there is one place
-    less to be drawn for.
+    in units of the sensitivity and with N(m) of the mechanism's noise. Under `remove` and `add` the last two cells have
+    other probabilities with the record than without it. Any s gives a bound; the one taken is near the best. Under
+    `replace_special` the record's place is filled by one of value 0; under `add` and `remove` there is one place less
+    to be drawn for.
 
     *What is which.* The upper bound is that of these pairs, which is proven (``docs/proofs/truncated-poisson.md``). The
     lower bound is that of the best attack known: all other records have the value 0, and the record is in the sample
@@ -65,7 +72,7 @@ class TruncatedPoisson(Subsample):
         ValueError: a concrete ``rate`` outside [0, 1], sizes that are not whole, or ``largest`` above ``records``.
 
     Source: Ganesh, "Tighter Privacy Analysis for Truncated Poisson Sampling" (arXiv 2508.15089), on conditioning on
-    whether the sample is cut. The pairs under ``K >= largest`` are derived here.
+    whether the sample is cut. The cells and their pairs are derived here.
     """
 
     mechanism: Any
@@ -94,20 +101,29 @@ class TruncatedPoisson(Subsample):
     def _dominating(self, relation: str) -> Runs:
         noise, (rate, largest, records) = self._noise(), self._parts()
         split = binomial_split(records - 1.0, rate, largest)
-        xp = array_module(rate, split.share)
-        # A larger rate dominates a smaller one, in either case.
-        often = xp.maximum(rate, LEAST_RATE)
-        cut = xp.minimum(xp.maximum(inflated(rate * split.share, split.doubt + 4.0 * UNIT), LEAST_RATE), often)
+        share = share_moved(noise, rate, split)
+        cells = cells_of(rate, split, share)
         back = np.full((), float(relation in ("add", "fill_in")))
+        masses = cells.with_record
         if relation == "replace":
-            first = AntipodalGaussianPair(noise, often)
-            halves = [GaussianPair(0.5 * noise, cut, np.full((), side)) for side in (0.0, 1.0)]
-            second = WithoutReplacementPair(*halves)
+            usual, near = (AntipodalGaussianPair(noise, q) for q in (cells.usual, cells.near))
+            halves = [GaussianPair(0.5 * noise, cells.full, np.full((), side)) for side in (0.0, 1.0)]
+            full = WithoutReplacementPair(*halves)
         else:
-            first = GaussianPair(noise, often, back)
-            displaced = relation in ("zero_out", "fill_in")
-            second = DisplacedGaussianPair(noise, cut, back) if displaced else GaussianPair(0.5 * noise, cut, back)
-        return [(RevealedPair(first, second, split.above, split.below, split.doubt), 1.0)]
+            usual, near = (GaussianPair(noise, q, back) for q in (cells.usual, cells.near))
+            # Of a special record nothing is left in the third cell where all of it has moved.
+            moved = relation in ("remove", "add") or (not _validate.is_traced(share) and bool(np.all(share == 1.0)))
+            full = (
+                GaussianPair(0.5 * noise, cells.full, back) if moved else DisplacedGaussianPair(noise, cells.full, back)
+            )
+        if relation in ("remove", "add"):
+            sign, masses = (-1.0, cells.without) if relation == "add" else (1.0, masses)
+            near, full = (
+                RescaledPair(pair, sign * gain, cells.doubt)
+                for pair, gain in zip((near, full), cells.gains, strict=True)
+            )
+        later = RevealedPair(near, full, masses[1], masses[0], cells.doubt)
+        return [(RevealedPair(usual, later, cells.later, cells.earlier, cells.doubt), 1.0)]
 
     def _witness(self, relation: str) -> Mechanism:
         rate, largest, records = self._parts()

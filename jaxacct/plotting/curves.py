@@ -138,7 +138,6 @@ def trade_off(
 
 def _increasing(**named: ArrayLike) -> np.ndarray:
     ((name, value),) = named.items()
-    _validate.numbers(**named)
     _validate.finite(**named)
     array = np.asarray(value, np.float64)
     if array.ndim != 1 or array.size < 2 or np.any(np.diff(array) <= 0):

@@ -80,7 +80,6 @@ def sweep(
 
 def _axis(**named: ArrayLike) -> np.ndarray:
     ((name, value),) = named.items()
-    _validate.numbers(**named)
     _validate.finite(**named)
     array = np.asarray(value, np.float64)
     if array.ndim != 1 or not array.size or np.any(np.diff(array) <= 0):

@@ -84,7 +84,6 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
         ValueError: values out of range, or a round that costs too much with a noise multiplier of 10,000.
     """
     _validate.scalar(order=order, rate=rate, steps=steps)
-    _validate.numbers(budgets=budgets)
     _validate.greater(1.0, order=order)
     _validate.rate(rate=rate)
     _validate.positive(rate=rate, budgets=budgets)

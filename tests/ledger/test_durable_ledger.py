@@ -11,6 +11,7 @@ import pytest
 from jaxacct import (
     Composed,
     Gaussian,
+    Laplace,
     Ledger,
     LossGrid,
     PoissonSampled,
@@ -222,12 +223,6 @@ def test_threads_share_one_object(path):
 _GRID = LossGrid(0.05, -40, 81)
 
 
-def test_a_filter_of_functions_cannot_be_written_down(path):
-    bad = filters.ResidueFilter(1.0, lambda p: p, lambda p, q: p, 3, _GRID, "remove", 1e-10)
-    with pytest.raises(ValueError, match="filter must be a number or one of jaxacct's own types"):
-        Ledger(path, bad)
-
-
 @pytest.mark.parametrize(
     "bad", [filters.IndividualFilter(filters.pure_dp(1.0), 3), filters.individual_approximate_gdp(1.0, examples=3)]
 )
@@ -284,3 +279,46 @@ def test_a_request_at_a_price_is_quoted_with_the_epsilon_that_it_has_by_itself(t
     assert reading.epsilon == pytest.approx(1.0, abs=0.05)
     assert "no part of this budget has an epsilon of its own" in str(reading)
     assert "(epsilon " in str(reading)
+
+
+def test_a_priced_box_is_a_ledger_s_filter_with_the_same_answers_and_no_online_prices(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "tables"))
+    box = filters.priced_box(sigma=(2.0, 2.5), rate=0.1, epsilon=1.0, delta=1e-5, extra=[Laplace(20.0)])
+    with Ledger(tmp_path / "box.db", box) as ledger:
+        assert repr(ledger.filter) == repr(box)
+    monkeypatch.setenv("JAXACCT_CACHE_DIR", str(tmp_path / "nothing here"))
+    ledger, state = Ledger(tmp_path / "box.db"), box.init()
+    queries = [PoissonSampled(Gaussian(2.2), 0.1), 0, Composed([PoissonSampled(Gaussian(2.5), 0.1)], [6])]
+    while ledger.request(queries[-1]):
+        for query in queries[:2]:
+            ledger.request(query)
+    with jax.enable_x64(True):
+        for entry in ledger.history():
+            admitted, state = box.update(entry.query, state)
+            assert admitted == entry.admitted
+    assert int(ledger.spent()) == int(state.spent) > 0.5 * int(box.budget)
+    assert ledger.verify().admitted > 3
+    assert float(ledger.guarantee.epsilon(1e-5)) == float(box.guarantee.epsilon(1e-5)) <= 1.0
+    spent = ledger.spent()
+    assert "costs more than" in ledger.charge(queries[-1]).reading().refusal
+    louder = ledger.charge(PoissonSampled(Gaussian(1.9), 0.1))
+    assert not louder.admitted
+    assert "outside of the box" in louder.reading().refusal
+    assert louder.reading().alternatives == () or louder.reading().alternatives[0].mechanism.sigma >= 2.0
+    with pytest.raises(ValueError, match="extra="):
+        ledger.charge(Laplace(20.0))
+    assert ledger.spent() == spent
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: filters.ResidueFilter(1.0, lambda p: p, lambda p, q: p, 3, _GRID, "remove", 1e-10),
+        lambda: filters.online_menu([Gaussian(3.0)], epsilon=1.0, delta=1e-3, points=256, cache=False),
+    ],
+    ids=["residue", "online_menu"],
+)
+def test_a_filter_that_cannot_be_written_down_is_named_with_what_will_do(make, tmp_path):
+    with pytest.raises(ValueError, match=r"write down.*make the ledger for filters\."):
+        Ledger(tmp_path / "none.db", make())
+    assert not (tmp_path / "none.db").exists()

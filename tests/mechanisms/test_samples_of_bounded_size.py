@@ -17,6 +17,8 @@ from jaxacct import (
     SampledWithReplacement,
     TruncatedPoisson,
 )
+from jaxacct._numerics.binomial import binomial_split
+from jaxacct.mechanisms.cut_cells import share_moved
 from tests.truth import contour_delta_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*bounds of .* are wide:RuntimeWarning")
@@ -26,16 +28,16 @@ X = np.linspace(-22.0, 22.0, 8001)
 GRID = 1e-6  # what a sum over X may be off by
 
 
-def output(samples):
+def output(samples, sigma=SIGMA):
     """The law of the sum plus noise on a grid, for weighted samples of one-dimensional records."""
-    law = sum(weight * np.exp(-0.5 * ((X - sum(sample)) / SIGMA) ** 2) for sample, weight in samples)
+    law = sum(weight * np.exp(-0.5 * ((X - sum(sample)) / sigma) ** 2) for sample, weight in samples)
     return law / law.sum()
 
 
-def truncated(records, largest):
+def truncated(records, largest, rate=RATE):
     for heads in itertools.product((0, 1), repeat=len(records)):
         drawn = [x for x, head in zip(records, heads, strict=True) if head and x is not None]
-        weight = math.prod(RATE if head else 1 - RATE for x, head in zip(records, heads, strict=True) if x is not None)
+        weight = math.prod(rate if head else 1 - rate for x, head in zip(records, heads, strict=True) if x is not None)
         if any(head for x, head in zip(records, heads, strict=True) if x is None):
             continue
         subsets = list(itertools.combinations(drawn, min(largest, len(drawn))))
@@ -67,13 +69,13 @@ SIDES = {
 }
 
 
-def attacks(draw, relation):
-    """Hockey sticks of data sets of four records, extreme ones first."""
+def attacks(draw, relation, sigma=SIGMA):
+    """Hockey sticks of data sets of four records, extreme ones first; ``draw`` lists the samples."""
     rng = np.random.default_rng(1)
     extreme = [np.array(v, float) for v in ((1, -1, -1, -1, -1), (1, 0, 0, 0, -1), (1, 1, 1, 1, -1), (1, -1, 1, 0, 0))]
     for values in (*extreme, *rng.uniform(-1, 1, (8, 5)), *rng.choice([-1.0, 1.0], (8, 5))):
         one, *others, other = values
-        p, q = (output(draw([record, *others], 2)) for record in SIDES[relation](one, other))
+        p, q = (output(draw([record, *others]), sigma) for record in SIDES[relation](one, other))
         yield np.maximum(p - np.exp(EPSILONS)[:, None] * q, 0.0).sum(-1)
 
 
@@ -84,7 +86,7 @@ def attacks(draw, relation):
 def test_no_data_exceed_the_bound_and_some_reach_the_lower_one(name, relation):
     draw, mechanism = SAMPLERS[name]
     bounds = jaxacct.delta(mechanism, EPSILONS, relation=relation)
-    found = np.array(list(attacks(draw, relation)))
+    found = np.array(list(attacks(lambda records: draw(records, 2), relation)))
     assert np.all(found <= bounds.upper + GRID)
     here = EPSILONS >= 0  # a lower bound under `replace` is that of one direction
     assert np.all(bounds.lower[here] <= found.max(0)[here] + GRID)
@@ -96,24 +98,55 @@ def test_no_data_exceed_the_bound_and_some_reach_the_lower_one(name, relation):
         )
 
 
-def test_cut_samples_enclose_an_inversion_of_the_transform():
-    """`remove`: the rate 0.1 and one record's move if there is room, else 0.1 largest / (K + 1) and two records'."""
-    sigma, rate, largest, records, steps, epsilon = 2.0, 0.1, 15, 100, 30, 2.0
+# Shares of the cut samples that are counted to those next to them: some, all, none.
+@pytest.mark.parametrize(
+    ("sigma", "rate", "largest", "share"), [(1.3, 0.1, 2, 0.84), (0.4, 0.2, 3, 1.0), (3.0, 0.4, 1, 0.1)]
+)
+@pytest.mark.parametrize("relation", SIDES)
+def test_no_data_exceed_the_bound_of_cut_samples_however_many_are_cut(sigma, rate, largest, share, relation):
+    split = binomial_split(3.0, rate, float(largest))
+    assert abs(share_moved(np.asarray(sigma), np.asarray(rate), split) - share) < 0.1
+    bounds = jaxacct.delta(TruncatedPoisson(Gaussian(sigma), rate, largest, 4), EPSILONS, relation=relation)
+    found = np.array(list(attacks(lambda records: truncated(records, largest, rate), relation, sigma)))
+    grid = 4 * GRID  # less noise on the same grid
+    assert np.all(found <= bounds.upper + grid)
+    assert np.all(bounds.lower[EPSILONS >= 0] <= found.max(0)[EPSILONS >= 0] + grid)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+@pytest.mark.parametrize(("sigma", "largest", "epsilon"), [(2.0, 15, 2.0), (1.5, 9, 2.5)])
+def test_cut_samples_enclose_an_inversion_of_the_transform(sigma, largest, epsilon, direction):
+    """The pair of any share is a bound; that of the one taken is near the better of none and nearly all."""
+    rate, records, steps = 0.1, 100, 30
     k = np.arange(records)
     probability = np.array([math.comb(records - 1, int(i)) * rate**i * (1 - rate) ** (records - 1 - i) for i in k])
-    cut = k >= largest
-    often = probability[cut].sum()
-    held = rate * (probability * largest / (k + 1))[cut].sum() / often
+    cut, last = probability[largest:].sum(), probability[largest - 1]
+    both = rate * (probability * largest / (k + 1))[largest:].sum()  # cut, and the record is there
     x = np.linspace(-38 * sigma, 38 * sigma + 2, 6001)
-    losses, masses = [], []
-    for weight, share, shift in ((1 - often, rate, 1.0), (often, held, 2.0)):
-        loss = np.logaddexp(np.log1p(-share), np.log(share) + (shift * x - 0.5 * shift**2) / sigma**2)
-        losses.append(loss)
-        masses.append(loss - 0.5 * (x / sigma) ** 2 + np.log(weight * (x[1] - x[0]) / sigma / np.sqrt(2 * np.pi)))
-    truth = contour_delta_of(np.concatenate(losses), np.concatenate(masses), steps, epsilon)
+    density = np.log((x[1] - x[0]) / sigma / np.sqrt(2 * np.pi)) - 0.5 * (x / sigma) ** 2
+
+    def truth(share):
+        losses, masses = [], []
+        for without, here, stays, shift in (
+            (1 - cut - last, (1 - cut - last) * rate, (1 - cut - last) * (1 - rate), 1.0),
+            (last, last * rate + share * both, last * (1 - rate), 1.0),
+            (cut, (1 - share) * both, cut - both, 2.0),
+        ):
+            logs = np.log([stays, max(here, 1e-300), without])
+            mass = np.logaddexp(logs[0], logs[1] + (shift * x - 0.5 * shift**2) / sigma**2)
+            losses.append(mass - logs[2] if direction == "remove" else logs[2] - mass)
+            masses.append((mass if direction == "remove" else logs[2]) + density)
+        return contour_delta_of(np.concatenate(losses), np.concatenate(masses), steps, epsilon)
+
+    share = float(share_moved(np.asarray(sigma), np.asarray(rate), binomial_split(records - 1.0, rate, float(largest))))
+    taken, none, most = truth(share), truth(0.0), truth(0.97)
     mechanism = TruncatedPoisson(Gaussian(sigma), rate, largest, records)
-    bounds = jaxacct.delta(mechanism, epsilon, steps=steps, relation="remove")
-    assert bounds.lower <= truth <= bounds.upper <= truth * 1.001
+    bounds = jaxacct.delta(mechanism, epsilon, steps=steps, relation=direction)
+    assert bounds.lower <= min(taken, none, most)
+    assert taken <= bounds.upper * (1 + 1e-9)
+    assert bounds.upper <= taken * 1.001
+    if direction == "remove":
+        assert taken <= 2.0 * min(none, most)
 
 
 def test_special_records_cost_no_more_than_removed_ones_and_cuts_no_less_than_none():
@@ -123,10 +156,11 @@ def test_special_records_cost_no_more_than_removed_ones_and_cuts_no_less_than_no
         for relation in ("replace_special", "add_or_remove", "replace")
     )
     assert 1.8262 < special.lower < special.upper < removed.upper < replaced.upper
-    assert special.upper < 4.17  # dp_accounting 0.6.0: 5.297
+    assert special.upper < 2.122  # dp_accounting 0.6.0: 5.297
+    assert removed.upper < 2.218
     rare = jaxacct.epsilon(TruncatedPoisson(Gaussian(1.0), 0.01, 160, 10_000), 1e-5, steps=1000)
     plain = jaxacct.epsilon(PoissonSampled(Gaussian(1.0), 0.01), 1e-5, steps=1000)
-    assert rare.lower <= plain.upper <= rare.upper <= plain.upper * 1.001
+    assert rare.lower <= plain.upper <= rare.upper <= plain.upper * (1 + 1e-5)
     never = TruncatedPoisson(GDP(0.5), 0.3, 7, 7)
     np.testing.assert_allclose(
         jaxacct.delta(never, EPSILONS, steps=3),

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 
 import mpmath
+import numpy as np
 from mpmath import mpf
 
 from jaxacct import mechanisms as m
+from jaxacct._numerics.binomial import binomial_split
+from jaxacct.mechanisms.cut_cells import share_moved
 from verification.differential import truths
 from verification.differential.single_runs import SUM, Kind, log_uniform
 
@@ -105,30 +108,45 @@ def cut(rng):
 
 
 def _split(rate, largest):
-    """t = P[K >= largest] of the 99 others, and the probability of the record to be in the sample if so."""
+    """P[K >= largest] and P[K = largest - 1] of the 99 others, and that the record is there and K >= largest."""
     q = mpf(rate)
     weights = [mpmath.binomial(99, k) * q**k * (1 - q) ** (99 - k) for k in range(100)]
-    often = mpmath.fsum(weights[largest:])
-    held = q * mpmath.fsum(w * largest / (k + 1) for k, w in enumerate(weights) if k >= largest)
-    return often, held / often if often else mpf(0), held + q * (1 - often)
+    both = q * mpmath.fsum(w * largest / (k + 1) for k, w in enumerate(weights) if k >= largest)
+    return mpmath.fsum(weights[largest:]), weights[largest - 1], both
 
 
 def cut_attack(sigma, rate, largest):
-    held = _split(rate, largest)[2]
-    return directions(lambda way: truths.sampled(truths.gaussian(1 / mpf(sigma)), held, way))
+    often, _, both = _split(rate, largest)
+    return directions(lambda way: truths.sampled(truths.gaussian(1 / mpf(sigma)), both + rate * (1 - often), way))
 
 
 def cut_pair(sigma, rate, largest):
-    often, held, _ = _split(rate, largest)
+    """The mean over three cells, of which the last two are not as likely with the record as without it.
 
-    def both(way):
-        usual = truths.sampled(truths.gaussian(1 / mpf(sigma)), rate, way)
-        if not held:
-            return usual
-        full = truths.sampled(truths.gaussian(2 / mpf(sigma)), held, way)
-        return lambda x: (1 - often) * usual(x) + often * full(x)
+    The share of the cut samples that count to the second is the library's: any would make a bound.
+    """
+    often, last, both = _split(rate, largest)
+    one, two = (truths.gaussian(k / mpf(sigma)) for k in (1, 2))
+    if largest == 100:
+        return directions(lambda way: truths.sampled(one, rate, way))
+    split = binomial_split(99.0, rate, float(largest))
+    moved = mpf(float(share_moved(np.asarray(sigma), np.asarray(rate), split))) * both
+    near, full = last + moved, often - moved
 
-    return directions(both)
+    def cell(inner, rate, with_record, without, way):
+        curve = truths.sampled(inner, rate, way) if rate else lambda x: max(mpf(0), -mpmath.expm1(x))
+        gain = mpmath.log(with_record / without)
+        if way == "remove":
+            return lambda x: with_record * curve(x - gain)
+        return lambda x: without * curve(x + gain)
+
+    def mean(way):
+        usual = truths.sampled(one, rate, way)
+        second = cell(one, (last * rate + moved) / near, near, last, way) if last else lambda x: mpf(0)
+        third = cell(two, (both - moved) / full, full, often, way)
+        return lambda x: (1 - often - last) * usual(x) + second(x) + third(x)
+
+    return directions(mean)
 
 
 def kind(draw, truth, made, **given):

@@ -53,7 +53,6 @@ def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
     _validate.scalar(epsilon=epsilon, delta=delta, rounds=rounds)
     _validate.positive(epsilon=epsilon)
     _validate.at_most(600.0, epsilon=epsilon)
-    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     _validate.at_least(1e-300, delta=delta)
     _validate.count(rounds=rounds)
@@ -157,7 +156,6 @@ class LadderGuarantee:
 
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
         found = np.ones(at.shape)
@@ -171,7 +169,6 @@ class LadderGuarantee:
 
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least known epsilon at ``delta`` in (0, 1), rounded up; float64, inf where no bound reaches ``delta``."""
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         wanted = np.asarray(delta, np.float64)
 

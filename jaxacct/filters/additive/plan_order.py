@@ -65,13 +65,11 @@ def _checked(plan: Any, delta: float, steps: ArrayLike, orders: Sequence[float] 
         raise ValueError("plan must hold concrete numbers: the order is chosen before the program runs, got a tracer")
     _validate.scalar(delta=delta)
     _validate.probability(delta=delta)
-    _validate.numbers(steps=steps)
     _validate.count(steps=steps)
     if orders is not None:
-        _validate.numbers(orders=orders)
+        _validate.greater(1.0, orders=orders)
         if np.ndim(orders) != 1 or not len(orders):
             raise ValueError(f"orders must be a sequence of at least one order, got {orders!r:.200}")
-        _validate.greater(1.0, orders=orders)
     return _schedule(plan, steps)
 
 

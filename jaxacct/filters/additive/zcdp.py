@@ -182,7 +182,6 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     Raises:
         ValueError: concrete values out of range, or a ``delta * share`` below 1e-18.
     """
-    _validate.numbers(epsilon=epsilon, delta=delta, share=share)
     _validate.positive(epsilon=epsilon)
     _validate.probability(delta=delta, share=share)
     _, epsilon, delta, share = floats(epsilon, delta, share)

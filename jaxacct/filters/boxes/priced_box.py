@@ -58,8 +58,9 @@ class PricedBoxFilter(UnitLedger):
         rates: its rates, likewise.
         excess: the certified worst case at the lattice's points.
         grid: of the profile, static.
-        family: what online prices are certified against; static.
         target: (epsilon, delta), static.
+        family: what online prices are certified against, static; None for a box that was read from a `jaxacct.Ledger`,
+            which has no online prices.
     """
 
     prices: Any
@@ -69,8 +70,8 @@ class PricedBoxFilter(UnitLedger):
     rates: Any
     excess: Any
     grid: LossGrid = dataclasses.field(metadata={"static": True})
-    family: Family = dataclasses.field(metadata={"static": True})
     target: tuple[float, float] = dataclasses.field(metadata={"static": True})
+    family: Family | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
 
     def __repr__(self) -> str:
         """The box, the target and the number of prices."""
@@ -146,7 +147,8 @@ class PricedBoxFilter(UnitLedger):
         array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
         if position or array:
             return [(_entry(self.extra, np.int32(np.clip(query, -1, DEAR)) if position else query), 1.0)]
-        concrete = at_hand(query, state.spent) and not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
+        alone = not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
+        concrete = self.family is not None and at_hand(query, state.spent) and alone
         found = []
         for part, runs in parts_of(query):
             with jax.enable_x64(True):
@@ -154,7 +156,8 @@ class PricedBoxFilter(UnitLedger):
             if gaussian is None and not (concrete and isinstance(part, Mechanism)):
                 raise ValueError(
                     "query must be a Gaussian, a PoissonSampled one, a Composed of them or the integer position of a "
-                    f"further entry, got {type(part).__name__}" + (" (others are priced outside of jit)")
+                    f"further entry, got {type(part).__name__} (others are priced outside of jit, and in a ledger only "
+                    "where they are in extra=)"
                 )
             if gaussian is None or (concrete and not self._covers(*gaussian)):
                 found.append((_online_lines(self.family, _cache.digest(part), _Held(part)), runs))
@@ -447,4 +450,4 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Pric
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)
     excess = np.asarray(profile.excess)
-    return PricedBoxFilter(kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, family, target)
+    return PricedBoxFilter(kept["prices"], kept["extra"], nodes, sigmas, rates, excess, profile.grid, target, family)

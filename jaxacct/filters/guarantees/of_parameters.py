@@ -126,7 +126,6 @@ class PureDPGuarantee:
         (e^pure - e^epsilon) / (1 + e^pure), the exact worst case: randomized response dominates (Kairouz, Oh,
         Viswanath 2015).
         """
-        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         xp, pure, at = floats(self.pure, epsilon)
         gap = at - pure
@@ -187,14 +186,12 @@ class AnyOrderGuarantee:
     @jax.enable_x64(True)
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0: sum_j c_j exp((a_j - 1)(rho_j - epsilon)), rounded up; float64."""
-        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         return on_device(_any_delta(self.rho, epsilon, orders=self.orders))
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         return on_device(_any_epsilon(self.rho, delta, orders=self.orders))
 
@@ -213,7 +210,6 @@ class AnyOrderGuarantee:
 @jax.enable_x64(True)
 def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, delta: ArrayLike) -> Array:
     """The epsilon at ``delta`` of a curve next to a (0, ``fails``)-DP step: the curve's at what is left of delta."""
-    _validate.numbers(delta=delta)
     _validate.probability(delta=delta)
     xp, fails, delta = floats(fails, delta)
     less = deflated(xp.maximum(deflated(delta, EPS) - fails, 0.0) / (1 - fails), 4 * EPS)

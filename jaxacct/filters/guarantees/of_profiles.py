@@ -36,14 +36,12 @@ class ProfileGuarantee:
 
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64."""
-        _validate.numbers(epsilon=epsilon)
         _validate.nonnegative(epsilon=epsilon)
         return self.curve.hockey_stick(epsilon)
 
     @jax.enable_x64(True)
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
-        _validate.numbers(delta=delta)
         _validate.probability(delta=delta)
         curve = on_host(self.curve)
         _, wanted = floats(delta)

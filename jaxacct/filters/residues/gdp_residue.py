@@ -308,7 +308,6 @@ def gdp_residue(
         ValueError: concrete values outside their range.
     """
     amounts.check_budget(mu=mu)
-    _validate.numbers(delta=delta, steps=steps)
     _validate.nonnegative(delta=delta)
     _validate.rate(delta=delta)
     _validate.count(steps=steps)

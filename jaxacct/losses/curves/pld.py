@@ -107,7 +107,6 @@ class PLD:
         Returns:
             float64, shape ``batch + epsilon.shape``, in [0, 1].
         """
-        _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
         with quiet_float64():
             at = float64(epsilon)
@@ -129,7 +128,6 @@ class PLD:
         Raises:
             ValueError: a concrete ``alpha`` outside [0, 1].
         """
-        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with quiet_float64():
             at = float64(alpha)

@@ -119,7 +119,6 @@ class PrivacyProfile:
 
     def hockey_stick(self, epsilon: ArrayLike) -> Array:
         """H(exp(epsilon)), rounded to the side of ``bound``; shape ``batch + epsilon.shape``, float64 in [0, 1]."""
-        _validate.numbers(epsilon=epsilon)
         _validate.finite(epsilon=epsilon)
         with quiet_float64():
             at = float64(epsilon)

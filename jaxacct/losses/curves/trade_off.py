@@ -125,7 +125,6 @@ class TradeOff:
 
     def trade_off(self, alpha: ArrayLike) -> Array:
         """f(alpha), rounded to the side of ``bound``; shape ``batch + alpha.shape``."""
-        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with quiet_float64():
             value, _ = _read(*arrays(self), float64(alpha), self.bound)
@@ -136,7 +135,6 @@ class TradeOff:
 
         Rounded so that it bounds from the other side: up where f is a lower bound.
         """
-        _validate.numbers(alpha=alpha)
         _validate.rate(alpha=alpha)
         with quiet_float64():
             _, value = _read(*arrays(self), float64(alpha), self.bound)

@@ -22,7 +22,6 @@ __all__ = ["answered", "check", "delta_of", "epsilon_of"]
 
 def check(**named: ArrayLike) -> None:
     """Raises ValueError unless ``delta`` lies strictly between 0 and 1, and every other number is at least 0."""
-    _validate.numbers(**named)
     for name, value in named.items():
         (_validate.probability if name == "delta" else _validate.nonnegative)(**{name: value})
 

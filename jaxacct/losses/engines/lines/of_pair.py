@@ -15,11 +15,13 @@ from jaxacct.losses.engines.lines.gaussian import GaussianLine
 from jaxacct.losses.engines.lines.laplace import LaplaceLine
 from jaxacct.losses.engines.lines.mixture import MixtureLine
 from jaxacct.losses.engines.lines.outcomes import OutcomesLine
+from jaxacct.losses.engines.lines.rescaled import RescaledLine
 from jaxacct.losses.engines.lines.revealed import RevealedLine
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 from jaxacct.mechanisms.pairs.mixture import MixturePair
+from jaxacct.mechanisms.pairs.rescaled import RescaledPair
 from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
@@ -36,6 +38,9 @@ def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
         makers = [line_of(pair.first), None if pair.second is None else line_of(pair.second)]
         known = makers[0] is not None and (pair.second is None or makers[1] is not None)
         return functools.partial(_of_two, pair, makers) if known else None
+    if isinstance(pair, RescaledPair):
+        maker = line_of(pair.pair)
+        return None if maker is None else functools.partial(_of_rescaled, pair, maker)
     if lists_outcomes(pair):
         return functools.partial(_of_outcomes, pair)
     inner = pair.inner if isinstance(pair, SampledPair) else pair
@@ -51,6 +56,10 @@ def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
 def _of_two(pair: Any, makers: Any, theta: Array, log_share: Array, points: int) -> Line:
     first, second = (None if make is None else make(theta, log_share, points) for make in makers)
     return RevealedLine(first, second, pair.weight, pair.rest, pair.doubt)
+
+
+def _of_rescaled(pair: Any, maker: Any, theta: Array, log_share: Array, points: int) -> Line:
+    return RescaledLine(maker(theta, log_share, points), pair.offset, pair.doubt, theta)
 
 
 def _of_outcomes(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
