@@ -383,7 +383,7 @@ def priced_box(
     (docs/theorems/priced-box.md). No central limit theorem and no Rényi conversion is in it.
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
-    as the logarithms of both ranges: seconds for one rate and a range of noise, a minute or two for wide boxes.
+    as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
 
     Args:
         sigma: the smallest and the largest noise multiplier (noise over sensitivity), > 0; or one number. Steps with

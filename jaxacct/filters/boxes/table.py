@@ -54,7 +54,7 @@ class _Fineness(NamedTuple):
     spared: float
 
 
-_NARROW = _Fineness(50.0, 0.0017, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
+_NARROW = _Fineness(50.0, 0.0014, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
 _SMALL = _Fineness(30.0, 0.006, 0.02, 0.10, 0.01)  # hardly any range: seconds
 _WIDE = _Fineness(30.0, 0.0022, 0.05, 0.08, 0.005)  # both move: some hundreds
 _FAR = 1.3  # between the ends of a range
