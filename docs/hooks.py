@@ -176,7 +176,11 @@ def _formula(match):
     if re.search(r">\\\w", found):
         raise ValueError(f"a command that latex2mathml does not know, in {tex}")
     # A wide formula scrolls by itself: a page that is wider than a phone is hard to read.
-    return f'<div style="overflow-x: auto">{found}</div>' if match.group(1) == "div" else found
+    return (
+        f'<div style="overflow-x: auto; overflow-y: hidden; padding: 1em 0">{found}</div>'
+        if match.group(1) == "div"
+        else found
+    )
 
 
 def on_page_content(content, **_):

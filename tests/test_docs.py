@@ -29,15 +29,14 @@ def test_every_python_block_of_a_page_runs_as_printed(page, tmp_path, monkeypatc
     pyplot = pytest.importorskip("matplotlib.pyplot")
     pyplot.switch_backend("agg")
     monkeypatch.chdir(tmp_path)
-    namespace: dict = {"__name__": "page"}
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        exec(compile(block, str(page), "exec"), namespace)
+        exec(compile(block, str(page), "exec"), {"__name__": "page"})
     pyplot.close("all")
 
 
 @pytest.mark.parametrize("page", [*RUNNABLE, ROOT / "README.md"], ids=lambda page: page.stem)
-def test_a_block_says_where_its_names_are_from(page):
-    # Pasted alone it runs, or its first line says that it goes on from above.
+def test_a_block_brings_every_name_that_it_uses(page):
+    # Pasted alone it runs.
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
         nodes = list(ast.walk(ast.parse(block)))
         names = [node for node in nodes if isinstance(node, ast.Name)]
@@ -51,7 +50,7 @@ def test_a_block_says_where_its_names_are_from(page):
             if isinstance(name, ast.alias)
         }
         missing = {node.id for node in names} - known
-        assert not missing or block.startswith("# goes on from above\n"), (sorted(missing), block)
+        assert not missing, (sorted(missing), block)
 
 
 @pytest.mark.parametrize("page", THEOREMS, ids=_name)

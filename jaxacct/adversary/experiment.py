@@ -155,7 +155,7 @@ def product(one: Experiment, other: Experiment) -> Experiment:
 
 
 def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``(lower, upper)`` of H(e^x) - (1 - e^x)_+ at finite orders ``points`` of any shape.
+    """``(lower, upper)`` of H(e^x) - (1 - e^x)_+ at finite epsilons ``points`` of any shape.
 
     For x >= 0 it is P(L > x) - e^x Q(L > x), below 0 it is e^x Q(L <= x) - P(L <= x). An event that misses outcomes
     within ``loss_error`` of x misses at most that share of their mass.

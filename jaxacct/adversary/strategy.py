@@ -1,4 +1,4 @@
-"""An explicit analyst: which query to choose after which outcomes, attaining the worst case of one order."""
+"""An explicit analyst: which query to choose after which outcomes, attaining the worst case of one epsilon."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Interval(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Strategy:
-    """The analyst of a lower table: it aims at one order and plays what the table chose at the order that is left.
+    """The analyst of a lower table: it aims at one epsilon and plays what the table chose at the epsilon that is left.
 
-    The order left after outcomes of loss l is ``epsilon - l``. Losses are those of the dominated laws on the lattice:
+    The epsilon left after outcomes of loss l is ``epsilon - l``. Losses are those of the dominated laws on the lattice:
     after a query the analyst draws a lattice loss from its outcome (for losses on the lattice: takes it).
 
     Attributes:
         game: the unrolled rule.
         grid: the lattice.
         choices: per round, ``(states, grid.size)``.
-        point: index of the order aimed at.
+        point: index of the epsilon aimed at.
         direction: index of the direction (0 remove, 1 add, where they differ).
     """
 
@@ -51,7 +51,7 @@ class Strategy:
 
     @property
     def epsilon(self) -> float:
-        """The order aimed at."""
+        """The epsilon aimed at."""
         return float(self.grid.losses[self.point])
 
     def query(self, played: int, state: Any, loss: float) -> int:

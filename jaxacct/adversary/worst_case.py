@@ -31,7 +31,7 @@ class WorstCase:
         rule: the rule.
         game: the rule, unrolled.
         grid: the lattice.
-        directions: tables of each direction; the worst case is the larger one at each order.
+        directions: tables of each direction; the worst case is the larger one at each epsilon.
     """
 
     rule: Rule
@@ -41,13 +41,13 @@ class WorstCase:
 
     @property
     def profile(self) -> PrivacyProfile:
-        """The upper bound as a curve: a guarantee at every order."""
+        """The upper bound as a curve: a guarantee at every epsilon."""
         return PrivacyProfile(np.maximum.reduce([t.upper for t in self.directions]), self.grid, "upper")
 
     def hockey_stick(self, epsilon: ArrayLike) -> Bounds:
         """Bounds of delta(epsilon) = sup over analysts of H(e^epsilon); shape of ``epsilon``.
 
-        No one analyst attains it at all orders; see :meth:`strategy`.
+        No one analyst attains it at all epsilons; see :meth:`strategy`.
         """
         _validate.finite(epsilon=epsilon)
         upper = np.asarray(self.profile.hockey_stick(epsilon))
@@ -59,7 +59,7 @@ class WorstCase:
         """The analyst that attains the lower bound at the lattice point next to ``epsilon``.
 
         Raises:
-            ValueError: the choices were not recorded, or an order outside the lattice.
+            ValueError: the choices were not recorded, or an epsilon outside the lattice.
         """
         _validate.finite(epsilon=epsilon)
         point = round(float(epsilon) / self.grid.spacing) - self.grid.lowest
@@ -116,7 +116,7 @@ def worst_case(
 def _lower_at(lower: np.ndarray, upper: np.ndarray, grid: LossGrid, epsilon: np.ndarray) -> np.ndarray:
     """A lower bound of H between lattice points, from a convex curve's bounds at them.
 
-    On either side of order 1 the excess E is convex in gamma, increasing before and decreasing after. So it lies above
+    Beside gamma = 1 the excess E is convex in gamma, increasing before and decreasing after. So it lies above
     a chord extended from the cell before, from the upper bound at its far end through the lower one at the near end.
     """
     position = epsilon / grid.spacing - grid.lowest

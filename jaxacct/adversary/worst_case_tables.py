@@ -1,6 +1,6 @@
 """The tables of Lemma 1: the worst case of every state on the grid, from the last round to the first.
 
-With every query a law on the lattice, an order stays on the lattice whatever is observed, so that values at lattice
+With every query a law on the lattice, an epsilon stays on the lattice whatever is observed, so that values at lattice
 points follow from values at lattice points:
 
     E_n(gamma) = max over allowed q of  E_q(gamma) + sum over losses l of P_q(l) E_next(gamma e^-l),   or 0 to stop,

@@ -1,6 +1,6 @@
 """Pairs of which each side of the loss 0 is known by itself: the tails of one run, and finite laws above and below.
 
-A `Half` gives, at an order gamma >= 1, the masses of numerator and denominator where the loss exceeds log(gamma). Two
+A `Half` gives, at a gamma >= 1, the masses of numerator and denominator where the loss exceeds log(gamma). Two
 of them make a pair: one for W over O and one for O over W; what both leave out has the loss 0. So one run of a pair is
 a closed form, and compositions are enclosed by those of finite laws (Lemmas 11 and 12 of docs/proofs/certificates.md).
 """

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from jaxacct._numerics.arrays import array_module
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.parameters import Rate
 
 __all__ = ["Subsample"]
+
+_FAINTEST = 1e100
 
 
 class Subsample(Mechanism):
@@ -39,6 +42,11 @@ class Subsample(Mechanism):
                 "compositions of them"
             )
         return noise
+
+    def _noise_of_bounds(self) -> Any:
+        """At most the noise multiplier, which dominates it, and so that its powers do not overflow."""
+        noise = self._noise()
+        return array_module(noise).minimum(noise, _FAINTEST)
 
     def _refuse_special(self, relation: str) -> None:
         if relation not in ("remove", "add", "replace"):

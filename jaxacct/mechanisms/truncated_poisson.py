@@ -99,7 +99,7 @@ class TruncatedPoisson(Subsample):
         )
 
     def _dominating(self, relation: str) -> Runs:
-        noise, (rate, largest, records) = self._noise(), self._parts()
+        noise, (rate, largest, records) = self._noise_of_bounds(), self._parts()
         split = binomial_split(records - 1.0, rate, largest)
         share = share_moved(noise, rate, split)
         cells = cells_of(rate, split, share)

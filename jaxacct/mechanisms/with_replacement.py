@@ -78,7 +78,7 @@ class SampledWithReplacement(Subsample):
         return weights, tail
 
     def _dominating(self, relation: str) -> Runs:
-        noise = self._noise()
+        noise = self._noise_of_bounds()
         self._refuse_special(relation)
         weights, tail = self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))

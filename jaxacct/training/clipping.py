@@ -15,7 +15,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
-from jaxacct.training.convolutions import in_canonical_order
+from jaxacct.training.cpu_forms import in_cpu_form
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.sampling import sample_pieces, take_piece
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
@@ -92,7 +92,7 @@ def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, ex
     _check.floats(params=params)
     _check.rows(examples=examples)
     gradients = jax.vmap(jax.grad(_check.losses(loss)), in_axes=(None, 0))
-    return in_canonical_order(gradients)(params, examples)
+    return in_cpu_form(gradients)(params, examples)
 
 
 def add_clipped(

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from jaxacct import PLD, filters
-from tests.filters.cases import GRID, STEP, law
+from tests.contract.filter_cases import GRID, STEP, law
 
 EPSILON = 4 * STEP
 

@@ -9,7 +9,7 @@ from jaxacct.filters import check_residue, residue
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import RandomizedResponse
-from tests.filters.cases import GRID, STEP, honest, response
+from tests.contract.filter_cases import GRID, STEP, honest, response
 
 
 def cheating(left, query):

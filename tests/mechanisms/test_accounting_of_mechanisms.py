@@ -161,17 +161,10 @@ def test_parameters_of_any_shape_broadcast():
     assert np.all(np.diff(bounds.upper, axis=0) < 0)
 
 
-def test_bad_traced_values_fail_closed():
+def test_traced_weights_and_rates_that_make_no_sense_fail_closed():
     @jax.jit
     def worst(value):
-        made = [
-            Laplace(value),
-            Exponential(value),
-            PermuteAndFlip(value),
-            MixtureOfGaussians(value, (0.0, 1.0), (0.5, 0.5)),
-            MixtureOfGaussians(1.0, (0.0, 1.0), (0.5, value)),
-            PoissonSampled(Laplace(1.0), value),
-        ]
+        made = [MixtureOfGaussians(1.0, (0.0, 1.0), (0.5, value)), PoissonSampled(Laplace(1.0), value)]
         return [jaxacct.delta(one, 1.0).upper for one in made]
 
     assert np.all(np.asarray(worst(-1.0)) == 1.0)

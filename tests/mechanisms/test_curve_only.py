@@ -147,14 +147,7 @@ def test_guarantees_add_up_over_runs_and_dominate_members_in_company():
     assert np.all(sampled.upper <= jaxacct.delta(ZeroConcentratedDP(0.5), epsilons).upper)
 
 
-def test_traced_guarantees_agree_and_bad_ones_fail_closed():
-    answer = lambda rho, order: (  # noqa: E731
-        jaxacct.delta(ZeroConcentratedDP(rho), 0.5).upper,
-        jaxacct.delta(RenyiDP(order, rho), 0.5).upper,
-    )
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(jax.jit(answer)(0.1, 8.0), answer(0.1, 8.0), rtol=1e-12)
-        np.testing.assert_array_equal(jax.jit(answer)(-0.1, 0.5), 1.0)
+def test_bad_guarantees_are_named():
     for make, name in (
         (lambda: ZeroConcentratedDP(0.0), "rho"),
         (lambda: RenyiDP(1.0, 0.1), "order"),

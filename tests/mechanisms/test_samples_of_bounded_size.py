@@ -185,22 +185,25 @@ def test_fixed_sizes_enclose_the_values_of_their_pairs():
         assert poisson.lower <= without.lower <= poisson.upper
 
 
-def test_programs_get_the_same_bounds():
-    for make, relation in (
-        (lambda s: TruncatedPoisson(Gaussian(s), 0.05, 70, 1000), "replace_special"),
-        (lambda s: SampledWithoutReplacement(Gaussian(s), 10, 1000), "add_or_remove"),
-        (lambda s: SampledWithReplacement(Gaussian(s), 10, 1000), "replace"),
-    ):
-        ask = lambda s, make=make, relation=relation: jaxacct.delta(make(s), 0.5, steps=4, relation=relation)  # noqa: E731
-        eager = ask(np.array([2.0, 3.0]))
-        found = jax.jit(jax.vmap(ask))(np.float32([2.0, 3.0]))
-        assert np.all(np.asarray(found.lower) <= eager.upper)
-        assert np.all(eager.lower <= np.asarray(found.upper))
-        np.testing.assert_allclose(np.asarray(found.upper), eager.upper, rtol=1e-5)
+def test_sizes_may_be_traced_and_bad_ones_fail_closed():
     sizes = jax.jit(lambda b: jaxacct.delta(TruncatedPoisson(Gaussian(2.0), 0.05, b, 1000), 0.5))(np.float32(70.0))
     assert jaxacct.delta(TruncatedPoisson(Gaussian(2.0), 0.05, 70, 1000), 0.5).upper <= float(sizes.upper) * (1 + 1e-6)
     bad = jax.jit(lambda n: jaxacct.delta(SampledWithReplacement(Gaussian(2.0), 10, n), 0.5, relation="replace"))
     assert float(bad(5).upper) == 1.0
+
+
+@pytest.mark.parametrize("relation", ["remove", "add", "replace"])
+@pytest.mark.parametrize(
+    "make", [lambda g: TruncatedPoisson(g, 0.01, 120, 10_000), lambda g: SampledWithReplacement(g, 9, 100)]
+)
+def test_noise_that_hides_everything_is_no_trouble(make, relation):
+    noise = np.array([1.0, 1e100, 1e200, 1e308])
+    bounds = jaxacct.epsilon(make(Gaussian(noise)), 1e-5, steps=10, relation=relation)
+    assert np.all(bounds.upper[1:] == 0)
+    for steps in (1, 10):
+        delta = jaxacct.delta(make(Gaussian(noise)), 0.5, steps=steps, relation=relation)
+        assert np.all(delta.upper[1:] < 1e-20)
+        assert np.all(delta.lower <= delta.upper)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import jax
 import mpmath as mp
 import numpy as np
 import pytest
@@ -121,17 +120,6 @@ def test_curves_of_samples_are_between_nothing_and_those_of_everything():
         smooth = renyi(PoissonSampled(Gaussian(math.sqrt(40.0)), 0.1), order)
         assert 0 < some < every
         assert some == pytest.approx(float(smooth), rel=0.05)
-
-
-def test_parameters_broadcast_and_programs_answer_the_same():
-    mus, gaps = np.array([0.5, 50.0])[:, None], np.array([1, 4, 9])
-    both = jaxacct.epsilon(Skellam(mus, gaps), 1e-6)
-    assert both.upper.shape == (2, 3)
-    one = jaxacct.epsilon(Skellam(50.0, 4), 1e-6)
-    np.testing.assert_allclose([both.lower[1, 1], both.upper[1, 1]], one, rtol=1e-8)
-    with jax.enable_x64(True):
-        inside = jax.jit(lambda mu: jaxacct.epsilon(Skellam(mu, 4), 1e-6))(np.array([50.0, -1.0, math.nan]))
-        np.testing.assert_allclose(inside.upper, [one.upper, math.inf, math.inf], rtol=1e-8)
 
 
 def test_every_place_takes_it():

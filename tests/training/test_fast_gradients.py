@@ -67,6 +67,15 @@ def test_pieces_of_any_size_add_up_exactly(count):
     assert np.array_equal(found, quanta[np.arange(count) % 3 > 0].sum(0))
 
 
+def both_gradients(loss, params, examples):
+    @jax.jit
+    def run(params, examples):
+        plain = jax.vmap(jax.grad(loss), in_axes=(None, 0))(params, examples)
+        return plain, training.per_example_gradients(loss, params, examples)
+
+    return run(params, examples)
+
+
 @pytest.mark.parametrize(
     ("image", "kernel", "options"),
     [
@@ -87,3 +96,50 @@ def test_gradients_of_convolutions_are_those_of_vmap_and_grad(image, kernel, opt
     plain = jax.vmap(jax.grad(loss), in_axes=(None, 0))(kernel, images)
     for run in (training.per_example_gradients, jax.jit(training.per_example_gradients, static_argnums=0)):
         np.testing.assert_allclose(run(loss, kernel, images), plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("image", "kernel", "options"),
+    [
+        ((8, 8, 3), (3, 3, 3, 4), {"padding": "SAME"}),
+        ((9, 7, 4), (3, 2, 2, 6), {"padding": [(1, 0), (2, 2)], "window_strides": (2, 1), "feature_group_count": 2}),
+        ((10, 9, 2), (3, 3, 2, 5), {"padding": [(-1, 3), (0, -1)], "rhs_dilation": (2, 1), "lhs_dilation": (1, 2)}),
+        ((6, 6, 3), (1, 1, 3, 4), {"padding": "VALID", "window_strides": (2, 2)}),
+    ],
+)
+def test_gradients_of_convolutions_of_one_image_are_those_of_vmap_and_grad(image, kernel, options):
+    """One image an example: the gradient with respect to a kernel is a convolution in groups, taken as matrices."""
+    options = {"window_strides": (1, 1), "dimension_numbers": ("NHWC", "HWIO", "NHWC")} | options
+
+    def loss(kernel, image):
+        return jnp.sum(jnp.sin(jax.lax.conv_general_dilated(image[None], kernel, **options)))
+
+    kernel = jax.random.normal(jax.random.key(0), kernel)
+    images = jax.random.normal(jax.random.key(1), (4, *image))
+    plain, found = both_gradients(loss, kernel, images)
+    np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("window", "strides", "padding"),
+    [
+        ((2, 2, 1), (2, 2, 1), "VALID"),  # 7 rows are no multiple of 2
+        ((3, 2, 1), (3, 2, 1), "VALID"),
+        ((2, 3, 1), (2, 3, 1), "SAME"),  # padded
+        ((3, 3, 1), (2, 2, 1), "VALID"),  # overlapping
+        ((6, 4, 1), (6, 4, 1), "VALID"),  # large
+    ],
+)
+@pytest.mark.parametrize("least", [False, True])
+def test_gradients_of_pooling_are_those_of_vmap_and_grad_ties_included(window, strides, padding, least):
+    start, choose = (jnp.inf, jax.lax.min) if least else (-jnp.inf, jax.lax.max)
+
+    def loss(weight, image):
+        pooled = jax.lax.reduce_window(weight * image, start, choose, window, strides, padding)
+        return jnp.sum(jnp.sin(pooled))
+
+    # Of five numbers only, so that most windows hold their extreme more than once.
+    images = jnp.asarray(np.random.default_rng(1).integers(-2, 3, (5, 7, 8, 3)), jnp.float32)
+    weight = jnp.arange(7.0 * 8 * 3).reshape(7, 8, 3) % 3 - 1
+    plain, found = both_gradients(loss, weight, images)
+    np.testing.assert_allclose(found, plain, rtol=1e-6)

@@ -67,14 +67,14 @@ def _check(epsilon: float, delta: float, rounds: int) -> float:
     return h
 
 
-def _response_power(epsilon: float, count: int, order: float) -> float:
-    """H at e^order of ``count`` runs of randomized response at ``epsilon``; good to 1e-11 relative."""
+def _response_power(epsilon: float, count: int, at: float) -> float:
+    """H at e^at of ``count`` runs of randomized response at ``epsilon``; good to 1e-11 relative."""
     j = np.arange(count + 1)
     log_factorials = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
     ways = log_factorials[count] - log_factorials - log_factorials[::-1]
     log_p, log_q = -np.log1p(np.exp(-epsilon)), -epsilon - np.log1p(np.exp(-epsilon))
     loss = (2 * j - count) * epsilon
-    return float(np.sum(np.exp(ways + j * log_p + (count - j) * log_q) * -np.expm1(np.minimum(order - loss, 0.0))))
+    return float(np.sum(np.exp(ways + j * log_p + (count - j) * log_q) * -np.expm1(np.minimum(at - loss, 0.0))))
 
 
 def _tail(budget: float, count: int) -> float:

@@ -117,7 +117,7 @@ class NaturalApproximateDPFilter:
 
 @jax.enable_x64(True)
 def _for_both(law: PLD) -> PLD:
-    """The law with an atom at infinity for all that its reversal has more of: it dominates both at every order.
+    """The law with an atom at infinity for all that its reversal has more of: it dominates both at every epsilon.
 
     The rounding of the sums is charged as well: 4e-12 on 4,097 points, of a law that is symmetric too.
     """

@@ -24,7 +24,7 @@ __all__ = ["TOLERANCE", "NaturalFilterCost", "natural_filter_cost", "natural_rul
 
 TOLERANCE = 1e-12
 """By how much a composition may exceed the budget and still count as within it."""
-_CELLS = 20_000_000  # nodes times orders at once
+_CELLS = 20_000_000  # nodes times epsilons at once
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -60,10 +60,10 @@ class NaturalFilterCost:
         return Bounds(lower[()], upper[()])
 
     def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at orders (n,); on a lattice at its own.
+        """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at epsilons (n,); a lattice has its own.
 
         Raises:
-            ValueError: an order that is no point of the lattice, where there is one.
+            ValueError: an epsilon that is no point of the lattice, where there is one.
         """
         if self.table is not None:
             tables, grid = self.table.directions[min(side, len(self.table.directions) - 1)], self.table.grid
@@ -125,7 +125,7 @@ def natural_filter_cost(
         rounds: the most queries.
         relation: for mechanisms. Under ``"add_or_remove"`` a query must be within the budget in both directions, and
             the cost is the worse of both.
-        tolerance: a composition is within the budget if H <= H_budget + tolerance at every order (mu <= mu_budget
+        tolerance: a composition is within the budget if H <= H_budget + tolerance at every epsilon (mu <= mu_budget
             (1 + tolerance) for a Gaussian budget). Budgets are often met exactly, which floats cannot tell.
         grid: lattice for members that are not finite, and for budgets that are neither finite nor Gaussian.
         progress: called as ``progress(rounds done, rounds)`` on a lattice.

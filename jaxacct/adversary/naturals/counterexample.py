@@ -37,7 +37,7 @@ class Simulation:
     """A Monte-Carlo estimate of the interaction's hockey stick, not a bound.
 
     Attributes:
-        estimate: P(A) - gamma Q(A), A the transcripts with a loss above the order.
+        estimate: P(A) - gamma Q(A), A the transcripts with a loss above epsilon.
         error: its standard error.
     """
 
@@ -50,14 +50,14 @@ class Counterexample:
     """An analyst whom the natural filter lets through and who gets more than the budget.
 
     The budget is the least curve that lets both plans through: first the query, then all of one branch, or all of the
-    other. The analyst plays the query, looks at its loss l, and goes on with the branch that is leakier at the order
+    other. The analyst plays the query, looks at its loss l, and goes on with the branch that is leakier at the epsilon
     that is left, ``epsilon - l``.
 
     Attributes:
         family: the members.
         first: index of the first query.
         branches: how often each member is played after it, for the two plans.
-        epsilon: the order at which the budget is exceeded.
+        epsilon: the epsilon at which the budget is exceeded.
         cost: bounds of the analyst's H(e^epsilon), from its whole interaction.
         allowed: bounds of the budget's.
         excess: cost - allowed is certainly at least this.
@@ -85,12 +85,12 @@ class Counterexample:
         low = [self._values(branch, np.clip(left, -600.0, 600.0)) for branch in self.branches]
         return np.where(low[0] >= low[1], 0, 1)
 
-    def _values(self, branch: tuple[int, ...], orders: np.ndarray) -> np.ndarray:
+    def _values(self, branch: tuple[int, ...], epsilons: np.ndarray) -> np.ndarray:
         compositions = self._compositions
         if compositions.finite:
-            return 0.5 * np.add(*excess(compositions.exact(branch, self.side), orders))
+            return 0.5 * np.add(*excess(compositions.exact(branch, self.side), epsilons))
         grid, nodes = compositions.grid, compositions.nodes(branch, self.side)
-        return np.interp(orders, grid.losses, 0.5 * (nodes.lower + nodes.upper))
+        return np.interp(epsilons, grid.losses, 0.5 * (nodes.lower + nodes.upper))
 
     def budget(self) -> Any:
         """The budget as a curve: a ``TradeOff`` if members are finite, else a ``PrivacyProfile`` from above."""
@@ -102,10 +102,10 @@ class Counterexample:
         return supremum(curves)
 
     def profile(self, epsilon: ArrayLike) -> Bounds:
-        """Bounds of this analyst's own H(e^epsilon), at any order; lattice families: at the lattice point nearest.
+        """Bounds of this analyst's own H(e^epsilon), at any epsilon; lattice families: at the lattice point nearest.
 
         Raises:
-            ValueError: an order outside the lattice.
+            ValueError: an epsilon outside the lattice.
         """
         _validate.finite(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
@@ -212,7 +212,7 @@ def counterexample(
 ) -> Counterexample | None:
     """Breaks the natural filter for ``family`` within ``rounds`` rounds, with the fewest rounds and then the most gain.
 
-    Where two products A and C of members are not ordered, and a query L spreads the order that is left over both sides
+    Where two products A and C of members are not ordered, and a query L spreads the epsilon left over both sides
     of their crossing, the budget sup{L * A, L * C} lets either plan through, and choosing between them by the outcome
     of L costs L * sup{A, C}, which is more (Theorem B.1 and 3.8 of the paper on f-DP filters; Lemma 4, Proposition 13
     and Theorem 18 of the residue paper). All pairs of up to 60 products are tried with every first query.

@@ -50,7 +50,7 @@ class Closure(Certified):
 
     Attributes:
         pair: counts of two products that are certainly not ordered (or may not be), None for a yes.
-        epsilon: orders at which the first of them certainly exceeds the second, and the other way round, else NaN.
+        epsilon: where the first of them certainly exceeds the second, and the other way round, else NaN.
         reason: in words.
         slack: a yes means that neighbours are ordered up to this much.
     """
@@ -69,7 +69,7 @@ class Freeness(Certified):
         reason: in words.
         excess: the cost certainly exceeds the budget by this much (0 unless the verdict is -1).
         epsilon: where.
-        slack: a yes means cost <= budget + slack at every order.
+        slack: a yes means cost <= budget + slack at every epsilon.
     """
 
     reason: str
@@ -97,7 +97,7 @@ def totally_ordered_closure(
         rounds: T, at least 1.
         relation: for mechanisms; both directions must be chains in the same order.
         grid: lattice for members that are not finite.
-        tolerance: a yes means that neighbours are ordered up to this much at every order.
+        tolerance: a yes means that neighbours are ordered up to this much at every epsilon.
 
     Raises:
         ValueError: an empty family, more than 2,000 products.
@@ -151,7 +151,7 @@ class _Difference(NamedTuple):
 def _differences(one: tuple[int, ...], other: tuple[int, ...], compositions: Compositions, side: int) -> _Difference:
     if compositions.finite:
         a, b = compositions.exact(one, side), compositions.exact(other, side)
-        # At the losses of `other` a bound for all orders; elsewhere only certain differences count.
+        # At the losses of `other` a bound for all epsilons; elsewhere only certain differences count.
         ends = np.concatenate([a.finite, b.finite, [0.0]])
         points = np.concatenate([b.finite, a.finite, [0.0, ends.max() + 1.0, ends.min() - 1.0]])
         (low_a, high_a), (low_b, high_b) = excess(a, points), excess(b, points)
@@ -208,7 +208,7 @@ def is_free(
 
     First by Theorem 8 (a totally ordered closure is free for every budget), else by the exact cost of Theorem 6: the
     filter is free iff the cost is dominated by the budget. Where the budget is finite, its own losses are the only
-    orders to look at (the cost is convex and falls); otherwise all of a lattice is.
+    epsilons to look at (the cost is convex and falls); otherwise all of a lattice is.
 
     Args:
         budget: a mechanism, PLD or curve.

@@ -1,7 +1,7 @@
 """What an analyst gains by choosing the second of two queries after, not before, the first one's outcome.
 
 After outcome of loss l of the first query an analyst may go on with either of two continuations. Playing the leakier
-one at the order that is left gives L * sup{A, C}, while fixing one in advance gives sup{L * A, L * C}; the difference
+one at the epsilon that is left gives L * sup{A, C}, while fixing one in advance gives sup{L * A, L * C}; the difference
 is positive at gamma iff the leakier continuation changes between outcomes (Proposition 13 of the residue paper, and
 Theorem B.1 of the paper on f-DP filters).
 """
@@ -25,7 +25,7 @@ _BLOCK = 2_000_000
 
 
 class Gap(NamedTuple):
-    """The largest certain difference between L * sup{A, C} and sup{L * A, L * C}, at order ``epsilon``.
+    """The largest certain difference between L * sup{A, C} and sup{L * A, L * C}, at ``epsilon``.
 
     Attributes:
         excess: certainly at least this much; not positive if none is certain.
@@ -41,7 +41,7 @@ class Gap(NamedTuple):
 
 
 def finite_gap(query: Experiment, one: Experiment, other: Experiment) -> Gap:
-    """The gap of finite experiments, searched where it can be largest: all curves are lines between those orders."""
+    """The gap of finite experiments, searched where it can be largest: all curves are lines between those epsilons."""
     points = _candidates(query, one, other)
     adaptive = adaptive_excess_of(query, [one, other], points)
     singles = [excess(product(query, x), points) for x in (one, other)]
@@ -64,18 +64,18 @@ def adaptive_excess_of(
     return deflated(lower, units), inflated(upper, units)
 
 
-def at_most_off(one: Experiment, orders: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``excess`` at orders that are known within ``shift``: it rises up to order 1 (gamma) and falls after it."""
-    ends = [excess(one, orders + side * shift) for side in (-1.0, 1.0)]
+def at_most_off(one: Experiment, epsilons: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``excess`` at epsilons that are known within ``shift``: it rises up to gamma = 1 and falls after it."""
+    ends = [excess(one, epsilons + side * shift) for side in (-1.0, 1.0)]
     high = np.maximum(ends[0][1], ends[1][1])
-    return np.minimum(ends[0][0], ends[1][0]), np.where(np.abs(orders) <= shift, excess(one, np.zeros(1))[1], high)
+    return np.minimum(ends[0][0], ends[1][0]), np.where(np.abs(epsilons) <= shift, excess(one, np.zeros(1))[1], high)
 
 
 def _candidates(query: Experiment, one: Experiment, other: Experiment) -> np.ndarray:
     own = np.unique(np.concatenate([one.finite, other.finite, [0.0]]))
     inner = np.unique(np.concatenate([own, _crossings(own, one, other)]))
     outer = np.unique((query.finite[:, None] + inner[None]).reshape(-1))
-    # Thinned where outcomes are many: any order is a sound place to look at.
+    # Thinned where outcomes are many: any epsilon is a sound place to look at.
     outer = outer[:: max(1, outer.size * query.p.size // _BLOCK)]
     first, second = product(query, one), product(query, other)
     return np.unique(np.concatenate([outer, _crossings(outer, first, second)]))

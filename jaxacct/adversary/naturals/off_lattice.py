@@ -1,6 +1,6 @@
 """Worst cases of queries with finitely many outcomes, at given epsilons, with no grid: exact up to rounding.
 
-An order left after finitely many outcomes depends on how often each outcome has occurred, not on their sequence. So a
+An epsilon left after finitely many outcomes depends on how often each outcome has occurred, not on their sequence. So a
 node of the recursion is a state with a vector of counts, and values follow backwards from the last round as in
 :mod:`jaxacct.adversary.worst_case_tables`. The tree is polynomial in the rounds for a fixed number of outcomes.
 """
@@ -52,7 +52,7 @@ class Tree:
 
 
 def grow(game: Game, queries: Sequence[Experiment]) -> Tree | None:
-    """The tree of every order that can be left, or None if it is larger than ``MOST_NODES`` in some round."""
+    """The tree of every epsilon that can be left, or None if it is larger than ``MOST_NODES`` in some round."""
     tree = Tree(queries)
     for after in game.after:
         state, counts = tree.states[-1], tree.counts[-1]
@@ -92,24 +92,24 @@ def grow(game: Game, queries: Sequence[Experiment]) -> Tree | None:
 def values(
     game: Game, queries: Sequence[Experiment], tree: Tree, epsilon: np.ndarray, bound: str
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Excess of the worst case at orders ``epsilon`` (n,), rounded to the side of ``bound``, and the choices.
+    """Excess of the worst case at ``epsilon`` (n,), rounded to the side of ``bound``, and the choices.
 
     Returns:
-        ``(values, choices)``: shape ``(n,)``, and per round the best move of every node and order, int8 of shape
+        ``(values, choices)``: shape ``(n,)``, and per round the best move of every node and epsilon, int8 of shape
         ``(nodes, n)``, -1 to stop.
     """
     epsilon = np.asarray(epsilon, np.float64)
     upper = bound == "upper"
     reach = game.rounds * float(np.abs(tree.offsets).max(initial=0.0))
     blur = game.rounds * max(one.loss_error for one in queries)
-    # Orders are off by their own rounding; E grows up to order 1 and falls after it.
+    # Epsilons are off by their own rounding; E grows up to gamma = 1 and falls after it.
     shift = blur + 4 * EPS * (game.rounds + 2) * (reach + np.abs(epsilon))
     total = np.zeros((tree.states[-1].size, epsilon.size))
     choices: list[np.ndarray] = []
     for played in range(game.rounds - 1, -1, -1):
         after, sure = game.after[played], game.certain[played]
         state, children = tree.states[played], tree.children[played]
-        orders = epsilon[None] - tree.losses(played)[:, None]
+        epsilons = epsilon[None] - tree.losses(played)[:, None]
         best = np.zeros((state.size, epsilon.size))
         choice = np.full(best.shape, -1, np.int8)
         for move in range(after.shape[1]):
@@ -120,7 +120,7 @@ def values(
                 value = total[children[node, -1]]
             else:
                 one = queries[move]
-                value = _alone(one, orders[node], shift, upper)
+                value = _alone(one, epsilons[node], shift, upper)
                 for column, p in zip(tree.columns[move], one.p[np.isfinite(one.losses)], strict=True):
                     value = value + p * total[children[node, column]]
                 units = (one.p.size + 8) * EPS + one.error
@@ -129,16 +129,16 @@ def values(
             # A bound from above takes every gain.
             best[node] = np.maximum(best[node], value) if upper else np.where(gains, value, best[node])
             choice[node] = np.where(gains, np.int8(move), choice[node])
-        total = np.minimum(best, np.minimum(np.exp(orders + shift), 1.0)) if upper else best
+        total = np.minimum(best, np.minimum(np.exp(epsilons + shift), 1.0)) if upper else best
         choices.append(choice)
     return total[0], choices[::-1]
 
 
-def _alone(one: Experiment, orders: np.ndarray, shift: np.ndarray, upper: bool) -> np.ndarray:
-    """Excess of one query at orders that are known within ``shift``."""
-    ends = [excess(one, orders + side * shift) for side in (-1.0, 1.0)]
+def _alone(one: Experiment, epsilons: np.ndarray, shift: np.ndarray, upper: bool) -> np.ndarray:
+    """Excess of one query at epsilons that are known within ``shift``."""
+    ends = [excess(one, epsilons + side * shift) for side in (-1.0, 1.0)]
     if not upper:
         return np.minimum(ends[0][0], ends[1][0])
     value = np.maximum(ends[0][1], ends[1][1])
     top = excess(one, np.zeros(1))[1]
-    return np.where(np.abs(orders) <= shift, np.maximum(value, top), value)
+    return np.where(np.abs(epsilons) <= shift, np.maximum(value, top), value)

@@ -138,7 +138,7 @@ class Budget:
         return self._enclosed[min(side, len(self._enclosed) - 1)]
 
     def bounds(self, points: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """``(lower, upper)`` of the budget's excess at orders; at lattice points if it is not finite or Gaussian."""
+        """``(lower, upper)`` of the budget's excess at epsilons; at lattice points if it is not finite or Gaussian."""
         if self.experiments is not None:
             return excess(self.experiments[min(side, len(self.experiments) - 1)], points)
         if self.approximate is not None:
@@ -149,7 +149,7 @@ class Budget:
 
 
 def _gaussian_excess(mu: float, delta: float, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """delta + (1 - delta) H_mu at orders of at least 1 (gamma); below, gamma times that of 1 / gamma."""
+    """delta + (1 - delta) H_mu at gammas of at least 1; below, gamma times that of 1 / gamma."""
     at = np.abs(np.asarray(points, np.float64))
     with np.errstate(all="ignore"):
         low, high = (np.exp(x) for x in log_delta_bounds(np.full_like(at, mu), at))

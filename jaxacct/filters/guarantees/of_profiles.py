@@ -66,7 +66,7 @@ class ProfileGuarantee:
 
 
 def raised(profile: PrivacyProfile, slack: float) -> PrivacyProfile:
-    """The curve plus ``slack`` at every order (at most that of no privacy)."""
+    """The curve plus ``slack`` at every epsilon (at most that of no privacy)."""
     limit = np.minimum(np.exp(profile.grid.losses), 1.0)
     excess = np.minimum(np.asarray(profile.excess, np.float64) + inflated(slack, 2.0**-50), limit)
     return decreasing(PrivacyProfile(concrete(excess), profile.grid, "upper"))

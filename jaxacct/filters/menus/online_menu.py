@@ -182,7 +182,7 @@ def online_menu(
     What lies between two entries pays between their prices (a menu of a few entries is then enough), what is louder
     than all of them or of another kind (a `Laplace` in between) has a price too, and the last units before the end,
     too few for any entry, still buy something. The guarantee is that of `priced_menu`; the proof for queries off the
-    menu is in docs/proofs/filters.md. Domination is asked at all orders, so a query with a far heavier tail
+    menu is in docs/proofs/filters.md. Domination is asked at all epsilons, so a query with a far heavier tail
     than the menu's entries can be dear, or have no price.
 
     The table's curves are kept: 8 bytes for each node and point, for instance 11 MB for 700 nodes of 2,048 points,

@@ -37,7 +37,7 @@ _STATEMENT = (
 
 
 class ResidueCheck(NamedTuple):
-    """Whether after * query <= before at every order, up to the tolerance.
+    """Whether after * query <= before at every epsilon, up to the tolerance.
 
     Attributes:
         holds: certain; a bool array.

@@ -232,7 +232,7 @@ class UndeclaredNaturalFilter:
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
 
     def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
-        """Whether the composition with ``query`` stays within the budget at every order, and the state after it.
+        """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
 
         Args:
             query: a mechanism or an upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`.
@@ -251,7 +251,7 @@ class UndeclaredNaturalFilter:
         return state.rounds
 
     def remaining(self, state: ComposedState) -> Array:
-        """The least room to the budget's curve, over all orders; rounded down, in the caller's float type."""
+        """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
         return _least_room(self.room, state, self.grid, amounts.caller_dtype())
 
     def fraction(self, state: ComposedState) -> Array:

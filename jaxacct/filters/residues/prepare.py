@@ -208,7 +208,7 @@ def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
     loss = xp.where(lowest <= highest, xp.clip(found, lowest, highest), 0.0)
     reach = xp.maximum(-loss[0], loss[-1])
     off = 16.0 * EPS * (1.0 + reach)
-    # A curve is meant with the excess of its segments on either side of order 1. The sum over all segments, which
+    # A curve is meant with the excess of its segments on either side of gamma = 1. The sum over all segments, which
     # composition takes, differs from it by the totals' distance from 1: at most a share of TV that scaling makes good.
     distance = deflated(xp.minimum(xp.sum(xp.maximum(p - q, 0.0)), xp.sum(xp.maximum(q - p, 0.0))), 1e-9)
     gap = xp.sum(q) - xp.sum(p)

@@ -310,7 +310,7 @@ def largest(
 def largest_for_response(mu: Array, epsilon: Array) -> Array:
     """The residue after randomized response, TV(G_m * RR_epsilon) = TV(G_mu), rounded down; -1 where there is none.
 
-    p erf((m / 2 + e / m) / sqrt 2) + (1 - p) erf((m / 2 - e / m) / sqrt 2) = erf(mu / sqrt 8): for this query order 1
+    p erf((m / 2 + e / m) / sqrt 2) + (1 - p) erf((m / 2 - e / m) / sqrt 2) = erf(mu / sqrt 8): for this query gamma = 1
     alone decides the residue condition. Any epsilon-DP query has at least this residue.
     """
     xp, mu, epsilon = floats(mu, epsilon)

@@ -60,7 +60,7 @@ def bayes_risk(curve: PLD | PrivacyProfile | TradeOff, prior: ArrayLike) -> Arra
         xp = array_module(p)
         epsilon = log1p(-p) - xp.log(p)
         sign = 1.0 if bound_of(curve) == "upper" else -1.0
-        # The order is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
+        # Epsilon is off by a few units of itself, and |dE| <= E |d epsilon| + (mass there) <= |d epsilon|.
         slack = sign * 16.0 * EPS * (1.0 + xp.abs(epsilon))
         excess = _excess(curve, epsilon)
         xp = array_module(p, excess)

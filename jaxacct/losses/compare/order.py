@@ -51,13 +51,13 @@ TOLERANCE = 1e-12
 
 
 class Order(NamedTuple):
-    """Whether a dominates b (H_a >= H_b at every order), shape of the curves' batch.
+    """Whether a dominates b (H_a >= H_b at every epsilon), shape of the curves' batch.
 
     Attributes:
         verdict: 1 yes, 0 undecided, -1 no; certified.
         gap: H_b - H_a is certainly this large where it is largest; positive for a "no", else possibly negative.
         epsilon: where that is.
-        slack: H_b <= H_a + slack at every order, certainly.
+        slack: H_b <= H_a + slack at every epsilon, certainly.
     """
 
     verdict: Any
@@ -90,7 +90,7 @@ class Crossings(NamedTuple):
 def dominates(
     a: Any, b: Any, *, relation: str = "add_or_remove", grid: LossGrid | None = None, tolerance: float | None = None
 ) -> Order:
-    """Whether ``a`` is at least as leaky as ``b`` at every order: H_a >= H_b, equivalently f_a <= f_b (Theorem A.7).
+    """Whether ``a`` is at least as leaky as ``b`` at every epsilon: H_a >= H_b, equivalently f_a <= f_b (Theorem A.7).
 
     Args:
         a: a mechanism, PLD, PrivacyProfile or TradeOff; batches of curves broadcast.
@@ -100,7 +100,7 @@ def dominates(
             are compared at all of their slopes instead, which is exact.
         tolerance: a "yes" means H_b <= H_a + tolerance. Without it 0 between curves, and 1e-12 where a mechanism is
             involved, because from below a curve ends with its grid. Sampled Gaussians of which one has no less
-            noise and no larger rate are ordered outright, at every order and with no tolerance.
+            noise and no larger rate are ordered outright, at every epsilon and with no tolerance.
 
     Raises:
         ValueError: grids that do not match, NaN in a curve, no analysis for the relation.

@@ -267,7 +267,7 @@ def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
         masses, infinite = _within(masses, infinite, xp.asarray(scalars.max_loss()) + eta, grid)
         hopeless = ~(share <= 1.0)
         return PLD(xp.where(hopeless, 0.0, masses), xp.where(hopeless, 1.0, infinite), grid, bound)
-    # What has no right to be there lowers a hockey stick by at most this, at every order. (The rounding of the loss
+    # What has no right to be there lowers a hockey stick by at most this, at every epsilon. (The rounding of the loss
     # itself, eta, is not taken off below: some 1e-14 of a nat.)
     excess = step.spurious + step.clipped
     infinite = xp.maximum(step.infinite_below - excess, 0.0)

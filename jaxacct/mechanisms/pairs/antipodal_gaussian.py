@@ -72,7 +72,7 @@ class AntipodalGaussianPair(Rated, Pair):
         return Survey(loss, xp.concatenate([log_rest(q, rest) + LOG_WEIGHT, xp.log(q) + LOG_WEIGHT], -1))
 
     def gaussian_mu(self) -> Array:
-        """A hockey stick is convex in the pair: that of N(1, s^2) and N(-1, s^2) is above it at every order."""
+        """A hockey stick is convex in the pair: that of N(1, s^2) and N(-1, s^2) is above it at every epsilon."""
         return inflated(2.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT) + 0.0 * self.rate
 
     def log_moment(self, order: Array) -> Array:

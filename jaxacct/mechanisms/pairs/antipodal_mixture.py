@@ -79,7 +79,7 @@ class AntipodalMixturePair(Pair):
         return Survey(_loss(x, s, w, noise)[0], flat(log_masses))
 
     def gaussian_mu(self) -> Array:
-        """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every order."""
+        """A hockey stick is convex in the pair: that of the largest sensitivity is above it at every epsilon."""
         return inflated(2.0 * self._components()[0].max(-1) / self.noise, 8.0 * UNIT)
 
     def log_moment(self, order: Array) -> Array:

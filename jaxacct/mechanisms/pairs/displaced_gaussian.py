@@ -81,7 +81,7 @@ class DisplacedGaussianPair(Pair):
         return rest_at_zero(losses, xp.where(kept, masses, -np.inf))
 
     def gaussian_mu(self) -> Array:
-        """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every order."""
+        """The laws of each half are those of shifts by 1, mixed with what is the same: 1 / s, at every epsilon."""
         return (1.0 + 1e-12) / self.noise + 0.0 * self.rate
 
     def log_moment(self, order: Array) -> Array:

@@ -85,7 +85,7 @@ class GaussianPair(Rated, Pair):
         return array_module(largest, self.reverse).where(self.reverse > 0.5, largest, np.inf)
 
     def gaussian_mu(self) -> Array:
-        """mu-GDP dominates the pair at every order: a hockey stick is convex in the pair, and Q against Q has none."""
+        """mu-GDP dominates at every epsilon: a hockey stick is convex in the pair, and Q against Q has none."""
         return inflated(1.0 / self.noise, (NOISE_UNITS + 4.0) * UNIT)
 
     def log_moment(self, order: Array) -> Array:

@@ -17,7 +17,7 @@ from jaxacct.filters.additive.costs_of_plds import (
     renyi_of_law,
 )
 from jaxacct.losses.renyi import renyi
-from tests.filters.cases import STEP, law
+from tests.contract.filter_cases import STEP, law
 
 EPSILON = 4 * STEP
 

@@ -15,7 +15,7 @@ from jaxacct import PLD, LossGrid, adversary
 from jaxacct.filters import guarantees as _profile_guarantee
 from jaxacct.filters.residues import on_grid as _composed_law
 from jaxacct.losses.curves.profile import PrivacyProfile
-from tests.filters.cases import law as response_law
+from tests.contract.filter_cases import law as response_law
 
 # The package's name for this is the function's.
 natural = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")

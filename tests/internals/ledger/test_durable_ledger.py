@@ -21,7 +21,7 @@ from jaxacct import (
 from jaxacct.ledger import canonical, register
 from jaxacct.ledger import export as _export
 from jaxacct.ledger.policy import Policy
-from tests.filters.cases import CASES
+from tests.contract.filter_cases import CASES
 
 
 @pytest.fixture

@@ -56,6 +56,7 @@ _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last 
 _NEXT = 0.1  # distance of neighbours, as logarithms, from which on the next but one counts
 _JUMP = 3.0  # e-foldings of delta that a slightly larger tilt may lose
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+_STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
@@ -202,20 +203,24 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         return repeated(nearer, (*ends, *ends), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        """An upper bound of delta, and the taper that goes with it; below delta costs nothing."""
-        near, value = anywhere(state[1])
-        return near, tapered(xp.clip(value, -700.0, 0.0) - 5.0)
+        """An upper bound of delta, and the taper that goes with it; a lower one suits smaller tilts only."""
+        near, value = anywhere(state[-1])
+        return near, xp.minimum(near, state[1]), tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
     if kind == "delta":
-        near, cut = repeated(twice, (goal, xp.full_like(counts, np.inf)), 2)
-        near, _, value = searched(cut, near - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
+        near, least, cut = repeated(twice, (goal, ends[1], xp.full_like(counts, np.inf)), 2)
+        near, _, value = searched(cut, least - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
     else:
         cut = tapered(log_goal)
         near, value = anywhere(cut)
     theta = xp.exp(near)
     # In a program as many tilts as above: the same function.
-    k0, _, k2 = (one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut))
+    at = lambda theta: [one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut)]  # noqa: E731
+    k0, k1, k2 = at(theta)
     if kind == "delta":
+        # Where most losses exceed epsilon the best bound is trivial, at no tilt at all, and the period endless.
+        theta = xp.where((goal < k1) & (k1 < np.inf), xp.maximum(theta, _STEEP / xp.sqrt(k2)), theta)
+        k0, _, k2 = at(theta)
         log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
         return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
     epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxacct import Composed, Gaussian, PoissonSampled, filters
-from tests.filters.cases import CASES, leaves
+from tests.contract.filter_cases import CASES, leaves
 
 every_filter = pytest.mark.parametrize("name", CASES)
 # Around a heavy filter a program of its own is for the slow tests; one that holds much of them runs by default.
@@ -22,6 +22,22 @@ with_traced_noise = pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.slow if case.heavy else ()) for name, case in CASES.items() if case.traced],
 )
+
+
+ELSEWHERE = {
+    "IndividualFilter": "tests/filters/test_individual.py",
+    "IndividualApproximateGDPFilter": "tests/filters/test_individual.py",
+    "IndividualPricedMenuFilter": "tests/filters/test_individual.py",
+    "IndividualPricedBoxFilter": "tests/filters/test_priced_box.py",
+    "OnlineMenuFilter": "tests/filters/test_online_menu.py: a priced menu that runs outside of programs",
+    "PricedBoxFilter": "tests/filters/test_priced_box.py: its table takes seconds",
+}
+
+
+def test_every_public_filter_has_a_case_or_a_place_of_its_own():
+    held = {type(case.make()).__name__ for case in CASES.values()}
+    public = {name for name in filters.__all__ if name.endswith("Filter") and name != "Filter"}
+    assert public - held == set(ELSEWHERE)
 
 
 def play(ledger, query, steps):

@@ -1,4 +1,4 @@
-"""The filters that keep one protocol: add a line to `CASES` and tests/filters/test_protocol.py runs on it."""
+"""The filters that keep one protocol: add a line to `CASES` and tests/contract/test_filters.py runs on it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,198 @@
+"""Convolutions and maximum pooling in the forms that XLA's CPU backend has fast code for.
+
+Convolutions: batch and space first, features last; kernels with space first. XLA brings them into that order in the
+entry of a program only. In the body of a loop or the branch of a condition, which is where a private training step
+takes its gradients, those of a backward pass keep another order and run five times slower.
+
+Convolutions in groups, which is what gradients of each example's own with respect to a kernel become: products of
+matrices, one a group. XLA convolves one group after the other, in twice the time.
+
+Gradients of maximum pooling over windows that do not overlap: comparisons of whole arrays. XLA visits the entries one
+by one, in four times the time.
+
+`in_cpu_form` writes these forms into the program itself; what is computed is the same, up to the order of additions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+
+__all__ = ["in_cpu_form"]
+
+_INLINED = ("jit", "pjit", "closed_call", "core_call")
+# Most entries of the windows that a convolution in groups is cut into: 256 MB of float32.
+_MOST_WINDOWS = 2**26
+# Most entries of a pooling window: they are compared one after the other.
+_MOST_POOLED = 16
+
+
+def in_cpu_form(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with its convolutions and poolings, and those of the functions that it calls, in these forms.
+
+    What stands inside loops and conditions of ``function`` itself stays as it is, and so does everything outside of a
+    program (where each operation is compiled alone), on another backend, and where this version of JAX does not let its
+    programs be rewritten. Apply it to what has been differentiated and mapped already: rules of custom derivatives do
+    not survive.
+    """
+
+    def rewritten(*arguments: Any) -> Any:
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
+        if not traced or jax.default_backend() != "cpu" or not hasattr(core.Primitive, "get_bind_params"):
+            return function(*arguments)
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        if not _has_any(closed.jaxpr):
+            return function(*arguments)
+        results = _evaluated(closed.jaxpr, closed.consts, jax.tree.leaves(arguments))
+        return jax.tree.unflatten(jax.tree.structure(shape), results)
+
+    return rewritten
+
+
+def _has_any(jaxpr: Any) -> bool:
+    return any(
+        equation.primitive.name in _FORMS or (equation.primitive.name in _INLINED and _has_any(_inner(equation).jaxpr))
+        for equation in jaxpr.eqns
+    )
+
+
+def _inner(equation: Any) -> Any:
+    return equation.params["jaxpr"] if "jaxpr" in equation.params else equation.params["call_jaxpr"]
+
+
+def _evaluated(jaxpr: Any, constants: list[Any], arguments: list[Any]) -> list[Any]:
+    known: dict[Any, Any] = {}
+
+    def value(atom: Any) -> Any:
+        return atom.val if isinstance(atom, core.Literal) else known[atom]
+
+    known.update(zip(jaxpr.constvars, constants, strict=True))
+    known.update(zip(jaxpr.invars, arguments, strict=True))
+    for equation in jaxpr.eqns:
+        inputs = [value(atom) for atom in equation.invars]
+        name = equation.primitive.name
+        found = _FORMS[name](*inputs, **equation.params) if name in _FORMS else None
+        if found is not None:
+            outputs = [found]
+        elif name in _INLINED and _has_any(_inner(equation).jaxpr):
+            inner = _inner(equation)
+            outputs = _evaluated(inner.jaxpr, inner.consts, inputs)
+        else:
+            bound = equation.primitive.get_bind_params(equation.params)  # a pair with functions in front in older JAX
+            functions, parameters = bound if isinstance(bound, tuple) else ((), bound)
+            with equation.ctx.manager:
+                found = equation.primitive.bind(*functions, *inputs, **parameters)
+            outputs = found if equation.primitive.multiple_results else [found]
+        known.update(zip(equation.outvars, outputs, strict=True))
+    return [value(atom) for atom in jaxpr.outvars]
+
+
+def _convolved(image: Any, kernel: Any, *, dimension_numbers: Any, **parameters: Any) -> Any:
+    images, kernels, outputs = dimension_numbers
+    # (batch, feature, *space); kernels (output feature, input feature, *space).
+    image, kernel = image.transpose(images), kernel.transpose(kernels)
+    found = _in_matrices(image, kernel, **parameters)
+    found = _canonical(image, kernel, **parameters) if found is None else found
+    return found.transpose([outputs.index(axis) for axis in range(len(outputs))])
+
+
+def _canonical(image: Any, kernel: Any, **parameters: Any) -> Any:
+    """The convolution with batch and space first and features last, between transpositions."""
+    rank = image.ndim
+    last = (0, rank - 1, *range(1, rank - 1))
+    numbers = jax.lax.ConvDimensionNumbers(last, (rank - 1, rank - 2, *range(rank - 2)), last)
+    known = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "feature_group_count", "batch_group_count")
+    found = jax.lax.conv_general_dilated(
+        image.transpose(0, *range(2, rank), 1),
+        kernel.transpose(*range(2, rank), 1, 0),
+        dimension_numbers=numbers,
+        precision=parameters.get("precision"),
+        preferred_element_type=parameters.get("preferred_element_type"),
+        **{name: parameters[name] for name in known},
+    )
+    return found.transpose(last)
+
+
+def _in_matrices(
+    image: Any,
+    kernel: Any,
+    *,
+    window_strides: Any,
+    padding: Any,
+    lhs_dilation: Any,
+    rhs_dilation: Any,
+    feature_group_count: int,
+    batch_group_count: int,
+    **parameters: Any,
+) -> Any:
+    """The convolution in groups as one product of matrices a group; None unless outputs are fewer than a kernel's."""
+    groups, window = feature_group_count, kernel.shape[2:]
+    if groups == 1 or batch_group_count > 1 or not math.prod(image.shape) * math.prod(kernel.shape):
+        return None
+    batch, features = image.shape[0], kernel.shape[1]
+    spread = [(low, high, step - 1) for (low, high), step in zip(padding, lhs_dilation, strict=True)]
+    widths = [
+        max(0, size + (size - 1) * gap + low + high)
+        for size, (low, high, gap) in zip(image.shape[2:], spread, strict=True)
+    ]
+    spans = [(size - 1) * step + 1 for size, step in zip(window, rhs_dilation, strict=True)]
+    counts = [max(0, (w - span) // step + 1) for w, span, step in zip(widths, spans, window_strides, strict=True)]
+    positions = math.prod(counts)
+    if (
+        not 0 < positions < math.prod(window)
+        or positions * groups * batch * features * math.prod(window) > _MOST_WINDOWS
+    ):
+        return None
+
+    split = image.swapaxes(0, 1).reshape(groups, features, batch, *image.shape[2:]).swapaxes(1, 2)
+    padded = jax.lax.pad(split, jnp.zeros((), split.dtype), [(0, 0, 0)] * 3 + spread)
+    padded = jax.lax.optimization_barrier(padded)  # or it is padded again in each window
+
+    def cut(position: tuple[int, ...]) -> Any:
+        first = [p * step for p, step in zip(position, window_strides, strict=True)]
+        end = [start + span for start, span in zip(first, spans, strict=True)]
+        return jax.lax.slice(padded, [0] * 3 + first, [*padded.shape[:3], *end], [1] * 3 + list(rhs_dilation))
+
+    windows = jnp.stack([cut(position) for position in itertools.product(*map(range, counts))], axis=1)
+    products = jnp.einsum(
+        "gpk,kgo->gpo",
+        windows.reshape(groups, positions * batch, -1),
+        jnp.moveaxis(kernel, 0, -1).reshape(-1, groups, kernel.shape[0] // groups),
+        precision=parameters.get("precision"),
+        preferred_element_type=parameters.get("preferred_element_type"),
+    )
+    found = products.reshape(groups, positions, batch, -1).transpose(2, 0, 3, 1)
+    return found.reshape(batch, -1, *counts)
+
+
+def _pooling_gradient(
+    source: Any, operand: Any, *, select_prim: Any, window_dimensions: Any, window_strides: Any, padding: Any
+) -> Any:
+    """``source`` at the entry of each window that `select_prim` chooses, 0 elsewhere; None where windows overlap."""
+    whole = tuple(size * width for size, width in zip(source.shape, window_dimensions, strict=True))
+    if window_dimensions != window_strides or any(map(any, padding)) or math.prod(window_dimensions) > _MOST_POOLED:
+        return None
+    if any(size < width for size, width in zip(operand.shape, whole, strict=True)):
+        return None
+    offsets = list(itertools.product(*map(range, window_dimensions)))
+    entries = [jax.lax.slice(operand, offset, whole, window_strides) for offset in offsets]
+    best, chosen = entries[0], jnp.zeros(source.shape, jnp.int32)
+    for i, entry in enumerate(entries[1:], 1):
+        kept = select_prim.bind(best, entry)
+        best, chosen = jnp.where(kept, best, entry), jnp.where(kept, chosen, i)
+    # Each window dimension stands beside its own: (size, width, size, width, ...).
+    beside = tuple(itertools.chain(*((size, 1) for size in source.shape)))
+    number = jnp.arange(len(offsets)).reshape(tuple(itertools.chain(*((1, width) for width in window_dimensions))))
+    placed = jnp.where(chosen.reshape(beside) == number, source.reshape(beside), jnp.zeros((), source.dtype))
+    placed = placed.reshape(whole)
+    rest = [(0, size - width, 0) for size, width in zip(operand.shape, whole, strict=True)]
+    return jax.lax.pad(placed, jnp.zeros((), source.dtype), rest)
+
+
+_FORMS = {"conv_general_dilated": _convolved, "select_and_scatter_add": _pooling_gradient}
