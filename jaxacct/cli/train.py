@@ -208,6 +208,7 @@ def _run(
     from jaxacct import training
     from jaxacct.cli.output import tqdm
 
+    _keep_compiled()
     with plain_errors():
         dataset = training.load(data, path)
         keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
@@ -322,6 +323,23 @@ def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
             "that was begun a second time"
         )
     return f"{sampling} menu"
+
+
+def _keep_compiled() -> None:
+    """Keeps compiled programs beside the tables, unless the user has a place for them: they take most of a start.
+
+    One folder for each machine: a program for one processor may not run on another that shares the home directory.
+    """
+    import platform
+
+    import jax
+
+    from jaxacct.filters.menus import cache
+
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update(
+            "jax_compilation_cache_dir", str(cache.directory() / "compiled" / (platform.node() or "here"))
+        )
 
 
 def _planned(settings: dict[str, Any], size: int) -> Any:
