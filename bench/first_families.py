@@ -203,7 +203,7 @@ def _others() -> dict[str, Question]:
 
 
 def _rare() -> dict[str, Question]:
-    return {
+    alone = {
         f"rare/{name}, rate {rate:g}/{runs}": Question(
             f"epsilon(PoissonSampled({made}, rate), rate / 10, steps=T)",
             limits={"warm": 0.05, "width": 1e-6},
@@ -213,6 +213,17 @@ def _rare() -> dict[str, Question]:
         for name, made in (("Gaussian", "Gaussian(1.0)"), ("Laplace", "Laplace(1.0)"))
         for rate in (1e-3, 1e-5, 1e-7, 1e-9)
         for runs in (1, 2, 5, 10)
+    }
+    # A grid of rates and numbers of runs in one call: as long as 25 single answers.
+    grid = "rate = numpy.repeat([1e-2, 1e-3, 1e-5, 1e-7, 1e-9], 5); T = numpy.tile([1, 2, 3, 5, 10], 5)"
+    return alone | {
+        f"rare/grid, noise {noise:g}, delta {delta}": Question(
+            f"epsilon(PoissonSampled(Gaussian({noise}), rate), {delta}, steps=T)",
+            limits={"warm": 25 * 0.05, "width": 1e-6},
+            setup=grid,
+        )
+        for noise in (0.5, 1.0, 2.0, 5.0)
+        for delta in ("rate / 1000", "1e-5", "1e-9")
     }
 
 

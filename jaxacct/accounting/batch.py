@@ -10,6 +10,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
 __all__ = ["Batch", "Bounds", "with_rare_sampling"]
@@ -40,7 +41,7 @@ class Batch(NamedTuple):
     most: float | None
 
     @classmethod
-    def of(cls, mechanism: Any, target: Any, steps: Any, relation: str, xp: Any) -> Batch:
+    def of(cls, mechanism: Mechanism, target: Any, steps: Any, relation: str, xp: Any) -> Batch:
         """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
         sides = directions(mechanism, relation, steps)
         goal = xp.asarray(target, np.float64)

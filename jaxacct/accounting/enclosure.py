@@ -11,6 +11,7 @@ import numpy as np
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.losses.engines.choose import Options
 from jaxacct.losses.engines.split_failures import bounds_with_failures
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
 
 __all__ = ["Enclosure", "enclosure"]
@@ -27,7 +28,7 @@ class Enclosure(NamedTuple):
     batch: Batch
 
 
-def enclosure(kind: str, mechanism: Any, target: Any, steps: Any, relation: str, options: Options) -> Enclosure:
+def enclosure(kind: str, mechanism: Mechanism, target: Any, steps: Any, relation: str, options: Options) -> Enclosure:
     """Bounds of delta or epsilon; see :func:`jaxacct.delta`. All numbers are concrete."""
     batch = Batch.of(mechanism, target, steps, relation, np)
     rare, total = rarely_sampled(mechanism, steps)

@@ -22,7 +22,7 @@ from jaxacct.accounting.enclosure import enclosure
 from jaxacct.accounting.traced import traced_answer
 from jaxacct.losses.engines.choose import Options
 from jaxacct.losses.engines.devices import check_devices
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.directions import witness
 
 __all__ = ["Bounds", "delta", "delta_beside", "epsilon"]
@@ -36,7 +36,7 @@ _ADVICE = {
 
 
 def delta(
-    mechanism: Any,
+    mechanism: Mechanism,
     epsilon: ArrayLike,
     *,
     steps: ArrayLike = 1,
@@ -74,7 +74,12 @@ def delta(
 
 
 def delta_beside(
-    limit: np.ndarray, mechanism: Any, epsilon: ArrayLike, *, steps: ArrayLike = 1, relation: str = "add_or_remove"
+    limit: np.ndarray,
+    mechanism: Mechanism,
+    epsilon: ArrayLike,
+    *,
+    steps: ArrayLike = 1,
+    relation: str = "add_or_remove",
 ) -> Bounds:
     """Bounds of :func:`delta` that tell on which side of ``limit`` it is, and roughly how far away.
 
@@ -85,7 +90,7 @@ def delta_beside(
 
 
 def epsilon(
-    mechanism: Any,
+    mechanism: Mechanism,
     delta: ArrayLike,
     *,
     steps: ArrayLike = 1,
@@ -113,7 +118,9 @@ def epsilon(
     return _answer("epsilon", mechanism, delta, steps, relation, Options(precision, devices, progress))
 
 
-def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, relation: str, options: Options) -> Bounds:
+def _answer(
+    kind: str, mechanism: Mechanism, target: ArrayLike, steps: ArrayLike, relation: str, options: Options
+) -> Bounds:
     _validate.count(steps=steps)
     _validate.one_of(("float64", "float32"), precision=options.precision)
     check_devices(options.devices)
@@ -131,7 +138,7 @@ def _answer(kind: str, mechanism: Any, target: ArrayLike, steps: ArrayLike, rela
     return Bounds((jnp if _validate.is_traced((lower, upper)) else np).minimum(lower, upper), upper)
 
 
-def _is_exact(mechanism: Any, relation: str) -> bool:
+def _is_exact(mechanism: Mechanism, relation: str) -> bool:
     """Whether the mechanism's own pair is its worst case, whatever its parameters."""
     stand_in = jax.tree.map(lambda leaf: np.ones(leaf.shape) if _validate.is_traced(leaf) else leaf, mechanism)
     with jax.enable_x64(True), _validate.unchecked():
@@ -140,7 +147,7 @@ def _is_exact(mechanism: Any, relation: str) -> bool:
 
 def _enclosed(
     kind: str,
-    mechanism: Any,
+    mechanism: Mechanism,
     target: ArrayLike,
     steps: ArrayLike,
     relation: str,

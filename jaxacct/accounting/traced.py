@@ -25,6 +25,7 @@ from jaxacct.accounting import worker as _worker
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.compiled import compiled_answer
 from jaxacct.accounting.question import Question, answer, outline
+from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["traced_answer", "without_callbacks"]
 
@@ -52,7 +53,9 @@ class _Constants(tuple):
     __ne__ = object.__ne__
 
 
-def traced_answer(kind: str, mechanism: Any, target: Any, steps: Any, relation: str, attained: bool = False) -> Bounds:
+def traced_answer(
+    kind: str, mechanism: Mechanism, target: Any, steps: Any, relation: str, attained: bool = False
+) -> Bounds:
     """See :func:`jaxacct.delta`; at least one number is traced. ``attained`` asks about the mechanism's witness."""
     leaves, tree = jax.tree.flatten((mechanism, target, steps))
     traced = tuple(_validate.is_traced(leaf) for leaf in leaves)

@@ -14,6 +14,7 @@ from jaxacct.certificates.laws import Step, is_symmetric
 from jaxacct.certificates.reading import RELATIONS, certified, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
 from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, written_mechanism
+from jaxacct.mechanisms.base import Mechanism
 
 if TYPE_CHECKING:
     from jaxacct.certificates.enclosures import Enclosure
@@ -41,7 +42,7 @@ class Certificate:
         bits: working precision.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     steps: int
     relation: str
     given: str
@@ -118,7 +119,7 @@ class Certificate:
 
 
 def certify(
-    mechanism: Any,
+    mechanism: Mechanism,
     *,
     epsilon: float | None = None,
     delta: float | None = None,

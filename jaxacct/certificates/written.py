@@ -15,7 +15,7 @@ from jaxacct.mechanisms.base import Mechanism
 __all__ = ["decimal_text", "fraction_of", "read_mechanism", "written_mechanism"]
 
 
-def written_mechanism(mechanism: Any) -> Any:
+def written_mechanism(mechanism: Mechanism) -> Any:
     """``mechanism`` as JSON's types; floats are written so that they come back as they were."""
     if isinstance(mechanism, Mechanism):
         fields = {f.name: written_mechanism(getattr(mechanism, f.name)) for f in dataclasses.fields(mechanism)}  # pyright: ignore[reportArgumentType]

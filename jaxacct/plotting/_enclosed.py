@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from jaxacct import accounting
+from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["POINTS", "deltas", "enclosed_trade_off", "reach"]
 
@@ -18,7 +18,7 @@ _REVERSED = {"add": "remove", "remove": "add"}
 _UNIT = 2.0**-48
 
 
-def deltas(mechanism: Any, epsilon: np.ndarray, steps: int, relation: str) -> accounting.Bounds:
+def deltas(mechanism: Mechanism, epsilon: np.ndarray, steps: int, relation: str) -> accounting.Bounds:
     """Bounds of delta of one mechanism; where they are wide the picture shows it, so there is no warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -49,7 +49,9 @@ def reach(delta: Callable[[np.ndarray], np.ndarray], least: float) -> float:
             top *= 2.0
 
 
-def enclosed_trade_off(mechanism: Any, alpha: np.ndarray, steps: int, relation: str) -> tuple[np.ndarray, np.ndarray]:
+def enclosed_trade_off(
+    mechanism: Mechanism, alpha: np.ndarray, steps: int, relation: str
+) -> tuple[np.ndarray, np.ndarray]:
     """(lower, upper) of f(alpha) = sup over g of (1 - alpha - H(g)) / g, with H enclosed at points g = e^epsilon.
 
     For g >= 1 as it stands, and for g < 1 with H(g) = 1 - g + g H'(1 / g), H' of the reversed relation, as

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["PALETTE", "axes_for", "band", "finish", "next_style"]
 
@@ -13,7 +16,7 @@ _DASHES = ("-", (0, (6, 2)), (0, (2, 1.2)), (0, (6, 2, 1.5, 2)))
 _MARK = "jaxacct"
 
 
-def axes_for(ax: Any) -> Any:
+def axes_for(ax: Axes | None) -> Axes:
     """``ax``, or new axes on a figure of their own.
 
     Raises:
@@ -31,7 +34,7 @@ def axes_for(ax: Any) -> Any:
     return ax
 
 
-def next_style(ax: Any, line: dict[str, Any]) -> dict[str, Any]:
+def next_style(ax: Axes, line: dict[str, Any]) -> dict[str, Any]:
     """The next colour and dashes of these axes, under what the caller asked for."""
     drawn = sum(artist.get_gid() == _MARK for artist in ax.lines)
     color = PALETTE[drawn % len(PALETTE)]
@@ -39,14 +42,14 @@ def next_style(ax: Any, line: dict[str, Any]) -> dict[str, Any]:
     return {"color": color, "linestyle": dashes, "linewidth": 1.8, "gid": _MARK} | line
 
 
-def band(ax: Any, x: Any, guarantee: Any, other: Any, style: dict[str, Any], **steps: Any) -> None:
+def band(ax: Axes, x: Any, guarantee: Any, other: Any, style: dict[str, Any], **steps: Any) -> None:
     """The guarantee as a line, and a band of its colour to the other bound where there is one."""
     (line,) = ax.plot(x, guarantee, **style, **steps)
     if other is not None:
         ax.fill_between(x, other, guarantee, color=line.get_color(), alpha=0.25, linewidth=0)
 
 
-def finish(ax: Any, **labels: str) -> Any:
+def finish(ax: Axes, **labels: str) -> Axes:
     """Grid, spines, labels where the axes have none yet, and a legend where something is named."""
     ax.grid(alpha=0.3)
     ax.spines[["top", "right"]].set_visible(False)

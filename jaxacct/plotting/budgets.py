@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -11,6 +11,9 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.plotting._style import axes_for, finish, next_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["budget", "filter_comparison"]
 
@@ -21,9 +24,9 @@ def budget(
     steps: ArrayLike | None = None,
     admitted: ArrayLike | None = None,
     label: str | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
     **line: Any,
-) -> Any:
+) -> Axes:
     """Draws the budget that is left, in per cent, against the step; a cross where the filter first refused.
 
     Args:
@@ -67,7 +70,7 @@ def budget(
     return finish(ax, xlabel="step", ylabel="budget left (%)")
 
 
-def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Any = None) -> Any:
+def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | None = None) -> Axes:
     """Asks every filter the same queries, one after another, and draws how their budgets are spent.
 
     The legend says how many of the queries each filter admits, and which guarantees are asymptotic.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -16,6 +16,9 @@ from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach
 from jaxacct.plotting._style import axes_for, band, finish, next_style
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 __all__ = ["privacy_profile", "trade_off"]
 
 _LEAST = 1e-10
@@ -28,9 +31,9 @@ def privacy_profile(
     steps: int = 1,
     relation: str = "add_or_remove",
     label: str | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
     **line: Any,
-) -> Any:
+) -> Axes:
     """Draws delta against epsilon, delta on a logarithmic scale.
 
     Args:
@@ -87,9 +90,9 @@ def trade_off(
     log: bool = False,
     smallest: float = 1e-6,
     label: str | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
     **line: Any,
-) -> Any:
+) -> Axes:
     """Draws the least type II error f(alpha) of every attack against its type I error alpha.
 
     No attack does better than the curve. The straight line is a coin: perfect privacy. With ``log``, the power

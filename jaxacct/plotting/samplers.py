@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -13,6 +13,9 @@ from jaxacct.accounting.queries import Bounds, epsilon
 from jaxacct.mechanisms import Gaussian
 from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.plotting._style import axes_for, band, finish, next_style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["sampler_costs", "samplers"]
 
@@ -64,8 +67,8 @@ def samplers(
     epochs: int = 1,
     delta: float = 1e-6,
     names: Sequence[str] = NAMES[:-1],
-    ax: Any = None,
-) -> Any:
+    ax: Axes | None = None,
+) -> Axes:
     """Draws epsilon over the noise multiplier for each way to draw batches: a line, and a band to the lower bound.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -10,6 +10,9 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.accounting.batch import Bounds
 from jaxacct.plotting._style import axes_for
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["sweep"]
 
@@ -23,8 +26,8 @@ def sweep(
     ylabel: str = "",
     label: str = "epsilon",
     levels: ArrayLike | None = None,
-    ax: Any = None,
-) -> Any:
+    ax: Axes | None = None,
+) -> Axes:
     """Draws a table of epsilons (or deltas) as colours on a logarithmic scale, with labelled contour lines.
 
     Args:

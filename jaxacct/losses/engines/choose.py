@@ -1,10 +1,11 @@
 """Chooses the engine that answers a batch of questions.
 
-One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour
-with its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does
-not. Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes to
-the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms of
-its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
+One run of one pair is read off its tails (`one_run`). Compositions of Gaussians, sampled or not, go to the contour with
+its own quadrature (`contour.bounds`): its bounds are 1e-9 wide where it suits the query, and say so where it does not.
+Few runs on a rare sample of a Gaussian, whose losses differ by orders of magnitude, go to integrals along rays
+(`rays`). Compositions of few outcomes are summed, one sum of losses after the other (`few_outcomes`). What is left goes
+to the engine of transforms (`discrete_laws.bounds`) with more and more frequencies: first with the certified transforms
+of its parts, where all are known (`lines`), until bounds are a millionth wide; then, or where one is not known, with
 discrete laws on either side of every part. Where two engines answered, the intersection of their bounds holds.
 
 Concrete queries are answered in NumPy and compile nothing. Which engine answers, and on how many points, depends on
@@ -31,9 +32,10 @@ from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
 from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
+from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["Options", "bounds", "grouped"]
+__all__ = ["TRACED", "Options", "bounds", "grouped", "on_contour"]
 
 _SIZES = (
     Size(160, 128),
@@ -46,6 +48,7 @@ _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of 
 _LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
 _VERY_FEW = 16  # runs that are composed law by law before the largest contours, others only after them
+_RAYS_AFTER = 1  # sizes of contours were tried, few runs on rare samples are integrated along rays
 _VERY_FEW_AFTER = 3  # sizes of contours were tried, very few runs are composed law by law
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
@@ -54,7 +57,6 @@ _ROWS = 64  # of a table of NumPy's
 _LEAST_ROWS = 16  # of which a table is worth a thread
 _RUNS = 1024  # single runs worked on at once
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
-_TRACED = Size(512, 1024)
 _TRACED_CELLS = Cells(1024, 4096)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
@@ -63,6 +65,10 @@ _NARROW = 1e-6  # that asks for no larger size of a cheap one
 _BESIDE = 0.02  # width of the logarithm of a delta over its distance from a limit that is narrow beside it
 _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
+
+
+TRACED = Size(512, 1024)
+"""Of a contour in a program."""
 
 
 class Options(NamedTuple):
@@ -125,13 +131,18 @@ def bounds(
             counts; of the others concrete queries may have wide bounds.
     """
     groups, stacked = grouped(pairs, counts, xp)
-    contour = all(isinstance(pair, GaussianPair) for pair in pairs)
+    contour = on_contour(pairs)
     if xp is not np:
         return _traced(kind, most, contour, groups, stacked, goal)
     if options.precision == "float32":
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             return _concrete(kind, contour, groups, stacked, goal, options, sides)
     return _concrete(kind, contour, groups, stacked, goal, options, sides)
+
+
+def on_contour(pairs: list[Any]) -> bool:
+    """Whether a composition of these pairs is one of Gaussians, sampled or not."""
+    return all(isinstance(pair, GaussianPair) for pair in pairs)
 
 
 def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options, sides: int):
@@ -165,13 +176,15 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
 
     def settled(members: np.ndarray, width: float | None = None) -> np.ndarray:
         """Which are tight, and of at most that relative width, or no worse than another direction that is."""
-        tight = _tight(kind, lower, upper)
-        if width is not None:
-            tight &= lower >= (1.0 - width) * upper
-        tight |= upper <= worst(tight)
+        tight = narrow_enough(width)
+        tight = tight | (upper <= worst(tight))
         if options.limit is not None:
             tight |= _beside(lower, upper, options.limit, sides)
         return tight[members]
+
+    def narrow_enough(width: float | None) -> np.ndarray:
+        tight = _tight(kind, lower, upper)
+        return tight if width is None else tight & (lower >= (1.0 - width) * upper)
 
     def worst(tight: np.ndarray) -> np.ndarray:
         """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
@@ -198,6 +211,17 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
             left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, query, own))
         return members[~few]
 
+    def by_rays(members: np.ndarray) -> np.ndarray:
+        """Answers few runs on rare samples, one direction after the other; returns the members that are open."""
+        if options.devices is not None or not (rare := suits(groups, counts)[members]).any():
+            return members
+        kept = [members[~rare]]
+        for side in range(sides):
+            own = members[rare & (members // (total // sides) == side)]
+            query = groups, counts, goal, worst(narrow_enough(_NARROW))
+            kept.append(attempt(functools.partial(_rays_numpy, kind), 1, 1.0, query, own, _NARROW))
+        return np.concatenate(kept)
+
     def by_lines(members: np.ndarray) -> np.ndarray:
         """More and more frequencies where transforms are known; returns the members that another engine may help."""
         nodes = np.zeros(total)
@@ -219,6 +243,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     for i, size in enumerate(_SIZES if contour else ()):
         if i == 0 and compiled:  # every size is a compilation
             continue
+        if i == _RAYS_AFTER:
+            open_ = by_rays(open_)
         if i == _VERY_FEW_AFTER:
             open_ = law_by_law(open_, _VERY_FEW)
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
@@ -290,7 +316,7 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
-    if run.func in (_contour_numpy, _universal_numpy, _few_numpy, _single_batch):
+    if run.func in (_contour_numpy, _universal_numpy, _few_numpy, _rays_numpy, _single_batch):
         taken = _RUNS if run.func is _single_batch else rows
         pieces = max(-(-members.size // taken), 2 if members.size >= 2 * _LEAST_ROWS else 1)
         parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
@@ -359,6 +385,10 @@ def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, enoug
     return few_run_bounds(kind, groups, counts, goal, enough)
 
 
+def _rays_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, enough: Any):
+    return ray_bounds(kind, groups, counts, goal, enough)
+
+
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
     """What needs float64 on the CPU, the transforms in float32 on JAX's default device."""
     prepared = jax.tree.map(np.asarray, _prepare_batch(kind, size, pairs, counts, goal))
@@ -389,5 +419,5 @@ def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...
     if most == 1.0 and counts.shape[-1] == 1:
         return _single_batch(kind, groups, goal)
     if contour:
-        return _contour_batch(kind, _TRACED, groups[0], counts, goal)
+        return _contour_batch(kind, TRACED, groups[0], counts, goal)
     return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)

@@ -1,0 +1,5 @@
+"""Few runs on a rare sample of a Gaussian, by integrals along rays: losses of all sizes count in proportion.
+
+``ray`` has a run's loss on a ray of the complex plane, ``threshold`` drops losses that decide alone and counts them,
+``contour`` has the sum of the other ones, ``bounds`` answers. The mathematics: docs/proofs/rays.md.
+"""

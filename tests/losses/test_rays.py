@@ -1,0 +1,130 @@
+"""Few runs on rare samples of a Gaussian: bounds along rays against nested quadrature of one-run tails."""
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+import jaxacct
+from jaxacct.losses.engines.rays.bounds import ray_bounds
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+# Distances from the outcome whose loss alone is enough, in panels that shrink towards it.
+ENDS = np.concatenate([[0.0], 2.0 ** np.arange(-34.0, -1.0), np.arange(0.5, 32.0, 0.5)])
+DISTANCES = (0.5 * (ENDS[1:] + ENDS[:-1])[:, None] + 0.5 * np.diff(ENDS)[:, None] * NODES).ravel()
+MASSES = (0.5 * np.diff(ENDS)[:, None] * WEIGHTS).ravel()
+
+
+def stick(noise, rate, runs, epsilon, add):
+    """delta(epsilon) in float64, good to 1e-10 or so: the mean over one loss of the hockey stick of the others."""
+    mu, epsilon = 1.0 / noise, np.asarray(epsilon, float)
+    sign = -1.0 if add else 1.0
+
+    def tails(x, epsilon):
+        """P - e^eps Q of the outcomes from which on a loss is at least epsilon; no difference of tails near 1."""
+        if add:
+            near, far = ndtr(x), ndtr(x - mu)
+            return rate * (near - far) - np.expm1(epsilon) * (near + rate * (far - near))
+        return rate * (ndtr(mu - x) - ndtr(-x)) - np.expm1(epsilon) * ndtr(-x)
+
+    def outcome(loss):
+        """Where one run's loss is ``loss``; -inf below all losses."""
+        ratio = np.maximum((np.expm1(loss) + rate) / rate, 0.0)
+        with np.errstate(divide="ignore"):
+            return (np.log(ratio) + 0.5 * mu * mu) / mu
+
+    if runs == 1:
+        x = outcome(sign * epsilon)
+        with np.errstate(invalid="ignore"):
+            value = tails(x, epsilon)
+        none = np.zeros_like(epsilon) if add else -np.expm1(epsilon)
+        return np.where(x > -np.inf, np.maximum(value, 0.0), none)
+    # The others' losses are at least (`remove`) or at most (`add`) so many times this one.
+    others = (runs - 1) * np.log1p(-rate)
+    end = outcome(sign * epsilon - others)[..., None]
+    t = end - DISTANCES
+    loss = np.log1p(rate * np.expm1(mu * t - 0.5 * mu * mu))
+    density = np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi) * (1.0 if add else np.exp(loss))
+    rest = stick(noise, rate, runs - 1, epsilon[..., None] - sign * loss, add)
+    inside = np.where(np.isfinite(end[..., 0]), (density * rest * MASSES).sum(-1), 0.0)
+    if add:
+        return inside
+    with np.errstate(invalid="ignore"):
+        alone = tails(end[..., 0], epsilon)
+    return np.where(end[..., 0] > -np.inf, inside + alone, -np.expm1(epsilon))
+
+
+def bounds(kind, noise, rate, runs, goal, add):
+    pair = GaussianPair(*(np.array([[x]]) for x in (noise, rate, float(add), 1.0 - rate)))
+    lower, upper = ray_bounds(kind, (pair,), np.array([[float(runs)]]), np.array([goal]))
+    return float(lower[0]), float(upper[0])
+
+
+CASES = [(1.0, 1e-9, 4.0), (1.0, 1e-3, 40.0), (0.6, 1e-5, 60.0), (2.0, 1e-6, 5.0), (4.0, 1e-2, 1.7), (1.3, 3e-2, 9.0)]
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "losses", "runs"), [(*case, 2) for case in CASES] + [(*case, 3) for case in CASES[1:4]]
+)
+@pytest.mark.parametrize("add", [False, True], ids=["remove", "add"])
+def test_bounds_of_delta_enclose_nested_quadrature(noise, rate, losses, runs, add):
+    epsilon = 0.6 * runs * rate if add else losses * rate
+    truth = float(stick(noise, rate, runs, epsilon, add))
+    lower, upper = bounds("delta", noise, rate, runs, epsilon, add)
+    assert lower <= truth * (1.0 + 1e-8)
+    assert truth * (1.0 - 1e-8) <= upper
+    assert upper - lower <= 1e-6 * upper
+
+
+def test_nested_quadrature_agrees_with_another_one():
+    with mpmath.workdps(30):
+        rate, epsilon = mpmath.mpf("1e-3"), mpmath.mpf("0.03")
+        loss = lambda t: mpmath.log1p(rate * mpmath.expm1(t - mpmath.mpf(1) / 2))  # noqa: E731
+        above = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
+        outcome = lambda x: mpmath.log((mpmath.expm1(x) + rate) / rate) + mpmath.mpf(1) / 2  # noqa: E731
+
+        def alone(epsilon):
+            x = outcome(epsilon)
+            return rate * (above(x - 1) - above(x)) - mpmath.expm1(epsilon) * above(x)
+
+        end = outcome(epsilon - mpmath.log1p(-rate))
+        mixture = lambda t: mpmath.npdf(t) * mpmath.exp(loss(t))  # noqa: E731
+        ends = [end - mpmath.mpf(2) ** k for k in range(4, -40, -1)]
+        inside = mpmath.quad(lambda t: mixture(t) * alone(epsilon - loss(t)), ends)
+        truth = inside + rate * (above(end - 1) - above(end)) - mpmath.expm1(epsilon) * above(end)
+    assert float(stick(1.0, 1e-3, 2, 0.03, False)) == pytest.approx(float(truth), rel=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "rate", "losses"), CASES)
+@pytest.mark.parametrize("add", [False, True], ids=["remove", "add"])
+def test_bounds_of_epsilon_enclose_the_epsilon_of_a_delta(noise, rate, losses, add):
+    epsilon = 1.2 * rate if add else losses * rate
+    lower, upper = bounds("delta", noise, rate, 2, epsilon, add)
+    low, high = bounds("epsilon", noise, rate, 2, 0.5 * (lower + upper), add)
+    assert low <= epsilon * (1.0 + 1e-9)
+    assert epsilon * (1.0 - 1e-9) <= high
+    assert high - low <= 1e-6 * high
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 10])
+@pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
+def test_epsilons_of_few_rare_runs_are_a_millionth_wide(noise, rate, runs):
+    for delta in (rate / 10, rate / 1000):
+        low, high = jaxacct.epsilon(jaxacct.PoissonSampled(jaxacct.Gaussian(noise), rate), delta, steps=runs)
+        assert high - low <= 1e-6 * np.asarray(high)
+
+
+def test_more_epsilon_is_less_delta_and_more_runs_are_more():
+    at = [bounds("delta", 1.0, 1e-6, runs, 2e-5, False) for runs in (2, 4, 8, 16)]
+    assert all(one[0] <= one[1] < other[0] for one, other in itertools.pairwise(at))
+    at = [bounds("delta", 1.0, 1e-6, 5, epsilon, True) for epsilon in (3e-6, 2e-6, 1e-6, 0.0)]
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(at))
+
+
+def test_beyond_the_largest_loss_nothing_is_left():
+    assert bounds("delta", 1.0, 1e-3, 4, 4.1e-3, True) == (0.0, 0.0)
+    assert bounds("epsilon", 1.0, 1e-9, 3, 1e-7, False) == (0.0, 0.0)
