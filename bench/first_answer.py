@@ -11,8 +11,9 @@ beside what was measured; a number that misses is bold.
 - whole: seconds of that whole process, interpreter and import included; medians of `--rounds` processes of each side.
 - warm: median seconds of later answers, ours and the peer's in turn in one process; "times peer" is their ratio.
 - width: the most that the upper bound is above the lower, relative, at deltas of 1e-5, 1e-9 and 1e-12.
-- compiling: seconds to trace, lower and compile a program; lines: of its StableHLO; over eager: a call of the compiled
-  program against the same batch without one; away: the most that its upper bounds are from the eager ones, relative.
+- compiling: seconds to trace, lower and compile a program; `compiling, all cores` in the file adds up what every core
+  was busy with; lines: of its StableHLO; over eager: a call of the compiled program against the same batch without one;
+  away: the most that its upper bounds are from the eager ones, relative.
 - GiB: the peak memory of the first answer's process.
 """
 
@@ -113,6 +114,7 @@ def numbers(first: dict[str, Any], warm: dict[str, Any], scale: float) -> dict[s
         found |= {"answer": ours["answer"], "whole": ours["whole"], "gib": ours["gib"], "import": ours["import"]}
         if stages := ours.get("stages"):
             found["compiling"] = sum(stages[key] for key in ("trace", "lower", "compile"))
+            found["compiling, all cores"] = stages["cpu"]
             found["lines"] = stages["lines"]
     if ours and peer:
         found["peer's whole"] = peer["whole"]

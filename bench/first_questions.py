@@ -25,6 +25,7 @@ class Question(NamedTuple):
         values: what else the expressions use.
         scale: how often the peer would have to do what it is asked, where it is asked for a part.
         x64: whether all of it happens in a float64 program.
+        alone: whether ``program`` holds the formulas, as it does for accelerators, and calls no host.
         quick: whether it is one of the few of ``--quick``.
     """
 
@@ -37,6 +38,7 @@ class Question(NamedTuple):
     values: dict[str, Any] = {}  # noqa: RUF012
     scale: float = 1.0
     x64: bool = False
+    alone: bool = False
     quick: bool = False
 
 
@@ -161,6 +163,44 @@ def _program(made: str, arguments: str, eager: str, limits: dict[str, float], x6
     return Question("program(*arguments)", "", limits, f"program = {made}\n{arguments}", eager=eager, x64=x64)
 
 
+# Mechanisms of one number, steps, and that number.
+_ALONE = {
+    "sampled Gaussian": (_STEP, 1000, 1.0),
+    "Gaussian": ("Gaussian({})", 100, 10.0),
+    "Laplace": ("Laplace({})", 100, 10.0),
+    "sampled Laplace": ("PoissonSampled(Laplace({}), 0.01)", 1000, 2.0),
+    "DiscreteGaussian": ("DiscreteGaussian({})", 100, 5.0),
+    "DiscreteLaplace": ("DiscreteLaplace({})", 40, 3.0),
+    "sampled DiscreteGaussian": ("PoissonSampled(DiscreteGaussian({}), 0.02)", 500, 4.0),
+    "Skellam": ("Skellam({})", 100, 30.0),
+    "RandomizedResponse": ("RandomizedResponse({})", 100, 0.4),
+    "MixtureOfGaussians": ("MixtureOfGaussians({}, (0.0, 1.0, 2.0), (0.9, 0.09, 0.01))", 1000, 1.0),
+    "composed": ("Composed([PoissonSampled(Gaussian({}), 0.01), Laplace(20.0)], [500, 20])", 1, 1.0),
+}
+
+
+def _alone() -> dict[str, Question]:
+    """Programs that accelerators get, compiled for this CPU; float64, so that lines are those of the formulas."""
+    light = {"compiling": 4.0, "lines": 2500.0}
+    found = {}
+    for name, (mechanism, steps, number) in _ALONE.items():
+        asked = {
+            "epsilon": f"epsilon({mechanism}, 1e-5, steps={steps})",
+            "delta": f"delta({mechanism}, 1.0, steps={steps})",
+        }
+        arguments = f"arguments = ({number},)"
+        for kind, query in (
+            asked.items() if name in ("sampled Gaussian", "Laplace") else [("epsilon", asked["epsilon"])]
+        ):
+            made = f"jax.jit(lambda s: {query.format('s')})"
+            found[f"alone/jit {kind}, {name}"] = _program(made, arguments, query.format("arguments[0]"), light, True)
+        if name in ("sampled Gaussian", "Laplace"):
+            upper = f"lambda s: {asked['epsilon'].format('s')}.upper"
+            made, slope = f"jax.jit(jax.grad({upper}))", f"jax.grad({upper})(*arguments)"
+            found[f"alone/jit grad epsilon, {name}"] = _program(made, arguments, slope, {"compiling": 4.0}, True)
+    return {name: question._replace(alone=True) for name, question in found.items()}
+
+
 def _programs() -> dict[str, Question]:
     epsilon, delta = (f"lambda s: {query.format('s')}" for query in (_EPSILON, _DELTA))
     upper = f"lambda s: ({epsilon})(s).upper"
@@ -187,4 +227,4 @@ def _programs() -> dict[str, Question]:
     return found
 
 
-QUESTIONS: dict[str, Question] = {**_table(), **_jobs(), **_programs()}
+QUESTIONS: dict[str, Question] = {**_table(), **_jobs(), **_programs(), **_alone()}

@@ -281,6 +281,43 @@ def test_compiled_formulas_enclose_what_the_host_encloses(exact):
         np.testing.assert_allclose(slopes, jax.vmap(jax.grad(upper))(SIGMAS), rtol=1e-6)
 
 
+ALONE = {
+    "sampled Gaussian": (sampled, 1000, 1e-7),
+    "Laplace": (lambda s: Laplace(8.0 * s), 100, 1e-4),
+    "composed": (lambda s: Composed([sampled(s), Laplace(16.0)], [50, 2]), 20, 1e-4),
+}
+
+
+@pytest.mark.slow
+@BOTH
+@pytest.mark.parametrize("kind", ["epsilon", "delta"])
+@pytest.mark.parametrize("name", ALONE)
+def test_formulas_in_a_program_are_as_tight_as_eager_bounds(name, kind, wide):
+    mechanism, steps, width = ALONE[name]
+    target = 2.0**-16 if kind == "epsilon" else 0.5
+    ask = lambda s: getattr(jaxacct, kind)(mechanism(s), target, steps=steps)  # noqa: E731
+    exact = ask(SIGMAS)
+    with program(wide), jaxacct.without_callbacks():
+        lower, upper = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(ask))(jnp.asarray(SIGMAS)))
+    width = width if wide else width + 2.0**-22
+    assert np.all((lower <= exact.upper) & (exact.lower <= upper))
+    assert np.all((exact.lower * (1 - width) <= lower) & (upper <= exact.upper * (1 + width)))
+
+
+@pytest.mark.slow
+def test_derivatives_of_formulas_in_a_program_are_the_eager_ones():
+    def ask(sigma, rate, count):
+        parts = [sampled(sigma, rate), sampled(2.0)]
+        return jaxacct.epsilon(Composed(parts, [count, 50]), 2.0**-16).upper
+
+    numbers = (0.875, 0.02, 300.0)
+    with jax.enable_x64(True):
+        eager = jax.grad(ask, (0, 1, 2))(*numbers)
+        with jaxacct.without_callbacks():
+            found = jax.jit(jax.grad(ask, (0, 1, 2)))(*numbers)
+    np.testing.assert_allclose(found, eager, rtol=1e-6)
+
+
 SHARDED = """
 import numpy as np, jax, jaxacct
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P

@@ -18,6 +18,7 @@ import numpy as np
 __all__ = [
     "Array",
     "array_module",
+    "collected",
     "column",
     "erf",
     "erfc",
@@ -124,6 +125,17 @@ def repeated(step: Any, state: Any, times: int) -> Any:
         if all(old.tobytes() == new.tobytes() for old, new in zip(before, state, strict=True)):  # NaN is NaN
             break
     return state
+
+
+def collected(step: Any, state: Any, given: Any) -> Any:
+    """``step(state, one)`` for each ``one`` of ``given`` in turn, and what it returns next to the state, stacked."""
+    if array_module(state, given) is not np:
+        return jax.lax.scan(step, state, jax.tree.map(lambda *x: jnp.stack(x), *given), len(given))[1]
+    every = []
+    for one in given:
+        state, found = step(state, one)
+        every.append(found)
+    return tuple(np.stack(x) for x in zip(*every, strict=True))
 
 
 def running_greatest(x: Any, reverse: bool = False) -> Any:

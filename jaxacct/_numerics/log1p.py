@@ -21,8 +21,7 @@ def log1p(x: Array) -> Array:
 
 @jax.jit
 def _log1p(x: Array) -> Array:
-    far = x < -0.3
-    return jnp.where(far, jnp.log(1.0 + jnp.where(far, x, 0.0)), jnp.log1p(jnp.where(far, 0.0, x)))
+    return jax.lax.select(x < -0.3, jnp.log(1.0 + x), jnp.log1p(x))
 
 
 def log_one_less(order: Array) -> Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,7 +15,8 @@ from jaxacct._numerics.least import first_least
 from jaxacct.accounting.batch import Batch, with_rare_sampling
 from jaxacct.accounting.question import DIGITS, Question, implicit
 from jaxacct.losses.engines import choose as engine
-from jaxacct.losses.engines.derivatives import composition_slopes
+from jaxacct.losses.engines.contour.bounds import bounds_on, integrand, prepare
+from jaxacct.losses.engines.derivatives import Slopes, slopes_on
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.one_run import single_value
 from jaxacct.losses.engines.values import SIZES, Place, placed, value
@@ -31,7 +34,11 @@ def compiled_answer(
     """``[lower, upper, *slopes]`` in float64, in one size of each engine; see `accounting.question.answer`."""
     mechanism, target, steps = question.asked(constants, numbers)
     batch = Batch.of(mechanism, target, steps, question.relation, jnp)
-    low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
+    slopes_at = None
+    if any(wanted) and engine.on_contour(batch.query[0]) and not _is_single(batch):
+        low, high, slopes_at = _on_contour(question.kind, batch)
+    else:
+        low, high = engine.bounds(question.kind, *batch.query, batch.most, jnp)
     rare = rarely_sampled(mechanism, steps)
     lower, upper = with_rare_sampling(question.kind, *batch.worst(low, high), target, rare, jnp)
     if question.kind == "epsilon":  # a subnormal delta is read as 0
@@ -39,7 +46,21 @@ def compiled_answer(
         lower = jnp.where(target < jnp.finfo(jnp.result_type(target, jnp.float32)).tiny, 0.0, lower)
     if not any(wanted):
         return [lower, upper]
-    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper)]
+    return [lower, upper, *_compiled_slopes(question, constants, numbers, wanted, batch, high, upper, slopes_at)]
+
+
+def _is_single(batch: Batch) -> bool:
+    return batch.most == 1.0 and len(batch.query[0]) == 1
+
+
+def _on_contour(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slopes]]:
+    """Bounds of compositions of Gaussians, and derivatives at epsilons next to them on the same contour."""
+    pairs, counts, goal = batch.query
+    (group,), many = engine.grouped(pairs, counts, jnp)
+    prepared = prepare(kind, engine.TRACED, group, many, goal)
+    terms, found = integrand(engine.TRACED, prepared, many)
+    low, high = bounds_on(kind, prepared, terms, group, many, goal)
+    return low, high, functools.partial(slopes_on, prepared, terms, found, group, many)
 
 
 def _compiled_slopes(
@@ -50,6 +71,7 @@ def _compiled_slopes(
     batch: Batch,
     high: Any,
     upper: Any,
+    slopes_at: Callable[[Any], Slopes] | None,
 ) -> list[Any]:
     shape = batch.shape
     high = high.reshape(batch.sides, -1)
@@ -63,16 +85,15 @@ def _compiled_slopes(
 
     spread = [jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in numbers]
     (pairs, counts), pull = jax.vjp(parts, *spread)
-    if batch.most == 1.0 and len(pairs) == 1:
+    if _is_single(batch):
         (pair,) = pairs
         per_epsilon, in_pair = jax.grad(lambda at, pair: single_value(pair, at).sum(), (0, 1))(at, pair)
         in_parts = [in_pair], [jnp.zeros_like(count) for count in counts]
-    elif not all(isinstance(pair, GaussianPair) for pair in pairs):
+    elif slopes_at is None:
         per_epsilon, in_pairs = _compiled_by_transforms(pairs, counts, at)
         in_parts = in_pairs, [jnp.zeros_like(count) for count in counts]
     else:
-        (group,), many = engine.grouped(pairs, counts, jnp)
-        found = composition_slopes(group, many, at)
+        found = slopes_at(at)
         places = range(len(pairs))
         in_parts = (
             [GaussianPair(found.noise[:, k], found.rate[:, k], *2 * [jnp.zeros_like(at)]) for k in places],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
 from jaxacct.losses.grids.grid import LossGrid
+from verification.prices import brute
 from verification.prices.inequality import Curves, worst_margins
 
 
@@ -32,3 +34,10 @@ def test_least_prices_hold_off_the_lattice_and_one_percent_less_does_not():
         assert (margin > error).all()
         margin, error, _ = worst_margins(curves, added, size, after + 0.99 * price, after)
         assert (margin < -error).any()
+
+
+@pytest.mark.parametrize("play", [brute.menu, brute.box_of_coins])
+def test_every_play_of_coins_stays_within_the_promise_and_one_percent_less_does_not(play):
+    (charged,), (lowered,) = play(1.0).values(), play(0.99).values()
+    assert 0.999 < charged["largest ratio to the promise"] <= 1.0
+    assert lowered["largest ratio to the promise"] > 1.005

@@ -43,7 +43,7 @@ class Curves:
         excess, fade = family.excess, math.exp(-0.5 * h)
         wide = np.concatenate([excess[:, :1] * fade, excess, excess[:, -1:] * fade], 1)
         kinks = (wide[:, 2:] - 2.0 * math.cosh(0.5 * h) * excess + wide[:, :-2]) / (2.0 * math.sinh(0.5 * h))
-        self.length = scipy.fft.next_fast_len(3 * n)
+        self.length: int = scipy.fft.next_fast_len(3 * n)  # pyright: ignore[reportAttributeAccessIssue]
         spectra = np.fft.rfft(kinks, self.length)
         alone = excess_of_gaussian(family.width, self.offsets)
         # U between lattice points is linear in gamma.

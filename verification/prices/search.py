@@ -23,10 +23,10 @@ BOXES: dict[str, dict[str, Any]] = {
     "sigma 1 to 4, rate .002 to .01": {"sigma": (1.0, 4.0), "rate": (0.002, 0.01), "epsilon": 2.0, "delta": 1e-5},
     "sigma 1 to 4, rate .002 to .05": {"sigma": (1.0, 4.0), "rate": (0.002, 0.05), "epsilon": 2.0, "delta": 1e-5},
     "sigma .6 to .9, rate .01": {"sigma": (0.6, 0.9), "rate": 0.01, "epsilon": 6.0, "delta": 1e-5},
-    "sigma 1, rate .001 to .02": {"sigma": 1.0, "rate": (0.001, 0.02), "epsilon": 0.7, "delta": 1e-6},
+    "sigma 1, rate .001 to .02": {"sigma": 1.0, "rate": (0.001, 0.02), "epsilon": 1.5, "delta": 1e-6},
     "sigma 4 to 8, rate .2": {"sigma": (4.0, 8.0), "rate": 0.2, "epsilon": 8.0, "delta": 1e-5},
 }
-_EACH = 500
+_EACH = 1000
 """Budgets for each query."""
 _LOWERED = 0.99
 
@@ -35,11 +35,12 @@ class Found:
     """What a search saw; margins are in units of what the slack adds for the price."""
 
     def __init__(self) -> None:
-        self.points = self.lowered = self.violated = self.violated_below = 0
+        self.queries = self.points = self.lowered = self.violated = self.violated_below = 0
         self.least, self.error, self.worst = math.inf, 0.0, {}
 
     def as_dict(self) -> dict[str, Any]:
         return {
+            "queries": self.queries,
             "points": self.points,
             "violated": self.violated,
             "least margin over slack": self.least,
@@ -70,6 +71,7 @@ def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: i
     with jax.enable_x64(True):
         box = filters.priced_box(**BOXES[name])
     family, curves, count = box.family, None, 0
+    assert family is not None
     for sigma, rate in _queries(BOXES[name], rng):
         if found.points >= points or time.monotonic() - start > seconds:
             break
@@ -87,6 +89,7 @@ def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: i
             continue
         added, size = curves.added(sigma, rate)
         margin, error, where = worst_margins(curves, added, size, left / UNITS, (left - price) / UNITS)
+        found.queries += 1
         found.points += left.size
         found.violated += int((margin < -error).sum())
         worst = int(margin.argmin())
@@ -95,11 +98,10 @@ def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: i
         if margin[worst] < found.least:
             found.least, found.worst = float(margin[worst]), point
         found.error = max(found.error, float(error.max()))
-        if len(sample) < kept and count % 3 == 0:
+        if len(sample) < kept and count % 3 == 1:
             sample.append((family, point, float(margin[worst])))
-        few = slice(0, _EACH // 5)
-        below = np.maximum((price[few] * _LOWERED).astype(np.int64), 1)
-        margin, error, _ = worst_margins(curves, added, size, left[few] / UNITS, (left[few] - below) / UNITS)
+        below = np.maximum((price * _LOWERED).astype(np.int64), 1)
+        margin, error, _ = worst_margins(curves, added, size, left / UNITS, (left - below) / UNITS)
         found.lowered += below.size
         found.violated_below += int((margin < -error).sum())
     return found, sample

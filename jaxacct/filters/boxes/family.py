@@ -158,7 +158,7 @@ def family_of(
         width: of G.
         epsilon: the target.
         delta: the target.
-        grade: distance of nodes over their budget.
+        grade: distance of nodes over the root of their budget.
         spared: S over delta.
     """
     slack, far = spared * delta, 1.0 / (1.0 + math.exp(epsilon))
@@ -187,7 +187,7 @@ def family_of(
             share += step
         step *= 0.5
     end = low + share
-    index = _graded(min(len(curves) - 1, math.ceil(_BEYOND * end)), grade)
+    index = _graded(min(len(curves) - 1, math.ceil(_BEYOND * end)), grade * math.sqrt(end))
     rows = [np.zeros(wide.size), *(kept(i) for i in index[index < end])]
     rows += [(1.0 - share) * before + share * after, *(kept(i) for i in index[index > end])]
     places = np.concatenate([[0.0], index[index < end] / end, [1.0], index[index > end] / end])
@@ -250,8 +250,8 @@ def delta_at(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
 
 
 def _graded(last: int, spacing: float) -> np.ndarray:
-    """Indices from 1 to ``last``, at least 1 apart and geometric where that is more."""
+    """Indices from 1 to ``last``, at least 1 apart, and ``spacing`` times their root where that is more."""
     found = [1]
     while found[-1] < last:
-        found.append(min(last, max(found[-1] + 1, round(found[-1] * (1.0 + spacing)))))
+        found.append(min(last, max(found[-1] + 1, round(found[-1] + spacing * math.sqrt(found[-1])))))
     return np.array(found)

@@ -12,14 +12,26 @@ import numpy as np
 
 from jaxacct._numerics.rounding import EPS
 from jaxacct.filters.boxes.family import UNITS, Family, circular, padded
-from jaxacct.filters.boxes.kernels import Kernel
+from jaxacct.filters.boxes.kernels import Atoms, Kernel, kernel_of
 
-__all__ = ["NEVER", "price_lines"]
+__all__ = ["NEVER", "kernel_next_to", "price_lines", "runs_of"]
 
 NEVER = 4.0
 """A price above every budget, which is at most 1."""
 _LEAST = 1.0 / UNITS
 _UP = 1.0 + 2.0**-36
+
+
+def kernel_next_to(atoms: Atoms, family: Family) -> Kernel:
+    """The kernel of a discrete law that a family's certificates are asked with."""
+    return kernel_of(atoms, family.half_width, family.grid.spacing, family.grid.size)
+
+
+def runs_of(atoms: Atoms, family: Family) -> float:
+    """About how often a query runs until its budget is spent."""
+    first, second, _ = price_lines(kernel_next_to(atoms, family), family)
+    inside = (family.nodes[1:] <= 1.0) & (first < NEVER)
+    return float((np.diff(family.nodes) / (0.5 * (first + second)))[inside].sum())
 
 
 def added(kernel: Kernel, family: Family) -> np.ndarray:

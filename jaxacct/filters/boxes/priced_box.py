@@ -21,7 +21,7 @@ from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family, prepared
 from jaxacct.filters.boxes.lines import price_lines
-from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query
+from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query, within
 from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, narrow, parts_of
@@ -33,7 +33,7 @@ from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PricedBoxFilter", "corners_of", "priced_box"]
 
-_VERSION = 6  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 7  # of the table format and algorithm: increase it to invalidate cached tables
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -383,7 +383,7 @@ def priced_box(
     (docs/theorems/priced-box.md). No central limit theorem and no Rényi conversion is in it.
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
-    as the logarithms of both ranges: seconds for one rate and a range of noise, a minute or two for wide boxes.
+    as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
 
     Args:
         sigma: the smallest and the largest noise multiplier (noise over sensitivity), > 0; or one number. Steps with
@@ -442,7 +442,10 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Pric
     if not reached <= target[1]:
         raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {target[0]:g}")
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
-    family = prepared(grid, kept["nodes"] / UNITS, kept["excess"], width, slack, far)
+    inside = within(kept["support"], grid.size)
+    excess = np.zeros(inside.shape)
+    excess[inside] = kept["excess"]
+    family = prepared(grid, kept["nodes"] / UNITS, excess, width, slack, far)
     with jax.enable_x64(True):
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))
     nodes = kept["nodes"][: kept["prices"].shape[-1] + 1].astype(np.int32)

@@ -1,4 +1,4 @@
-"""About the worst case of an analyst who may run a few reference queries: `worst_curves`.
+"""The family of a box: about the worst case of an analyst who may run a few reference queries (`chosen_family`).
 
 The recursion of the worst case, U_b = max over c of T_c U_(b - price_c), on evenly spaced budgets and a lattice of
 losses. It need not be a bound: prices are certified against the curves that come out, whatever they are. That they are
@@ -7,14 +7,128 @@ near the worst case of loud queries is what makes prices low.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
-from jaxacct.filters.boxes.family import circular, kinks_of, padded
+from jaxacct.filters.boxes.family import Family, circular, delta_at, family_of, kinks_of, padded
+from jaxacct.filters.boxes.kernels import Atoms, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.boxes.lines import runs_of
+from jaxacct.filters.menus.laws import menu_laws, runs_alone
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = ["several", "worst_curves"]
+__all__ = ["chosen_family", "several", "worst_curves"]
+
+_BUDGETS = 2500  # of the worst case of references
+_FEW_BUDGETS = 600  # of a trial
+_POINTS = 4096
+_LEAST_POINTS = 1024
+_CELLS = 4.5  # lattice points in a standard deviation of G
+_FINER = 8  # a lattice on which chords cost next to nothing
+_DEARER = (1.02, 1.06, 1.2, 1.6)
+"""What the loudest query's price is multiplied by where that is better than nothing."""
+_NEXT = 0.4  # the next reference's price is multiplied by this power of that, and so on
+_DEAR_GAUSSIAN = 1.3  # what G's price is multiplied by where that is better
+_APART = 1.07  # references' noise at one rate, at least
+_MOST = 7  # of them
+_LEAST_GROWTH = 0.1  # of runs, as a power of epsilon
+
+
+def chosen_family(
+    sigma: tuple[float, float],
+    rate: tuple[float, float],
+    epsilon: float,
+    delta: float,
+    small: float,
+    grade: float,
+    spared: float,
+    tries: bool,
+    report: Callable[[int, int], object],
+) -> Family:
+    """The family of a few loud queries of a box and one small Gaussian G.
+
+    Loud queries bend curves most: how much dearer than alone they are made, and whether G is, is chosen by what a few
+    queries of the box then cost. All this steers, and is no part of any certificate.
+
+    Args:
+        sigma: the box's noise multipliers.
+        rate: its rates.
+        epsilon: the target.
+        delta: the target.
+        small: G's noise over that of the Gaussian mechanism that meets the target.
+        grade: as in `family_of`.
+        spared: as there.
+        tries: whether anything is chosen; otherwise all references are as dear as alone.
+        report: called with the trials done and their number.
+    """
+    width = _mu(epsilon, delta) / small
+    loud, tried = _references(sigma, rate), _tried(sigma, rate)
+    count = len(loud)
+    asked = [PoissonSampled(Gaussian(s), q) for s, q in loud + tried] + [Gaussian(1.0 / width)]
+    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud + tried] + [gaussian_atoms(width)]
+    laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
+    growth = np.log(runs_alone(laws, 1.1 * epsilon, delta) / runs) / math.log(1.1)
+    runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
+    spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    lowest = math.floor(laws.grid.losses[0] / spacing)
+    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
+    used, alone = [*atoms[:count], atoms[-1]], np.append(runs[:count], runs[-1])
+    ones = [excess_of(one, spacing, grid.size) for one in used]
+    dearer, powers = _dearer_on(grid, used, _FINER), _NEXT ** np.arange(count)
+
+    def made(budgets: int, factor: float, gaussian: float) -> Family:
+        prices = dearer * budgets / alone
+        times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
+        singles = [several(one, int(k), spacing) for one, k in zip(ones, times, strict=True)]
+        asked = prices * times * np.append(factor**powers, gaussian)
+        curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
+        return family_of(curves, grid, width, epsilon, delta, grade, spared)
+
+    def worth(family: Family) -> float:
+        shares = np.array([runs_of(one, family) for one in atoms[count:-1]]) / runs[count:-1]
+        shares = shares ** (1.0 / np.maximum(growth[count:-1], _LEAST_GROWTH))  # of epsilon
+        return float(shares.mean() + 0.5 * shares.min())
+
+    best, most = (1.0, 1.0), -math.inf
+    trials = [(1.0, 1.0), (1.0, _DEAR_GAUSSIAN), *((factor, None) for factor in _DEARER if count > 1)] if tries else []
+    for i, (factor, gaussian) in enumerate(trials):
+        report(i, len(trials) + 2)
+        trial = factor, best[1] if gaussian is None else gaussian
+        if (found := worth(made(_FEW_BUDGETS, *trial))) > most:
+            best, most = trial, found
+    return made(_BUDGETS, *best)
+
+
+def _dearer_on(grid: LossGrid, atoms: Sequence[Atoms], finer: int) -> np.ndarray:
+    """How much dearer queries are on a lattice than on a finer one: chords are above curves."""
+    spacing, size = grid.spacing, grid.size
+    coarse = np.array([excess_of(one, spacing, size).sum() for one in atoms])
+    return coarse * finer / np.array([excess_of(one, spacing / finer, size * finer).sum() for one in atoms])
+
+
+def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
+    """The queries whose worst case the family follows, the loudest first."""
+    if rate[0] == rate[1]:
+        count = min(math.ceil(math.log(sigma[1] / sigma[0]) / math.log(_APART)) + 1, _MOST)
+        return [(float(s), rate[0]) for s in np.geomspace(*sigma, count)]
+    return [(sigma[0], float(q)) for q in np.geomspace(rate[1], math.sqrt(rate[0] * rate[1]), 3)]
+
+
+def _tried(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
+    """Queries of the box that prices are chosen for: five noises at one rate, else three of both."""
+    count = 5 if rate[0] == rate[1] else 3
+    noises, rates = (sorted({*map(float, np.geomspace(*ends, count))}) for ends in (sigma, rate))
+    return [(s, q) for s in noises for q in rates]
+
+
+def _mu(epsilon: float, delta: float) -> float:
+    """The Gaussian mechanism that meets the target, about."""
+    missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
+    return float(brentq(missed, 1e-6, 60.0))  # pyright: ignore[reportArgumentType]
 
 
 def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
@@ -31,7 +145,7 @@ def several(single: np.ndarray, times: int, spacing: float) -> np.ndarray:
 
 def worst_curves(
     singles: Sequence[np.ndarray],
-    prices: Sequence[float],
+    prices: Sequence[float] | np.ndarray,
     grid: LossGrid,
     enough: Callable[[np.ndarray], bool],
 ) -> np.ndarray:
@@ -58,6 +172,8 @@ def worst_curves(
             if before >= 0:
                 i = min(int(before), len(done) - 1)
                 one = done[i] if i + 1 >= len(done) else done[i] + (before - i) * (done[i + 1] - done[i])
+                if i:
+                    done[i - 1] = one[:0].copy()  # no longer needed
             else:
                 one = single * (at / price)  # a ramp up to its first run: nothing jumps
             best = np.maximum(best, one)

@@ -20,28 +20,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import ndtr
 
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.filters.boxes.family import UNITS, Family, delta_at, family_of
-from jaxacct.filters.boxes.kernels import Atoms, Kernel, excess_of, gaussian_atoms, kernel_of, sampled
-from jaxacct.filters.boxes.lines import NEVER, price_lines
-from jaxacct.filters.boxes.references import several, worst_curves
-from jaxacct.filters.menus.laws import menu_laws
+from jaxacct.filters.boxes.family import UNITS, Family
+from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, sampled
+from jaxacct.filters.boxes.lines import NEVER, kernel_next_to, price_lines
+from jaxacct.filters.boxes.references import chosen_family
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = ["DEAR", "box_table", "kernel_of_query"]
+__all__ = ["DEAR", "box_table", "kernel_of_query", "within"]
 
 DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
-
-_BUDGETS = 1500  # of the worst case of references
-_POINTS = 4096
-_LEAST_POINTS = 1024
-_CELLS = 4.5  # lattice points in a standard deviation of G
 
 
 class _Fineness(NamedTuple):
@@ -49,7 +41,7 @@ class _Fineness(NamedTuple):
 
     Attributes:
         small: G's noise over that of the Gaussian mechanism that meets the target.
-        grade: distance of nodes over their budget.
+        grade: distance of nodes over the root of their budget.
         sigma: distance of the grid's noise multipliers, in logarithm.
         rate: of its rates.
         spared: share of delta for the slack of prices.
@@ -62,11 +54,9 @@ class _Fineness(NamedTuple):
     spared: float
 
 
-_NARROW = _Fineness(40.0, 0.004, 0.02, 0.04, 0.002)  # one rate or one noise multiplier: some tens of corners
-_SMALL = _Fineness(30.0, 0.01, 0.02, 0.10, 0.01)  # hardly any range: seconds
-_WIDE = _Fineness(30.0, 0.004, 0.05, 0.08, 0.005)  # both move: some hundreds
-_DEARER = (1.02, 1.1, 1.2, 1.5)
-"""What the loudest query's price is multiplied by, of which the best is kept."""
+_NARROW = _Fineness(50.0, 0.0014, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
+_SMALL = _Fineness(30.0, 0.006, 0.02, 0.10, 0.01)  # hardly any range: seconds
+_WIDE = _Fineness(30.0, 0.0022, 0.05, 0.08, 0.005)  # both move: some hundreds
 _FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
@@ -91,7 +81,10 @@ def box_table(
     sigmas, rates = _grid(sigma, fine.sigma), _grid(rate, fine.rate)
     total = sigmas.size * rates.size + len(extra)
     work = total + max(total // 4, 8)  # the family takes about that long
-    family = _family(sigma, rate, epsilon, delta, fine, lambda done, of: report(int((work - total) * done / of), work))
+    family = chosen_family(
+        *(sigma, rate, epsilon, delta, fine.small, fine.grade, fine.spared, fine is not _SMALL),
+        lambda done, of: report(int((work - total) * done / of), work),
+    )
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
     first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
     straight = np.zeros(first.shape, bool)
@@ -99,7 +92,7 @@ def box_table(
     for i, s in enumerate(sigmas):
         atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
         for k, q in enumerate(rates):
-            kernel = _kernel(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
+            kernel = kernel_next_to(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
             first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
             done += 1
             report(done, work)
@@ -110,6 +103,8 @@ def box_table(
         done += 1
         report(done, work)
     promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
+    positive = family.excess > 0  # small budgets reach less far
+    support = np.stack([positive.argmax(1), family.grid.size - positive[:, ::-1].argmax(1)], 1)
     return {
         "sigmas": sigmas,
         "rates": rates,
@@ -117,7 +112,8 @@ def box_table(
         "prices": _units(np.stack(bent)),
         "extra": _units(extra_lines),
         "promised": inflated(promised, 2.0**-40),
-        "excess": family.excess,
+        "support": support.astype(np.int32),
+        "excess": family.excess[within(support, family.grid.size)],
         "width": np.array(family.width),
         "slack": np.array(family.slack),
         "far": np.array(family.far),
@@ -126,29 +122,31 @@ def box_table(
     }
 
 
+def within(support: np.ndarray, size: int) -> np.ndarray:
+    """Which of ``size`` points lie in intervals ``[first, last)``, shape ``(intervals, size)``."""
+    points = np.arange(size)
+    return (points >= support[:, :1]) & (points < support[:, 1:])
+
+
 def kernel_of_query(query: Any, family: Family) -> Kernel:
     """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
     if isinstance(query, Gaussian):
-        return _kernel(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)  # pyright: ignore[reportArgumentType]
+        return kernel_next_to(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)  # pyright: ignore[reportArgumentType]
     if isinstance(query, PoissonSampled) and isinstance(query.mechanism, Gaussian):
         inner = query.mechanism
         mu = inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR)  # pyright: ignore[reportArgumentType]
-        return _kernel(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)  # pyright: ignore[reportArgumentType]
+        return kernel_next_to(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)  # pyright: ignore[reportArgumentType]
     grid = family.grid
     fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
     masses, losses = np.asarray(law.masses), fine.losses
     used = masses > 0
-    return _kernel(
+    return kernel_next_to(
         Atoms(
             np.expm1(losses[used]), inflated(masses[used] * np.exp(-losses[used]), 2.0**-48), float(law.infinity_mass)
         ),
         family,
     )
-
-
-def _kernel(atoms: Atoms, family: Family) -> Kernel:
-    return kernel_of(atoms, family.half_width, family.grid.spacing, family.grid.size)
 
 
 def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
@@ -159,78 +157,6 @@ def _grid(ends: tuple[float, float], step: float) -> np.ndarray:
     found = np.geomspace(low, high, math.ceil(math.log(high / low) / step) + 1)
     found[0], found[-1] = low, high
     return found
-
-
-def _family(
-    sigma: tuple[float, float], rate: tuple[float, float], epsilon: float, delta: float, fine: _Fineness, report: Any
-) -> Family:
-    """The family of a few loud queries of the box and one small Gaussian.
-
-    The loudest query bends curves most: how much dearer than alone it is made is chosen by what a few queries of the
-    box then cost.
-    """
-    width = _mu(epsilon, delta) / fine.small
-    loud = _references(sigma, rate)
-    tried = _tried(sigma, rate) if len(loud) > 1 else []
-    menu = [PoissonSampled(Gaussian(s), q) for s, q in loud + tried] + [Gaussian(1.0 / width)]
-    laws, runs = menu_laws(menu, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
-    spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
-    lowest = math.floor(laws.grid.losses[0] / spacing)
-    grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
-    atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud] + [gaussian_atoms(width)]
-    singles = [excess_of(one, grid.spacing, grid.size) for one in atoms]
-    # On the lattice a query is as much dearer as its chords are above its curve. What runs more often than there are
-    # budgets runs several times at once.
-    finer = [excess_of(one, grid.spacing / _FINER, grid.size * _FINER) for one in atoms]
-    above = np.array([_FINER * one.sum() / more.sum() for one, more in zip(singles, finer, strict=True)])
-    alone = np.append(runs[: len(loud)], runs[-1])
-    prices = above * _BUDGETS / alone
-    times = np.ceil(1.0 / prices).astype(int)
-    singles = [several(one, int(k), spacing) for one, k in zip(singles, times, strict=True)]
-    prices = prices * times
-    enough = lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta  # noqa: E731
-    dearer = _DEARER if tried else (1.0,)
-    best, most = None, -math.inf
-    for i, factor in enumerate(dearer):
-        report(i, len(dearer))
-        asked = [prices[0] * factor, *prices[1:]]
-        curves = worst_curves(singles, asked, grid, enough)
-        family = family_of(curves, grid, width, epsilon, delta, fine.grade, fine.spared)
-        shares = [_runs(s, q, family) / n for (s, q), n in zip(tried, runs[len(loud) :], strict=False)]
-        worth = float(np.mean(shares) + 0.5 * min(shares)) if tried else 0.0
-        if worth > most:
-            best, most = family, worth
-    assert best is not None
-    return best
-
-
-def _references(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
-    """The queries whose worst case the family follows, the loudest first."""
-    if rate[0] == rate[1]:
-        far = sigma[1] > _FAR * sigma[0]
-        return [(s, rate[0]) for s in ((sigma[0], math.sqrt(sigma[0] * sigma[1]), sigma[1]) if far else sigma[:1])]
-    return [(sigma[0], rate[1]), (sigma[0], math.sqrt(rate[0] * rate[1]))]
-
-
-def _tried(sigma: tuple[float, float], rate: tuple[float, float]) -> list[tuple[float, float]]:
-    """Queries of the box that prices are chosen for: the ends and the middle of both ranges."""
-    noises, rates = (sorted({low, math.sqrt(low * high), high}) for low, high in (sigma, rate))
-    return [(s, q) for s in noises for q in rates]
-
-
-def _runs(sigma: float, rate: float, family: Family) -> float:
-    """About how often a query runs."""
-    kernel = _kernel(sampled(gaussian_atoms(1.0 / sigma), rate), family)
-    first, second, _ = price_lines(kernel, family)
-    inside = family.nodes[1:] <= 1.0
-    lengths = np.diff(family.nodes)
-    return float((lengths / (0.5 * (first + second)))[inside & (first < NEVER)].sum())
-
-
-def _mu(epsilon: float, delta: float) -> float:
-    """The Gaussian mechanism that meets the target, about."""
-    missed = lambda mu: ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu) - delta  # noqa: E731
-    return float(brentq(missed, 1e-6, 60.0))  # pyright: ignore[reportArgumentType]
 
 
 def _bent(first: np.ndarray, second: np.ndarray, straight: np.ndarray, family: Family) -> tuple[np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["Options", "bounds", "grouped"]
+__all__ = ["TRACED", "Options", "bounds", "grouped", "on_contour"]
 
 _SIZES = (
     Size(160, 128),
@@ -57,7 +57,6 @@ _ROWS = 64  # of a table of NumPy's
 _LEAST_ROWS = 16  # of which a table is worth a thread
 _RUNS = 1024  # single runs worked on at once
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
-_TRACED = Size(512, 1024)
 _TRACED_CELLS = Cells(1024, 4096)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
@@ -66,6 +65,10 @@ _NARROW = 1e-6  # that asks for no larger size of a cheap one
 _BESIDE = 0.02  # width of the logarithm of a delta over its distance from a limit that is narrow beside it
 _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
+
+
+TRACED = Size(512, 1024)
+"""Of a contour in a program."""
 
 
 class Options(NamedTuple):
@@ -128,13 +131,18 @@ def bounds(
             counts; of the others concrete queries may have wide bounds.
     """
     groups, stacked = grouped(pairs, counts, xp)
-    contour = all(isinstance(pair, GaussianPair) for pair in pairs)
+    contour = on_contour(pairs)
     if xp is not np:
         return _traced(kind, most, contour, groups, stacked, goal)
     if options.precision == "float32":
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             return _concrete(kind, contour, groups, stacked, goal, options, sides)
     return _concrete(kind, contour, groups, stacked, goal, options, sides)
+
+
+def on_contour(pairs: list[Any]) -> bool:
+    """Whether a composition of these pairs is one of Gaussians, sampled or not."""
+    return all(isinstance(pair, GaussianPair) for pair in pairs)
 
 
 def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any, options: Options, sides: int):
@@ -411,5 +419,5 @@ def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...
     if most == 1.0 and counts.shape[-1] == 1:
         return _single_batch(kind, groups, goal)
     if contour:
-        return _contour_batch(kind, _TRACED, groups[0], counts, goal)
+        return _contour_batch(kind, TRACED, groups[0], counts, goal)
     return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)

@@ -10,7 +10,7 @@ held fixed the integrand may be differentiated under the sums. With beta = 1 + z
 one more transform of the same losses, with other weights, for each. One run has closed forms: its best event
 {L > epsilon} may be held fixed, because moving its edge changes nothing to first order.
 
-Every formula runs in NumPy and under ``jit``. A derivative that cannot be trusted is NaN. That is judged by the last
+Formulas run in NumPy and under ``jit``. A derivative that cannot be trusted is NaN. That is judged by the last
 terms and not proven: rare losses of a few steps have transforms that hardly decay.
 """
 
@@ -22,19 +22,17 @@ import numpy as np
 
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
-from jaxacct.losses.engines.contour.bounds import Size, integrand, prepare
-from jaxacct.losses.engines.contour.points import placed
+from jaxacct.losses.engines.contour.bounds import Prepared, Size, integrand, prepare
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases
-from jaxacct.losses.engines.contour.transform import transform
+from jaxacct.losses.engines.contour.transform import Transform, transform
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss
 
-__all__ = ["Slopes", "composition_slopes", "run_slopes", "unknown"]
+__all__ = ["Slopes", "composition_slopes", "run_slopes", "slopes_on", "unknown"]
 
 Array = Any  # NumPy's or JAX's
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(1024, 16384))  # tried in turn
-_COMPILED = Size(512, 1024)
 _WORK = 2**20  # frequencies of all parts worked on at once
 _TRUSTED = 1e-6  # relative error of a derivative, roughly, that is still given out
 _LAST = 0.85  # of the terms that are kept: what follows has died down
@@ -68,15 +66,13 @@ def unknown(settings: int, parts: int) -> Slopes:
 
 
 def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
-    """Derivatives of delta(epsilon) of compositions.
+    """Derivatives of delta(epsilon) of compositions, in NumPy.
 
     Args:
         pairs: GaussianPairs, leaves of shape ``(B, K)``.
         counts: shape ``(B, K)``.
         epsilon: shape ``(B,)``.
     """
-    if array_module(epsilon) is not np:
-        return _contour_slopes(_COMPILED, pairs, counts, epsilon)
     found = unknown(*counts.shape)
     open_, leaves = np.arange(epsilon.size), (pairs.noise, pairs.rate, pairs.reverse, pairs.rest)
     for size in _SIZES:
@@ -95,10 +91,16 @@ def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
 
 def _contour_slopes(size: Size, pairs: Any, counts: Array, epsilon: Array) -> Slopes:
     prepared = prepare("delta", size, pairs, counts, epsilon)
-    terms, found = integrand(size, prepared, counts)
+    return slopes_on(prepared, *integrand(size, prepared, counts), pairs, counts, epsilon)
+
+
+def slopes_on(
+    prepared: Prepared, terms: Integrand, found: Transform, pairs: Any, counts: Array, epsilon: Array
+) -> Slopes:
+    """The same on a contour that was put for epsilons nearby, from the terms of its `integrand`, and the transforms."""
     parts, spacing = prepared.parts, prepared.spacing
-    xp = array_module(spacing)
-    frequencies = np.arange(size.nodes) * spacing[:, None]
+    xp, nodes = array_module(spacing), found.real.shape[-1]
+    frequencies = np.arange(nodes) * spacing[:, None]
     turned = xp.exp(-1j * frequencies * (epsilon - terms.mean)[:, None])
     each = ((terms.real + 1j * terms.imag) * turned)[:, None]
     z = (prepared.plan.theta[:, None] + 1j * frequencies)[:, None]
@@ -112,12 +114,12 @@ def _contour_slopes(size: Size, pairs: Any, counts: Array, epsilon: Array) -> Sl
 
     def moved(slope: Array) -> Array:
         """The slope in a number by which log R changes at this rate on the points."""
-        change = transform(parts.losses, parts.weights * slope, spacing, size.nodes)
+        change = transform(parts.losses, parts.weights * slope, spacing, nodes)
         ratio = (1.0 + change.real + 1j * change.imag) / (1.0 + real + 1j * imag)
         beta = xp.where(pairs.reverse[..., None] > 0.5, -z, 1.0 + z)
         return sums.total(counts[..., None] * beta * ratio)
 
-    by_rate, by_noise = _log_ratio_slopes(size, prepared, pairs, counts)
+    by_rate, by_noise = _log_ratio_slopes(prepared, pairs)
     return Slopes(
         sums.total(xp.ones_like(z))[:, 0], sums.total(-z)[:, 0], moved(by_noise), moved(by_rate), sums.total(logs)
     )
@@ -160,12 +162,10 @@ class _Sums:
         return xp.where(trusted(plain, cut_off), plain, found)
 
 
-def _log_ratio_slopes(size: Size, prepared: Any, pairs: Any, counts: Array) -> tuple[Array, Array]:
+def _log_ratio_slopes(prepared: Prepared, pairs: Any) -> tuple[Array, Array]:
     """Derivatives of log R in the rate and in the noise, on the points of the quadrature, shape ``(B, K, S)``."""
-    theta, cut = prepared.plan.theta, prepared.plan.cut
-    xp = array_module(theta)
-    digits = xp.broadcast_to((30.0 + xp.log(counts.sum(-1)))[:, None], counts.shape)
-    points = placed(pairs, xp.broadcast_to(theta[:, None], counts.shape), size.points, digits, cut)
+    points = prepared.points
+    xp = array_module(points.t)
     rate, mu = pairs.rate[..., None], 1.0 / pairs.noise[..., None]
     u = mu * points.t - 0.5 * mu * mu
     inverse = xp.exp(-points.psi)

@@ -40,15 +40,15 @@ from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.layers import decay
-from jaxacct.losses.engines.contour.points import placed
-from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
+from jaxacct.losses.engines.contour.points import Points, placed
+from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import saddle_log_delta
 
-__all__ = ["Plan", "Prepared", "Size", "contour_bounds", "finish", "integrand", "plan", "prepare"]
+__all__ = ["Plan", "Prepared", "Size", "bounds_on", "contour_bounds", "finish", "integrand", "plan", "prepare"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -88,12 +88,13 @@ class Plan(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What precedes the transform: the plan, every part's tilted loss, Chernoff's bounds, spacing of frequencies.
+    """What precedes the transform: the plan, points and tilted loss of every part, Chernoff's bounds, the spacing.
 
     ``rest`` bounds 1 - D(plan.epsilon).
     """
 
     plan: Plan
+    points: Points
     parts: Quadrature
     tilts: Array
     log_moments: Array
@@ -116,7 +117,14 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
     """
     prepared = prepare(kind, size, pairs, counts, goal)
-    lower, upper = finish(kind, prepared, counts, goal, _transformed(size, prepared))
+    return bounds_on(kind, prepared, integrand(size, prepared, counts)[0], pairs, counts, goal)
+
+
+def bounds_on(
+    kind: str, prepared: Prepared, terms: Integrand, pairs: Any, counts: Array, goal: Array
+) -> tuple[Array, Array]:
+    """Bounds from the terms of :func:`integrand`; see :func:`contour_bounds`."""
+    lower, upper = _read(kind, prepared, terms, goal)
     # No loss exceeds the sum of the largest ones: beyond it delta is 0.
     xp = array_module(goal)
     largest = inflated(xp.where(counts == 0, 0.0, counts * pairs.max_loss()).sum(-1), 1e-9)
@@ -127,23 +135,23 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
 
 
 def finish(kind: str, prepared: Prepared, counts: Array, goal: Array, found: Transform) -> tuple[Array, Array]:
-    """Bounds from the transform; see :func:`contour_bounds`."""
-    integrand = trimmed(_integrand(prepared, counts, found))
+    """Bounds from the transform, without the largest loss; see :func:`contour_bounds`."""
+    return _read(kind, prepared, _integrand(prepared, counts, found), goal)
+
+
+def _read(kind: str, prepared: Prepared, terms: Integrand, goal: Array) -> tuple[Array, Array]:
+    terms = trimmed(terms)
     if kind == "delta":
         xp = array_module(goal)
-        lower, upper, _, _ = read_delta(integrand, goal)
-        upper = xp.minimum(upper, chernoff(integrand, goal))
+        lower, upper, _, _ = read_delta(terms, goal)
+        upper = xp.minimum(upper, chernoff(terms, goal))
         return xp.minimum(xp.maximum(lower, 1.0 - prepared.rest - 4.0 * UNIT), upper), upper
-    return read_epsilon(integrand, prepared.plan.epsilon, goal)
-
-
-def _transformed(size: Size, prepared: Prepared) -> Transform:
-    return transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
+    return read_epsilon(terms, prepared.plan.epsilon, goal)
 
 
 def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand, Transform]:
     """The terms whose sum is delta, and the transforms that they are powers of."""
-    found = _transformed(size, prepared)
+    found = transform(prepared.parts.losses, prepared.parts.weights, prepared.spacing, size.nodes)
     return _integrand(prepared, counts, found), found
 
 
@@ -242,7 +250,8 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
     near_1 = _BACK if kind == "delta" else _BACK[:0]  # no epsilon asks for it
     back = xp.broadcast_to(near_1, (near_1.size, theta.size))
     every = xp.concatenate([tilts, -back])
-    moments = log_moments(pairs, xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1])), cut, points)
+    every = xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1]))
+    law, moments = law_and_moments(pairs, wide, every, cut, points)
     moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
     moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
     missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
@@ -258,8 +267,11 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
     needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
-    parts = quadrature(pairs, wide, cut, points, xp.broadcast_to(spacing[:, None], counts.shape), size.nodes)
-    return Prepared(chosen, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0)))
+    each = xp.broadcast_to(spacing[:, None], counts.shape)
+    parts = quadrature(pairs, wide, cut, points, each, size.nodes, law)
+    return Prepared(
+        chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0))
+    )
 
 
 def _strided(nodes: int) -> np.ndarray:

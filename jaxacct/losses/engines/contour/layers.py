@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, histogram, product, running_least, shared
+from jaxacct._numerics.arrays import array_module, collected, histogram, product, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated
@@ -33,15 +33,16 @@ _TINY_LAYER = 1e-6  # the mass of one that the decay may do without
 def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
     """Uniform pieces, masses and lengths, under a step function: log ``density`` on neighbouring ``lengths``."""
     xp = array_module(density)
-    hill = _hill(density)
-    rest = density + log1p(-xp.exp(hill - density))
-    rest = xp.where(xp.isfinite(density) & (rest > -700.0), rest, -np.inf)
+
+    def peeled(density: Array, _: tuple[()]) -> tuple[Array, tuple[Array, Array]]:
+        hill = _hill(density)
+        rest = density + log1p(-xp.exp(hill - density))
+        return xp.where(xp.isfinite(density) & (rest > -700.0), rest, -np.inf), _cake(hill, lengths)
+
     # A tilted law often has two modes; what the hill around the higher one leaves is a second hill.
-    first, second = _cake(hill, lengths), _cake(_hill(rest), lengths)
-    return xp.concatenate([first[0], second[0]], -1), xp.concatenate([first[1], second[1]], -1)
+    return tuple(xp.concatenate(list(x), -1) for x in collected(peeled, density, [(), ()]))
 
 
-@shared
 def _hill(density: Array) -> Array:
     """The largest unimodal step function below ``density`` with its peak where that one has it, in logarithms."""
     xp = array_module(density)
@@ -52,7 +53,6 @@ def _hill(density: Array) -> Array:
     return xp.where(index <= at, left, right)
 
 
-@shared
 def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
     """Layers of a unimodal step function: masses and lengths."""
     xp = array_module(hill)

@@ -40,7 +40,7 @@ from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
 from jaxacct.losses.engines.contour.taper import CURVATURE, steepened
 
-__all__ = ["Quadrature", "log_moments", "quadrature"]
+__all__ = ["Quadrature", "law_and_moments", "log_moments", "quadrature"]
 
 Array = Any  # NumPy's or JAX's
 
@@ -196,42 +196,68 @@ def _thinned(points: Points) -> Points:
     return points._replace(step=2.0 * points.step, **half)
 
 
+class _Tilted(NamedTuple):
+    """What :func:`_weighed` says at a tilt, and the strip's relative error at frequency 0."""
+
+    weights: Array
+    total: Array
+    log_total: Array
+    relative: Array
+    strip: Array
+
+
+def _tilted(pair: Any, theta: Array, cut: Array, points: Points) -> _Tilted:
+    beta = exponent(pair, theta)
+    weights, total, log_total, relative = _weighed(pair, beta, cut, points)
+    return _Tilted(weights, total, log_total, relative, _strip_at_0(pair, beta, cut, points.step))
+
+
 def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
     """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
-    xp = array_module(tilts)
-    if xp is not np:  # one tilt after the other, as `quadrature` looks at one
+    if array_module(tilts) is not np:  # one tilt after the other, as `quadrature` looks at one
         import jax
 
-        return jax.lax.map(lambda tilt: _log_moment(pair, tilt, cut, points), tilts)
-    return _log_moment(pair, tilts, cut, _thinned(points))
+        return jax.lax.map(lambda tilt: _log_moment(_tilted(pair, tilt, cut, points)), tilts)
+    return _log_moment(_tilted(pair, tilts, cut, _thinned(points)))
 
 
-def _log_moment(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
+def law_and_moments(pair: Any, theta: Array, tilts: Array, cut: Array, points: Points) -> tuple[_Tilted | None, Array]:
+    """:func:`log_moments`, and in a program the law tilted by ``theta`` for :func:`quadrature`, in the same work."""
     xp = array_module(tilts)
-    beta = exponent(pair, tilts)
-    _, _, log_total, relative = _weighed(pair, beta, cut, points)
-    error = relative + _strip_at_0(pair, beta, cut, points.step)
+    if xp is np:
+        return None, log_moments(pair, tilts, cut, points)
+    import jax
+
+    every = jax.lax.map(lambda tilt: _tilted(pair, tilt, cut, points), xp.concatenate([theta[None], tilts]))
+    return _Tilted(*(x[0] for x in every)), _log_moment(_Tilted(*every))[1:]
+
+
+def _log_moment(law: _Tilted) -> Array:
+    xp = array_module(law.log_total)
+    error = law.relative + law.strip
     # The rule's sum is at least (1 - error) of the integral.
-    return xp.where(error < 0.5, log_total + 2.0 * error, np.inf)
+    return xp.where(error < 0.5, law.log_total + 2.0 * error, np.inf)
 
 
-def quadrature(pair: Any, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int) -> Quadrature:
+def quadrature(
+    pair: Any, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int, law: _Tilted | None = None
+) -> Quadrature:
     """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``.
 
-    Every constant is counted in docs/proofs/quadrature.md.
+    ``law`` is from :func:`law_and_moments`. Every constant is counted in docs/proofs/quadrature.md.
     """
     xp = array_module(theta)
     mu = 1.0 / pair.noise
     beta = exponent(pair, theta)
     psi = points.psi
-    weights, total, log_total, relative = _weighed(pair, beta, cut, points)
+    weights, total, log_total, relative, strip_at_0 = law or _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     mean = (weights * loss).sum(-1)
     centred = loss - mean[..., None]
     phase = (weights * (points.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
     still = stopped((pair, beta, cut, points))
-    base = _strip_at_0(pair, beta, cut, points.step) + 2.0 * relative
+    base = strip_at_0 + 2.0 * relative
     room = stopped(_room(pair, beta, points))
     strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes, room=room)
     frequencies = np.arange(nodes) * spacing[..., None]

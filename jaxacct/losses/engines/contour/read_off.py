@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated, product, shared
+from jaxacct._numerics.arrays import array_module, iterated, product, repeated
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
@@ -154,7 +154,6 @@ def _turned_one_by_one(index: Array, real: Array, imag: Array, spacing: Array, o
     return terms.real.sum(-1), spacing * (index * terms.imag).sum(-1), error
 
 
-@shared
 def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Array, Array]:
     """``(lower, upper, value, slope)`` of delta at epsilon, shape ``(..., B)``; the last two are no bounds."""
     xp = array_module(epsilon)
@@ -188,15 +187,18 @@ def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Arra
     given = (i.real, i.imag, i.spacing, i.mean, i.theta, i.log_total, delta)
     root = iterated(newton, start, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS, given)[0]
     n = len(_NUDGES)
-    # In a program as often as below: the same function.
-    lower, upper, value, slope = (
-        x[0] for x in read_delta(integrand, xp.stack([root] * (1 if xp is np else 2 * n + 1)))
-    )
-    # How far the bounds lie from the value says how far from the root they meet the target.
-    nudge = xp.maximum(upper - value, value - lower) / xp.maximum(-slope, 1e-300)
-    moved = nudge * _NUDGES[:, None] + xp.abs(root) * _ROUNDINGS[:, None]
-    above, below = root + moved, xp.maximum(root - moved, 0.0)
-    lows, highs, _, _ = read_delta(integrand, xp.concatenate([above, below, xp.zeros_like(root)[None]]))
+
+    def tried(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Bounds at some epsilons; how far the first ones lie from the value says where they meet the target."""
+        at = state[0]
+        lows, highs, value, slope = read_delta(integrand, at)
+        nudge = xp.maximum(highs[0] - value[0], value[0] - lows[0]) / xp.maximum(-slope[0], 1e-300)
+        moved = nudge * _NUDGES[:, None] + xp.abs(root) * _ROUNDINGS[:, None]
+        return xp.concatenate([root + moved, xp.maximum(root - moved, 0.0), zero[None]]), at, lows, highs
+
+    start = xp.stack([root] * (1 if xp is np else 2 * n + 1))
+    _, at, lows, highs = repeated(tried, (start,) * 4, 2)  # at the root, and then around it
+    above, below = at[:n], at[n:-1]
     high = xp.where(highs[:n] <= delta, above, np.inf).min(0)
     low = xp.where(lows[n:-1] >= delta, below, 0.0).max(0)
     high = xp.where(highs[-1] <= delta, 0.0, high)

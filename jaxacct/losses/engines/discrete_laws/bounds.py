@@ -101,11 +101,9 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     plan = plan_of(kind, groups, counts, goal)
     below, above = lines(size, plan, groups, counts)
     tilts, moments, spacing = period(plan, above)
-    lower = upper = powers(above, spacing, size.nodes)
+    lower, upper = _integrand(powers(above, spacing, size.nodes), plan, spacing, size.nodes, tilts, moments)
     if any(low is not high for (low, _), (high, _) in zip(below, above, strict=True)):
-        lower = powers(below, spacing, size.nodes)
-    lower = _integrand(lower, plan, spacing, size.nodes, tilts, moments)[0]
-    upper = _integrand(upper, plan, spacing, size.nodes, tilts, moments)[1]
+        lower, _ = _integrand(powers(below, spacing, size.nodes), plan, spacing, size.nodes, tilts, moments)
     failed, lost = failures(below, above)
     lower, upper = lower._replace(left_out=failed), upper._replace(left_out=lost)
     largest = _largest(above)

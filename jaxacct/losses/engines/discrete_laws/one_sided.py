@@ -59,24 +59,20 @@ def one_sided(theta: Array, spacing: Array, nodes: int, index: Array) -> OneSide
     sin, cos = np.sin(half), np.where(2 * index > nodes, -np.cos(half), np.cos(half))
     rest, turn = 1.0 - index / nodes, 2.0 * np.pi * index / nodes
 
-    def parts(v: Array, a: Array) -> Array:
-        """(1 - t + i v / 2 pi) exp(-a (v + 2 pi i t)) / (1 - exp(-v - 2 pi i t))."""
-        v, a = v[:, None], a[:, None]
-        less = xp.exp(-v)
-        gap = -xp.expm1(-v) + less * (2.0 * sin * sin) + 1j * (less * (2.0 * sin * cos))
-        return (rest + 1j * v / (2.0 * np.pi)) * xp.exp(-a * v - 1j * a * turn) / gap
-
+    # (1 - t + i v / 2 pi) exp(-a (v + 2 pi i t)) / (1 - exp(-v - 2 pi i t)), with v and a of each of four terms.
     zero = xp.zeros_like(theta)
-    m_low, m_high = parts(low, zero), parts(high, zero)
+    v, a = xp.stack([low, high, low, high])[..., None], xp.stack([zero, zero, shift, shift])[..., None]
+    less = xp.exp(-v)
+    gap = -xp.expm1(-v) + less * (2.0 * sin * sin) + 1j * (less * (2.0 * sin * cos))
+    parts = (rest + 1j * v / (2.0 * np.pi)) * xp.exp(-a * v - 1j * a * turn) / gap
+    (m_low, m_high, low_part, high_part), sizes = parts, xp.abs(parts)
     slope = ((p_high - p_low) / (2.0 * np.pi))[:, None]
     below = m_low - m_high + 1j * slope
-    m_low_size, m_high_size = xp.abs(m_low), xp.abs(m_high)
-    error = 96.0 * UNIT * (m_low_size + m_high_size) + 8.0 * UNIT * p_high[:, None]
-    low_part, high_part = parts(low, shift), parts(high, shift)
+    error = 96.0 * UNIT * (sizes[0] + sizes[1]) + 8.0 * UNIT * p_high[:, None]
     above = low_part - high_part
     # The transform moves with the shift by -v_0 times itself, and by d times its second part.
-    moved = xp.hypot(low[:, None], turn) * xp.abs(above) + step[:, None] * xp.abs(high_part)
+    moved = xp.hypot(low[:, None], turn) * xp.abs(above) + step[:, None] * sizes[3]
     phase = 96.0 * UNIT * (1.0 + xp.abs(shift[:, None]) * (high[:, None] + turn))
-    error_above = phase * (xp.abs(low_part) + xp.abs(high_part)) + 1.01 * shift_error[:, None] * moved
+    error_above = phase * (sizes[2] + sizes[3]) + 1.01 * shift_error[:, None] * moved
     step = step[:, None]
     return OneSided(step * below, step * above, step * xp.maximum(error, error_above))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated
+from jaxacct._numerics.arrays import array_module, collected, iterated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
 
@@ -25,16 +25,9 @@ def read_delta(lower: Integrand, upper: Integrand, largest: Array, floor: Array,
     xp = array_module(epsilon)
     high = xp.minimum(summed(upper, epsilon).upper + lost, chernoff(upper, epsilon))
     high = xp.where(epsilon >= largest, lost, xp.maximum(high, 1e-300))
-    low = _below(lower, epsilon)[0]
+    low = summed(lower, epsilon).lower - aliases(lower, epsilon)
+    low = xp.where(low > 0, low, 0.0)  # no hockey stick is negative, whatever was computed
     return possible(xp.where(floor > low, floor, low) + failed, high, epsilon)
-
-
-def _below(lower: Integrand, epsilon: Array) -> tuple[Array, Array]:
-    """A lower bound of the hockey stick of finite losses, and its slope in epsilon."""
-    found = summed(lower, epsilon)
-    value = found.lower - aliases(lower, epsilon)
-    # No hockey stick is negative, whatever was computed.
-    return array_module(epsilon).where(value > 0, value, 0.0), found.slope
 
 
 def read_epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Array, delta: Array) -> tuple[Array, Array]:
@@ -42,18 +35,23 @@ def read_epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Arra
     xp = array_module(delta)
     failed, lost = lower.left_out, upper.left_out
 
-    def above(epsilon: Array) -> tuple[Array, Array]:
-        found = summed(upper, epsilon)
-        return found.upper + lost, found.slope
+    def side(start: Array, terms: tuple[Integrand, Array]) -> tuple[Array, tuple[Array, Array]]:
+        """The root of one of the two curves, from ``start``; epsilons around it, and the curve there."""
+        integrand, is_lower = terms
+        offset = integrand.left_out
+        integrand = integrand._replace(index=lower.index)
 
-    def below(epsilon: Array) -> tuple[Array, Array]:
-        value, slope = _below(lower, epsilon)
-        return value + failed, slope
-
-    def root(curve: Any, offset: Array, start: Array) -> tuple[Array, Array, Array]:
-        """Newton's method for the logarithm, or half the bracket; the root, and the bracket that is left."""
+        def curve(epsilon: Array) -> tuple[Array, Array]:
+            found = summed(integrand, epsilon)
+            value = found.upper
+            if xp is not np or is_lower.all():  # a program holds one function for both curves
+                below = found.lower - aliases(integrand, epsilon)
+                # No hockey stick is negative, whatever was computed.
+                value = xp.where(is_lower, xp.where(below > 0, below, 0.0), value)
+            return value + offset, found.slope
 
         def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            """A step of Newton's method for the logarithm, or half the bracket."""
             at, low, high, _ = state
             value, slope = curve(at)
             inside = value <= delta
@@ -66,16 +64,16 @@ def read_epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Arra
 
         zero = xp.zeros_like(start)
         state = (start, zero, xp.maximum(2.0 * start, 1.0), zero + np.inf)
-        return iterated(newton, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[:3]
+        at, short = iterated(newton, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[:2]
+        moved = xp.where(is_lower, -1.0, 1.0) * (at * _NUDGES[:, None] + 1e-14)
+        tried = xp.maximum(xp.concatenate([at + moved, xp.where(is_lower, short, 0.0)[None]]), 0.0)
+        return at, (tried, curve(tried)[0])
 
-    nudges = _NUDGES[:, None]
-    at, _, _ = root(above, lost, guess)
-    tried = xp.concatenate([xp.zeros_like(at)[None], at * (1.0 + nudges) + 1e-14])
-    high = xp.where(above(tried)[0] <= delta, tried, np.inf).min(0)
+    sides = [(terms._replace(index=None), np.full(delta.shape, i == 1)) for i, terms in enumerate((upper, lower))]
+    tried, found = collected(side, guess, sides)
+    high = xp.where(found[0] <= delta, tried[0], np.inf).min(0)
     high = xp.where((lost <= delta) & (largest < high), xp.maximum(largest, 0.0), high)
     high = xp.where(lost <= delta, high, np.inf)
-    at, short, _ = root(below, failed, at)
-    tried = xp.maximum(xp.concatenate([at * (1.0 - nudges) - 1e-14, short[None]]), 0.0)
-    low = xp.where(below(tried)[0] > delta, tried, 0.0).max(0)
+    low = xp.where(found[1] > delta, tried[1], 0.0).max(0)
     low = xp.where(failed > delta, np.inf, low)
     return xp.minimum(low, high), high
