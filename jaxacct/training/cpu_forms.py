@@ -22,6 +22,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.extend import core
 
 __all__ = ["in_cpu_form"]
@@ -43,7 +44,7 @@ def in_cpu_form(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     def rewritten(*arguments: Any) -> Any:
-        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments))
+        traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arguments))
         if not traced or jax.default_backend() != "cpu" or not hasattr(core.Primitive, "get_bind_params"):
             return function(*arguments)
         closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)

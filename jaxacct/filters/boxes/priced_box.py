@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, erf, repeated
@@ -212,7 +213,7 @@ def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
 
 def _entry(extra: Any, place: Any) -> Any:
     """The lines of a further entry; those that never fit for a position that is none."""
-    xp = jnp if isinstance(place, jax.core.Tracer) or isinstance(extra, jax.Array) else np  # pyright: ignore[reportAttributeAccessIssue]
+    xp = jnp if isinstance(place, Tracer) or isinstance(extra, jax.Array) else np
     count = np.shape(extra)[1]
     place = xp.asarray(place)
     if not count:
