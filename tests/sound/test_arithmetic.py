@@ -63,6 +63,10 @@ def test_numpys_complex_functions_keep_to_their_units():
     assert off(np.exp(x), np.exp(wide), np.abs(np.exp(wide))) <= 7
     assert off(x / y, wide / other, np.abs(wide / other)) <= 8
     assert off(x**2, wide * wide, np.abs(wide) ** 2) <= 3
+    for function in (np.sinh, np.cosh):
+        up = RNG.uniform(0, 15, SIZE)
+        truth = function(up.astype(np.longdouble))
+        assert off(function(up), truth, truth) <= 4
     for count in range(1, 17):
         powers = powers * near.astype(np.clongdouble)
         assert off(near**count, powers, np.abs(powers)) <= 3 * count
@@ -76,6 +80,11 @@ def test_tails_of_the_normal_law_keep_to_their_units(library):
     for x, value in zip(points, found, strict=True):
         truth = mp.erfc(mp.mpf(float(x)))
         assert abs(mp.mpf(float(value)) / truth - 1) <= (8 + 2 * x * x) * UNIT
+
+
+def test_pythons_lgamma_keeps_to_its_units():
+    for n in range(50, 482):
+        assert abs(mp.mpf(math.lgamma(n)) / mp.loggamma(n) - 1) <= 4 * UNIT
 
 
 def test_scipys_erfcx_keeps_to_its_units():
