@@ -128,3 +128,19 @@ def test_more_epsilon_is_less_delta_and_more_runs_are_more():
 def test_beyond_the_largest_loss_nothing_is_left():
     assert bounds("delta", 1.0, 1e-3, 4, 4.1e-3, True) == (0.0, 0.0)
     assert bounds("epsilon", 1.0, 1e-9, 3, 1e-7, False) == (0.0, 0.0)
+
+
+def test_where_powers_underflow_nothing_is_answered():
+    # 1.06442e-211 by the same integral in logarithms; the 16th power of a transform is a subnormal number.
+    epsilon = (1.0 - 0.02041) * -16.0 * np.log1p(-0.05)
+    assert bounds("delta", 2.0, 0.05, 16, epsilon, True)[0] <= 1.0645e-211
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 5e-4])
+def test_both_directions_agree_below_zero(epsilon):
+    """delta of `remove` at -eps is 1 - e^-eps + e^-eps times that of `add` at eps."""
+    below = bounds("delta", 1.0, 1e-3, 2, -epsilon, False)
+    low, high = (np.exp(-epsilon) * x - np.expm1(-epsilon) for x in bounds("delta", 1.0, 1e-3, 2, epsilon, True))
+    assert below[0] <= high
+    assert low <= below[1]
+    assert below[1] - below[0] <= 1e-6 * below[1]

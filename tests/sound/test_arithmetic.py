@@ -50,6 +50,28 @@ def test_elementary_functions_keep_to_their_units(name, library):
     assert off[np.abs(truth) > 1e-300].max() <= UNITS[name]
 
 
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no longer numbers to compare with")
+def test_numpys_complex_functions_keep_to_their_units():
+    turn = np.exp(1j * RNG.uniform(-3.1, 3.1, SIZE))
+    x, y = np.abs(signed(1e-8, 600)) * turn, np.abs(signed(1e-8, 1e8)) * turn[::-1]
+    wide, other = x.astype(np.clongdouble), y.astype(np.clongdouble)
+    near, powers = np.abs(signed(1e-6, 2)) * turn, np.ones(SIZE, np.clongdouble)
+    off = lambda found, truth, size: np.max(np.abs(found - truth) / size) / UNIT  # noqa: E731
+    for value in (y, 1 + 0.5 * near, turn):
+        truth = np.log(value.astype(np.clongdouble))
+        assert off(np.log(value), truth, 1 + np.abs(truth)) <= 4
+    assert off(np.exp(x), np.exp(wide), np.abs(np.exp(wide))) <= 7
+    assert off(x / y, wide / other, np.abs(wide / other)) <= 8
+    assert off(x**2, wide * wide, np.abs(wide) ** 2) <= 3
+    for function in (np.sinh, np.cosh):
+        up = RNG.uniform(0, 15, SIZE)
+        truth = function(up.astype(np.longdouble))
+        assert off(function(up), truth, truth) <= 4
+    for count in range(1, 17):
+        powers = powers * near.astype(np.clongdouble)
+        assert off(near**count, powers, np.abs(powers)) <= 3 * count
+
+
 @pytest.mark.parametrize("library", [np, jnp])
 def test_tails_of_the_normal_law_keep_to_their_units(library):
     points = np.concatenate([RNG.uniform(0, 26, 400), np.abs(signed(1e-8, 1.0))[:100]])
@@ -58,6 +80,11 @@ def test_tails_of_the_normal_law_keep_to_their_units(library):
     for x, value in zip(points, found, strict=True):
         truth = mp.erfc(mp.mpf(float(x)))
         assert abs(mp.mpf(float(value)) / truth - 1) <= (8 + 2 * x * x) * UNIT
+
+
+def test_pythons_lgamma_keeps_to_its_units():
+    for n in range(50, 482):
+        assert abs(mp.mpf(math.lgamma(n)) / mp.loggamma(n) - 1) <= 4 * UNIT
 
 
 def test_scipys_erfcx_keeps_to_its_units():

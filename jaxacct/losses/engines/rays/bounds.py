@@ -87,12 +87,12 @@ class _Built(NamedTuple):
         """``(lower, upper)`` of delta."""
         run = self.run
         away, off = _away(run, epsilon)
-        if not away > 0.0:
+        if not away > 10.0 * off:
             return 0.0, 1.0
         value, _ = self.line.value(away)
         error = self.line.error(away, off)
         start = 0.05 * math.floor(math.log(0.02 * away / run.scale) / 0.05)
-        missed = undecided(run, self.threshold, ray(run, 0.0, start + 0.05 * np.arange(84), 0.05), away)
+        missed = undecided(run, self.threshold, ray(run, 0.0, start + 0.05 * np.arange(84), 0.05), away + off)
         if run.add:
             return value - error, value + error + missed
         scale = math.exp(epsilon) * (1.0 + 8.0 * UNIT)

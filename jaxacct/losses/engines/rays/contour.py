@@ -31,6 +31,7 @@ _DIGITS = 23.0  # e-foldings between the sum and what its strip is charged
 _MORE = 31.0  # and between M at the vertex and its own
 _FAR, _EDGE_FAR = 26.0, 2.0  # e-foldings below the sum at which it ends, and bounds on a strip
 _TRIED = 13  # vertices, three times
+_LEAST = -650.0  # log of M^T at the vertex, below which terms that matter might underflow
 _CELL, _WIDE = 0.08, 0.05  # cells of the hyperbola and of rays, for bounds
 
 
@@ -54,7 +55,7 @@ class Contour(NamedTuple):
     """The terms of the sum and what it may be off by; ``B`` may move.
 
     Attributes:
-        z: frequencies; ``terms`` without e^(-z B); ``off`` of each, absolute; ``units`` in units of itself.
+        z: frequencies; ``terms`` without e^(-z B); ``off`` of each, absolute; ``units`` of each, in units of itself.
         strips: for either edge of the strip Re z at the lower ends of cells, factors of e^(-B Re z), and the tail.
         end: of the terms that are left out.
     """
@@ -62,7 +63,7 @@ class Contour(NamedTuple):
     z: Array
     terms: Array
     off: Array
-    units: float
+    units: Array
     strips: list[tuple[Array, Array, _Tail]]
     end: _Tail
 
@@ -76,8 +77,11 @@ class Contour(NamedTuple):
         falls = np.exp(-self.z.real * away)
         size = np.abs(self.z)
         own = self.off + np.abs(self.terms) * (UNIT * (self.units + 24.0 * size * away) + 1.01 * size * off)
-        strips = max(float((each * np.exp(-low * away)).sum()) + tail.at(away) for low, each, tail in self.strips)
-        return (float((falls * own).sum()) + strips + self.end.at(away)) * (1.0 + 1e-9)
+        strips = max(
+            float((each * np.exp(np.abs(low) * off - low * away)).sum()) + tail.at(away, off)
+            for low, each, tail in self.strips
+        )
+        return (float((falls * own).sum()) + strips + self.end.at(away, off)) * (1.0 + 1e-9)
 
 
 class _Hyperbola(NamedTuple):
@@ -110,12 +114,13 @@ class _Tail(NamedTuple):
     alpha: float
     last: float
 
-    def at(self, away: float) -> float:
+    def at(self, away: float, off: float) -> float:
+        """At every B that is within ``off`` of ``away``."""
         stretch, angle, last = self.curve.stretch, self.curve.angle, self.last
         z, _ = self.curve.points(np.array([last]), self.alpha)
-        steep = away * stretch * math.sin(angle) * math.sinh(last)
+        steep = (away - off) * stretch * math.sin(angle) * math.sinh(last)
         kernel = math.cosh(last) / (stretch * math.cos(angle) ** 2 * math.sinh(last) ** 2)
-        return self.factor * math.exp(-away * float(z[0].real)) * kernel / steep
+        return self.factor * math.exp(abs(float(z[0].real)) * off - away * float(z[0].real)) * kernel / steep
 
 
 def saddle(run: Run, threshold: Threshold, away: float) -> Saddle:
@@ -215,7 +220,11 @@ def contour(run: Run, threshold: Threshold, away: float, at: Saddle) -> Contour 
         return None
     spacing = float(np.float32(2.0 * math.pi * strip / (place.share + 0.5 * place.turned**2)))
     middle = ray(run, beta, _multiples(place.low, place.high, spacing), spacing)
+    if not settled(run, beta, float(middle.size[-1])):
+        return None
     moment, size = moment_on(run, threshold, z, middle)
+    if not run.runs * math.log(abs(moment[0])) >= _LEAST:
+        return None
     cells = _CELL * np.arange(math.ceil(xi[-1] / _CELL) + 1)
     wrong = moment_error(
         run,
@@ -234,7 +243,7 @@ def contour(run: Run, threshold: Threshold, away: float, at: Saddle) -> Contour 
     terms[0] *= 0.5
     growth = -np.expm1(-count * np.log1p(wrong / np.abs(moment)))
     off = (h / math.pi) * np.abs(kernel * dz) * (np.abs(moment) + wrong) ** count * growth
-    units = 64.0 + 16.0 * count + xi.size
+    units = 96.0 + 16.0 * count + xi.size + 32.0 / np.abs(z - 1.0)
     return Contour(z, terms, off, units, strips, _Tail(factor / math.pi, curve, alpha, float(xi[-1])))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.rays.ray import LOSS_UNITS, Ray, Run, grown, settled, slack_of_t
-from jaxacct.losses.engines.rays.threshold import Threshold, kept, kept_bounds, kept_error
+from jaxacct.losses.engines.rays.threshold import Threshold, beyond, kept, kept_bounds, kept_error
 
 __all__ = ["last_v", "moment_bound", "moment_error", "moment_on"]
 
@@ -43,7 +43,7 @@ def moment_error(
     wrong = wrong + sum(_outside(run, threshold, at, up - down))
     t, bounds = np.abs(at.t), kept_bounds(threshold, at)
     bounds = np.append(bounds, bounds[-1:])  # of a cell, so of its ends
-    each = bounds * (t * slack_of_t(run, at) + UNIT * (80.0 + 4.0 * t * t + at.v.size))
+    each = bounds * (t * slack_of_t(run, at) + UNIT * (112.0 + 4.0 * t * t + at.v.size))
     units = np.stack([each + kept_error(threshold, at, LOSS_UNITS), bounds * at.size], -1)
     table = np.exp(np.multiply.outer(up - down, at.size))
     rounding = np.einsum("ij,jk->ik", table, weights[:, None] * units)
@@ -69,9 +69,11 @@ def _outside(run: Run, threshold: Threshold, at: Ray, up: Array) -> tuple[Array,
     first, last = float(at.size[0]), float(at.size[-1])
     t = at.t[0]
     start = 0.5 * math.exp(0.5 * t.imag**2 - 0.5 * min(t.real, 0.0) ** 2) * (1.0 + 1.21 * first)
-    start = start * (1.0 + 1e-6) * np.exp(np.maximum(up, 0.0) * first) if t.real <= 0.0 else np.inf + 0.0 * up
+    growth = math.exp(threshold.scale * first * (1.0 - math.cos(at.beta)))  # of 1 - g
+    start *= (1.0 + growth * float(beyond(threshold, at.size[:1])[0])) * (1.0 + 1e-6)
+    start = start * np.exp(np.maximum(up, 0.0) * first) if t.real <= 0.0 else np.inf + 0.0 * up
     log, slope = _far(run, threshold, at.beta, last, up)
-    return 2.0 * start, np.where(slope <= -1.0, np.exp(np.minimum(log, 700.0)), np.inf)
+    return start, np.where(slope <= -1.0, np.exp(np.minimum(log, 700.0)), np.inf)
 
 
 def _far(run: Run, threshold: Threshold, beta: float, size: Any, up: Any) -> tuple[Any, Any]:

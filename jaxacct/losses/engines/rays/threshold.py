@@ -41,9 +41,10 @@ class Dropped(NamedTuple):
     def excess(self, epsilon: float) -> tuple[float, float]:
         """Bounds of P(E) - e^eps Q(E)."""
         scale = math.expm1(epsilon)
-        low = self.difference[0] - scale * (1.0 + 16.0 * UNIT) * self.base[1]
-        high = self.difference[1] - scale * (1.0 - 16.0 * UNIT) * self.base[0]
-        room = 4.0 * UNIT * (self.difference[1] + scale * self.base[1])
+        less, more = self.base if scale >= 0.0 else self.base[::-1]
+        low = self.difference[0] - scale * more
+        high = self.difference[1] - scale * less
+        room = 20.0 * UNIT * (self.difference[1] + abs(scale) * self.base[1])
         return low - room, high + room
 
 
@@ -114,7 +115,8 @@ def dropped(run: Run, threshold: Threshold) -> Dropped | None:
     far, near = normal_tails(t)[0], normal_tails(t - run.mu)[0]
     moved = _tail_error(run, real)
     # A term's own error: the density, the sum; and what the threshold's tails leave out on either side.
-    units = UNIT * (40.0 + 4.0 * np.abs(n * np.log(x)) + 4.0 * x + 40.0 * np.abs(n - x) + 4.0 * math.lgamma(n) + v.size)
+    sizes = np.abs(n * np.log(x)) + x + math.lgamma(n)
+    units = UNIT * (40.0 + 8.0 * sizes + 40.0 * np.abs(n - x) + v.size)
     first, last = np.exp(log_density[[0, -1]])
     outside = float(first) / max(n - float(x[0]), 1e-3) + float(last) / max(float(x[-1]) - n, 1e-3)
     # On the strip the density's integral is at most cos^-n of what it is, and a normal tail at most e^(tau^2 / 2).
