@@ -39,7 +39,8 @@ def read_epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Arra
         """The root of one of the two curves, from ``start``; epsilons around it, and the curve there."""
         integrand, is_lower = terms
         offset = integrand.left_out
-        integrand = integrand._replace(index=lower.index)
+        # A program keeps every frequency, of either curve; NumPy drops what matters to neither bound, of each its own.
+        integrand = integrand._replace(index=lower.index if xp is not np or is_lower.all() else upper.index)
 
         def curve(epsilon: Array) -> tuple[Array, Array]:
             found = summed(integrand, epsilon)
