@@ -193,10 +193,9 @@ class ExampleLedgers:
 
 
 def _step(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
-    # Who takes part is read off the words: the barrier keeps compilers from computing them a second time. Both results
-    # are behind it, or the words would be copied.
-    after = jax.lax.optimization_barrier(ledger._charged(query, norms, words))
-    return after < 0, after
+    after = ledger._charged(query, norms, words)
+    # Who takes part is read off the words: the barrier keeps compilers from computing them a second time.
+    return jax.lax.optimization_barrier(after) < 0, after
 
 
 def _bounds_after(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) -> Array:
