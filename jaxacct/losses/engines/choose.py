@@ -208,7 +208,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         for side in range(sides):  # one direction after the other: what is no worse needs no narrow bounds
             own = members[few & (members // (total // sides) == side)]
             query = groups, counts, goal, worst(_tight(kind, lower, upper))
-            left.append(attempt(functools.partial(_few_numpy, kind), parts, 1.0, query, own))
+            left.append(attempt(functools.partial(few_run_bounds, kind), parts, 1.0, query, own))
         return members[~few]
 
     def by_rays(members: np.ndarray) -> np.ndarray:
@@ -219,7 +219,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         for side in range(sides):
             own = members[rare & (members // (total // sides) == side)]
             query = groups, counts, goal, worst(narrow_enough(_NARROW))
-            kept.append(attempt(functools.partial(_rays_numpy, kind), 1, 1.0, query, own, _NARROW))
+            kept.append(attempt(functools.partial(ray_bounds, kind), 1, 1.0, query, own, _NARROW))
         return np.concatenate(kept)
 
     def by_lines(members: np.ndarray) -> np.ndarray:
@@ -316,7 +316,7 @@ def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: S
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
-    if run.func in (_contour_numpy, _universal_numpy, _few_numpy, _rays_numpy, _single_batch):
+    if run.func in (_contour_numpy, _universal_numpy, few_run_bounds, ray_bounds, _single_batch):
         taken = _RUNS if run.func is _single_batch else rows
         pieces = max(-(-members.size // taken), 2 if members.size >= 2 * _LEAST_ROWS else 1)
         parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
@@ -379,14 +379,6 @@ def _universal_batch(kind: str, size: Cells, groups: tuple[Any, ...], counts: ja
 def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: Any, goal: Any):
     with np.errstate(all="ignore"):  # what comes of it fails closed
         return universal_bounds(kind, size, groups, counts, goal)
-
-
-def _few_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, enough: Any):
-    return few_run_bounds(kind, groups, counts, goal, enough)
-
-
-def _rays_numpy(kind: str, groups: tuple[Any, ...], counts: Any, goal: Any, enough: Any):
-    return ray_bounds(kind, groups, counts, goal, enough)
 
 
 def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):

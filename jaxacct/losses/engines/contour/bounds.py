@@ -227,8 +227,10 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     k0, k1, k2 = at(theta)
     if kind == "delta":
         # Where most losses exceed epsilon the best bound is trivial, at no tilt at all, and the period endless.
-        theta = xp.where((goal < k1) & (k1 < np.inf), xp.maximum(theta, _STEEP / xp.sqrt(k2)), theta)
-        k0, _, k2 = at(theta)
+        steeper = xp.where((goal < k1) & (k1 < np.inf), xp.maximum(theta, _STEEP / xp.sqrt(k2)), theta)
+        if xp is not np or (steeper != theta).any():
+            theta = steeper
+            k0, _, k2 = at(theta)
         log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
         return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
     epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta

@@ -146,7 +146,8 @@ def _built(run: Run, epsilon: float) -> _Built | None:
 
 def _delta(run: Run, epsilon: float) -> tuple[float, float]:
     nothing = 0.0, 1.0
-    if run.add and _away(run, epsilon)[0] <= -_away(run, epsilon)[1]:
+    away, off = _away(run, epsilon)
+    if run.add and away <= -off:
         return 0.0, 0.0
     built = _built(run, epsilon)
     if built is None:
