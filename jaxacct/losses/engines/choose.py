@@ -35,8 +35,6 @@ from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["TRACED", "Options", "bounds", "grouped", "on_contour"]
-
 _SIZES = (
     Size(160, 128),
     Size(256, 256),

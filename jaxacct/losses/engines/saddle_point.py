@@ -9,8 +9,6 @@ import numpy as np
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 
-__all__ = ["saddle_log_delta"]
-
 
 def saddle_log_delta(t: Any, k0: Any, k2: Any, epsilon: Any) -> Any:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""

@@ -20,8 +20,6 @@ import numpy as np
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.choose import Options, bounds
 
-__all__ = ["bounds_with_failures"]
-
 _LEAST = 1e-300  # a smaller delta than this counts as none
 
 

@@ -12,8 +12,6 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import saddle_log_delta
 
-__all__ = ["Plan", "edges_of", "plan_of"]
-
 Array = Any  # NumPy's or JAX's
 
 _COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first
