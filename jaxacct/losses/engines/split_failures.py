@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.choose import Options, bounds
+from jaxacct.losses.engines.choose import bounds
+from jaxacct.losses.engines.run import Options
 
 __all__ = ["bounds_with_failures"]
 
