@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from jaxacct.accounting.batch import Batch, with_rare_sampling
-from jaxacct.losses.engines.choose import Options
+from jaxacct.losses.engines.run import Options
 from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
