@@ -15,8 +15,6 @@ from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, paramet
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
 
-__all__ = ["ledger"]
-
 _REFUSED = 1
 _EXAMPLE = """\b
 Example:

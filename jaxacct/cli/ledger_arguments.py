@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FILTERS", "PARAMETERS", "is_target", "parameters_of", "query_of"]
-
 # What `create` makes, and which of its parameters take several numbers.
 FILTERS = {
     "approximate_dp": "epsilon delta [share]",

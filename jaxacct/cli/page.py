@@ -9,20 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "WHOLE",
-    "Option",
-    "Page",
-    "csv_or_json",
-    "examples",
-    "output_file",
-    "printing",
-    "relation_option",
-    "shared",
-    "under",
-    "wanted",
-]
-
 
 class Option(click.Option):
     """An option that stands under a heading of the help page."""

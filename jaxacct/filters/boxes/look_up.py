@@ -20,8 +20,6 @@ from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.table import DEAR
 
-__all__ = ["corners_of", "left_by_lines", "left_by_parts", "left_by_runs", "once"]
-
 
 def corners_of(box: Any, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, Any, Any]]]:
     """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
