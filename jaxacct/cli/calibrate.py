@@ -15,8 +15,6 @@ from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import FAMILIES, Run, alike, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
 
-__all__ = ["calibrate", "search"]
-
 _question = under("Question")
 
 

@@ -18,8 +18,6 @@ from jaxacct.cli.runs import Run, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
-__all__ = ["compare"]
-
 _question = under("Question")
 
 

@@ -17,8 +17,6 @@ from jaxacct.cli.run_options import mechanism_options
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
 
-__all__ = ["ledger"]
-
 _REFUSED = 1
 _EXAMPLE = """\b
 Example:

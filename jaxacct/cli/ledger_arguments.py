@@ -7,8 +7,6 @@ from typing import Any
 from jaxacct.cli.run_options import runs_of
 from jaxacct.cli.runs import composed, said_of
 
-__all__ = ["FILTERS", "PARAMETERS", "is_target", "parameters_of", "query_of"]
-
 # What `create` makes, and which of its parameters take several numbers.
 FILTERS = {
     "approximate_dp": "epsilon delta [share]",

@@ -9,21 +9,6 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "DELTA",
-    "WHOLE",
-    "Option",
-    "Page",
-    "csv_or_json",
-    "examples",
-    "output_file",
-    "printing",
-    "relation_option",
-    "shared",
-    "under",
-    "wanted",
-]
-
 DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / records, such as 1e-6."
 
 

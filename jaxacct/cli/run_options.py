@@ -13,8 +13,6 @@ import numpy as np
 from jaxacct.cli.page import WHOLE, under
 from jaxacct.cli.runs import FAMILIES, Run
 
-__all__ = ["mechanism_options", "option_of", "runs_of", "take_multiplier"]
-
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
 _AROUND = (

@@ -11,8 +11,6 @@ import numpy as np
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
-__all__ = ["Policy", "State", "reproducible"]
-
 # What a ledger cannot write down, why, and what does the same.
 _INSTEAD = {
     "OnlineMenuFilter": "whose curves take up to hundreds of MB: make the ledger for filters.priced_menu of the same "

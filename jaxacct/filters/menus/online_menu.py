@@ -39,8 +39,6 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism
 
-__all__ = ["OnlineMenuFilter", "online_menu"]
-
 _WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
 _STATEMENT = (
     " Queries off the menu count as well if each was charged a price for which its composition with the certified "

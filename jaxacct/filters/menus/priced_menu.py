@@ -31,15 +31,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-__all__ = [
-    "TOO_DEAR",
-    "PricedMenuFilter",
-    "constant_schedules",
-    "filter_of",
-    "kept_table",
-    "priced_menu",
-]
-
 _VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
 _MOST_UNITS = 2**31 - 2
 TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget

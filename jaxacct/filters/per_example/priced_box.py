@@ -29,8 +29,6 @@ from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["IndividualPricedBoxFilter", "individual_priced_box"]
-
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
