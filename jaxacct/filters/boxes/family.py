@@ -24,6 +24,7 @@ import scipy.fft
 
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.filters.boxes.kernels import ACCURACY, gaussian_excess
+from jaxacct.filters.boxes.words import least_of, rounded_down
 from jaxacct.losses.grids.grid import LossGrid
 
 UNITS = 2_000_000_000
@@ -191,7 +192,8 @@ def family_of(
     places = np.concatenate([[0.0], index[index < end] / end, [1.0], index[index > end] / end])
     nodes = np.rint(UNITS * places) / UNITS
     good = np.concatenate([np.diff(nodes) > 1e-4 * grade, [True]]) | (nodes == 1.0)
-    return prepared(wide, nodes[good], np.maximum.accumulate(np.stack(rows)[good], 0), width, slack, far)
+    rising = np.maximum.accumulate(np.stack(rows)[good], 0)
+    return prepared(wide, nodes[good], rounded_down(rising, least_of(slack, far)), width, slack, far)
 
 
 def steady(grid: LossGrid, width: float, far: float) -> np.ndarray:

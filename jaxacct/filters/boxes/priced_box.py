@@ -22,6 +22,7 @@ from jaxacct.filters.boxes.family import UNITS, Family, prepared
 from jaxacct.filters.boxes.lines import price_lines
 from jaxacct.filters.boxes.look_up import left_by_parts, left_by_runs, once
 from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query, within
+from jaxacct.filters.boxes.words import least_of, unpacked
 from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, narrow, parts_of
@@ -31,7 +32,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 7  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 8  # of the table format and algorithm: increase it to invalidate cached tables
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
     "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
@@ -309,7 +310,7 @@ def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> Pric
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
     inside = within(kept["support"], grid.size)
     excess = np.zeros(inside.shape)
-    excess[inside] = kept["excess"]
+    excess[inside] = unpacked(kept["excess"], least_of(slack, far))
     family = prepared(grid, kept["nodes"] / UNITS, excess, width, slack, far)
     with jax.enable_x64(True):
         sigmas, rates = (np.asarray(amounts.split(kept[name])) for name in ("sigmas", "rates"))

@@ -26,6 +26,7 @@ from jaxacct.filters.boxes.family import UNITS, Family
 from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import NEVER, kernel_next_to, price_lines
 from jaxacct.filters.boxes.references import chosen_family
+from jaxacct.filters.boxes.words import least_of, packed
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
@@ -54,7 +55,7 @@ class _Fineness(NamedTuple):
 
 _NARROW = _Fineness(50.0, 0.0014, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
 _SMALL = _Fineness(30.0, 0.006, 0.02, 0.10, 0.01)  # hardly any range: seconds
-_WIDE = _Fineness(30.0, 0.0022, 0.05, 0.08, 0.005)  # both move: some hundreds
+_WIDE = _Fineness(30.0, 0.0018, 0.05, 0.08, 0.005)  # both move: some hundreds
 _FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
@@ -111,7 +112,7 @@ def box_table(
         "extra": _units(extra_lines),
         "promised": inflated(promised, 2.0**-40),
         "support": support.astype(np.int32),
-        "excess": family.excess[within(support, family.grid.size)],
+        "excess": packed(family.excess[within(support, family.grid.size)], least_of(family.slack, family.far)),
         "width": np.array(family.width),
         "slack": np.array(family.slack),
         "far": np.array(family.far),
