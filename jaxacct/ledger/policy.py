@@ -11,8 +11,6 @@ import numpy as np
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
-__all__ = ["Policy", "State", "reproducible"]
-
 # What a ledger cannot write down, why, and what does the same.
 _INSTEAD = {
     "ResidueFilter": "which holds functions: make the ledger for filters.gdp_residue (any query), filters.priced_menu "

@@ -20,7 +20,7 @@ from jaxacct._numerics.host import on_device
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.priced_box import left_by_lines
+from jaxacct.filters.boxes.look_up import left_by_lines
 from jaxacct.filters.menus.units import MenuState
 from jaxacct.losses.grids.grid import LossGrid
 

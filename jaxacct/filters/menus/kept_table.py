@@ -16,8 +16,6 @@ from jaxacct.filters.menus.laws import delta_of, menu_laws
 from jaxacct.filters.menus.table import budget_table
 from jaxacct.mechanisms.base import Mechanism
 
-__all__ = ["MOST_UNITS", "kept_table"]
-
 _VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
 MOST_UNITS = 2**31 - 2
 _LEAST_NODES = 600

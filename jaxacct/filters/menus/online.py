@@ -28,8 +28,6 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.filters.menus.laws import law_of
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["MenuCurves"]
-
 _WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
 
 

@@ -30,8 +30,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import as_mechanism
 
-__all__ = ["TOO_DEAR", "PricedMenuFilter", "constant_schedules", "filter_of", "priced_menu"]
-
 TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
 
 _STATEMENT = (
