@@ -39,8 +39,6 @@ from jaxacct.losses.engines.run import (
 )
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["bounds", "grouped", "on_contour"]
-
 _SIZES = (
     Size(160, 128),
     Size(256, 256),

@@ -13,8 +13,6 @@ from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs import one_parameter as _parametric
 
-__all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
-
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 # Double-exponential nodes for integrals over (0, inf): t = exp(x - exp(-x)), dt = t (1 + exp(-x)) dx.

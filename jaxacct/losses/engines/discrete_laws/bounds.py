@@ -33,8 +33,6 @@ from jaxacct.losses.engines.lines.law import LawLine
 from jaxacct.losses.engines.lines.of_pair import line_of
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["Size", "failures", "has_lines", "lines", "period", "powers", "universal_bounds"]
-
 Array = Any  # NumPy's or JAX's
 _Parts = list[tuple[Any, Array]]  # a group's line, and how often each of its parts runs
 
