@@ -19,11 +19,10 @@ from jaxacct.losses.engines.contour.bounds import bounds_on, integrand, prepare
 from jaxacct.losses.engines.derivatives import Slopes, slopes_on
 from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.one_run import single_value
+from jaxacct.losses.engines.run import TRACED
 from jaxacct.losses.engines.values import SIZES, Place, placed, value
 from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-
-__all__ = ["compiled_answer"]
 
 _SIZE = SIZES[2]
 
@@ -57,8 +56,8 @@ def _on_contour(kind: str, batch: Batch) -> tuple[Any, Any, Callable[[Any], Slop
     """Bounds of compositions of Gaussians, and derivatives at epsilons next to them on the same contour."""
     pairs, counts, goal = batch.query
     (group,), many = engine.grouped(pairs, counts, jnp)
-    prepared = prepare(kind, engine.TRACED, group, many, goal)
-    terms, found = integrand(engine.TRACED, prepared, many)
+    prepared = prepare(kind, TRACED, group, many, goal)
+    terms, found = integrand(TRACED, prepared, many)
     low, high = bounds_on(kind, prepared, terms, group, many, goal)
     return low, high, functools.partial(slopes_on, prepared, terms, found, group, many)
 

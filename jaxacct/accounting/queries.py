@@ -20,13 +20,10 @@ from jaxacct._numerics.float64 import settled
 from jaxacct.accounting.batch import Bounds
 from jaxacct.accounting.enclosure import enclosure
 from jaxacct.accounting.traced import traced_answer
-from jaxacct.losses.engines.choose import Options
 from jaxacct.losses.engines.devices import check_devices
+from jaxacct.losses.engines.run import Options
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.directions import witness
-
-__all__ = ["Bounds", "delta", "delta_beside", "epsilon"]
-
 
 _WIDE = 1.1  # upper over lower
 _ADVICE = {

@@ -23,14 +23,13 @@ from jaxacct.losses.engines import choose as engine
 from jaxacct.losses.engines.derivatives import Slopes, composition_slopes, run_slopes, unknown
 from jaxacct.losses.engines.lines.of_pair import has_derivatives
 from jaxacct.losses.engines.one_run import single_value
+from jaxacct.losses.engines.run import Options
 from jaxacct.losses.engines.values import SIZES, Value, placed, value
 from jaxacct.mechanisms.directions import directions, witness
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
-__all__ = ["DIGITS", "Outline", "Question", "answer", "implicit", "outline"]
-
-_HOST = engine.Options(host=True)
+_HOST = Options(host=True)
 _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks
 _CENTRAL = {1.0: 8.0 / 12.0, -1.0: -8.0 / 12.0, 2.0: -1.0 / 12.0, -2.0: 1.0 / 12.0}

@@ -29,7 +29,6 @@ ELSEWHERE = {
     "IndividualApproximateGDPFilter": "tests/filters/test_individual.py",
     "IndividualPricedMenuFilter": "tests/filters/test_individual.py",
     "IndividualPricedBoxFilter": "tests/filters/test_priced_box.py",
-    "OnlineMenuFilter": "tests/filters/test_online_menu.py: a priced menu that runs outside of programs",
     "PricedBoxFilter": "tests/filters/test_priced_box.py: its table takes seconds",
 }
 

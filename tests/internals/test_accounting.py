@@ -4,7 +4,7 @@ import numpy as np
 import scipy.stats
 
 import jaxacct
-from jaxacct.losses.engines import choose as engine
+from jaxacct.losses.engines import run as engine
 
 
 def _sampled(sigma, rate):

@@ -22,7 +22,7 @@ def _the_contour_alone(monkeypatch):
     def refused(*_):
         raise AssertionError("Gaussians alone are left, and they need no discrete laws")
 
-    monkeypatch.setattr("jaxacct.losses.engines.choose.universal_bounds", refused)
+    monkeypatch.setattr("jaxacct.losses.engines.run.universal_bounds", refused)
 
 
 @pytest.mark.parametrize(("failing", "runs"), [(1e-7, 10), (1e-20, 1), (0.3, 2)])

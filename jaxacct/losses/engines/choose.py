@@ -15,27 +15,29 @@ the query alone. Inside a program for an accelerator the same formulas are compi
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, finish, prepare
-from jaxacct.losses.engines.contour.transform import transform_float32
+from jaxacct.losses.engines.contour.bounds import Size
 from jaxacct.losses.engines.devices import Spread
 from jaxacct.losses.engines.discrete_laws.bounds import Size as Cells
-from jaxacct.losses.engines.discrete_laws.bounds import has_lines, universal_bounds
+from jaxacct.losses.engines.discrete_laws.bounds import has_lines
 from jaxacct.losses.engines.fallback_bounds import capped
 from jaxacct.losses.engines.few_outcomes import enumerable, sum_bounds
 from jaxacct.losses.engines.few_runs import MOST_RUNS, few_run_bounds
-from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.engines.rays.bounds import ray_bounds, suits
+from jaxacct.losses.engines.run import (
+    Options,
+    contour_run,
+    discrete_run,
+    in_chunks,
+    is_compiled,
+    single_run,
+    traced_bounds,
+)
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-
-__all__ = ["TRACED", "Options", "bounds", "grouped", "on_contour"]
 
 _SIZES = (
     Size(160, 128),
@@ -45,19 +47,12 @@ _SIZES = (
     Size(2048, 4096),
 )  # of the contour, tried in turn
 _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
-_LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
+_LINES = (Cells(256, 256), *(Cells(1024, 4**i) for i in (5, 6, 7, 8)))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
 _VERY_FEW = 16  # runs that are composed law by law before the largest contours, others only after them
 _RAYS_AFTER = 1  # sizes of contours were tried, few runs on rare samples are integrated along rays
 _VERY_FEW_AFTER = 3  # sizes of contours were tried, very few runs are composed law by law
 _SMALL = 3  # sizes of contours whose bounds are to be as narrow as contours can be: the next size is cheap
-_BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
-_CACHED = 128  # larger batches leave a CPU's cache
-_ROWS = 64  # of a table of NumPy's
-_LEAST_ROWS = 16  # of which a table is worth a thread
-_RUNS = 1024  # single runs worked on at once
-_WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
-_TRACED_CELLS = Cells(1024, 4096)
 _NOTHING = 1e-280  # a delta that no second engine makes smaller
 _DEEP = 1e-12
 _TIGHT = {"delta": 9.5e-4, "deep": 5e-3, "epsilon": 5e-4}  # relative width that asks for no second engine
@@ -65,31 +60,6 @@ _NARROW = 1e-6  # that asks for no larger size of a cheap one
 _BESIDE = 0.02  # width of the logarithm of a delta over its distance from a limit that is narrow beside it
 _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
-
-
-TRACED = Size(512, 1024)
-"""Of a contour in a program."""
-
-
-class Options(NamedTuple):
-    """How concrete queries are run.
-
-    Attributes:
-        precision: ``"float64"``, or ``"float32"`` for accelerators without float64: the transforms of the contour run
-            there in float32, everything else on the host's CPU.
-        devices: over which a batch is spread; None is JAX's default device.
-        progress: called with (settled, total) numbers of settings.
-        host: whether everything is to run in NumPy on the host, also where there are accelerators: a program is
-            waiting, and may not be called from.
-        limit: deltas, shape ``(batch,)``, for questions that only ask on which side of them delta is. Bounds on one
-            side are as narrow as their distance from the limit deserves; where it is inf, nothing is asked.
-    """
-
-    precision: str = "float64"
-    devices: Sequence[Any] | None = None
-    progress: Callable[[int, int], Any] | None = None
-    host: bool = False
-    limit: Any = None
 
 
 def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
@@ -133,7 +103,7 @@ def bounds(
     groups, stacked = grouped(pairs, counts, xp)
     contour = on_contour(pairs)
     if xp is not np:
-        return _traced(kind, most, contour, groups, stacked, goal)
+        return traced_bounds(kind, most, contour, groups, stacked, goal)
     if options.precision == "float32":
         with jax.default_device(jax.local_devices(backend="cpu")[0]):
             return _concrete(kind, contour, groups, stacked, goal, options, sides)
@@ -168,7 +138,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         run: Any, parts: int, each: float, query: Any, members: np.ndarray, width: float | None = None
     ) -> np.ndarray:
         """Takes what ``run`` answers; returns the members that are still open, wider than asked among them."""
-        for some, low, high in _in_chunks(run, parts * each, query, members, spread):
+        for some, low, high in in_chunks(run, parts * each, query, members, spread):
             narrow(some, low, high)
         left = members[~settled(members, width)]
         report(members.size - left.size)
@@ -193,8 +163,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     parts = counts.shape[1]
     if parts == 1:
         single = counts[open_, 0] == 1.0
-        read = _single_batch if options.devices is None else _single_spread
-        rest = attempt(functools.partial(read, kind), 1, 1.0, (groups, goal), open_[single])
+        rest = attempt(functools.partial(single_run(options), kind), 1, 1.0, (groups, goal), open_[single])
         report(rest.size)
         open_ = open_[~single]
 
@@ -231,7 +200,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
             hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
             hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
             ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
-            run, each = functools.partial(_universal(options), kind, size), 4.0 * size.cells * size.nodes**0.5
+            run, each = functools.partial(discrete_run(options), kind, size), 4.0 * size.cells * size.nodes**0.5
             open_now = attempt(run, parts, each, (groups, counts, goal), ready, 0.9 * _NARROW)
             nodes[ready] = size.nodes
             members = members[~np.isin(members, ready) | np.isin(members, open_now)]
@@ -239,7 +208,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         report(members.size - left.size)
         return left
 
-    compiled = _compiled(options) or options.precision == "float32"
+    compiled = is_compiled(options) or options.precision == "float32"
     for i, size in enumerate(_SIZES if contour else ()):
         if i == 0 and compiled:  # every size is a compilation
             continue
@@ -248,7 +217,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         if i == _VERY_FEW_AFTER:
             open_ = law_by_law(open_, _VERY_FEW)
         each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
-        run = functools.partial(_contour(options), kind, size)
+        run = functools.partial(contour_run(options), kind, size)
         width = _NARROW if i < _SMALL and not compiled else None
         open_ = attempt(run, parts, each, (groups[0], counts, goal), open_, width)
     if contour:
@@ -263,7 +232,7 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
     for i, size in enumerate(_CELLS):
         if i == _FEW_AFTER and not contour:
             open_ = law_by_law(open_)
-        run = functools.partial(_universal(options), kind, size)
+        run = functools.partial(discrete_run(options), kind, size)
         open_ = attempt(run, parts, 4.0 * size.cells * size.nodes**0.5, (groups, counts, goal), open_)
     open_ = np.concatenate([open_, *left])
     if open_.size:
@@ -272,23 +241,6 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         narrow(open_, *capped(kind, some, runs, target, known))
         report(open_.size)
     return lower, upper
-
-
-def _contour(options: Options) -> Callable[..., Any]:
-    """What runs contours: the formulas in NumPy on a CPU, or a program on accelerators."""
-    if options.precision == "float32":
-        return _contour_float32
-    return _contour_batch if _compiled(options) else _contour_numpy
-
-
-def _universal(options: Options) -> Callable[..., Any]:
-    """What runs discrete laws; see :func:`_contour`."""
-    return _universal_batch if _compiled(options) and options.precision == "float64" else _universal_numpy
-
-
-def _compiled(options: Options) -> bool:
-    """Whether a program is to run on accelerators, or on named devices."""
-    return not options.host and (options.devices is not None or jax.default_backend() != "cpu")
 
 
 def _tight(kind: str, lower: Any, upper: Any) -> Any:
@@ -308,108 +260,3 @@ def _beside(lower: np.ndarray, upper: np.ndarray, limit: np.ndarray, sides: int)
 
     missed = enough(low - log_limit)  # and with it the setting, whatever its other directions
     return np.tile(missed.reshape(sides, -1).any(0), sides) | enough(log_limit - high)
-
-
-def _in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
-    """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    rows = max(1, min(_ROWS, int(_WORK / each)))
-    most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
-    sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
-    sizes = [size * spread.shares for size in sizes]
-    if run.func in (_contour_numpy, _universal_numpy, few_run_bounds, ray_bounds, _single_batch):
-        taken = _RUNS if run.func is _single_batch else rows
-        pieces = max(-(-members.size // taken), 2 if members.size >= 2 * _LEAST_ROWS else 1)
-        parts = np.array_split(members, pieces + (pieces > 1) * (pieces % 2))  # so that two cores end together
-        chunks = [part for part in parts if part.size]
-        asked = lambda some: run(*jax.tree.map(lambda x: x[some], query))  # noqa: E731
-        for some, (low, high) in zip(chunks, _in_threads(asked, chunks), strict=True):
-            yield some, low, high
-        return
-    while members.size:
-        # A batch that is filled to three quarters, or else the largest that the members fill.
-        filled = [size for size in sizes if size <= members.size]
-        size = next((size for size in sizes if 0.75 * size <= members.size <= size), max(filled, default=sizes[0]))
-        some, members = members[:size], members[size:]
-        index = spread.padded(some, size)
-        low, high = run(*spread.place(jax.tree.map(lambda x: x[index], query)))  # noqa: B023
-        yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]
-
-
-def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
-    """``run`` of each chunk, in order. NumPy holds no lock while it works, so that threads share the cores."""
-    workers = min(
-        len(chunks), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if workers <= 1:
-        yield from map(run, chunks)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(run, chunks)
-
-
-def _single_batch(kind: str, groups: tuple[Any, ...], goal: Any):
-    """Bounds of one run each; NumPy's in NumPy."""
-    (group,) = groups
-    return (single_delta if kind == "delta" else single_epsilon)(_only(group), goal)
-
-
-_single_spread = jax.jit(_single_batch, static_argnums=0)
-
-
-def _only(group: Any) -> Any:
-    """The one part of a group."""
-    return jax.tree.map(lambda x: x[:, 0], group)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
-    return contour_bounds(kind, size, pairs, counts, goal)
-
-
-def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
-    with np.errstate(all="ignore"):  # what comes of it fails closed
-        return contour_bounds(kind, size, pairs, counts, goal)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _universal_batch(kind: str, size: Cells, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    return universal_bounds(kind, size, groups, counts, goal)
-
-
-def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: Any, goal: Any):
-    with np.errstate(all="ignore"):  # what comes of it fails closed
-        return universal_bounds(kind, size, groups, counts, goal)
-
-
-def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
-    """What needs float64 on the CPU, the transforms in float32 on JAX's default device."""
-    prepared = jax.tree.map(np.asarray, _prepare_batch(kind, size, pairs, counts, goal))
-    single = lambda x: np.asarray(x, np.float32)  # noqa: E731
-    tables = (single(prepared.parts.losses), single(prepared.parts.weights), single(prepared.spacing))
-    with jax.default_device(None):
-        found = jax.tree.map(lambda x: np.asarray(x, np.float64), _transform_batch(size.nodes, *tables))
-    return _finish_batch(kind, prepared, counts, goal, found)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _prepare_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
-    return prepare(kind, size, pairs, counts, goal)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _transform_batch(nodes: int, losses: jax.Array, weights: jax.Array, spacing: jax.Array):
-    return transform_float32(losses, weights, spacing, nodes)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _finish_batch(kind: str, prepared: Any, counts: jax.Array, goal: jax.Array, found: Any):
-    return finish(kind, prepared, counts, goal, found)
-
-
-def _traced(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any):
-    """Bounds of a batch inside somebody's trace."""
-    if most == 1.0 and counts.shape[-1] == 1:
-        return _single_batch(kind, groups, goal)
-    if contour:
-        return _contour_batch(kind, TRACED, groups[0], counts, goal)
-    return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)

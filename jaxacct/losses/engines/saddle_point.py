@@ -1,19 +1,75 @@
-"""The saddle-point approximation of delta(epsilon): an estimate that guides searches, not a bound."""
+"""Where the saddle point of delta(epsilon) lies: estimates that guide searches, not bounds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import array_module, pick
+from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 
-__all__ = ["saddle_log_delta"]
+Array = Any  # NumPy's or JAX's
 
 
-def saddle_log_delta(t: Any, k0: Any, k2: Any, epsilon: Any) -> Any:
+def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Any) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
     return k0 - t * epsilon - xp.log(t) - log1p(t) - 0.5 * xp.log(2 * np.pi * spread)
+
+
+def estimate(kind: str, t: Array, k0: Array, k2: Array, goal: Array, bound: Array) -> tuple[Array, Array]:
+    """``(epsilon, log_delta)``, of which ``goal`` is one; ``bound`` is what :func:`tilt_bound` says at the saddle t."""
+    xp = array_module(t)
+    if kind == "delta":
+        return goal, xp.minimum(_log_delta(t, k0, k2, goal), 0.0)
+    log_delta = xp.log(goal)
+    epsilon = (_log_delta(t, k0, k2, 0.0) - log_delta) / t
+    return xp.clip(epsilon, 0.0, xp.maximum(bound, 0.0)), log_delta
+
+
+def tilt_bound(kind: str, t: Array, k0: Array, goal: Array) -> Array:
+    """What the moment K = k0 at a tilt says of log delta(goal), or of epsilon where delta is the goal; inf for NaN.
+
+    It is K - t epsilon + t log t - (1 + t) log(1 + t), the best conversion from Renyi divergence.
+    """
+    xp = array_module(t)
+    bound = k0 - log1p(t) - t * log1p(1.0 / t)
+    value = bound - t * goal if kind == "delta" else (bound - xp.log(goal)) / t
+    return xp.where(xp.isnan(value), np.inf, value)
+
+
+def ends(kind: str, goal: Array, variance: Array, most: float) -> tuple[Array, Array]:
+    """Logarithms between which tilts are looked for, up to ``most`` or more.
+
+    Tiny losses want larger tilts: as many as a normal law of their variance.
+    """
+    xp = array_module(goal)
+    normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
+    return xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, most, 1e9))
+
+
+def best_tilt(
+    bound_at: Callable[[Array], Array], low: Array, high: Array, number: int, ahead: Callable[..., Array] | None = None
+) -> tuple[Array, Array, Array]:
+    """The logarithm of the best of ``number`` tilts, the distance of neighbours', and what it says.
+
+    Args:
+        bound_at: what tilts of shape ``(number, B)`` say; see :func:`tilt_bound`.
+        low, high: logarithms of the first tilt and the last, shape ``(B,)``.
+        ahead: what the next tilt but one says of a tilt, of the larger tilt, what it says of itself, and the distance
+            of neighbours. The next one counts too, then: rare and large losses take over all of a sudden, and where
+            they are about to the period of a contour would have to be long.
+    """
+    xp = array_module(low)
+    spacing = (high - low) / (number - 1)
+    grid = low + spacing * np.arange(float(number))[:, None]
+    value = bound_at(xp.exp(grid))
+    if ahead is not None:
+        value = xp.maximum(xp.maximum(value[:-2], value[1:-1]), ahead(xp.exp(grid[2:]), value[2:], spacing))
+        grid = grid[:-2]
+    at = first_least(value.T)
+    return pick(grid.T, at), spacing, pick(value.T, at)

@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.losses.engines.choose import Options, bounds
-
-__all__ = ["bounds_with_failures"]
+from jaxacct.losses.engines.choose import bounds
+from jaxacct.losses.engines.run import Options
 
 _LEAST = 1e-300  # a smaller delta than this counts as none
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from jaxacct.losses.engines import split_failures as failures
-from jaxacct.losses.engines.choose import Options
+from jaxacct.losses.engines.run import Options
 from jaxacct.mechanisms.pairs.response import ResponsePair
 
 
@@ -14,7 +14,7 @@ def _the_contour_alone(monkeypatch):
     def refused(*_):
         raise AssertionError("Gaussians alone are left, and they need no discrete laws")
 
-    monkeypatch.setattr("jaxacct.losses.engines.choose.universal_bounds", refused)
+    monkeypatch.setattr("jaxacct.losses.engines.run.universal_bounds", refused)
 
 
 class _Table:

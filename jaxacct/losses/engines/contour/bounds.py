@@ -46,9 +46,7 @@ from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_de
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
-from jaxacct.losses.engines.saddle_point import saddle_log_delta
-
-__all__ = ["Plan", "Prepared", "Size", "bounds_on", "contour_bounds", "finish", "integrand", "plan", "prepare"]
+from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, tilt_bound
 
 Array = Any  # NumPy's or JAX's
 
@@ -158,12 +156,10 @@ def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand,
 def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     """A tilt near the saddle point: an error there costs digits only in proportion to its square.
 
-    For delta, the tilt of the best bound N(t) - t eps + t log t - (1 + t) log(1 + t) on log delta; for epsilon, that
-    of the best conversion from Renyi divergence. Both stay sensible where the saddle-point approximation does
-    not: losses that are rare and large.
+    It is that of the best bound on log delta or epsilon (:func:`~jaxacct.losses.engines.saddle_point.tilt_bound`),
+    which stays sensible where the saddle-point approximation does not: losses that are rare and large.
     """
     xp = array_module(goal)
-    log_goal = xp.log(goal)
 
     def cumulants(t: Array, cut: Array):
         """Of the composition at tilts of shape ``(N, B)``."""
@@ -172,34 +168,20 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     def composed(each: Array) -> Array:
         return xp.where(counts > 0, counts * each, 0.0).sum(-1)
 
-    def judged(t: Array, cut: Array) -> Array:
-        """What a tilt says of log delta, or of epsilon."""
-        bound = composed(rough_log_moment(pairs, t[..., None], cut)) - log1p(t) - t * log1p(1.0 / t)
-        value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
-        return xp.where(xp.isnan(value), np.inf, value)
+    def ahead(t: Array, value: Array, spacing: Array) -> Array:
+        """Counts once neighbours are close, and where it is much worse."""
+        return xp.where(spacing < _NEXT, value - (_JUMP if kind == "delta" else _JUMP / t), -np.inf)
 
     def searched(cut: Array, low: Any, high: Any) -> tuple[Array, Array, Array]:
-        """The logarithm of the best of some tilts, the distance of neighbours', and what it says.
-
-        The next larger tilt says something of it too, and in the end the one after that where it is much worse: rare
-        and large losses take over all of a sudden, and where they are about to the period would have to be long.
-        """
-        spacing = (high - low) / (_TRIED - 1)
-        grid = low + spacing * np.arange(float(_TRIED))[:, None]
-        value = judged(xp.exp(grid), cut)
-        beyond = value[2:] - (_JUMP if kind == "delta" else _JUMP / xp.exp(grid[2:]))
-        value = xp.maximum(xp.maximum(value[:-2], value[1:-1]), xp.where(spacing < _NEXT, beyond, -np.inf)).T
-        at = first_least(value)
-        return pick(grid[:-2].T, at), spacing, pick(value, at)
+        bound_at = lambda t: tilt_bound(kind, t, composed(rough_log_moment(pairs, t[..., None], cut)), goal)  # noqa: E731
+        return best_tilt(bound_at, low, high, _TRIED, ahead)
 
     def tapered(log_delta: Array) -> Array:
         share = log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
         return placed_cut(pairs, share[:, None])
 
-    # Tiny losses want larger tilts: as many as a normal law of their variance.
     variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
-    normal = xp.maximum(10.0 / xp.sqrt(variance), goal / variance if kind == "delta" else 0.0)
-    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e6, 1e9))
+    between = ends(kind, goal, variance, 1e6)
 
     def anywhere(cut: Array) -> tuple[Array, Array]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
@@ -208,7 +190,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
             near, spacing, value = searched(cut, *state[:2])
             return near - spacing, near + 2.0 * spacing, near, value  # where the least of what two say lies
 
-        return repeated(nearer, (*ends, *ends), _TIMES)[2:]
+        return repeated(nearer, (*between, *between), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """An upper bound of delta, and the taper that goes with it; a lower one suits smaller tilts only."""
@@ -216,10 +198,10 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         return near, xp.minimum(near, state[1]), tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
     if kind == "delta":
-        near, least, cut = repeated(twice, (goal, ends[1], xp.full_like(counts, np.inf)), 2)
+        near, least, cut = repeated(twice, (goal, between[1], xp.full_like(counts, np.inf)), 2)
         near, _, value = searched(cut, least - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
     else:
-        cut = tapered(log_goal)
+        cut = tapered(xp.log(goal))
         near, value = anywhere(cut)
     theta = xp.exp(near)
     # In a program as many tilts as above: the same function.
@@ -231,10 +213,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         if xp is not np or (steeper != theta).any():
             theta = steeper
             k0, _, k2 = at(theta)
-        log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
-        return Plan(theta, goal, log_delta, xp.sqrt(k2), cut)
-    epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
-    return Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), cut)
+    return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), cut)
 
 
 def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:

@@ -7,12 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import array_module, logsumexp, pick
-from jaxacct._numerics.least import first_least
-from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
-from jaxacct.losses.engines.saddle_point import saddle_log_delta
-
-__all__ = ["Plan", "edges_of", "plan_of"]
+from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, tilt_bound
 
 Array = Any  # NumPy's or JAX's
 
@@ -46,7 +42,6 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
         losses = xp.where(massive, survey.losses, largest)
         order = xp.argsort(losses, -1)
         whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (losses, survey.log_masses)))
-    log_goal = xp.log(goal)
     log_steps = xp.log(counts.sum(-1))
 
     def cut(log_delta: Array) -> list[tuple[Array, Array, Array]]:
@@ -76,21 +71,11 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
                 found[i] = found[i] + xp.where(count > 0, count * one, 0.0).sum(-1)
         return tuple(found)  # pyright: ignore[reportReturnType]
 
-    def judged(t: Array, surveys: Any) -> Array:
-        """What a tilt says of log delta, or of epsilon."""
-        bound = cumulants(t, surveys)[0] - log1p(t) - t * log1p(1.0 / t)
-        value = bound - t * goal if kind == "delta" else (bound - log_goal) / t
-        return xp.where(xp.isnan(value), np.inf, value)
-
     def searched(surveys: Any, low: Any, high: Any, number: int) -> tuple[Array, Array, Array]:
-        spacing = (high - low) / (number - 1)
-        grid = low + spacing * np.arange(float(number))[:, None]
-        value = judged(xp.exp(grid), surveys).T
-        at = first_least(value)
-        return pick(grid.T, at), spacing, pick(value, at)
+        return best_tilt(lambda t: tilt_bound(kind, t, cumulants(t, surveys)[0], goal), low, high, number)
 
     def anywhere(surveys: Any) -> tuple[Array, Array]:
-        near, spacing, _ = searched(surveys, *ends, _COARSE)
+        near, spacing, _ = searched(surveys, *between, _COARSE)
         near, _, value = searched(surveys, near - spacing, near + spacing, _FINE)
         return near, value
 
@@ -102,9 +87,8 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
         ).sum(-1)
         for i, (losses, log_masses) in zip(_starts(whole), whole, strict=True)
     )
-    normal = xp.maximum(10.0 / xp.sqrt(spread), goal / spread if kind == "delta" else 0.0)
-    ends = xp.full_like(goal, np.log(1e-6)), xp.log(xp.clip(10.0 * normal, 1e3, 1e9))
-    surveys = cut(log_goal) if kind == "epsilon" else cut(xp.full_like(goal, -np.inf))
+    between = ends(kind, goal, spread, 1e3)
+    surveys = cut(xp.log(goal)) if kind == "epsilon" else cut(xp.full_like(goal, -np.inf))
     near, value = anywhere(surveys)
     if kind == "delta":
         surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
@@ -112,11 +96,7 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
         surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
     theta = xp.exp(near)
     k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
-    if kind == "delta":
-        log_delta = xp.minimum(saddle_log_delta(theta, k0, k2, goal), 0.0)
-        return Plan(theta, goal, log_delta, xp.sqrt(k2), surveys)
-    epsilon = (saddle_log_delta(theta, k0, k2, 0.0) - log_goal) / theta
-    return Plan(theta, xp.clip(epsilon, 0.0, xp.maximum(value, 0.0)), log_goal, xp.sqrt(k2), surveys)
+    return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), surveys)
 
 
 def _starts(surveys: Any) -> list[int]:
