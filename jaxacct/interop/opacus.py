@@ -151,7 +151,8 @@ class BudgetStop:
     released.
 
     Args:
-        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians (`renyi`, `priced_menu`, ...).
+        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians: `priced_menu` of the steps that the
+            run may take, `priced_box` of a range of noise, `renyi`.
         optimizer: an Opacus ``DPOptimizer``.
         loader: the loader that feeds it, which is checked by `check_loader`.
 
