@@ -76,8 +76,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is no number in [0, 1].
         """
-        _validate.scalar(target_delta=target_delta)
-        _validate.rate(target_delta=target_delta)
+        _validate.scalar(_validate.rate, target_delta=target_delta)
         spent = self._spent
         if not spent.private:
             return math.inf
@@ -165,8 +164,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is not strictly between 0 and 1.
         """
-        _validate.scalar(target_delta=target_delta)
-        _validate.probability(target_delta=target_delta)
+        _validate.scalar(_validate.probability, target_delta=target_delta)
         return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
 
     def _relation(self) -> str:
