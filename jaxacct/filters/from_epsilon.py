@@ -32,7 +32,7 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
     What comes back satisfies ``filter.guarantee.epsilon(delta) <= epsilon``: that very inequality was evaluated, with
     the guarantee's own rounding.
 
-        from_epsilon("zcdp", 1.0, 1e-6)           # rho = 0.0172...
+        from_epsilon("zcdp", 1.0, 1e-6)           # rho = 0.0243...
         from_epsilon("gdp_residue", 1.0, 1e-6)    # mu, and a tenth of delta as slack
 
     Args:
