@@ -11,7 +11,8 @@ from dp_accounting import dp_event, privacy_accountant
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
-from jaxacct.interop.read_events import OverSensitivity, UnreadableEvent, read
+from jaxacct.interop.noise_events import OverSensitivity
+from jaxacct.interop.read_events import UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
 from jaxacct.mechanisms.directions import directions
 
