@@ -86,8 +86,7 @@ class CertifiedAccountant(IAccountant):
         Raises:
             ValueError: a ``delta`` that is not strictly between 0 and 1.
         """
-        _validate.number(delta=delta)
-        _validate.probability(delta=delta)
+        _validate.number(_validate.probability, delta=delta)
         # Opacus lists a step anew whenever its noise or rate differ from the last one's.
         counts: dict[tuple[float, float], int] = {}
         for noise, rate, steps in self.history:
