@@ -84,8 +84,7 @@ def dp_sgd_statement(
         raise ValueError(f"batch must be at most records, {records}, got {batch}")
     if delta is None:
         delta = 10.0 ** -(math.floor(math.log10(records)) + 1)
-    _validate.number(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.number(_validate.probability, delta=delta)
     if records_per_user is not None:
         _validate.integer(1, _MOST_GROUP, records_per_user=records_per_user)
     # A larger rate is less private.
