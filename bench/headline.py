@@ -28,20 +28,10 @@ from jaxacct import Gaussian, PoissonSampled, filters, training
 HERE = pathlib.Path(__file__).resolve().parent / "results"
 EPSILON, DELTA, RATE = 0.5, 1e-6, 0.002
 NOISES = tuple(round(float(x), 4) for x in np.geomspace(1.0, 2.0, 11))
-TRAINED = (1.0, 1.4, 2.0)
+TRAINED = (1.0, 1.4)
 MOST_STEPS = 10**6
 # After Okabe and Ito's palette; what is no bound is drawn hollow as well.
 STYLE = {"Rényi": "#D55E00", "GDP residue with slack": "#B8860B", "priced box": "#0072B2", "approximate GDP": "0.45"}
-
-
-OFFSETS = {
-    ("priced box", 1.0): (8, 12),
-    ("priced box", 1.4): (10, -8),
-    ("priced box", 2.0): (-12, -2),
-    ("Rényi", 1.0): (10, 9),
-    ("Rényi", 1.4): (12, -6),
-    ("Rényi", 2.0): (-4, -30),
-}  # of the trained points' words
 
 
 def query(sigma: float) -> PoissonSampled:
@@ -182,28 +172,35 @@ def _epsilons(values: dict[str, float], axes: Any) -> None:
 
 
 def _steps(report: dict[str, Any], axes: Any) -> None:
-    noises, steps = report["noises"], report["steps"]
-    axes.plot(noises, steps["fixed in advance"], color="0.35", linestyle=":", linewidth=2)
+    def joined(name: str) -> tuple[list[float], list[float]]:
+        """The steps at all noises, those at which a model was trained among them."""
+        trained = {float(sigma): float(np.mean(row["steps"])) for sigma, row in report["trained"].get(name, {}).items()}
+        found = dict(zip(report["noises"], report["steps"][name], strict=True)) | trained
+        return sorted(found), [found[sigma] for sigma in sorted(found)]
+
+    axes.plot(*joined("fixed in advance"), color="0.35", linestyle=":", linewidth=2.5, label="fixed in advance")
     for name in ("priced box", "Rényi"):
-        axes.plot(noises, steps[name], color=STYLE[name], linewidth=3.5)
-    axes.fill_between(noises, steps["Rényi"], steps["priced box"], color=STYLE["priced box"], alpha=0.1, linewidth=0)
+        axes.plot(*joined(name), color=STYLE[name], linewidth=3.5, label=name)
+    axes.fill_between(*joined("priced box"), joined("Rényi")[1], color=STYLE["priced box"], alpha=0.1, linewidth=0)
+    last = report["noises"][-1]
+    # Above the box's points and below those of the Rényi filter, clear of both lines.
+    offsets = {"priced box": [(-4, 44), (-4, 42)], "Rényi": [(10, 10), (14, -4)]}
     for name, rows in report["trained"].items():
-        for sigma, row in rows.items():
+        for (x, y), (sigma, row) in zip(offsets[name], rows.items(), strict=False):
             count = float(np.mean(row["steps"]))
             axes.plot(float(sigma), count, "o", markersize=10, color=STYLE[name], clip_on=False, zorder=3)
-            text = f"{count:,.0f} steps, {100 * np.mean(row['accuracy']):.1f} %" if count else "refuses the first step"
+            text = (
+                f"{count:,.0f} steps\n{100 * np.mean(row['accuracy']):.1f} % accurate" if count else "refused at once"
+            )
             axes.annotate(
-                text, (float(sigma), count), OFFSETS[name, float(sigma)], textcoords="offset points", fontsize=12,
-                color=STYLE[name], ha="right" if float(sigma) == noises[-1] else "left", va="center",
+                text, (float(sigma), count), (x, y), textcoords="offset points", fontsize=12, color=STYLE[name],
+                ha="right" if name == "priced box" and float(sigma) > 1.0 else "left",
+                va="bottom" if name == "priced box" else "center",
             )  # fmt: skip
-    for name, at, place in (("fixed in advance", 1.5, 0.8), ("priced box", 1.62, 0.62), ("Rényi", 1.7, 0.42)):
-        axes.annotate(
-            name, (at, place * max(steps["fixed in advance"])), fontsize=13, fontweight="bold",
-            color=STYLE.get(name, "0.35"), ha="right" if place > 0.5 else "left",
-        )  # fmt: skip
-    axes.set(xlim=(noises[0], 2.02), ylim=(0, 1.06 * max(steps["fixed in advance"])))
-    axes.set_yticks([0, 5000, 10000], ["0", "5,000", "10,000"])
+    axes.set(xlim=(report["noises"][0] - 0.015, last + 0.02), ylim=(0, 1.2 * max(report["steps"]["fixed in advance"])))
+    axes.set_yticks([0, 5000, 10000, 15000], ["0", "5,000", "10,000", "15,000"])
     axes.grid(axis="y", color="0.92")
+    axes.legend(loc="upper left", frameon=False, fontsize=13, bbox_to_anchor=(0.0, 1.02))
     axes.set_xlabel("noise multiplier", fontsize=12)
     axes.set_title(f"Steps of DP-SGD that epsilon {EPSILON:g} buys", fontsize=15, loc="left", fontweight="bold")
 
