@@ -19,37 +19,6 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-__all__ = [
-    "arrays",
-    "at_least",
-    "at_most",
-    "count",
-    "finite",
-    "function",
-    "greater",
-    "instance",
-    "integer",
-    "is_traced",
-    "methods",
-    "nonnegative",
-    "number",
-    "numbers",
-    "one_of",
-    "ordered",
-    "passing",
-    "positive",
-    "probability",
-    "rate",
-    "real_arrays",
-    "scalar",
-    "shapes",
-    "tables",
-    "truth",
-    "unchecked",
-    "whole",
-]
-
-
 Numbers = ArrayLike | Sequence[Any]
 
 

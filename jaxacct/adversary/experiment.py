@@ -20,17 +20,6 @@ from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
 
-__all__ = [
-    "MOST_OUTCOMES",
-    "Experiment",
-    "excess",
-    "experiment",
-    "experiments_of",
-    "identity",
-    "product",
-    "to_trade_off",
-]
-
 MOST_OUTCOMES = 64
 """Outcomes of a query up to which it counts as a finite experiment."""
 _SAME = 64 * EPS  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `loss_error`

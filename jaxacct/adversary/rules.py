@@ -14,8 +14,6 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["Game", "Rule", "any_order", "check_rounds", "multisets", "units", "unroll"]
-
 _MOST_STATES = 200_000
 _MOST_ROUNDS = 2**16
 _MOST_MOVES = 2**28  # of a whole game: about a gigabyte

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
+from jaxacct.cli.page import Page, examples
+from jaxacct.cli.run_options import mechanism_options
 
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
-
-__all__ = ["ledger"]
 
 _REFUSED = 1
 _EXAMPLE = """\b
@@ -101,35 +101,43 @@ def create(
     click.echo(f"head {head}   (keep it elsewhere: `jaxacct ledger verify --head` finds whether it was cut)")
 
 
-@ledger.command(short_help="Ask for a query; exit code 0 if it is admitted (and charged).")
+@ledger.command(
+    cls=Page,
+    short_help="Ask for a query; exit code 0 if it is admitted (and charged).",
+    epilog=examples(
+        'ledger request team.db --sigma 20 --label "mean age" && ./publish',
+        "ledger request team.db --scale 10 && ./publish",
+        "ledger request team.db --mechanism exponential --epsilon 0.1 && ./publish",
+        "ledger request team.db --noise-multiplier 2 --batch 600 --records 60000 --epochs 3 && ./train",
+    ),
+)
 @_shared
-@click.option("--sigma", type=float, help="A Gaussian of this noise.")
-@click.option("--scale", type=float, help="Laplace noise of this scale.")
-@click.option("--epsilon", type=float, help="Anything that is epsilon-DP, or with --delta (epsilon, delta)-DP.")
-@click.option("--delta", type=float, help="Failure probability, with --epsilon.")
-@click.option("--rho", type=float, help="Anything that is rho-zCDP.")
+@mechanism_options(short=True, family="gaussian for --sigma, laplace for --scale, zcdp for --rho, else what is claimed")
 @click.option("--cost", type=float, help="A number in the filter's own parameter, for what is proven elsewhere.")
-@click.option("--sensitivity", type=float, default=1.0, show_default=True, help="With --sigma (L2) or --scale (L1).")
-@click.option("--rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate; 1: none.")
-@click.option("--steps", type=int, default=1, show_default=True, help="Number of runs, admitted all or none.")
 @click.option("--label", default="", help="Who asks, and what for.")
 @_CLOCK
-def request(place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, **given: Any) -> None:
+def request(
+    place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, cost: float | None, **given: Any
+) -> None:
     """Ask for a query; exit code 0 if it is admitted, and then it has been charged.
+
+    A query of several steps or runs is admitted as a whole or not at all.
 
     Epsilons are at the ledger's delta. Those of a cost, of what is spent and of what is left are the epsilons of
     budgets of that size, and do not add up; the guarantee is that of the whole budget, the last line.
     """
     with _plain(), _opened(place, timeout, clock_tolerance) as book:
-        entry = book.charge(query_of(**given), label)
+        query, assumed = query_of(cost, given)
+        entry = book.charge(query, label)
         reading = entry.reading() if entry.reading else book.reading()
         spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
     if as_json:
         where = {"spent": spent, "remaining": remaining, "fraction": reading.fraction, "head": entry.head}
+        where |= {"assumes": assumed} if assumed else {}
         _print(id=entry.id, admitted=entry.admitted, **where, **_epsilons(reading))
     else:
         click.echo(f"{'admitted' if entry.admitted else 'REFUSED'}   (id {entry.id})")
-        click.echo("\n".join(reading.lines()))
+        click.echo("\n".join([*reading.lines(), *assumed]))
     click.get_current_context().exit(0 if entry.admitted else _REFUSED)
 
 

@@ -17,8 +17,6 @@ from jaxacct.cli import plain_errors
 from jaxacct.cli.output import say_json
 from jaxacct.cli.page import Page, examples, printing, wanted
 
-__all__ = ["train"]
-
 _NEEDED = {
     "flax": "flax",
     "optax": "optax",

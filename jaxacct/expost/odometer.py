@@ -21,8 +21,6 @@ from jaxacct.filters.amounts import caller_dtype, outward
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
 
-__all__ = ["Odometer", "OdometerState"]
-
 _LEAST, _MOST = 2.0**-60, 2.0**90
 
 

@@ -30,8 +30,6 @@ from jaxacct.expost.definitions import (
 from jaxacct.filters.amounts import caller_dtype, outward
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
 
-__all__ = ["compose", "convert", "ex_ante", "from_odometer", "stopped_by"]
-
 
 def compose(*results: Result) -> Result:
     """Adaptive composition: all outputs, and the sum of the epsilons.

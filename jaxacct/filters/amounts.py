@@ -31,29 +31,6 @@ from jaxacct._numerics.host import at_hand, floats, on_device, on_host
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
-__all__ = [
-    "DUST",
-    "EXACT",
-    "SLACK",
-    "WITH_SLACK",
-    "LedgerState",
-    "admissible",
-    "caller_dtype",
-    "charge",
-    "check_budget",
-    "check_covered",
-    "covers",
-    "empty",
-    "exact",
-    "full",
-    "join",
-    "left",
-    "outward",
-    "pieces_of",
-    "split",
-    "used",
-]
-
 _WORD = 1 << 32
 _UNIT_BITS = 88
 

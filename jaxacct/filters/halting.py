@@ -12,8 +12,6 @@ from jax import Array
 
 from jaxacct import _validate
 
-__all__ = ["Halted", "halting_scan"]
-
 _MOST = 2**31 - 2
 
 

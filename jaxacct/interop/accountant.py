@@ -15,8 +15,6 @@ from jaxacct.interop.read_events import OverSensitivity, UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
 from jaxacct.mechanisms.directions import directions
 
-__all__ = ["Accountant"]
-
 _Relation = privacy_accountant.NeighboringRelation
 _NAMES = {
     _Relation.ADD_OR_REMOVE_ONE: "add_or_remove",

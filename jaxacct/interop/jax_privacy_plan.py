@@ -19,8 +19,6 @@ from jaxacct.training.noise import gaussian_tree
 from jaxacct.training.schedules import Released, Schedule
 from jaxacct.training.step import ask_filter
 
-__all__ = ["BudgetSpent", "FilteredConfig", "FilteredNoiseState", "stop_when_spent"]
-
 
 class FilteredNoiseState(NamedTuple):
     """What the noise of a `FilteredConfig` carries: ``TrainingState.noise_state``.

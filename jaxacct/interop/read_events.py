@@ -32,8 +32,6 @@ from jaxacct.mechanisms import (
 )
 from jaxacct.mechanisms.directions import directions
 
-__all__ = ["RELATIONS", "UnreadableEvent", "from_dp_event", "read"]
-
 RELATIONS = ("add_or_remove", "replace", "replace_special")
 _UP = 1.0 + 2.0**-50
 _MOST_EVENTS, _DEEPEST = 1_000_000, 100

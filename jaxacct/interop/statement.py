@@ -12,8 +12,6 @@ from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
 from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation
 
-__all__ = ["Statement", "dp_sgd_statement"]
-
 _MOST_GROUP = 1000
 _NOISE = (0.05, 1e4)  # beyond there is no epsilon worth a statement, or no noise that anybody adds
 

@@ -29,8 +29,6 @@ from jaxacct.ledger.stores.postgres import PostgresStore
 from jaxacct.ledger.stores.sqlite import SqliteStore
 from jaxacct.ledger.verify import Verification, entries, verified, walked
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """A durable record of what was asked of a budget, admitted, refused and released; see the package's page.

@@ -42,8 +42,6 @@ from jaxacct.training.step import noisy_gradient
 if TYPE_CHECKING:
     from jaxacct.training.demo.models import Functional
 
-__all__ = ["Rounds", "divided", "fit_until_accurate", "plan_rounds"]
-
 _SIGMAS = 0.05, 1e4
 _HALVINGS = 50
 

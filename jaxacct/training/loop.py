@@ -17,8 +17,6 @@ from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState, with_accuracy
 
-__all__ = ["Earlier", "Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
-
 
 class StepRecord(NamedTuple):
     """One admitted step as Python numbers: released quantities and the filter's arithmetic, nothing private.

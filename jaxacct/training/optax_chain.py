@@ -21,8 +21,6 @@ from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.schedules import Released, Schedule
 from jaxacct.training.step import ask_filter
 
-__all__ = ["FilteredAggregateState", "filtered_aggregate"]
-
 
 class FilteredAggregateState(NamedTuple):
     """What the transformation carries; ``optax.tree.get(opt_state, "halted")`` finds any of it inside a chain.

@@ -36,8 +36,6 @@ from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, tak
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState
 
-__all__ = ["Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"]
-
 _MOST = 2**30  # places of a sample
 
 

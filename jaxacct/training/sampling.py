@@ -13,8 +13,6 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 
-__all__ = ["Sample", "poisson_sample", "sample_pieces", "take_piece"]
-
 _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
 
 

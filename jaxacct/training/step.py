@@ -23,8 +23,6 @@ from jaxacct.training.schedules import Schedule
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 
-__all__ = ["ask_filter", "make_split_step", "make_step", "noisy_gradient", "public_size"]
-
 
 def noisy_gradient(
     loss: Callable[[Any, Any], jax.Array],

@@ -119,23 +119,19 @@ def test_eager_jit_and_vmap_agree_and_a_float64_program_gets_float64():
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
-@pytest.mark.parametrize("bad", [np.nan, -1.0, 0.0, np.inf])
-def test_parameters_that_make_no_sense_raise_or_release_nothing(name, bad):
+def test_parameters_that_make_no_sense_raise_or_release_nothing(name):
     key, call = jax.random.key(0), GAUSSIAN[name]
-    with pytest.raises(ValueError, match="sensitivity must be"):
-        call(key, 1.0, BUDGETS, order=ORDER, sensitivity=bad)
-    with pytest.raises(ValueError, match="epsilons must be"):
-        call(key, 1.0, [*BUDGETS[:4], bad], order=ORDER, sensitivity=1)
     run = jax.jit(lambda e, a, s: call(key, 1.0, e, order=a, sensitivity=s))
     good = jnp.asarray(BUDGETS)
     assert np.all(np.isfinite(run(good, ORDER, 1.0)))
-    for arguments in (
-        (good.at[0].set(bad), ORDER, 1.0),
-        (good, bad, 1.0),
-        (good, ORDER, bad),
-        (good[::-1], ORDER, 1.0),
-    ):
-        assert np.all(np.isnan(run(*arguments)))
+    assert np.all(np.isnan(run(good[::-1], ORDER, 1.0)))
+    for bad in (np.nan, -1.0, 0.0, np.inf):
+        with pytest.raises(ValueError, match="sensitivity must be"):
+            call(key, 1.0, BUDGETS, order=ORDER, sensitivity=bad)
+        with pytest.raises(ValueError, match="epsilons must be"):
+            call(key, 1.0, [*BUDGETS[:4], bad], order=ORDER, sensitivity=1)
+        for arguments in ((good.at[0].set(bad), ORDER, 1.0), (good, bad, 1.0), (good, ORDER, bad)):
+            assert np.all(np.isnan(run(*arguments)))
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)

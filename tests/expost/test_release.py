@@ -1,7 +1,5 @@
 """The loop: what it costs, that it is the same loop in Python, jit and vmap, and that its checks have their noise."""
 
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,16 +79,11 @@ def test_python_jit_and_vmap_are_one_loop(source, check):
         assert one.result.epsilon <= float(mapped.result.epsilon[i]) <= one.result.epsilon * (1 + 1e-6)
 
 
-def test_ten_thousand_repetitions_take_little_time_and_stop_where_they_should():
+def test_ten_thousand_repetitions_stop_where_they_should():
     def run(key):
         return expost.release_until(accurate, SOURCES["brownian"], BUDGETS, CHECKS["plain"], key=key, disjoint=True)
 
-    keys = jax.random.split(jax.random.key(5), 10_000)
-    repeated = jax.jit(jax.vmap(run)).lower(keys).compile()
-    start = time.perf_counter()
-    found = jax.block_until_ready(repeated(keys))
-    # Measured: 0.02 s, and 4 to 6 s to compile on two busy cores.
-    assert time.perf_counter() - start < 5.0
+    found = jax.jit(jax.vmap(run))(jax.random.split(jax.random.key(5), 10_000))
     # The first release passes where |noise + noise of the check| stays within 0.03 of the value.
     sigma, check = 0.01 * np.sqrt(20 / (2 * 0.01)), 1e-4 * np.sqrt(20 * 6 / (2 * 0.05))
     chance = integrate.quad(

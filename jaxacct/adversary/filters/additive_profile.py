@@ -21,8 +21,6 @@ from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["AdditiveProfileFilter", "additive_profile"]
-
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
     "given all earlier outputs, is dominated by the generalised randomised response whose band masses were charged, "

@@ -24,8 +24,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
 
-__all__ = ["NaturalApproximateDPFilter", "natural_approximate_dp"]
-
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions, NOT (epsilon, delta)-DP: "
     "composing what was realised along a path is no (epsilon, delta) filter, but fails only by factors polynomial in "

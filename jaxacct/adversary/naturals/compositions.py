@@ -18,8 +18,6 @@ from jaxacct.mechanisms.directions import RELATIONS, directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.response import ResponsePair
 
-__all__ = ["Compositions", "Nodes", "approximate_mu", "composed", "gaussian_mu", "multisets_up_to"]
-
 _MOST_OUTCOMES = 200_000
 
 

@@ -20,8 +20,6 @@ from jaxacct.adversary.worst_case_tables import solve
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["TOLERANCE", "NaturalFilterCost", "natural_filter_cost", "natural_rule"]
-
 TOLERANCE = 1e-12
 """By how much a composition may exceed the budget and still count as within it."""
 _CELLS = 20_000_000  # nodes times epsilons at once

@@ -12,6 +12,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off
@@ -23,11 +24,8 @@ from jaxacct.adversary.naturals.gap import Gap, finite_gap, lattice_gap
 from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.compare.order import YES
 from jaxacct.losses.compare.suprema import supremum
-from jaxacct.losses.curves.conversions import concrete
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-
-__all__ = ["Counterexample", "Simulation", "adaptive_choice", "counterexample"]
 
 _MOST_PRODUCTS = 60  # pairs of products that are looked at: about 1,800
 

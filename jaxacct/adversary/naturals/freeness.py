@@ -18,8 +18,6 @@ from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.compare.order import NO, UNDECIDED, WORDS, YES
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Certified", "Closure", "Freeness", "is_free", "known_chain", "totally_ordered_closure"]
-
 _MOST_PRODUCTS = 2000
 SLACK = 1e-9
 """By how much a cost may exceed its budget and still count as free: what a tie may hide."""

@@ -19,8 +19,6 @@ from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.naturals.compositions import Nodes, composed
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Gap", "adaptive_excess_of", "finite_gap", "lattice_gap"]
-
 _BLOCK = 2_000_000
 
 

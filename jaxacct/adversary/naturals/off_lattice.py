@@ -15,8 +15,6 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, excess
 from jaxacct.adversary.rules import Game
 
-__all__ = ["MOST_NODES", "Tree", "grow", "values"]
-
 MOST_NODES = 400_000
 """Nodes of one round up to which a tree is grown."""
 

@@ -15,8 +15,6 @@ from jaxacct.losses.compare import enclose as families
 from jaxacct.mechanisms.directions import side_names
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 
-__all__ = ["Budget", "Verdict", "mu_needed"]
-
 _QUANTILE = 1e-14  # as in jaxacct.losses.compare.gaussian_order
 
 

@@ -14,8 +14,6 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
 
-__all__ = ["AdditiveFilter"]
-
 
 class AdditiveFilter:
     """Budgets in ``pieces``, and a ledger for each; a subclass says what a query costs.

@@ -15,8 +15,6 @@ from jaxacct.filters import amounts
 from jaxacct.losses import renyi as _curve
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = ["ORDERS", "plan_epsilon", "plan_order"]
-
 # Fractions where they matter, whole numbers above: 155 orders, the customary grid.
 ORDERS: tuple[float, ...] = (
     *(k / 10 for k in range(11, 110)),

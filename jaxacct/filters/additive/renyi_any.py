@@ -31,8 +31,6 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 
-__all__ = ["AnyOrderFilter", "renyi_any"]
-
 _STATEMENT = (
     "The whole interaction is (epsilon, delta)-DP at every point of the curve delta(epsilon) = sum over the orders of "
     "c_j exp((a_j - 1)(R_j - epsilon)), R_j the budget of order a_j, if each query's divergences at these orders were "

@@ -14,8 +14,6 @@ from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 
-__all__ = ["MenuState", "UnitLedger", "fraction_of"]
-
 
 class MenuState(NamedTuple):
     """What a scan carries: the units spent so far, int32[...]."""

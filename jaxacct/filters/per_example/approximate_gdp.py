@@ -32,8 +32,6 @@ from jaxacct.filters.per_example.examples import (
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["IndividualApproximateGDPFilter", "individual_approximate_gdp"]
-
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).
 _WHOLE = np.int32(2**30)

@@ -25,8 +25,6 @@ from jaxacct.filters.per_example.examples import (
     settle_norms,
 )
 
-__all__ = ["PricedLedgers", "clipped", "rows_for", "rows_of"]
-
 _BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
 _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)

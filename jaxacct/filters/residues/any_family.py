@@ -25,8 +25,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
 
-__all__ = ["ResidueCheck", "ResidueFilter", "ResidueFilterState", "check_residue", "residue"]
-
 _TOLERANCE = 1e-10
 _STATEMENT = (
     "The whole interaction of at most {rounds} queries is within the budget family's curve at the first parameter, "

@@ -32,8 +32,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.directions import RELATIONS
 
-__all__ = ["GDPResidueFilter", "ResidueState", "gdp_residue"]
-
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
 _ROUNDING = 2.0**-40  # at most this is an atom at infinity that a lattice makes of a query that has none

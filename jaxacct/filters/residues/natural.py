@@ -36,8 +36,6 @@ from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
 
-__all__ = ["NaturalFilter", "NaturalState", "UndeclaredNaturalFilter", "natural"]
-
 _MOST_STATES = 200_000
 _ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and still count as within it
 _FREE = (

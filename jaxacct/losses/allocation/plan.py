@@ -12,8 +12,6 @@ import numpy as np
 from jaxacct._numerics.arrays import logsumexp
 from jaxacct.losses.allocation.ratios import RatioCells
 
-__all__ = ["Window", "chernoff_gaps", "planned"]
-
 _DEEPEST = 48.0  # e-foldings of calls and puts that are of interest
 _PART = 24.0  # e-foldings of a window
 _LEAST = 4.0  # a window of so few is not made smaller

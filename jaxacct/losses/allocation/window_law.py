@@ -15,8 +15,6 @@ from jaxacct.losses.allocation.plan import Window, chernoff_gaps
 from jaxacct.losses.allocation.ratios import RatioCells
 from jaxacct.losses.grids.fft_powers import difference, eta_of, product, spectrum
 
-__all__ = ["Events", "WindowLaw", "thinned"]
-
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
 
 

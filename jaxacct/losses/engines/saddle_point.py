@@ -11,8 +11,6 @@ from jaxacct._numerics.arrays import array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 
-__all__ = ["best_tilt", "ends", "estimate", "tilt_bound"]
-
 Array = Any  # NumPy's or JAX's
 
 _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon

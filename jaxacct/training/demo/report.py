@@ -15,8 +15,6 @@ from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.budget import Budget
 from jaxacct.training.loop import Outcome, StepRecord
 
-__all__ = ["make_report", "privacy_rows", "realised_mechanism", "table", "write_report"]
-
 # A PLD composition takes at most this many different mechanisms in reasonable time.
 _MOST_DISTINCT = 32
 

@@ -15,8 +15,6 @@ from jaxacct.losses.engines.rays.ray import Run, ray, run_of
 from jaxacct.losses.engines.rays.threshold import Dropped, Threshold, dropped, undecided
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["MOST_RUNS", "ray_bounds", "suits"]
-
 MOST_RUNS = 96  # NumPy forms powers below 100 by products
 _RATES, _NOISES = (1e-30, 0.05), (0.2, 20.0)  # beyond which there would be too many points
 _SPREAD = 200.0  # runs times noise beyond which what decides drowns in what is typical
