@@ -97,8 +97,10 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
     theta = xp.exp(near)
     k0, k1, k2 = (one[0] for one in cumulants(theta[None], surveys))
     if kind == "delta":
-        theta = steeper(theta, k1, k2, goal)
-        k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
+        steep = steeper(theta, k1, k2, goal)
+        if xp is not np or (steep != theta).any():
+            theta = steep
+            k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
     return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), surveys)
 
 
