@@ -148,6 +148,21 @@ def test_update_is_pure_and_a_refusal_changes_nothing(name):
 
 
 @every_filter
+def test_a_state_goes_through_a_file_and_a_filter_through_its_tree(name, tmp_path):
+    case = CASES[name]
+    ledger = case.make()
+    _, state = ledger.update(case.small(1.0), ledger.init())
+    held, structure = jax.tree.flatten(state)
+    np.savez(tmp_path / "state.npz", *held)
+    with np.load(tmp_path / "state.npz") as file:
+        back = jax.tree.unflatten(structure, [file[key] for key in file.files])
+    chex.assert_trees_all_equal(ledger.update(case.small(1.0), state), ledger.update(case.small(1.0), back))
+    again = jax.tree.unflatten(*jax.tree.flatten(ledger)[::-1])
+    assert repr(again) == repr(ledger)
+    chex.assert_trees_all_equal(again.update(case.small(1.0), state), ledger.update(case.small(1.0), state))
+
+
+@every_filter
 def test_a_query_that_is_too_big_is_refused_and_closes_no_door(name):
     case = CASES[name]
     if case.big is None:

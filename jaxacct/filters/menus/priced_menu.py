@@ -278,8 +278,7 @@ def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Any], delta: Arr
         Bounds of shape ``(entries,)``; 0 for an entry of which not one fits.
     """
     _validate.instance(PricedMenuFilter, ledger=ledger)
-    _validate.scalar(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
     runs = np.asarray(ledger.budget) // np.asarray(ledger.prices)
     if not isinstance(menu, Sequence) or len(menu) != runs.size:
         raise ValueError(f"menu must be the {runs.size} entries that ledger was made from, got {menu!r:.200}")
