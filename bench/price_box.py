@@ -3,8 +3,9 @@
 Run with ``python bench/price_box.py [names]``; it prints rows and writes ``results/price_box.json`` as they come. A
 *share* is what the steps that a filter admits until its first refusal would cost had they been fixed in advance, over
 the target epsilon. For constant schedules the loss is taken apart: `any filter` is the share of the largest whole
-number of steps (the rest is lost by every filter), `own price` that of the query's own least price, with nothing lost
-between the table's points; what is missing from it is what curves that hold for every adaptive choice cost.
+number of steps that meets the target (to 1 in 10,000), which no filter exceeds; `own price` that of the query's own
+least price, with nothing lost between the table's points; what is missing from it is what curves that hold for every
+adaptive choice cost.
 
 A table that is found on disk is not built again, and its row keeps the seconds it had: set JAXACCT_CACHE_DIR to an
 empty folder to measure them.
