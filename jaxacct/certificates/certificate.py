@@ -159,8 +159,7 @@ def certify(
     _validate.one_of(tuple(RELATIONS), relation=relation)
     given = "delta" if epsilon is None else "epsilon"
     value: Any = delta if epsilon is None else epsilon
-    _validate.scalar(**{given: value})
-    _validate.nonnegative(**{given: value})
+    _validate.scalar(_validate.nonnegative, **{given: value})
     if given == "delta":
         _validate.probability(delta=value)
     laws = laws_of(mechanism, int(steps), relation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import click
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
 from jaxacct.cli.page import Page, examples
 from jaxacct.cli.run_options import mechanism_options
+from jaxacct.cli.runs import warn_of_delta
 
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
@@ -82,15 +84,15 @@ def create(
         if is_target(filter_name, given):
             made = filters.from_epsilon(filter_name, **given)
         else:
-            with _told(filter_name, as_json) as told:
-                made = getattr(filters, filter_name)(
-                    **{name: value for name, value in given.items() if name in own}, **told
-                )
+            make = getattr(filters, filter_name)
+            with _told(make, as_json) as told:
+                made = make(**{name: value for name, value in given.items() if name in own}, **told)
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
             reading = book.reading()
             where = str(book._store)  # without a URL's password
+        warn_of_delta(reading.delta, [])
     if as_json:
         fields = {"remaining": remaining, "is_bound": is_bound, "statement": statement, "head": head}
         _print(filter=filter_name, **fields, **_epsilons(reading))
@@ -234,9 +236,9 @@ def export(place: str, timeout: float, events: bool, out: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _told(filter_name: str, quiet: bool) -> Iterator[dict[str, Any]]:
-    """The argument by which a filter with a table tells how far it is; none for others."""
-    if filter_name != "priced_box":
+def _told(make: Callable[..., Any], quiet: bool) -> Iterator[dict[str, Any]]:
+    """The argument ``progress`` for filters that take it: those that compute a table."""
+    if "progress" not in inspect.signature(make).parameters:
         yield {}
         return
     from jaxacct.cli.output import progress

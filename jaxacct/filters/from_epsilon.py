@@ -42,8 +42,9 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
         epsilon: target, > 0, a single number.
         delta: target, strictly between 0 and 1, a single number.
         others: what else that filter takes: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
-            the order at which most Gaussians fit), ``orders`` (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack``
-            (a part of delta), ``steps`` and ``relation`` (`gdp_residue`).
+            the order at which most Gaussians without sampling fit; samples want a lower one), ``orders``
+            (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation``
+            (`gdp_residue`).
 
     Raises:
         ValueError: another name, a bad target, or one that leaves no budget.

@@ -11,8 +11,10 @@ from dp_accounting import dp_event, privacy_accountant
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
-from jaxacct.interop.read_events import OverSensitivity, UnreadableEvent, read
+from jaxacct.interop.noise_events import OverSensitivity
+from jaxacct.interop.read_events import UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
 _Relation = privacy_accountant.NeighboringRelation
@@ -76,8 +78,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is no number in [0, 1].
         """
-        _validate.scalar(target_delta=target_delta)
-        _validate.rate(target_delta=target_delta)
+        _validate.scalar(_validate.rate, target_delta=target_delta)
         spent = self._spent
         if not spent.private:
             return math.inf
@@ -165,15 +166,14 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is not strictly between 0 and 1.
         """
-        _validate.scalar(target_delta=target_delta)
-        _validate.probability(target_delta=target_delta)
+        _validate.scalar(_validate.probability, target_delta=target_delta)
         return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
 
     def _relation(self) -> str:
         return _NAMES[self.neighboring_relation]
 
 
-def _pure_epsilon(mechanism: Any, relation: str) -> float:
+def _pure_epsilon(mechanism: Mechanism, relation: str) -> float:
     """The largest loss: of a closed form that holds for ``relation``, or else that of the pairs."""
     if is_pure(mechanism, relation):
         return float(pure_cost(mechanism))
@@ -183,7 +183,7 @@ def _pure_epsilon(mechanism: Any, relation: str) -> float:
     return max(math.inf if math.isnan(loss) else loss for loss in largest)
 
 
-def _may_be_infinite(mechanism: Any) -> bool:
+def _may_be_infinite(mechanism: Mechanism) -> bool:
     inner = getattr(mechanism, "mechanism", None)
     return isinstance(mechanism, (ApproximateDP, FromProfile, FromTables, SampledWithReplacement)) or (
         inner is not None and _may_be_infinite(inner)

@@ -83,8 +83,7 @@ class Ledger:
         if not isinstance(create, bool | None):
             raise ValueError(f"create must be True, False or None, got {create!r}")
         if delta is not None:
-            _validate.number(delta=delta)
-            _validate.probability(delta=delta)
+            _validate.number(_validate.probability, delta=delta)
             delta = float(delta)
         self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
         weakref.finalize(self, _given_back, self._store)

@@ -126,8 +126,7 @@ def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
     Raises:
         ValueError: a share out of range, arrays of different lengths.
     """
-    _validate.scalar(share=share)
-    _validate.probability(share=share)
+    _validate.scalar(_validate.probability, share=share)
     first = np.asarray(poisson_sample(key, _check.rows(examples=examples), share))
     inside, outside = (
         jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[part], examples) for part in (first, ~first)

@@ -130,8 +130,7 @@ def make_individual_step(
     loss = _check.losses(loss)
     _check.optimizer(optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
-    _validate.scalar(clip_norm=clip_norm)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
     if norms is not None:
         _validate.function(norms=norms)

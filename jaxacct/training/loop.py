@@ -102,8 +102,7 @@ def fit(
     _validate.function(step=step, evaluate=evaluate, interrupted=interrupted, on_step=on_step)
     _validate.instance(TrainState, state=state)
     number_of(data)
-    _validate.scalar(steps=steps)
-    _validate.nonnegative(steps=steps)
+    _validate.scalar(_validate.nonnegative, steps=steps)
     _validate.whole(evaluate_every=evaluate_every)
     if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
         raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")

@@ -102,8 +102,7 @@ def filtered_aggregate(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_keys(keys)
-    _validate.scalar(clip_norm=clip_norm)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(size=size)
     if then is not None:
         _check.optimizer(then=then)

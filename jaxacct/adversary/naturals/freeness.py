@@ -101,8 +101,7 @@ def totally_ordered_closure(
         ValueError: an empty family, more than 2,000 products.
     """
     rounds = check_rounds(rounds)
-    _validate.scalar(tolerance=tolerance)
-    _validate.nonnegative(tolerance=tolerance)
+    _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     return closure_of(Compositions(family, rounds, relation, grid), rounds - 1, tolerance)
 
 
@@ -220,8 +219,7 @@ def is_free(
         ValueError: see :func:`natural_filter_cost`.
     """
     rounds = check_rounds(rounds)
-    _validate.scalar(tolerance=tolerance)
-    _validate.nonnegative(tolerance=tolerance)
+    _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     compositions = Compositions(family, rounds, relation, grid)
     try:
         chain = closure_of(compositions, rounds - 1, tolerance)

@@ -248,20 +248,16 @@ class UndeclaredNaturalFilter:
         """How many queries ran, int32."""
         return state.rounds
 
+    @amounts.rounded(up=False)
     def remaining(self, state: ComposedState) -> Array:
         """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
-        return _least_room(self.room, state, self.grid, amounts.caller_dtype())
+        _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
+        least = (joined(self.room) - excess).min()
+        return array_module(least).maximum(least, 0.0)
 
     def fraction(self, state: ComposedState) -> Array:
         """The share of the rounds that are over; 0 where any number may run."""
         return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
-
-
-@jax.enable_x64(True)
-def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -> Array:
-    _, excess = floats(pld_excess(law_of(state, grid), grid))
-    least = (joined(room) - excess).min()
-    return amounts.outward(array_module(least).maximum(least, 0.0), dtype, up=False)
 
 
 @hosted(static=("grid", "rounds"))

@@ -63,8 +63,7 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
 
     _validate.instance(Outcome, outcome=outcome)
     _validate.instance(Budget, budget=budget)
-    _validate.scalar(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
     guarantee = budget.filter.guarantee
     fixed = not budget.schedule.is_adaptive and outcome.stopped != "interrupted" and outcome.attempts == 1
     if fixed:
