@@ -31,6 +31,7 @@ __all__ = [
     "repeated",
     "running_greatest",
     "running_least",
+    "running_total",
     "shared",
     "stopped",
     "take",
@@ -150,6 +151,14 @@ def running_least(x: Any, reverse: bool = False) -> Any:
     if array_module(x) is not np:
         return jax.lax.cummin(x, axis=x.ndim - 1, reverse=reverse)
     return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
+
+
+def running_total(x: Any) -> Any:
+    """The sum of the entries so far, along the last axis; in a program one sum for each, the least to compile."""
+    if array_module(x) is np:
+        return np.cumsum(x, -1)
+    index = jnp.arange(x.shape[-1])
+    return jnp.where(index <= index[:, None], x[..., None, :], 0.0).sum(-1)
 
 
 def histogram(places: Any, weights: Any, size: int) -> Any:
