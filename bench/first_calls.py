@@ -111,7 +111,7 @@ def _filters() -> None:
         "natural undeclared": (f"filters.natural(GDP(1.0), grid={grid})", [gaussian]),
         "approximate_gdp": ("filters.approximate_gdp(1.0)", [sampled]),
         "priced_menu": (f"filters.priced_menu([{sampled}], {MENU})", [sampled, "0"]),
-        "online_menu": (f"filters.online_menu([{sampled}], {MENU})", [sampled, gaussian, laplace]),
+        "online_menu": (f"filters.priced_menu([{sampled}], {MENU}, online=True)", [sampled, gaussian, laplace]),
         "odometer": ("filters.odometer(filters.zcdp(1.0))", [gaussian, laplace]),
     }
     for name in ("pure_dp", "zcdp", "renyi", "gdp"):  # a law as a query

@@ -128,7 +128,7 @@ FILTERS: dict[str, tuple[str, str, str]] = {
         _GRID,
     ),
     "priced_menu": (f"filters.priced_menu(menu, {_SIZES})", _SAMPLE, _MENU),
-    "online_menu": (f"filters.online_menu(menu, {_SIZES})", "PoissonSampled(Gaussian(3.0), 0.1)", _MENU),
+    "online_menu": (f"filters.priced_menu(menu, {_SIZES}, online=True)", "PoissonSampled(Gaussian(3.0), 0.1)", _MENU),
     "approximate_gdp": ("filters.approximate_gdp(0.5)", _SAMPLE, ""),
     "odometer": ("filters.odometer(filters.renyi(3.0, 1e-5, order=8))", "Gaussian(12.0)", ""),
     "individual": ("filters.individual(filters.renyi(3.0, 1e-5, order=8), examples=1000)", f"{_SAMPLE}, norms", ""),

@@ -183,8 +183,24 @@ def _formula(match):
     )
 
 
-def on_page_content(content, **_):
+def colab_link(repository, notebook):
+    """A link that opens a notebook on Colab; nothing while the repository has no address on GitHub."""
+    place = repository.removeprefix("https://github.com/").removesuffix(".git").strip("/")
+    if not repository.startswith("https://github.com/"):
+        return ""
+    address = f"https://colab.research.google.com/github/{place}/blob/main/{notebook}"
+    return f'<p><a class="md-button" href="{address}">Run it on Colab</a></p>'
+
+
+def _repository():
+    """What the notebooks install from: the one place where the address stands; they all say the same."""
+    return re.search(r'REPOSITORY = \\"(.*?)\\"', notebooks()[0].read_text(encoding="utf-8")).group(1)
+
+
+def on_page_content(content, page, **_):
     """Formulas are LaTeX. Docstrings are reStructuredText in two habits: roles before code, a colon more at blocks."""
+    if page.file.src_uri.endswith(".ipynb"):
+        content = colab_link(_repository(), page.file.src_uri) + content
     content = re.sub(r'<(span|div) class="arithmatex">(.*?)</\1>', _formula, content, flags=re.DOTALL)
     content = re.sub(r":(?:func|mod|class|meth|attr|data):(?=<code>)", "", content)
     return re.sub(r"::</p>", ":</p>", content)

@@ -7,8 +7,6 @@ import stat
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_path", "is_regular", "refuse_special", "refuse_special_in"]
-
 
 def as_path(**named: Any) -> Path:
     """A value as a path.

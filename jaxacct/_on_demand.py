@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["on_demand"]
-
 
 def on_demand(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of ``package``, whose own source says for type checkers what is where.

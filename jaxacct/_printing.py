@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
-__all__ = ["rounded_down", "rounded_up"]
-
 
 def rounded_up(value: float, digits: int = 6) -> str:
     """``value`` with ``digits`` significant digits, no smaller than it: an upper bound stays one."""

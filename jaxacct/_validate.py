@@ -19,37 +19,6 @@ import numpy as np
 from jax.core import Tracer
 from jax.typing import ArrayLike
 
-__all__ = [
-    "arrays",
-    "at_least",
-    "at_most",
-    "count",
-    "finite",
-    "function",
-    "greater",
-    "instance",
-    "integer",
-    "is_traced",
-    "methods",
-    "nonnegative",
-    "number",
-    "numbers",
-    "one_of",
-    "ordered",
-    "passing",
-    "positive",
-    "probability",
-    "rate",
-    "real_arrays",
-    "scalar",
-    "shapes",
-    "tables",
-    "truth",
-    "unchecked",
-    "whole",
-]
-
-
 Numbers = ArrayLike | Sequence[Any]
 
 
@@ -112,26 +81,27 @@ def numbers(**named: Numbers) -> None:
     _check(lambda a: np.full(a.shape, True), "a number", named)
 
 
-def number(**named: Numbers) -> None:
-    """Every value is one real number, traced or not."""
+def number(*checks: Callable[..., None], **named: Numbers) -> None:
+    """Every value is one real number, traced or not, that passes ``checks``, functions of this module."""
     numbers(**named)
     for name, value in named.items():
         if np.shape(value):
             raise ValueError(f"{name} must be one number, got an array of shape {np.shape(value)}")
+    for check in checks:
+        check(**named)
 
 
-def scalar(**named: Numbers) -> None:
-    """Every value is one concrete real number."""
+def scalar(*checks: Callable[..., None], **named: Numbers) -> None:
+    """Every value is one concrete real number that passes ``checks``."""
     for name, value in named.items():
         if is_traced(value):
             raise ValueError(f"{name} must be a concrete number, got a traced one")
-    number(**named)
+    number(*checks, **named)
 
 
 def whole(**named: Numbers) -> None:
     """Every value is one concrete whole number of at least 1."""
-    scalar(**named)
-    count(**named)
+    scalar(count, **named)
 
 
 def shapes(tree: Any) -> tuple[Any, list[tuple[int, ...]]]:

@@ -1,5 +1,8 @@
 """Settings of every test: strict dtypes, a compilation cache, and where the reference tables are."""
 
+import contextlib
+import ctypes
+import gc
 import json
 import os
 import pathlib
@@ -51,11 +54,17 @@ def _flag_stays_as_it_was():
 
 @pytest.fixture(autouse=True, scope="module")
 def _programs_do_not_pile_up():
-    """Every compiled program holds memory mappings, of which a process may have 65,530: past that it crashes."""
+    """Compiled programs stay in memory, and in mappings, of which a process may have 65,530: past that it crashes."""
     yield
-    maps = pathlib.Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 30_000:
+    process = pathlib.Path("/proc/self")
+    if not process.exists():
+        return
+    resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    if resident > 1e9 or (process / "maps").read_bytes().count(b"\n") > 30_000:
         jax.clear_caches()
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # glibc keeps what is freed until it is asked
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def pytest_collection_modifyitems(items):

@@ -92,6 +92,25 @@ def test_a_refusal_says_why_and_what_would_have_fitted(run):
     assert fewer == "Laplace(scale=5.0, sensitivity=1.0)"
 
 
+def test_a_request_is_described_as_in_the_other_commands(run, tmp_path):
+    run("create team.db zcdp epsilon=5 delta=1e-6")
+    for line in (
+        "--noise-multiplier 20",
+        "--mechanism discrete-laplace --scale 30",
+        "--mechanism exponential --epsilon 0.1",
+        "--epsilon 0.1",
+        "--run laplace:scale=20 --run gaussian:sigma=20,steps=3",
+    ):
+        assert run(f"request team.db {line}")[0] == 0, line
+    queries = [entry.query for entry in Ledger(tmp_path / "team.db").history()]
+    kinds = [type(query).__name__ for query in queries]
+    assert kinds == ["Gaussian", "DiscreteLaplace", "Exponential", "PureDP", "Composed"]
+    run("create train.db renyi epsilon=3 delta=1e-5 order=8")
+    code, out, _ = run("request train.db --noise-multiplier 2 --batch 600 --records 60000 --epochs 3")
+    assert code == 0
+    assert "holds for Poisson sampling: each record is in each batch with probability 0.01," in out
+
+
 def test_an_export_does_not_write_over_the_ledger(run, tmp_path):
     run("create team.db pure_dp epsilon=1")
     (tmp_path / "link").symlink_to("team.db")
@@ -134,12 +153,16 @@ def test_a_ledger_that_does_not_hold_together_has_exit_code_1(run):
         ("create x.db gdp mu=1 --delta 2", "delta must be"),
         ("create x.db magic epsilon=1", "FILTER"),
         ("create postgresql://host:bad/x pure_dp epsilon=1", "path_or_url must"),
-        ("request team.db", "one of --sigma"),
-        ("request team.db --sigma 1 --cost 1", "got 2"),
+        ("request", "For example: jaxacct ledger request"),
+        ("request team.db", "say what runs: --sigma"),
+        ("request team.db --rate 0.1", "say what runs: --sigma"),
+        ("request team.db --sigma 1 --cost 1", "--cost is"),
+        ("request team.db --sigma 1 --scale 1", "does not belong to gaussian, but to laplace"),
         ("request team.db --sigma -1", "sigma must be"),
-        ("request team.db --cost 1 --steps 2", "neither"),
-        ("request team.db --cost 1 --delta 1e-5", "--delta goes"),
-        ("request team.db --epsilon 1 --sensitivity 2", "--sensitivity goes"),
+        ("request team.db --cost 1 --steps 2", "no option of a mechanism"),
+        ("request team.db --cost 1 --delta 1e-5", "no option of a mechanism"),
+        ("request team.db --delta 1e-5", "approximate-dp needs --each-epsilon"),
+        ("request team.db --epsilon 1 --sensitivity 2", "--sensitivity does not belong"),
         ("request team.db --rho 1", "query must be"),
         ("request team.db --cost 0.1 --timeout -1", "timeout must"),
         ("release team.db 7", "id must be"),

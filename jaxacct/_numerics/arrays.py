@@ -15,28 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = [
-    "Array",
-    "array_module",
-    "collected",
-    "column",
-    "erf",
-    "erfc",
-    "histogram",
-    "iterated",
-    "logsumexp",
-    "pick",
-    "product",
-    "ranks",
-    "repeated",
-    "running_greatest",
-    "running_least",
-    "running_total",
-    "shared",
-    "stopped",
-    "take",
-]
-
 Array = Any
 """One of NumPy's or JAX's."""
 

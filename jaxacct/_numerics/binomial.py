@@ -11,8 +11,6 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Split", "binomial_split", "binomial_weights"]
-
 _TERMS = 4096  # of a tail inside a trace; concrete numbers take as many as they need
 _MOST_TERMS = 2**20
 _DEVIATIONS = 12.0  # of a tail are summed; what is beyond is bounded

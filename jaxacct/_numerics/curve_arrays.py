@@ -18,17 +18,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 
-__all__ = [
-    "added",
-    "compiled",
-    "concrete",
-    "float64",
-    "mapped",
-    "put",
-    "quiet_float64",
-    "rows",
-]
-
 
 def concrete(tree: Any) -> Any:
     """Arrays as NumPy's outside a trace: float64 survives there whatever precision JAX is set to."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["in_float64", "settled"]
-
 
 def settled(*values: Any, buffers: bool = True) -> list[Any]:
     """``values`` with numbers of types that JAX has, and with traced leaves in buffers of the types they claim to have.

@@ -20,18 +20,6 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import array_module
 
-__all__ = [
-    "at_hand",
-    "barrier",
-    "each",
-    "floats",
-    "hosted",
-    "loop",
-    "on_device",
-    "on_host",
-    "settings",
-]
-
 MOST = 2**20
 """Numbers in an array of intermediate results above which compiling pays for itself."""
 

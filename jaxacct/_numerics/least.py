@@ -8,8 +8,6 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 
-__all__ = ["first_greatest", "first_least"]
-
 
 def first_least(values: Array) -> Array:
     """Index of the first least entry along the last axis, int32; of the last entry if all are NaN. No derivative.

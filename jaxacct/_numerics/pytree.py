@@ -7,8 +7,6 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 
-__all__ = ["mechanism", "unchecked"]
-
 T = TypeVar("T")
 
 

@@ -9,8 +9,6 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, iterated
 from jaxacct._numerics.rounding import EPS
 
-__all__ = ["crossing"]
-
 _HALVINGS = 60  # that close a bracket
 _HEADSTART = 8  # halvings that secants may be behind
 

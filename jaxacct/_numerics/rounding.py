@@ -13,8 +13,6 @@ import numpy as np
 
 from jaxacct._numerics.arrays import array_module, stopped
 
-__all__ = ["EPS", "UNIT", "deflated", "inflated", "quotient_up", "total"]
-
 EPS = 2.0**-52
 """The distance from 1.0 to the next float64."""
 

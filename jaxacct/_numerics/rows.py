@@ -9,8 +9,6 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 
-__all__ = ["Row", "flattened", "poisoned", "settings_shapes"]
-
 
 @jax.tree_util.register_pytree_node_class
 class Row:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import deflated, inflated
 
-__all__ = ["possible"]
-
 
 def possible(lower: Array, upper: Array, epsilon: Array) -> tuple[Array, Array]:
     """Bounds of delta(epsilon), NumPy's or JAX's, cut to 1 - e^epsilon <= delta <= 1; NaN bounds nothing."""

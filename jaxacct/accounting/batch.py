@@ -13,8 +13,6 @@ from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
-__all__ = ["Batch", "Bounds", "with_rare_sampling"]
-
 
 class Bounds(NamedTuple):
     """A rigorous enclosure: ``lower <= truth <= upper``. ``upper`` is the guarantee, ``lower`` says how tight."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["Brackets"]
-
 _FIRST_STEP = np.log(8.0)  # the longest step before a root is bracketed; doubles while it is not
 _PATIENCE = 4  # evaluations within which a bracket must halve, or it is bisected
 _SLOPES = (0.01, 50.0)  # slopes of the gap that are more than noise

@@ -24,8 +24,6 @@ from jaxacct.losses.engines.values import SIZES, Place, placed, value
 from jaxacct.mechanisms.directions import rarely_sampled
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["compiled_answer"]
-
 _SIZE = SIZES[2]
 
 

@@ -14,8 +14,6 @@ from jaxacct.losses.engines.split_failures import bounds_with_failures
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import rarely_sampled
 
-__all__ = ["Enclosure", "enclosure"]
-
 _NEXT_TO_NOTHING = 1e-12  # a delta that is not made smaller where a rate below 1e-14 keeps it there
 
 

@@ -14,8 +14,6 @@ import numpy as np
 
 from jaxacct.losses.renyi.curve import divergence
 
-__all__ = ["Goal", "StandIn", "maximised"]
-
 _TILTS = np.geomspace(1e-2, 1e3, 128)  # where the saddle point is looked for
 _TRUST = 4.0  # a larger correction of a slope than by this factor is noise of wide bounds
 _FLAT = 1e-7  # gradient of log utility by log sigma at which a search has arrived

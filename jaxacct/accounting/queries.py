@@ -25,9 +25,6 @@ from jaxacct.losses.engines.run import Options
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.directions import witness
 
-__all__ = ["Bounds", "delta", "delta_beside", "epsilon"]
-
-
 _WIDE = 1.1  # upper over lower
 _ADVICE = {
     False: "More noise, a larger rate, fewer steps or a larger delta narrow them.",

@@ -29,8 +29,6 @@ from jaxacct.mechanisms.directions import directions, witness
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import fractional_steps
 
-__all__ = ["DIGITS", "Outline", "Question", "answer", "implicit", "outline"]
-
 _HOST = Options(host=True)
 _STEP = 1e-3  # relative, of differences of the fourth order
 _STEPS = (1e-3, 1e-4, 1e-5, 1e-6)  # tried in turn: curves have kinks

@@ -27,8 +27,6 @@ from jaxacct.accounting.compiled import compiled_answer
 from jaxacct.accounting.question import Question, answer, outline
 from jaxacct.mechanisms.base import Mechanism
 
-__all__ = ["traced_answer", "without_callbacks"]
-
 _compiled = jax.make_user_context(False)  # a part of the key of every cache of programs
 
 

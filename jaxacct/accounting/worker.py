@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["call", "ready"]
-
 _SUBNORMALS = np.full(8, 2.0**-1060)
 
 

@@ -13,23 +13,13 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import EPS
+from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.curves import trade_off as tradeoff
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
-
-__all__ = [
-    "MOST_OUTCOMES",
-    "Experiment",
-    "excess",
-    "experiment",
-    "experiments_of",
-    "identity",
-    "product",
-    "to_trade_off",
-]
 
 MOST_OUTCOMES = 64
 """Outcomes of a query up to which it counts as a finite experiment."""
@@ -175,6 +165,21 @@ def excess(one: Experiment, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     value = np.where(right, high, low)
     error = np.where(right, relative * high_size + 2 * slack * near_high, relative * low_size + 2 * slack * near_low)
     return np.maximum(value - error, 0.0), np.minimum(np.maximum(value, 0.0) + error, np.minimum(gamma, 1.0))
+
+
+def excess_near(one: Experiment, points: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``excess`` at epsilons that are known within ``shift``: it rises up to gamma = 1 and falls after it."""
+    ends = [excess(one, points + side * shift) for side in (-1.0, 1.0)]
+    high = np.maximum(ends[0][1], ends[1][1])
+    top = np.where(np.abs(points) <= shift, excess(one, np.zeros(1))[1], 0.0)
+    return np.minimum(ends[0][0], ends[1][0]), np.maximum(high, top)
+
+
+def whole_curve(epsilon: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Bounds:
+    """Bounds of H(e^epsilon) within [0, 1] from those of its excess over (1 - e^epsilon)_+."""
+    identity, slack = -np.expm1(np.minimum(epsilon, 0.0)), np.where(epsilon < 0, 2.0**-50, 0.0)
+    ends = (np.clip(x + identity + s, 0.0, 1.0) for x, s in ((lower, -slack), (upper, slack)))
+    return Bounds(*(end[()] for end in ends))
 
 
 @jax.enable_x64(True)

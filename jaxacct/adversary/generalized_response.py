@@ -12,16 +12,14 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import experiment
 from jaxacct.losses.compare import enclose as families
-from jaxacct.losses.curves.conversions import concrete
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, directions
-
-__all__ = ["GeneralizedResponse", "rounded"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

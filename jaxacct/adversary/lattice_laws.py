@@ -27,8 +27,6 @@ from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
 from jaxacct.mechanisms.directions import side_names
 
-__all__ = ["Law", "lattice_for", "laws_of"]
-
 
 class Law(NamedTuple):
     """One query on the lattice from one side: atoms at ``offsets`` (lattice points from loss 0) and at infinity.

@@ -20,8 +20,6 @@ from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.trade_off import TradeOff
 
-__all__ = ["ResidueCondition", "residue", "residue_condition"]
-
 _MOST_PLANS = 20_000
 
 

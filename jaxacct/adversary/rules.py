@@ -14,8 +14,6 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["Game", "Rule", "any_order", "check_rounds", "multisets", "units", "unroll"]
-
 _MOST_STATES = 200_000
 _MOST_ROUNDS = 2**16
 _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
@@ -77,10 +75,8 @@ def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
     if len(_sequence(costs=costs)) != len(moves):
         raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
     for cost in costs:
-        _validate.number(costs=cost)
-        _validate.count(costs=cost)
-    _validate.number(budget=budget)
-    _validate.nonnegative(budget=budget)
+        _validate.number(_validate.count, costs=cost)
+    _validate.number(_validate.nonnegative, budget=budget)
     return Rule(moves, int(budget), lambda left, query, _: left - c if (c := int(costs[query])) <= left else None)
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from jaxacct.adversary.rules import Game
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Interval", "Strategy"]
-
 
 class Interval(NamedTuple):
     """Play ``query`` (-1: stop) while the loss observed so far lies in [low, high].

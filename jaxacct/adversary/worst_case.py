@@ -20,8 +20,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
 
-__all__ = ["WorstCase", "worst_case"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WorstCase:

@@ -30,8 +30,6 @@ from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.rules import Game
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Tables", "solve"]
-
 _TINY = 1e-290  # more than all products that may have underflowed
 _FEW = 24  # atoms up to which shifting is faster than multiplying by a matrix
 _BLOCK = 128

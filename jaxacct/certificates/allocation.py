@@ -19,8 +19,6 @@ from jaxacct.certificates.balls import arb, ball, gaussian_tail, positive_part
 from jaxacct.certificates.laws import Atoms, Epoch, LaplaceNoise, Normal
 from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["epoch_delta"]
-
 _CELLS = 6_000
 
 

@@ -16,8 +16,6 @@ from jaxacct.certificates.laws import Atoms
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 
-__all__ = ["AtomTransform", "Masses", "atoms_delta", "count_of_sums", "masses_of"]
-
 
 class Masses(NamedTuple):
     """Masses with finite loss, (numerator, denominator) of each output; the numerator's other masses.

@@ -19,8 +19,6 @@ from jaxacct.mechanisms.base import Mechanism
 if TYPE_CHECKING:
     from jaxacct.certificates.enclosures import Enclosure
 
-__all__ = ["Certificate", "certify", "read_certificate"]
-
 _VERSION = 1
 _DECIMAL = re.compile(r"[0-9]{1,220}(\.[0-9]{0,1000})?(E[+-]?[0-9]{1,5})?")
 _FEW = 4.0  # digits that tell the two directions apart in most cases
@@ -161,8 +159,7 @@ def certify(
     _validate.one_of(tuple(RELATIONS), relation=relation)
     given = "delta" if epsilon is None else "epsilon"
     value: Any = delta if epsilon is None else epsilon
-    _validate.scalar(**{given: value})
-    _validate.nonnegative(**{given: value})
+    _validate.scalar(_validate.nonnegative, **{given: value})
     if given == "delta":
         _validate.probability(delta=value)
     laws = laws_of(mechanism, int(steps), relation)

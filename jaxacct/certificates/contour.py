@@ -19,9 +19,6 @@ from typing import Any
 from jaxacct.certificates.balls import acb, arb, ball, ctx
 from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["MOST_NODES", "Transforms", "aliases", "finite_of", "growth", "log_moment", "near_one", "on_line",
-           "period_for", "saddle", "summed"]  # fmt: skip
-
 MOST_NODES = 30_000
 
 

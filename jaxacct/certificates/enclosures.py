@@ -20,8 +20,6 @@ from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mix
 from jaxacct.certificates.revealed import RescaledTransform, RevealedTransform, revealed_cells
 from jaxacct.certificates.smoothed import smoothed_delta
 
-__all__ = ["Enclosure", "delta_enclosure", "infinite_mass"]
-
 _MOST_SUMS = 100_000
 _FEW = 3_000  # sums that are taken where a lattice would do as well
 _MOST_RESIDUES = 1_500

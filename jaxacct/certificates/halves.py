@@ -16,8 +16,6 @@ from jaxacct.certificates.atoms import Masses
 from jaxacct.certificates.balls import arb, ball, ctx, gaussian_tail, positive_part
 from jaxacct.certificates.laws import DrawsHalf, Joined, LaplaceHalf, NormalHalf
 
-__all__ = ["increasing_root", "joined_cells", "joined_delta"]
-
 _CELLS = 300
 _REACH = 9.5  # standard deviations
 

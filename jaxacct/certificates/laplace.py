@@ -15,8 +15,6 @@ from jaxacct.certificates.atoms import Masses
 from jaxacct.certificates.balls import acb, arb, ball, positive_part
 from jaxacct.certificates.laws import LaplaceNoise
 
-__all__ = ["LaplaceTransform", "laplace_cells", "laplace_delta", "laplace_residues"]
-
 
 def laplace_delta(law: LaplaceNoise, epsilon: Any, reverse: bool) -> Any:
     """delta(epsilon) of one run, epsilon >= 0, of the noise or of a Poisson sample of it."""

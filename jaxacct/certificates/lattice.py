@@ -15,8 +15,6 @@ from jaxacct.certificates.contour import MOST_NODES, aliases, growth, log_moment
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 
-__all__ = ["lattice_delta", "lattice_of"]
-
 
 def lattice_of(masses: Masses) -> tuple[Any, Any] | None:
     """(first loss, step > 0) of the outputs; two outputs are always a lattice."""

@@ -11,9 +11,6 @@ import dataclasses
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["Atoms", "DrawsHalf", "Epoch", "Joined", "LaplaceHalf", "LaplaceNoise", "Mixture", "Normal", "NormalHalf",
-           "Rescaled", "Revealed", "Step", "is_symmetric"]  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True)
 class Normal:

@@ -1,7 +1,5 @@
 """The error of a question that has no certificate."""
 
-__all__ = ["NoCertificateError"]
-
 
 class NoCertificateError(ValueError):
     """There is no enclosure of that many digits within the limits of work."""

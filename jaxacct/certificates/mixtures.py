@@ -18,8 +18,6 @@ from jaxacct.certificates.laws import Mixture, Normal
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
 
-__all__ = ["MixtureTransform", "NormalTransform", "mixture_delta", "normal_delta"]
-
 _ANGLES = (0.15, 0.4, 0.9, 1.6, 2.4)
 _BOXES = 160
 _ENOUGH = 150.0  # of the modulus' logarithm after all steps: no better bound is needed

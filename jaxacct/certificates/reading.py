@@ -30,8 +30,6 @@ from jaxacct.certificates.shares import Cell, Cut, Rest, draws
 from jaxacct.mechanisms.cut_cells import share_moved
 from jaxacct.mechanisms.parameters import LEAST_RATE
 
-__all__ = ["RELATIONS", "certified", "laws_of"]
-
 RELATIONS = {
     "remove": ("presence", (False,)),
     "add": ("presence", (True,)),

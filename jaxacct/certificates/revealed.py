@@ -9,8 +9,6 @@ from jaxacct.certificates.balls import acb, arb, ball
 from jaxacct.certificates.halves import joined_cells
 from jaxacct.certificates.laws import Joined, Mixture, Normal, NormalHalf, Revealed
 
-__all__ = ["RescaledTransform", "RevealedTransform", "halves_of", "revealed_cells"]
-
 
 class RevealedTransform:
     """The mean of transforms; pairs (share, transform)."""

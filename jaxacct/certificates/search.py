@@ -13,8 +13,6 @@ from jaxacct.certificates.written import decimal_text, fraction_of
 if TYPE_CHECKING:
     from jaxacct.certificates.enclosures import Enclosure
 
-__all__ = ["epsilon_enclosure"]
-
 _MOST = 10**4
 _ROUGH = 5.0  # digits of delta while the search is far from its end
 _TURNS = 200

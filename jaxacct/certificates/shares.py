@@ -11,8 +11,6 @@ from typing import Any
 from jaxacct.certificates.balls import arb, ball, ctx
 from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["Cell", "Cut", "Rest", "draws"]
-
 _MOST = 200_000  # terms of a sum
 _BITS = 160
 _MOST_DRAWS = 60

@@ -26,8 +26,6 @@ from jaxacct.certificates.contour import (
 )
 from jaxacct.certificates.limits import NoCertificateError
 
-__all__ = ["smoothed_delta"]
-
 _ORDER = 24
 
 

@@ -9,8 +9,6 @@ from flint import acb_mat
 
 from jaxacct.certificates.balls import acb, arb
 
-__all__ = ["power_sums"]
-
 
 def power_sums(weights: list[Any], phases: list[Any], count: int) -> list[Any]:
     """sum_j weights[j] exp(i k phases[j]) for k from 0 to ``count`` - 1.

@@ -12,8 +12,6 @@ import numpy as np
 from jaxacct import mechanisms
 from jaxacct.mechanisms.base import Mechanism
 
-__all__ = ["decimal_text", "fraction_of", "read_mechanism", "written_mechanism"]
-
 
 def written_mechanism(mechanism: Mechanism) -> Any:
     """``mechanism`` as JSON's types; floats are written so that they come back as they were."""

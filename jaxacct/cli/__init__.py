@@ -99,6 +99,16 @@ def plain_errors() -> Iterator[None]:
         raise click.UsageError(" ".join(str(problem).split())) from None
 
 
+def _hint(problem: click.ClickException) -> str:
+    """What a missing option is for, and the command's first example."""
+    if not isinstance(problem, click.MissingParameter):
+        return ""
+    purpose = getattr(problem.param, "help", None)
+    epilog = problem.ctx.command.epilog if problem.ctx else None
+    example = next((line for line in (epilog or "").splitlines() if line.startswith("  jaxacct ")), None)
+    return (f" {purpose}" if purpose else "") + (f" For example: {example}" if example else "")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of ``jaxacct``: exit code 0, 2 for bad usage (one line on stderr), 130 for Ctrl-C."""
     try:
@@ -107,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         problem.show()
         sys.exit(2)
     except click.ClickException as problem:
-        click.echo(f"jaxacct: {' '.join(problem.format_message().split())}", err=True)
+        click.echo(f"jaxacct: {' '.join((problem.format_message() + _hint(problem)).split())}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("jaxacct: interrupted", err=True)

@@ -10,12 +10,10 @@ import click
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import Page, examples, relation_option, shared, under
+from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
-
-__all__ = ["delta", "epsilon"]
 
 _target = functools.partial(under("Question"), type=float, required=True)
 
@@ -29,7 +27,7 @@ _target = functools.partial(under("Question"), type=float, required=True)
         "epsilon --run gaussian:sigma=2,steps=50 --run pure-dp:epsilon=0.1 --delta 1e-5",
     ),
 )
-@_target("--delta", "target", help="Failure probability, in (0, 1).")
+@_target("--delta", "target", help=DELTA)
 @relation_option
 @mechanism_options()
 @shared

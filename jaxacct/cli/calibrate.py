@@ -10,12 +10,10 @@ import click
 from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import progress, say_json
-from jaxacct.cli.page import Page, examples, relation_option, shared, under
+from jaxacct.cli.page import DELTA, Page, examples, relation_option, shared, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import FAMILIES, Run, alike, said_of
 from jaxacct.cli.start import cache_compilations, without_collection
-
-__all__ = ["calibrate", "search"]
 
 _question = under("Question")
 
@@ -29,7 +27,7 @@ _question = under("Question")
     ),
 )
 @_question("--epsilon", help="Target privacy loss in nats.", type=float, required=True)
-@_question("--delta", help="Target failure probability, in (0, 1).", type=float, required=True)
+@_question("--delta", help=DELTA, type=float, required=True)
 @_question(
     "--seek",
     type=click.Choice(["noise", "rate", "steps"]),

@@ -14,8 +14,6 @@ from jaxacct.cli.page import WHOLE, Page, examples, output_file, relation_option
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import composed
 
-__all__ = ["certify"]
-
 _question = under("Question")
 _MOST = 2**24  # bytes of a certificate
 

@@ -12,13 +12,11 @@ from jaxacct._printing import rounded_down, rounded_up
 from jaxacct.cli import plain_errors
 from jaxacct.cli.output import as_csv as csv_of
 from jaxacct.cli.output import progress, say_json, table
-from jaxacct.cli.page import Page, csv_or_json, examples, under
+from jaxacct.cli.page import DELTA, Page, csv_or_json, examples, under
 from jaxacct.cli.run_options import mechanism_options, runs_of
 from jaxacct.cli.runs import Run, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
-
-__all__ = ["compare"]
 
 _question = under("Question")
 
@@ -32,7 +30,7 @@ _question = under("Question")
         "compare --run laplace:scale=10,steps=20 --run gaussian:sigma=8,steps=50 --delta 1e-6 --json",
     ),
 )
-@_question("--delta", type=float, required=True, help="Failure probability, in (0, 1).")
+@_question("--delta", type=float, required=True, help=DELTA)
 @_question("--epsilon", type=float, help="Also count the steps that each admits within this epsilon.")
 @_question("--thorough", is_flag=True, help="Also gdp_residue and, with --epsilon, priced_menu: up to minutes.")
 @_question("--accountants", is_flag=True, help="Also dp_accounting's accountants, where installed.")

@@ -7,8 +7,6 @@ from click.shell_completion import get_completion_class
 
 from jaxacct.cli.page import Page
 
-__all__ = ["completion"]
-
 _EPILOG = """\b
 Example:
   bash:  echo 'eval "$(jaxacct completion bash)"' >> ~/.bashrc

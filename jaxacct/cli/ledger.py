@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
+from jaxacct.cli.page import Page, examples
+from jaxacct.cli.run_options import mechanism_options
 
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
-
-__all__ = ["ledger"]
 
 _REFUSED = 1
 _EXAMPLE = """\b
@@ -82,10 +83,9 @@ def create(
         if is_target(filter_name, given):
             made = filters.from_epsilon(filter_name, **given)
         else:
-            with _told(filter_name, as_json) as told:
-                made = getattr(filters, filter_name)(
-                    **{name: value for name, value in given.items() if name in own}, **told
-                )
+            make = getattr(filters, filter_name)
+            with _told(make, as_json) as told:
+                made = make(**{name: value for name, value in given.items() if name in own}, **told)
         with Ledger(place, made, create=True, delta=stated if delta is None else delta, timeout=timeout) as book:
             statement, head = str(book.guarantee.statement), book.head
             is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
@@ -101,35 +101,43 @@ def create(
     click.echo(f"head {head}   (keep it elsewhere: `jaxacct ledger verify --head` finds whether it was cut)")
 
 
-@ledger.command(short_help="Ask for a query; exit code 0 if it is admitted (and charged).")
+@ledger.command(
+    cls=Page,
+    short_help="Ask for a query; exit code 0 if it is admitted (and charged).",
+    epilog=examples(
+        'ledger request team.db --sigma 20 --label "mean age" && ./publish',
+        "ledger request team.db --scale 10 && ./publish",
+        "ledger request team.db --mechanism exponential --epsilon 0.1 && ./publish",
+        "ledger request team.db --noise-multiplier 2 --batch 600 --records 60000 --epochs 3 && ./train",
+    ),
+)
 @_shared
-@click.option("--sigma", type=float, help="A Gaussian of this noise.")
-@click.option("--scale", type=float, help="Laplace noise of this scale.")
-@click.option("--epsilon", type=float, help="Anything that is epsilon-DP, or with --delta (epsilon, delta)-DP.")
-@click.option("--delta", type=float, help="Failure probability, with --epsilon.")
-@click.option("--rho", type=float, help="Anything that is rho-zCDP.")
+@mechanism_options(short=True, family="gaussian for --sigma, laplace for --scale, zcdp for --rho, else what is claimed")
 @click.option("--cost", type=float, help="A number in the filter's own parameter, for what is proven elsewhere.")
-@click.option("--sensitivity", type=float, default=1.0, show_default=True, help="With --sigma (L2) or --scale (L1).")
-@click.option("--rate", type=float, default=1.0, show_default=True, help="Poisson sampling rate; 1: none.")
-@click.option("--steps", type=int, default=1, show_default=True, help="Number of runs, admitted all or none.")
 @click.option("--label", default="", help="Who asks, and what for.")
 @_CLOCK
-def request(place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, **given: Any) -> None:
+def request(
+    place: str, timeout: float, as_json: bool, label: str, clock_tolerance: float, cost: float | None, **given: Any
+) -> None:
     """Ask for a query; exit code 0 if it is admitted, and then it has been charged.
+
+    A query of several steps or runs is admitted as a whole or not at all.
 
     Epsilons are at the ledger's delta. Those of a cost, of what is spent and of what is left are the epsilons of
     budgets of that size, and do not add up; the guarantee is that of the whole budget, the last line.
     """
     with _plain(), _opened(place, timeout, clock_tolerance) as book:
-        entry = book.charge(query_of(**given), label)
+        query, assumed = query_of(cost, given)
+        entry = book.charge(query, label)
         reading = entry.reading() if entry.reading else book.reading()
         spent, remaining = _numbers(book.spent()), _numbers(book.remaining())
     if as_json:
         where = {"spent": spent, "remaining": remaining, "fraction": reading.fraction, "head": entry.head}
+        where |= {"assumes": assumed} if assumed else {}
         _print(id=entry.id, admitted=entry.admitted, **where, **_epsilons(reading))
     else:
         click.echo(f"{'admitted' if entry.admitted else 'REFUSED'}   (id {entry.id})")
-        click.echo("\n".join(reading.lines()))
+        click.echo("\n".join([*reading.lines(), *assumed]))
     click.get_current_context().exit(0 if entry.admitted else _REFUSED)
 
 
@@ -226,9 +234,9 @@ def export(place: str, timeout: float, events: bool, out: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _told(filter_name: str, quiet: bool) -> Iterator[dict[str, Any]]:
-    """The argument by which a filter with a table tells how far it is; none for others."""
-    if filter_name != "priced_box":
+def _told(make: Callable[..., Any], quiet: bool) -> Iterator[dict[str, Any]]:
+    """The argument ``progress`` for filters that take it: those that compute a table."""
+    if "progress" not in inspect.signature(make).parameters:
         yield {}
         return
     from jaxacct.cli.output import progress

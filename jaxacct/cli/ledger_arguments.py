@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["FILTERS", "PARAMETERS", "is_target", "parameters_of", "query_of"]
+from jaxacct.cli.run_options import runs_of
+from jaxacct.cli.runs import composed, said_of
 
 # What `create` makes, and which of its parameters take several numbers.
 FILTERS = {
@@ -87,46 +88,39 @@ def _number(key: str, text: str) -> Any:
     return numbers[0]
 
 
-def query_of(
-    sigma: float | None,
-    scale: float | None,
-    epsilon: float | None,
-    delta: float | None,
-    rho: float | None,
-    cost: float | None,
-    sensitivity: float,
-    rate: float,
-    steps: int,
-) -> Any:
-    """The query that the options of a request describe.
+# What a request is where only a parameter is given.
+_IMPLIED = {
+    "sigma": "gaussian",
+    "noise_multiplier": "gaussian",
+    "scale": "laplace",
+    "rho": "zcdp",
+    "order": "renyi-dp",
+    "each_delta": "approximate-dp",
+    "each_epsilon": "pure-dp",
+}
+
+
+def query_of(cost: float | None, arguments: dict[str, Any]) -> tuple[Any, list[str]]:
+    """The query that the options of a request describe, and what its cost assumes of the sampling.
 
     Raises:
         ValueError: options that do not go together.
+        click.UsageError: a parameter that is missing or that the mechanism does not have.
     """
     from jaxacct import mechanisms
 
-    kinds: dict[str, Any] = {"sigma": sigma, "scale": scale, "epsilon": epsilon, "rho": rho, "cost": cost}
-    chosen = [kind for kind, value in kinds.items() if value is not None]
-    if len(chosen) != 1:
-        raise ValueError(f"give one of --sigma, --scale, --epsilon, --rho and --cost, got {len(chosen)}")
-    if delta is not None and chosen != ["epsilon"]:
-        raise ValueError("--delta goes with --epsilon")
-    if sensitivity != 1.0 and chosen[0] not in ("sigma", "scale"):
-        raise ValueError("--sensitivity goes with --sigma and --scale")
+    given = [name for name, value in arguments.items() if value not in (None, False, ())]
     if cost is not None:
-        if rate != 1.0 or steps != 1:
-            raise ValueError("--cost is what the whole query costs: it takes neither --rate nor --steps")
-        return cost
-    made: Any
-    if sigma is not None:
-        made = mechanisms.Gaussian(sigma, sensitivity)
-    elif scale is not None:
-        made = mechanisms.Laplace(scale, sensitivity)
-    elif rho is not None:
-        made = mechanisms.ZeroConcentratedDP(rho)
-    elif delta is not None:
-        made = mechanisms.ApproximateDP(kinds["epsilon"], delta)
-    else:
-        made = mechanisms.PureDP(kinds["epsilon"])
-    made = made if rate == 1.0 else mechanisms.PoissonSampled(made, rate)
-    return made if steps == 1 else mechanisms.Composed([made], [steps])
+        if given:
+            raise ValueError("--cost is what the whole query costs: it goes with no option of a mechanism")
+        return cost, []
+    if not given:
+        raise ValueError("say what runs: --sigma, --scale, --epsilon, --rho, --mechanism, --run or --cost")
+    if arguments["mechanism"] is None:
+        family = next((family for name, family in _IMPLIED.items() if name in given), None)
+        if family is None and not arguments["runs"]:
+            raise ValueError("say what runs: --sigma, --scale, --epsilon, --rho, --mechanism, --run or --cost")
+        arguments["mechanism"] = family
+    runs = runs_of(arguments)
+    mechanism, steps = composed(runs)
+    return (mechanism if steps == 1 else mechanisms.Composed([mechanism], [steps])), said_of(runs)

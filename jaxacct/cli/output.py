@@ -15,8 +15,6 @@ from typing import Any
 
 import click
 
-__all__ = ["as_csv", "as_json", "json_text", "progress", "say_json", "table", "tqdm"]
-
 _DELAY = 1.0  # seconds of work before anything is said about it
 
 

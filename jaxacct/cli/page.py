@@ -9,19 +9,7 @@ from typing import Any
 
 import click
 
-__all__ = [
-    "WHOLE",
-    "Option",
-    "Page",
-    "csv_or_json",
-    "examples",
-    "output_file",
-    "printing",
-    "relation_option",
-    "shared",
-    "under",
-    "wanted",
-]
+DELTA = "Probability that the guarantee may fail, in (0, 1); well below 1 / records, such as 1e-6."
 
 
 class Option(click.Option):
@@ -44,7 +32,7 @@ class Page(click.Command):
         """Writes the options."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if record is not None:
                 sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
         for heading, records in sections.items():

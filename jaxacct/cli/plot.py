@@ -17,8 +17,6 @@ from jaxacct.cli.runs import composed
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.sweep import Sweep, sweep_options, swept
 
-__all__ = ["heat_map", "loss", "plot", "profile", "trade_off"]
-
 _HERE = "jaxacct.cli.plot"
 _PICTURES = {
     "heat-map": (_HERE, "heat_map", "Draw a sweep over two parameters."),

@@ -13,8 +13,6 @@ import numpy as np
 from jaxacct.cli.page import WHOLE, under
 from jaxacct.cli.runs import FAMILIES, Run
 
-__all__ = ["mechanism_options", "option_of", "runs_of", "take_multiplier"]
-
 _WHOLE = ("sensitivity", "categories")  # where the family counts
 _COUNTS = ("DiscreteGaussian", "DiscreteLaplace", "RandomizedResponse", "Skellam")
 _AROUND = (
@@ -37,8 +35,17 @@ _HELP = {
 }
 
 
-def mechanism_options(number: Any = click.FLOAT, whole: Any = WHOLE) -> Callable[[Any], Any]:
-    """Adds the options of a mechanism; ``number`` and ``whole`` are the types of their values."""
+def mechanism_options(
+    number: Any = click.FLOAT, whole: Any = WHOLE, short: bool = False, family: str = "gaussian"
+) -> Callable[[Any], Any]:
+    """Adds the options of a mechanism.
+
+    Args:
+        number: the type of numbers.
+        whole: the type of whole numbers.
+        short: whether ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
+        family: what the help page calls the default.
+    """
 
     def add(command: Any) -> Any:
         option = under("Mechanism")
@@ -47,11 +54,11 @@ def mechanism_options(number: Any = click.FLOAT, whole: Any = WHOLE) -> Callable
                 "--mechanism",
                 type=click.Choice(list(FAMILIES)),
                 metavar="FAMILY",
-                help=f"What runs: {', '.join(FAMILIES)}.  [default: gaussian]",
+                help=f"What runs: {', '.join(FAMILIES)}.  [default: {family}]",
             ),
             *(
                 option(
-                    f"--{_OPTION.get(name, name).replace('_', '-')}",
+                    *(f"--{text.replace('_', '-')}" for text in _spelled(name, short)),
                     _OPTION.get(name, name),
                     type=number,
                     help=_HELP[name],
@@ -115,6 +122,12 @@ def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
     return [_run(family, given, around, option_of, without), *others]
 
 
+def _spelled(name: str, short: bool) -> tuple[str, ...]:
+    """What a parameter is called among the options."""
+    long = _OPTION.get(name, name)
+    return (long, name) if short and long != name else (long,)
+
+
 def take_multiplier(arguments: dict[str, Any]) -> None:
     """Turns ``--noise-multiplier`` among a command's arguments into ``--sigma``."""
     multiplier = arguments.pop("noise_multiplier", None)
@@ -140,7 +153,8 @@ def _run(
     left_out = known.seeks if without == "noise" else without
     for name in given:
         if name not in (*known.needs, *known.may):
-            raise click.UsageError(f"{shown(name)} does not belong to {family}")
+            takers = [other for other, one in FAMILIES.items() if name in (*one.needs, *one.may)]
+            raise click.UsageError(f"{shown(name)} does not belong to {family}, but to {', '.join(takers)}")
     for name in known.needs:
         if name not in given and name != left_out:
             raise click.UsageError(f"{family} needs {shown(name)}")

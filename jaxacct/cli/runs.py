@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 
-__all__ = ["FAMILIES", "Family", "Run", "alike", "composed", "said_of"]
-
 
 class Family(NamedTuple):
     """How a mechanism is called on the command line.

@@ -9,8 +9,6 @@ import numpy as np
 
 from jaxacct.cli.runs import Run
 
-__all__ = ["Cost", "sampling_costs"]
-
 PROVEN = "proven, both bounds"
 _KINDS = {
     "shuffled": "proven; below, an attack",

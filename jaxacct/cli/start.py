@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cache_compilations", "without_collection"]
-
 
 def cache_compilations(jax: Any) -> None:
     """Keeps compiled programs in the user's cache folder, where JAX was not told of one: later calls start fast."""

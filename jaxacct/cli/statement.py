@@ -11,8 +11,6 @@ from jaxacct.cli.output import say_json
 from jaxacct.cli.page import WHOLE, Page, examples, under
 from jaxacct.cli.start import without_collection
 
-__all__ = ["statement"]
-
 _run = under("Run")
 
 

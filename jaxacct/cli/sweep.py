@@ -21,8 +21,6 @@ from jaxacct.cli.runs import FAMILIES, Run, composed, said_of
 from jaxacct.cli.start import cache_compilations
 from jaxacct.cli.values import VALUES, WHOLE_VALUES
 
-__all__ = ["Sweep", "sweep", "sweep_options", "swept"]
-
 _WHOLE = ("steps", "sample_size", "dataset_size", "largest", "batches", "participations")
 _EPOCH = ("batches", "participations")
 _MOST = 1_000_000

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import math
 import time
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from jaxacct.cli import plain_errors
-from jaxacct.cli.output import say_json
-from jaxacct.cli.page import Page, examples, printing, wanted
-
-__all__ = ["train"]
+from jaxacct.cli.page import Page, examples, printing
 
 _NEEDED = {
     "flax": "flax",
@@ -29,8 +24,6 @@ _NEEDED = {
 }
 
 
-# Errata to the f-DP filters paper, item 6: the moment approximations are good from here on.
-_TRUSTED_SIGMA = 2.0
 _INTERRUPTED = 130  # what a shell expects of a program that Ctrl-C ended
 
 
@@ -144,6 +137,7 @@ def train(
     if missing:
         raise click.UsageError(f"training needs {', '.join(missing)}: pip install 'jaxacct[train]'")
     from jaxacct import _validate
+    from jaxacct.cli.train_run import run
     from jaxacct.training import stop_on_interrupt
 
     recipe = _RECIPES[data]
@@ -187,118 +181,10 @@ def train(
         folder = output or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
     durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
     with stop_on_interrupt() as interrupted:
-        _run(data, path, settings, seed, folder, interrupted, durable)
+        run(data, path, settings, seed, folder, interrupted, durable)
         stopped = interrupted()
     if stopped:
         click.get_current_context().exit(_INTERRUPTED)
-
-
-def _run(
-    data: str,
-    path: Path | None,
-    settings: dict[str, Any],
-    seed: int | None,
-    folder: Path,
-    interrupted: Any,
-    durable: dict[str, Any] | None,
-) -> None:
-    import jax.numpy as jnp
-    import optax
-
-    from jaxacct import training
-    from jaxacct.cli.output import tqdm
-
-    _keep_compiled()
-    with plain_errors():
-        dataset = training.load(data, path)
-        keys = training.fresh_keys() if seed is None else training.seeded_keys(seed)
-        # The first parameters are public: a fixed seed unless the run is one of several reproducible ones.
-        network = training.build(
-            settings["model"], dataset.train_x.shape[1:], dataset.classes, 0 if seed is None else seed % 2**32
-        )
-        budget = _planned(settings, len(dataset.train_y))
-        folder.mkdir(parents=True, exist_ok=True)
-    schedule = budget.schedule
-    if budget.sampler is not None:
-        settings["steps"] = schedule.steps  # whole epochs
-    description = {
-        "name": dataset.name,
-        "source": dataset.source,
-        "training_examples": len(dataset.train_y),
-        "held_out_examples": len(dataset.test_y),
-        "held_out_is_public": True,
-    }
-    _introduce(description, settings, budget, seed)
-    optimizer = optax.sgd(
-        optax.cosine_decay_schedule(settings["learning_rate"], settings["steps"], alpha=0.05), momentum=0.9
-    )
-    step: Any
-    if budget.sampler is not None:
-        step = training.make_sampled_step(
-            network.loss, optimizer, budget.filter, budget.sampler, clip_norm=settings["clip"], donate=True
-        )
-    else:
-        make = training.make_step if durable is None else training.make_split_step
-        step = make(
-            network.loss,
-            optimizer,
-            budget.filter,
-            schedule,
-            clip_norm=settings["clip"],
-            physical_batch=settings["physical_batch"],
-            donate=True,
-        )
-    state = training.init_state(network.params, optimizer, budget.filter, schedule, keys)
-    # An adaptive run may find that it can afford more steps than planned.
-    most = settings["steps"] * (4 if schedule.is_adaptive else 1)
-    with contextlib.ExitStack() as open_run, plain_errors() if durable else contextlib.nullcontext():
-        run = None
-        if durable is not None:
-            agreed = settings | {"data": data, "seed": seed}
-            roots = (lambda _: training.fresh_keys()) if seed is None else partial(training.attempt_keys, keys)
-            run = open_run.enter_context(
-                training.durable_run(
-                    split=step, state=state, filter=budget.filter, keys=roots, settings=agreed, **durable
-                )
-            )
-            step, state = run.step, run.state
-        bar = open_run.enter_context(
-            tqdm(initial=int(state.step), total=settings["steps"], unit="step", dynamic_ncols=True, mininterval=0.2)
-        )
-
-        def show(record: training.StepRecord, accuracy: float) -> None:
-            if record.step > settings["steps"]:
-                bar.total = record.step
-            bar.set_postfix_str(
-                f"held-out {100 * accuracy:.1f} %, noisy gradient {record.gradient_norm:.3g}, "
-                f"budget left {100 * record.budget_left:.1f} %",
-                refresh=False,
-            )
-            bar.update(1)
-
-        outcome = training.fit(
-            step,
-            state,
-            (jnp.asarray(dataset.train_x), jnp.asarray(dataset.train_y)),
-            steps=most,
-            evaluate=training.accuracy(network.logits, dataset.test_x, dataset.test_y),
-            evaluate_every=settings["evaluate_every"],
-            interrupted=interrupted,
-            on_step=show,
-            before=run,
-        )
-        if run is not None:
-            run.save(outcome.state)
-    report = training.make_report(
-        outcome, budget, delta=settings["delta"], data=description, settings=settings, seed=seed
-    )
-    with plain_errors():
-        files = training.write_report(report, folder)
-    if wanted("as_json"):
-        say_json({**report, "files": [str(file) for file in files]})
-        return
-    click.echo(training.table(report))
-    click.echo("wrote " + " and ".join(click.format_filename(file) for file in files))
 
 
 def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
@@ -323,61 +209,3 @@ def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
             "that was begun a second time"
         )
     return f"{sampling} menu"
-
-
-def _keep_compiled() -> None:
-    """Keeps compiled programs beside the tables, unless the user has a place for them: they take most of a start.
-
-    One folder for each machine: a program for one processor may not run on another that shares the home directory.
-    """
-    import platform
-
-    import jax
-
-    from jaxacct.filters.menus import cache
-
-    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update(
-            "jax_compilation_cache_dir", str(cache.directory() / "compiled" / (platform.node() or "here"))
-        )
-
-
-def _planned(settings: dict[str, Any], size: int) -> Any:
-    from jaxacct import training
-    from jaxacct.cli.output import progress
-
-    target = {name: settings[name] for name in ("epsilon", "delta", "steps", "rate")}
-    if settings["sampling"] != "poisson":
-        return training.plan_sampled_budget(
-            settings["sampling"], size=size, largest=settings["largest"], piece=settings["physical_batch"], **target
-        )
-    with progress("table of prices", wanted("quiet")) as told:
-        return training.plan_budget(settings["filter"], settings["schedule"], **target, progress=told)
-
-
-def _introduce(data: dict[str, Any], settings: dict[str, Any], budget: Any, seed: int | None) -> None:
-    say = partial(click.echo, err=wanted("as_json"))  # JSON has standard output to itself
-    sigmas = [sigma for sigma, _, _ in budget.schedule.planned]
-    noise = f"{sigmas[0]:.4g}" if len(set(sigmas)) == 1 else f"{max(sigmas):.4g} to {min(sigmas):.4g}"
-    say(
-        f"{data['name']} ({data['source']}): {data['training_examples']} private training examples, "
-        f"{data['held_out_examples']} held-out examples treated as public (and the number of both)"
-    )
-    say(
-        f"{settings['model']} network, {settings['filter']} filter, epsilon {settings['epsilon']:g} "
-        f"at delta {settings['delta']:g}, {settings['schedule']} schedule: {settings['steps']} steps "
-        f"planned at rate {settings['rate']:g}, noise multiplier {noise}"
-    )
-    if budget.sampler is not None:
-        drawn = budget.sampler
-        epochs = f", {drawn.steps} batches an epoch" if drawn.steps > 1 else ""
-        say(f"batches drawn as {type(drawn.mechanism).__name__} says, {drawn.expected:g} examples expected{epochs}")
-    if not budget.filter.guarantee.is_bound:
-        say("this filter's guarantee is asymptotic, not a bound: --filter priced-box is rigorous")
-        if min(sigmas) < _TRUSTED_SIGMA:
-            say(
-                f"warning: noise multipliers below {_TRUSTED_SIGMA:g} are outside the range where its "
-                "approximation is known to be good; more steps, a larger rate or a smaller epsilon raise them"
-            )
-    if seed is not None:
-        say(f"reproducible run: not private to anyone who knows the seed {seed}")

@@ -7,8 +7,6 @@ from typing import Any
 import click
 import numpy as np
 
-__all__ = ["VALUES", "WHOLE_VALUES"]
-
 _MOST = 1_000_000
 
 

@@ -27,8 +27,6 @@ from jaxacct.expost.parameters import UP, check_sizes, usable
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["AboveThreshold", "Check", "PlainGaussian", "PublicScore", "SparseVector"]
-
 
 class Check(Protocol):
     """A stopping rule whose answers are private together."""

@@ -18,8 +18,6 @@ from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.expost.parameters import check_epsilon
 
-__all__ = ["approximate_epsilon", "bayes_factor"]
-
 
 def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLike, tight: bool = False) -> Array:
     """The epsilon of ex-post (epsilon, delta) privacy that ex-post Rényi privacy implies, rounded up.

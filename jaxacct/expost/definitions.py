@@ -27,17 +27,6 @@ from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.expost.parameters import check_epsilon
 
-__all__ = [
-    "ApproximateExPost",
-    "Definition",
-    "ImmunityWarning",
-    "ProbabilisticExPost",
-    "PureExPost",
-    "RenyiExPost",
-    "Result",
-    "post_process",
-]
-
 
 class ImmunityWarning(UserWarning):
     """A post-processed result keeps less than the definition it had."""

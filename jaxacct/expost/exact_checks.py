@@ -30,8 +30,6 @@ from jaxacct.expost.definitions import (
 )
 from jaxacct.filters.amounts import caller_dtype, outward
 
-__all__ = ["excess", "excess_of_pair", "post_processed_table"]
-
 
 def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike) -> Bounds:
     """How far P against Q exceeds what ``definition`` allows: at most 0 where it holds for this ordered pair.

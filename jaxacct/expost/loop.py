@@ -17,8 +17,6 @@ from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import Result
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["Attempt", "Released", "loop", "scalar"]
-
 # (number, what is carried) -> (what is carried, whether the check passes, the score that it publishes)
 Attempt = Callable[[Any, Any], tuple[Any, Array, Array]]
 

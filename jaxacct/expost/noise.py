@@ -16,8 +16,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-__all__ = ["added", "laplace", "leaf_keys", "normal", "released_dtype", "uniform"]
-
 
 def uniform(key: Array, shape: tuple[int, ...]) -> Array:
     """Uniform on the multiples of 2^-53 in (0, 1], float64 (inside ``enable_x64``)."""

@@ -17,11 +17,9 @@ from jax import Array
 from jaxacct._numerics.float64 import settled
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import RenyiExPost, Result
-from jaxacct.filters.amounts import caller_dtype, outward
+from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
-
-__all__ = ["Odometer", "OdometerState"]
 
 _LEAST, _MOST = 2.0**-60, 2.0**90
 
@@ -70,9 +68,10 @@ class Odometer:
         (cost,) = settled(cost)
         return _update(cost, state)
 
+    @rounded(up=True)
     def spent(self, state: OdometerState) -> Array:
         """The sum so far, rounded up, in the caller's float type."""
-        return _spent(state, caller_dtype())
+        return _joined(state)
 
     def result(self, output: Any, state: OdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
@@ -101,8 +100,3 @@ def _update(cost: Any, state: OdometerState) -> OdometerState:
 def _joined(state: OdometerState) -> Array:
     parts = state.pieces.astype(jnp.float64)
     return parts[..., 0] + parts[..., 1] + parts[..., 2]
-
-
-@jax.enable_x64(True)
-def _spent(state: OdometerState, dtype: str) -> Array:
-    return outward(_joined(state), dtype, up=True)

@@ -14,8 +14,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
-__all__ = ["UP", "check_budgets", "check_epsilon", "check_order", "check_row", "check_sizes", "usable", "usable_order"]
-
 UP = 1 + 2.0**-48  # covers the roundings of every noise scale, and of the sums of increments
 _LEAST, _MOST = 2.0**-300, 2.0**300
 

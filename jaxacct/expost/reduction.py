@@ -26,8 +26,6 @@ from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["brownian", "brownian_step", "laplace_reduction", "precision_weighted"]
-
 
 def brownian(key: Array, value: Any, epsilons: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> Any:
     """The Brownian mechanism: ``value`` plus a Brownian motion read at T_1 >= ... >= T_m.

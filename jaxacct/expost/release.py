@@ -20,8 +20,6 @@ from jaxacct.expost.odometer import Odometer
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by
 
-__all__ = ["Released", "compose_until", "release_until"]
-
 _MOST = 2**24  # releases of one run: their scores are kept
 
 

@@ -22,8 +22,6 @@ from jaxacct import _validate
 from jaxacct._numerics.float64 import settled
 from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
-__all__ = ["plain_gaussian_scale", "sparse_vector_scales"]
-
 _NEWTON = 40
 
 

@@ -23,8 +23,6 @@ from jaxacct.expost.parameters import UP, check_row, check_sizes, usable, usable
 from jaxacct.expost.reduction import brownian, laplace_reduction, precision_weighted
 from jaxacct.filters.amounts import caller_dtype
 
-__all__ = ["Brownian", "Doubling", "LaplaceReduction", "PrecisionWeighted", "Source"]
-
 
 class Source(Protocol):
     """A private value and the law of its successive releases."""

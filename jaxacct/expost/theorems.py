@@ -27,10 +27,8 @@ from jaxacct.expost.definitions import (
     RenyiExPost,
     Result,
 )
-from jaxacct.filters.amounts import caller_dtype, outward
+from jaxacct.filters.amounts import rounded
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
-
-__all__ = ["compose", "convert", "ex_ante", "from_odometer", "stopped_by"]
 
 
 def compose(*results: Result) -> Result:
@@ -160,8 +158,7 @@ def from_odometer(output: Any, spent: Callable[..., ArrayLike], parameters: Sequ
     The ex-post Rényi `odometer` needs no such validity from elsewhere: `convert` its result instead.
     """
     _validate.function(spent=spent)
-    _validate.scalar(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
     if not isinstance(parameters, Sequence):
         raise ValueError(f"parameters must be a sequence, got {parameters!r:.200}")
     return Result(output, spent(*parameters), ProbabilisticExPost(delta))
@@ -175,12 +172,12 @@ def _narrowed(value: Any) -> Any:
     """float64 on the host where concrete; the program's float type, rounded up, inside a trace."""
     if not _validate.is_traced(value):
         return np.asarray(value, np.float64)[()]
-    return _outward(value, caller_dtype())
+    return _rounded_up(value)
 
 
-@jax.enable_x64(True)
-def _outward(value: Any, dtype: str) -> Any:
-    return outward(value, dtype, up=True)
+@rounded(up=True)
+def _rounded_up(value: Any) -> Any:
+    return value
 
 
 @jax.enable_x64(True)

@@ -21,7 +21,8 @@ filter                   accepts (or the number in brackets)         theorem    
 The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD` as a query too; `pure_dp`, `zcdp`,
 `renyi` and `gdp` refuse one with mass at an infinite loss, as a lattice law of a continuous mechanism has it.
 
-`online_menu` is a `priced_menu` that prices queries off the menu too, outside of compiled code.
+`priced_menu(..., online=True)` prices queries off the menu too, outside of compiled code; `online_menu` is an alias of
+it that warns, for one release.
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
@@ -37,6 +38,7 @@ One ledger for each example, who pays for their own gradient: `individual_priced
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
+import functools
 import warnings
 from typing import Any
 
@@ -69,7 +71,6 @@ from jaxacct.filters.guarantees import (
 )
 from jaxacct.filters.halting import Halted, halting_scan
 from jaxacct.filters.menus.gaussian_menu import gaussian_menu
-from jaxacct.filters.menus.online_menu import OnlineMenuFilter, online_menu
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, constant_schedules, priced_menu
 from jaxacct.filters.menus.units import MenuState as MenuState
 from jaxacct.filters.odometer import Odometer, odometer
@@ -101,7 +102,6 @@ __all__ = [
     "IndividualPricedMenuFilter",
     "NaturalFilter",
     "Odometer",
-    "OnlineMenuFilter",
     "Prepared",
     "PricedBoxFilter",
     "PricedMenuFilter",
@@ -130,7 +130,6 @@ __all__ = [
     "individual_priced_menu",
     "natural",
     "odometer",
-    "online_menu",
     "plan_epsilon",
     "plan_order",
     "prepare",
@@ -152,6 +151,13 @@ _IN_ADVERSARY = (
 
 
 def __getattr__(name: str) -> Any:
+    if name == "online_menu":
+        warnings.warn(
+            "jaxacct.filters.online_menu(...) is now jaxacct.filters.priced_menu(..., online=True)",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return functools.partial(priced_menu, online=True)
     if name not in _IN_ADVERSARY:
         raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
     from jaxacct import adversary

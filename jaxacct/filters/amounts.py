@@ -16,7 +16,9 @@ Two rules settle what happens at the very end of a budget.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -31,28 +33,7 @@ from jaxacct._numerics.host import at_hand, floats, on_device, on_host
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
-__all__ = [
-    "DUST",
-    "EXACT",
-    "SLACK",
-    "WITH_SLACK",
-    "LedgerState",
-    "admissible",
-    "caller_dtype",
-    "charge",
-    "check_budget",
-    "check_covered",
-    "covers",
-    "empty",
-    "exact",
-    "full",
-    "join",
-    "left",
-    "outward",
-    "pieces_of",
-    "split",
-    "used",
-]
+P = ParamSpec("P")
 
 _WORD = 1 << 32
 _UNIT_BITS = 88
@@ -218,6 +199,21 @@ def full(state: LedgerState) -> LedgerState:
 def caller_dtype() -> str:
     """The float type of the surrounding program; call it before entering ``enable_x64``."""
     return str(jnp.result_type(float))
+
+
+def rounded(*, up: bool) -> Callable[[Callable[P, Array]], Callable[P, Array]]:
+    """Runs a function in float64 and rounds its result up or down to the float type of the program that calls it."""
+
+    def wrap(function: Callable[P, Array]) -> Callable[P, Array]:
+        @functools.wraps(function)
+        def inner(*args: P.args, **kwargs: P.kwargs) -> Array:
+            dtype = caller_dtype()
+            with jax.enable_x64(True):
+                return outward(function(*args, **kwargs), dtype, up=up)
+
+        return inner
+
+    return wrap
 
 
 def outward(value: Array, dtype: str, *, up: bool) -> Array:

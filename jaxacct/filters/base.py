@@ -13,8 +13,6 @@ from jax.typing import ArrayLike
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["AroundFilter", "Filter", "Guarantee", "is_scalar_query"]
-
 
 @runtime_checkable
 class Guarantee(Protocol):

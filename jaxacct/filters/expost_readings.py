@@ -19,8 +19,6 @@ from jax import Array
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated
 
-__all__ = ["approximate_reading", "probable_reading"]
-
 _TOLERANCE = 2.0**-40
 _HALVINGS = 80
 

@@ -19,8 +19,6 @@ from jaxacct.filters.additive.zcdp import approximate_dp, zcdp
 from jaxacct.filters.residues.gdp_residue import gdp_residue
 from jaxacct.losses.renyi import renyi_from_epsilon
 
-__all__ = ["FROM_EPSILON", "from_epsilon"]
-
 _LEAST, _MOST = 1e-17, 1e29  # of a budget; filters take 1e-18 to 1e30
 _HALVINGS = 70  # of 46 decades: to 1e-20 of a factor
 _SLACK = 0.1  # of delta: what `gdp_residue` may spend on the tails of its queries
@@ -34,7 +32,7 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
     What comes back satisfies ``filter.guarantee.epsilon(delta) <= epsilon``: that very inequality was evaluated, with
     the guarantee's own rounding.
 
-        from_epsilon("zcdp", 1.0, 1e-6)           # rho = 0.0172...
+        from_epsilon("zcdp", 1.0, 1e-6)           # rho = 0.0243...
         from_epsilon("gdp_residue", 1.0, 1e-6)    # mu, and a tenth of delta as slack
 
     Args:
@@ -44,8 +42,9 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
         epsilon: target, > 0, a single number.
         delta: target, strictly between 0 and 1, a single number.
         others: what else that filter takes: ``share`` of delta (`approximate_dp`), ``order`` (`renyi`; without it
-            the order at which most Gaussians fit), ``orders`` (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack``
-            (a part of delta), ``steps`` and ``relation`` (`gdp_residue`).
+            the order at which most Gaussians without sampling fit; samples want a lower one), ``orders``
+            (`renyi_any`), ``regime`` (`approximate_gdp`), ``slack`` (a part of delta), ``steps`` and ``relation``
+            (`gdp_residue`).
 
     Raises:
         ValueError: another name, a bad target, or one that leaves no budget.

@@ -12,8 +12,6 @@ from jax import Array
 
 from jaxacct import _validate
 
-__all__ = ["Halted", "halting_scan"]
-
 _MOST = 2**31 - 2
 
 
@@ -80,8 +78,7 @@ def halting_scan(
     _validate.methods("init", "update", filter=filter)
     _validate.arrays(carry=carry, state=state)
     length = _MOST if length is None else length
-    _validate.number(length=length)
-    _validate.nonnegative(length=length)
+    _validate.number(_validate.nonnegative, length=length)
     if not _validate.is_traced(length):
         length = min(int(np.asarray(length)[()]), _MOST)
     most = jnp.minimum(jnp.asarray(length), _MOST).astype(jnp.int32)

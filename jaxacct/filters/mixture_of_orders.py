@@ -27,8 +27,6 @@ from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS
 
-__all__ = ["gain_of", "logs_of", "still_holds"]
-
 _NEWTON = 16
 
 

@@ -27,8 +27,6 @@ from jaxacct.filters.expost_readings import approximate_reading, probable_readin
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["Odometer", "odometer"]
-
 _FAMILIES = (PureDPFilter, ZCDPFilter, RenyiFilter, GDPFilter)
 _MOST_LEVELS = 32
 _ORDERS = tuple(1 + 2.0**k for k in range(-1, 10))

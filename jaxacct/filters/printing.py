@@ -10,8 +10,6 @@ import numpy as np
 
 from jaxacct._numerics.host import at_hand
 
-__all__ = ["number", "printed_as", "share"]
-
 T = TypeVar("T", bound=type)
 
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from jaxacct import _validate
 
-__all__ = ["keeps"]
-
 T = TypeVar("T", bound=type)
 _METHODS = (
     "update", "spent", "remaining", "remaining_slack", "fraction", "clip_scale", "bounds", "price", "epsilon",

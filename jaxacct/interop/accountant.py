@@ -11,11 +11,10 @@ from dp_accounting import dp_event, privacy_accountant
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.interop.composition import MOST, Reading, composed
-from jaxacct.interop.read_events import OverSensitivity, UnreadableEvent, read
+from jaxacct.interop.noise_events import OverSensitivity
+from jaxacct.interop.read_events import UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
 from jaxacct.mechanisms.directions import directions
-
-__all__ = ["Accountant"]
 
 _Relation = privacy_accountant.NeighboringRelation
 _NAMES = {
@@ -78,8 +77,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is no number in [0, 1].
         """
-        _validate.scalar(target_delta=target_delta)
-        _validate.rate(target_delta=target_delta)
+        _validate.scalar(_validate.rate, target_delta=target_delta)
         spent = self._spent
         if not spent.private:
             return math.inf
@@ -167,8 +165,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_delta`` that is not strictly between 0 and 1.
         """
-        _validate.scalar(target_delta=target_delta)
-        _validate.probability(target_delta=target_delta)
+        _validate.scalar(_validate.probability, target_delta=target_delta)
         return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
 
     def _relation(self) -> str:

@@ -15,8 +15,6 @@ from jaxacct.mechanisms import (
     TruncatedPoisson,
 )
 
-__all__ = ["mechanism_of_selection"]
-
 
 def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None = None) -> Any:
     """All of a run: ``mechanism`` on every batch that a strategy of ``jax_privacy.batch_selection`` selects.

@@ -13,8 +13,6 @@ from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import ApproximateDP, Composed, FromProfile, Gaussian, PureDP, ZeroConcentratedDP
 
-__all__ = ["MOST", "Part", "Reading", "composed"]
-
 MOST = 2**53  # a count that is still exact as a float
 _UP = 1.0 + 2.0**-48
 _LEVELS = np.exp(-np.linspace(1e-3, 70.0, 350))  # the deltas through which a curve is drawn

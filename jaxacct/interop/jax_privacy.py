@@ -14,8 +14,6 @@ from jax_privacy.accounting import accountants  # pyright: ignore[reportMissingI
 
 from jaxacct.interop.accountant import Accountant
 
-__all__ = ["AccountantConfig"]
-
 
 @dataclasses.dataclass(kw_only=True)
 class AccountantConfig(accountants.DpAccountantConfig):

@@ -19,8 +19,6 @@ from jaxacct.training.noise import gaussian_tree
 from jaxacct.training.schedules import Released, Schedule
 from jaxacct.training.step import ask_filter
 
-__all__ = ["BudgetSpent", "FilteredConfig", "FilteredNoiseState", "stop_when_spent"]
-
 
 class FilteredNoiseState(NamedTuple):
     """What the noise of a `FilteredConfig` carries: ``TrainingState.noise_state``.
@@ -99,8 +97,7 @@ class FilteredConfig:
     def __post_init__(self) -> None:
         _validate.methods("init", "update", filter=self.filter)
         _validate.instance(Schedule, schedule=self.schedule)
-        _validate.scalar(expected_batch=self.expected_batch, l2_clip_norm=self.l2_clip_norm)
-        _validate.positive(expected_batch=self.expected_batch, l2_clip_norm=self.l2_clip_norm)
+        _validate.scalar(_validate.positive, expected_batch=self.expected_batch, l2_clip_norm=self.l2_clip_norm)
         rates = sorted({rate for _, rate in self.schedule.levels})
         if len(rates) != 1 or self.schedule.full_batch:
             raise ValueError(f"schedule must have one sampling rate below 1, got {rates}")

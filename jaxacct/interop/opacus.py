@@ -86,8 +86,7 @@ class CertifiedAccountant(IAccountant):
         Raises:
             ValueError: a ``delta`` that is not strictly between 0 and 1.
         """
-        _validate.number(delta=delta)
-        _validate.probability(delta=delta)
+        _validate.number(_validate.probability, delta=delta)
         # Opacus lists a step anew whenever its noise or rate differ from the last one's.
         counts: dict[tuple[float, float], int] = {}
         for noise, rate, steps in self.history:
@@ -151,7 +150,8 @@ class BudgetStop:
     released.
 
     Args:
-        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians (`renyi`, `priced_menu`, ...).
+        filter: of :mod:`jaxacct.filters`, one that takes Poisson-sampled Gaussians: `priced_menu` of the steps that the
+            run may take, `priced_box` of a range of noise, `renyi`.
         optimizer: an Opacus ``DPOptimizer``.
         loader: the loader that feeds it, which is checked by `check_loader`.
 

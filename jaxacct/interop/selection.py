@@ -11,8 +11,6 @@ from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.interop.composition import Reading
 from jaxacct.losses.renyi import delta_from_renyi, renyi
 
-__all__ = ["repeated"]
-
 _UP = 1.0 + 2.0**-40
 _SAFE = 1e-9  # relative, of gamma: far above the rounding of its equation
 

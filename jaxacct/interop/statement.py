@@ -12,8 +12,6 @@ from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
 from jaxacct.mechanisms import Gaussian, PoissonSampled, RandomAllocation
 
-__all__ = ["Statement", "dp_sgd_statement"]
-
 _MOST_GROUP = 1000
 _NOISE = (0.05, 1e4)  # beyond there is no epsilon worth a statement, or no noise that anybody adds
 
@@ -86,8 +84,7 @@ def dp_sgd_statement(
         raise ValueError(f"batch must be at most records, {records}, got {batch}")
     if delta is None:
         delta = 10.0 ** -(math.floor(math.log10(records)) + 1)
-    _validate.number(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.number(_validate.probability, delta=delta)
     if records_per_user is not None:
         _validate.integer(1, _MOST_GROUP, records_per_user=records_per_user)
     # A larger rate is less private.

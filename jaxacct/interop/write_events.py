@@ -31,8 +31,6 @@ from jaxacct.mechanisms import (
 )
 from jaxacct.mechanisms.base import as_mechanism
 
-__all__ = ["to_dp_event"]
-
 _DOWN = 1.0 - 2.0**-51
 
 

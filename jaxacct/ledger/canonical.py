@@ -18,8 +18,6 @@ import numpy as np
 from jaxacct.ledger import registry
 from jaxacct.ledger.errors import LedgerCorrupted
 
-__all__ = ["decoded", "digest", "dumps", "encoded", "loads"]
-
 _MOST_BYTES = 16 * 2**20
 _MOST_DEPTH = 32
 _DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")

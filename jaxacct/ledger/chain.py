@@ -16,8 +16,6 @@ from jaxacct.ledger.records import NONE, body_of, parsed, when
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql, Store
 
-__all__ = ["Chain", "Place"]
-
 
 class Place(NamedTuple):
     """Where the chain stands: number, hash and time of the last record, and the filter's state after it."""

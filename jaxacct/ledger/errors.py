@@ -7,19 +7,6 @@ plain ValueErrors.
 
 from __future__ import annotations
 
-__all__ = [
-    "LedgerBusy",
-    "LedgerClock",
-    "LedgerCorrupted",
-    "LedgerError",
-    "LedgerFull",
-    "LedgerMismatch",
-    "LedgerMissing",
-    "LedgerTampered",
-    "LedgerTooNew",
-    "LedgerUnavailable",
-]
-
 
 class LedgerError(RuntimeError):
     """Base of what follows."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from jaxacct.filters.base import is_scalar_query
 
-__all__ = ["as_events", "as_json"]
-
 
 def as_json(records: Iterable[tuple[dict[str, Any], str]]) -> str:
     """All records with their hashes, as one JSON object: the same text for the same history."""

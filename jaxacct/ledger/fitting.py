@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["nearest"]
-
 # The parameter of a mechanism that sets its privacy, and whether more of it is more private.
 _KNOBS = {
     "Gaussian": ("sigma", True),

@@ -29,8 +29,6 @@ from jaxacct.ledger.stores.postgres import PostgresStore
 from jaxacct.ledger.stores.sqlite import SqliteStore
 from jaxacct.ledger.verify import Verification, entries, verified, walked
 
-__all__ = ["Ledger"]
-
 
 class Ledger:
     """A durable record of what was asked of a budget, admitted, refused and released; see the package's page.
@@ -85,8 +83,7 @@ class Ledger:
         if not isinstance(create, bool | None):
             raise ValueError(f"create must be True, False or None, got {create!r}")
         if delta is not None:
-            _validate.number(delta=delta)
-            _validate.probability(delta=delta)
+            _validate.number(_validate.probability, delta=delta)
             delta = float(delta)
         self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
         weakref.finalize(self, _given_back, self._store)

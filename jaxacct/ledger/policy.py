@@ -11,12 +11,8 @@ import numpy as np
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
 
-__all__ = ["Policy", "State", "reproducible"]
-
 # What a ledger cannot write down, why, and what does the same.
 _INSTEAD = {
-    "OnlineMenuFilter": "whose curves take up to hundreds of MB: make the ledger for filters.priced_menu of the same "
-    "menu, or for filters.priced_box with what is off the menu as extra=",
     "ResidueFilter": "which holds functions: make the ledger for filters.gdp_residue (any query), filters.priced_menu "
     "(a list) or filters.priced_box (sampled Gaussians of a range)",
 }

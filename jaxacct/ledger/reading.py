@@ -15,8 +15,6 @@ from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.ledger.fitting import nearest
 from jaxacct.ledger.policy import Policy, State, reproducible
 
-__all__ = ["Amount", "Reading", "read"]
-
 
 @dataclass(frozen=True)
 class Amount:

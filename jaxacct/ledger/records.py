@@ -15,8 +15,6 @@ from typing import Any
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 
-__all__ = ["NONE", "Entry", "as_head", "body_of", "hash_of", "head_of", "parsed", "when"]
-
 NONE = "0" * 64  # what stands before record 0
 _KEYS = {
     "create": {"filter", "schema"},

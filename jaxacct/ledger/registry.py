@@ -8,8 +8,6 @@ from typing import Any
 
 from jaxacct import mechanisms
 
-__all__ = ["class_of", "fields_of", "name_of", "register"]
-
 _MODULES = {
     "jaxacct.mechanisms": " ".join(mechanisms.__all__),
     "jaxacct.filters": (

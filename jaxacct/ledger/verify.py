@@ -13,8 +13,6 @@ from jaxacct.ledger.records import NONE, Entry, head_of, parsed, when
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql
 
-__all__ = ["Verification", "entries", "verified", "walked"]
-
 
 @dataclass(frozen=True)
 class Verification:

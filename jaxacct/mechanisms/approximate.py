@@ -18,8 +18,6 @@ from jaxacct.mechanisms.parameters import nonnegative
 from jaxacct.mechanisms.renyi.closed import response_divergence
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
-__all__ = ["ApproximateDP", "PureDP", "Response"]
-
 
 class Response(Symmetric):
     """A mechanism whose dominating pair is randomized response, or that after telling the truth with probability delta.

@@ -19,8 +19,6 @@ from jaxacct._numerics.rows import poisoned
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
 
-__all__ = ["Mechanism", "Symmetric", "as_mechanism"]
-
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
 

@@ -16,8 +16,6 @@ from jaxacct.mechanisms.truncated_poisson import TruncatedPoisson
 from jaxacct.mechanisms.with_replacement import SampledWithReplacement
 from jaxacct.mechanisms.without_replacement import SampledWithoutReplacement
 
-__all__ = ["SAMPLINGS", "on_batches", "steps_of_a_run"]
-
 SAMPLINGS = ("poisson", "truncated", "fixed", "replacement", "allocation", "shuffled")
 _EPOCHS = ("allocation", "shuffled")
 

@@ -21,8 +21,6 @@ from jaxacct.mechanisms.pairs.curve import merged_curves
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import times
 
-__all__ = ["Composed"]
-
 
 @mechanism
 class Composed(Mechanism):

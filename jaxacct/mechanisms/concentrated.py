@@ -18,8 +18,6 @@ from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
 from jaxacct.mechanisms.parameters import nonnegative, positive, whole_steps
 from jaxacct.mechanisms.renyi.closed import proportional
 
-__all__ = ["RenyiDP", "ZeroConcentratedDP"]
-
 _DOWN = 1.0 - 2.0**-50
 
 

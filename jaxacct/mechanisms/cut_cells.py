@@ -13,8 +13,6 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.parameters import LEAST_RATE
 
-__all__ = ["Cells", "cells_of", "share_moved"]
-
 _SHARES = np.linspace(0.0, 1.0, 33)
 _LEAST = 1e-280
 

@@ -12,8 +12,6 @@ from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import composed_noise, whole_steps
 
-__all__ = ["ONE_SIDED", "RELATIONS", "directions", "first_side", "rarely_sampled", "side_names", "witness"]
-
 ONE_SIDED = ("remove", "add", "replace", "zero_out", "fill_in")
 RELATIONS = ("add_or_remove", "add", "remove", "replace", "replace_special", "zero_out", "fill_in")
 """`add_or_remove` is the worse of `remove` and `add`, `replace_special` that of `zero_out` and `fill_in`."""

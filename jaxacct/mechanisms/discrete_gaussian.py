@@ -14,8 +14,6 @@ from jaxacct.mechanisms.pairs.discrete_gaussian import DiscreteGaussianPair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import proportional
 
-__all__ = ["DiscreteGaussian"]
-
 
 @mechanism
 class DiscreteGaussian(Symmetric):

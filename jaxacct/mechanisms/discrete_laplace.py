@@ -20,8 +20,6 @@ from jaxacct.mechanisms.pairs.discrete_laplace import DiscreteLaplacePair
 from jaxacct.mechanisms.parameters import positive, whole_number
 from jaxacct.mechanisms.renyi.closed import pure_divergence
 
-__all__ = ["DiscreteLaplace"]
-
 
 @mechanism
 class DiscreteLaplace(Symmetric):

@@ -8,8 +8,6 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 
-__all__ = ["FixedDirection"]
-
 
 @mechanism
 class FixedDirection(Mechanism):

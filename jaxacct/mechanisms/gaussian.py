@@ -14,8 +14,6 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise, sampled_gaussian_divergence
 
-__all__ = ["Gaussian", "OneGaussian"]
-
 
 class OneGaussian(Symmetric):
     """A mechanism that is equivalent to one Gaussian mechanism, see ``_gaussian_runs``."""

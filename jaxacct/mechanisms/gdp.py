@@ -11,8 +11,6 @@ from jaxacct.mechanisms.gaussian import OneGaussian
 from jaxacct.mechanisms.parameters import positive
 from jaxacct.mechanisms.renyi.gaussian import gaussian_divergence, mu_of_noise
 
-__all__ = ["GDP"]
-
 
 @mechanism
 class GDP(OneGaussian):

@@ -20,8 +20,6 @@ from jaxacct.mechanisms.parameters import Rate, positive
 from jaxacct.mechanisms.renyi.closed import from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_laplace
 
-__all__ = ["Laplace"]
-
 
 @mechanism
 class Laplace(Symmetric):

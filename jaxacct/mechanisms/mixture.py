@@ -19,8 +19,6 @@ from jaxacct.mechanisms.pairs.mixture import MixturePair
 from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
-__all__ = ["MixtureOfGaussians"]
-
 
 @mechanism
 class MixtureOfGaussians(Mechanism):

@@ -20,28 +20,6 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import total
 
-__all__ = [
-    "LEAST_MASS",
-    "LEAST_RATE",
-    "MOST_NESTED",
-    "NOISE_UNITS",
-    "RATE_UNITS",
-    "SUM_SLACK",
-    "Rate",
-    "check_law",
-    "composed_noise",
-    "fractional_steps",
-    "moved",
-    "nested",
-    "nonnegative",
-    "poisson_rate",
-    "positive",
-    "subset_rate",
-    "times",
-    "whole_number",
-    "whole_steps",
-]
-
 NOISE_UNITS = 9.0
 """Units (2^-53 of itself) by which the noise multiplier of a Gaussian pair may be off."""
 

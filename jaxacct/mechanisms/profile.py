@@ -16,8 +16,6 @@ from jaxacct.mechanisms.pairs.convex_hull import hull_atoms
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.renyi.tables import table_divergence
 
-__all__ = ["FromProfile"]
-
 
 @mechanism
 class FromProfile(Symmetric):

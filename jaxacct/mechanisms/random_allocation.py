@@ -18,8 +18,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import Rate, poisson_rate, whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 
-__all__ = ["RandomAllocation", "renyi_of_one_run"]
-
 _ALL = Rate(np.ones(()), np.zeros(()))
 
 

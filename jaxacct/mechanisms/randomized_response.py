@@ -14,8 +14,6 @@ from jaxacct.mechanisms.approximate import Response
 from jaxacct.mechanisms.parameters import nonnegative, whole_number
 from jaxacct.mechanisms.renyi.concentrated import rho_of_response
 
-__all__ = ["RandomizedResponse"]
-
 
 @mechanism
 class RandomizedResponse(Response):

@@ -23,8 +23,6 @@ from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested,
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
 from jaxacct.mechanisms.renyi.from_pair import from_pair, sampled_moment
 
-__all__ = ["PoissonSampled"]
-
 
 @mechanism
 class PoissonSampled(Mechanism):

@@ -21,8 +21,6 @@ from jaxacct.mechanisms.parameters import nonnegative, positive
 from jaxacct.mechanisms.renyi.closed import ROUNDING, from_excess, guarded, log_rest
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
-__all__ = ["Exponential", "PermuteAndFlip"]
-
 
 @mechanism
 class Exponential(Symmetric):

@@ -18,8 +18,6 @@ from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
 from jaxacct.mechanisms.parameters import Rate, whole_number, whole_steps
 from jaxacct.mechanisms.random_allocation import renyi_of_one_run
 
-__all__ = ["Shuffled"]
-
 
 @mechanism
 class Shuffled(Mechanism):

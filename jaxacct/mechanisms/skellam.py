@@ -12,8 +12,6 @@ from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.skellam import LEAST, MOST, SkellamPair, outcomes
 from jaxacct.mechanisms.parameters import positive, whole_number
 
-__all__ = ["Skellam"]
-
 
 @mechanism
 class Skellam(Symmetric):

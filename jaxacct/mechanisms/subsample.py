@@ -9,8 +9,6 @@ from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.parameters import Rate
 
-__all__ = ["Subsample"]
-
 _FAINTEST = 1e100
 
 

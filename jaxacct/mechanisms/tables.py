@@ -19,8 +19,6 @@ from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.parameters import SUM_SLACK, check_law
 from jaxacct.mechanisms.renyi.tables import table_divergence
 
-__all__ = ["FromTables"]
-
 
 @mechanism
 class FromTables(Mechanism):

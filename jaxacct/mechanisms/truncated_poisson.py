@@ -25,8 +25,6 @@ from jaxacct.mechanisms.parameters import whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
 
-__all__ = ["TruncatedPoisson"]
-
 
 @mechanism
 class TruncatedPoisson(Subsample):

@@ -22,8 +22,6 @@ from jaxacct.mechanisms.pairs.with_replacement import WithReplacementPair
 from jaxacct.mechanisms.parameters import whole_number, whole_steps
 from jaxacct.mechanisms.subsample import Subsample
 
-__all__ = ["SampledWithReplacement"]
-
 _MOST = 32  # draws of one record that are told apart; more is less likely than 1e-35 for a batch as large as the data
 _NEGLIGIBLE = 1e-22
 

@@ -23,8 +23,6 @@ from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_dive
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
 
-__all__ = ["SampledWithoutReplacement"]
-
 _LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 
 

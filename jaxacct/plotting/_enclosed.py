@@ -10,8 +10,6 @@ import numpy as np
 from jaxacct import accounting
 from jaxacct.mechanisms.base import Mechanism
 
-__all__ = ["POINTS", "deltas", "enclosed_trade_off", "reach"]
-
 POINTS = 160  # of every query, so that they share a compiled program
 _FARTHEST = 256.0
 _REVERSED = {"add": "remove", "remove": "add"}

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["accuracy_over_epsilon", "distributions"]
-
 _COLOURS = ("tab:blue", "tab:orange", "tab:purple", "tab:brown")
 
 # Name of the check -> one mapping with "epsilon", "validation" and "test" for each run.

@@ -15,8 +15,6 @@ from jaxacct.plotting._style import axes_for, finish, next_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["budget", "filter_comparison"]
-
 
 def budget(
     fraction: ArrayLike,

@@ -19,8 +19,6 @@ from jaxacct.plotting._style import axes_for, band, finish, next_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["privacy_profile", "trade_off"]
-
 _LEAST = 1e-10
 
 

@@ -11,8 +11,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.plotting._style import axes_for, finish, next_style
 
-__all__ = ["pld"]
-
 
 def pld(
     law: Any,

@@ -14,8 +14,6 @@ from jaxacct.plotting._style import axes_for
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["sweep"]
-
 
 def sweep(
     values: Bounds | ArrayLike,

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["draw"]
-
 
 def draw(report: dict[str, Any], path: Path) -> None:
     """Draws ``report``, as :func:`jaxacct.training.make_report` returns it, to ``path`` (a PNG)."""

@@ -42,8 +42,6 @@ from jaxacct.training.step import noisy_gradient
 if TYPE_CHECKING:
     from jaxacct.training.demo.models import Functional
 
-__all__ = ["Rounds", "divided", "fit_until_accurate", "plan_rounds"]
-
 _SIGMAS = 0.05, 1e4
 _HALVINGS = 50
 
@@ -128,8 +126,7 @@ def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
     Raises:
         ValueError: a share out of range, arrays of different lengths.
     """
-    _validate.scalar(share=share)
-    _validate.probability(share=share)
+    _validate.scalar(_validate.probability, share=share)
     first = np.asarray(poisson_sample(key, _check.rows(examples=examples), share))
     inside, outside = (
         jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[part], examples) for part in (first, ~first)

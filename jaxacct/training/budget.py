@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 from jaxacct.training import schedules
 from jaxacct.training.schedules import Schedule
 
-__all__ = ["FILTERS", "Budget", "plan_budget", "planned_mechanism"]
-
 FILTERS = ("priced-box", "renyi", "gdp", "approximate-gdp")
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take

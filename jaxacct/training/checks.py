@@ -11,8 +11,6 @@ import numpy as np
 
 from jaxacct import _validate
 
-__all__ = ["floats", "labels", "losses", "mask", "optimizer", "rows", "same_shapes"]
-
 
 def mask(value: Any) -> jax.Array:
     """``mask``, one entry an example, as truth values: one that counted twice would be twice in the sum."""

@@ -20,8 +20,6 @@ from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.sampling import sample_pieces, take_piece
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
-__all__ = ["add_clipped", "clip_by_global_norm", "clipped_gradient_sum", "global_norm", "per_example_gradients"]
-
 _UNIT_ROUNDOFF = 2.0**-24
 _SHORT = 512  # a chain of additions that is short whatever the size
 # Examples whose gradients are taken at once on a CPU: more do not fit into its caches.

@@ -25,8 +25,6 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend import core
 
-__all__ = ["in_cpu_form"]
-
 _INLINED = ("jit", "pjit", "closed_call", "core_call")
 # Most entries of the windows that a convolution in groups is cut into: 256 MB of float32.
 _MOST_WINDOWS = 2**26

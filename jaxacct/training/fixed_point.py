@@ -25,18 +25,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
-__all__ = [
-    "LOW_BITS",
-    "FixedPointSum",
-    "accumulate",
-    "check_shapes",
-    "empty_sum",
-    "high_bits",
-    "largest_offset",
-    "over_devices",
-    "released",
-]
-
 LOW_BITS = 12
 _MOST_PIECE = 2**18
 _CHUNK = 64  # 64 * 2^24 quanta are 2^30

@@ -20,8 +20,6 @@ from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.step import public_size
 
-__all__ = ["IndividualTrainState", "gradient_norms", "init_individual", "make_individual_step"]
-
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.
 _HAIR = 1 + 2.0**-12
@@ -132,8 +130,7 @@ def make_individual_step(
     loss = _check.losses(loss)
     _check.optimizer(optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
-    _validate.scalar(clip_norm=clip_norm)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
     if norms is not None:
         _validate.function(norms=norms)

@@ -12,8 +12,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
-__all__ = ["Keys", "attempt_keys", "check_keys", "fresh_keys", "seeded_keys", "step_keys"]
-
 
 class Keys(NamedTuple):
     """The roots of a run's private randomness: scalar typed PRNG keys, one root a stream.

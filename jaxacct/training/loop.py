@@ -17,8 +17,6 @@ from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState, with_accuracy
 
-__all__ = ["Earlier", "Outcome", "StepRecord", "accuracy", "charged_sigma", "fit", "stop_on_interrupt"]
-
 
 class StepRecord(NamedTuple):
     """One admitted step as Python numbers: released quantities and the filter's arithmetic, nothing private.
@@ -104,8 +102,7 @@ def fit(
     _validate.function(step=step, evaluate=evaluate, interrupted=interrupted, on_step=on_step)
     _validate.instance(TrainState, state=state)
     number_of(data)
-    _validate.scalar(steps=steps)
-    _validate.nonnegative(steps=steps)
+    _validate.scalar(_validate.nonnegative, steps=steps)
     _validate.whole(evaluate_every=evaluate_every)
     if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
         raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")

@@ -12,8 +12,6 @@ from jaxacct import _validate
 from jaxacct.training import fixed_point
 from jaxacct.training.fixed_point import FixedPointSum
 
-__all__ = ["add_gaussian_noise", "gaussian_tree", "largest_sigma"]
-
 # Sums of four float32 normals never leave +-11: each is an inverse error function of a 23-bit uniform,
 # within 5.5.
 _LARGEST_NORMAL = 11.0

@@ -21,8 +21,6 @@ from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.schedules import Released, Schedule
 from jaxacct.training.step import ask_filter
 
-__all__ = ["FilteredAggregateState", "filtered_aggregate"]
-
 
 class FilteredAggregateState(NamedTuple):
     """What the transformation carries; ``optax.tree.get(opt_state, "halted")`` finds any of it inside a chain.
@@ -104,8 +102,7 @@ def filtered_aggregate(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_keys(keys)
-    _validate.scalar(clip_norm=clip_norm)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(size=size)
     if then is not None:
         _check.optimizer(then=then)

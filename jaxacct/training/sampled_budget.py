@@ -16,8 +16,6 @@ from jaxacct.training.budget import Budget
 from jaxacct.training.samplers import least_float32, sampler
 from jaxacct.training.schedules import constant
 
-__all__ = ["plan_sampled_budget"]
-
 _WIDTH = 0.03  # of noise above the calibrated, in which the filter's own least noise is sought
 _HALVINGS = 4
 _MOST_RAISED = 2.0  # at which the search is given up

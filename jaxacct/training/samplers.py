@@ -36,8 +36,6 @@ from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, tak
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState
 
-__all__ = ["Sampler", "gradient_sum_of_sample", "make_sampled_step", "sampler"]
-
 _MOST = 2**30  # places of a sample
 
 
@@ -280,8 +278,7 @@ def make_sampled_step(
     _check.optimizer(optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Sampler, sampler=sampler)
-    _validate.scalar(clip_norm=clip_norm)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
     query = 0 if isinstance(filter, PricedMenuFilter) else sampler.mechanism
     sigma, rate = jnp.float32(sampler.noise_multiplier), jnp.float32(sampler.expected / sampler.size)
     if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):

@@ -13,8 +13,6 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 
-__all__ = ["Sample", "poisson_sample", "sample_pieces", "take_piece"]
-
 _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
 
 
@@ -38,8 +36,7 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     """
     if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
         raise ValueError(f"size must be a whole number of at least 0, got {size!r}")
-    _validate.number(rate=rate)
-    _validate.rate(rate=rate)
+    _validate.number(_validate.rate, rate=rate)
     rate = jnp.asarray(rate, jnp.float32)
     inside = jnp.where((rate > 0) & (rate < 1), rate, 0.0)
     threshold = jnp.floor(inside * jnp.float32(2**32)).astype(jnp.uint32)

@@ -14,8 +14,6 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = ["SCHEDULES", "Released", "Schedule", "adaptive", "constant", "warmup_decay"]
-
 SCHEDULES = ("constant", "warmup-decay", "adaptive")
 
 _STAIRS = 16

@@ -15,8 +15,6 @@ from jax.sharding import PartitionSpec as P
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 
-__all__ = ["AXIS", "ShardedExamples", "number_of", "replicate", "shard_examples"]
-
 AXIS = "examples"
 
 

@@ -16,8 +16,6 @@ from jaxacct.training import checks as _check
 from jaxacct.training.keys import Keys, check_keys
 from jaxacct.training.schedules import Released, Schedule
 
-__all__ = ["Proposal", "SplitStep", "StepReport", "TrainState", "init_state", "with_accuracy"]
-
 
 class TrainState(NamedTuple):
     """Everything a run carries, as a pytree. Each part is a release or independent of the data (keys aside).

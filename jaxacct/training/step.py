@@ -23,8 +23,6 @@ from jaxacct.training.schedules import Schedule
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 
-__all__ = ["ask_filter", "make_split_step", "make_step", "noisy_gradient", "public_size"]
-
 
 def noisy_gradient(
     loss: Callable[[Any, Any], jax.Array],
@@ -171,8 +169,7 @@ def _halves(
     if filter is not None:
         _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
-    _validate.scalar(clip_norm=clip_norm)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
 
     def ask(state: TrainState, size: int) -> Proposal:

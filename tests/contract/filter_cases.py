@@ -177,6 +177,7 @@ CASES = {
         lambda t: PoissonSampled(Gaussian(2.0 * t), 0.1),
         PoissonSampled(Gaussian(0.1), 0.1),
         offset=2.0,
+        heavy=True,
     ),
     "renyi-any": Case(
         lambda scale=1.0: filters.renyi_any(2.0 + scale, 1e-5, (8, 12.5)),
@@ -184,10 +185,11 @@ CASES = {
         Gaussian(0.9),
         lambda x: np.full(2, x),
         offset=2.0,
+        heavy=True,
         **laws(np.full(2, 0.1), Gaussian(9.0)),
     ),
     "odometer": Case(
-        lambda scale=1.0: filters.odometer(filters.gdp(scale)), lambda t: Gaussian(10.0 * t), Gaussian(0.9)
+        lambda scale=1.0: filters.odometer(filters.gdp(scale)), lambda t: Gaussian(10.0 * t), Gaussian(0.9), heavy=True
     ),
     "odometer-pure-dp": Case(
         lambda scale=1.0: filters.odometer(filters.pure_dp(scale)),
@@ -315,6 +317,7 @@ CASES = {
         lambda t: PoissonSampled(Gaussian(10.0 * t), 0.9),
         None,
         None,
+        heavy=True,
         is_bound=False,
     ),
 }

@@ -116,7 +116,7 @@ def test_an_online_menus_epsilon_is_finite_wherever_its_plain_menus_is_and_monot
     for epsilon in (6.0, 12.0):
         setting = dict(epsilon=epsilon, delta=1e-5, points=512, unit=32)
         menu = [PoissonSampled(Gaussian(1.0), 0.5)]
-        online, plain = (make(menu, **setting).guarantee for make in (filters.online_menu, filters.priced_menu))
+        online, plain = (filters.priced_menu(menu, **setting, online=on).guarantee for on in (True, False))
         found, limit = np.asarray(online.epsilon(at)), np.asarray(plain.epsilon(at))
         assert (found[:4] <= epsilon).all()
         assert (found <= limit + 0.2).all()

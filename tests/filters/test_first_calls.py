@@ -122,7 +122,12 @@ MECHANISMS = {
 }
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+HEAVY = {"sampled-laplace", "without-replacement"}  # whose programs compile for seconds
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in MECHANISMS]
+)
 def test_a_curve_in_numpy_is_the_compiled_one(name):
     relation = "replace" if name == "without-replacement" else "add_or_remove"
     curve = lambda x: renyi(MECHANISMS[name](x), np.array([1.5, 4.5, 11.0]), relation=relation)  # noqa: E731

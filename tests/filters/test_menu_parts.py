@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from jaxacct import LossGrid, filters
+from jaxacct.filters.menus.online import MenuCurves
 
 RNG = np.random.default_rng(4)
 
@@ -32,32 +32,25 @@ def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fi
         ):  # fmt: skip
             raised = whole * scale + np.where(np.arange(14) == point, 0.0, 1e-3)
             curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
-            one = SimpleNamespace(
-                common=SimpleNamespace(budget=np.int32(9)), grid=grid, curves=curves, node=4, slack=slack
-            )
-            one._curve = lambda units, one=one: filters.OnlineMenuFilter._curve(one, units)
-            certified = lambda left, price, one=one: filters.OnlineMenuFilter.certified(  # noqa: E731
-                one, masses, lowest, excess, left, price
-            )
+            one = MenuCurves(curves, 4, 9, slack, 0, grid)
+            certified = lambda left, price, one=one: one.certified(masses, lowest, excess, left, price)  # noqa: E731
             assert certified(8, 4) == fits
-            np.testing.assert_allclose(one._curve(6), 0.5 * (after + raised), rtol=1e-13)
-            np.testing.assert_allclose(one._curve(5), 0.75 * after + 0.25 * raised - bump * 0, rtol=1e-13)
+            np.testing.assert_allclose(one.curve(6), 0.5 * (after + raised), rtol=1e-13)
+            np.testing.assert_allclose(one.curve(5), 0.75 * after + 0.25 * raised - bump * 0, rtol=1e-13)
         assert [certified(*x) for x in ((8, 0), (4, 5), (10, 4))] == [False] * 3
-    empty = SimpleNamespace(common=one.common, grid=grid, curves=np.zeros((4, 14)), node=4, slack=0.0)
-    empty._curve = lambda units: filters.OnlineMenuFilter._curve(empty, units)
-    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 8)
-    assert filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess, 8, 1)
-    assert not filters.OnlineMenuFilter.certified(empty, masses, lowest, 0 * excess + 1e-320, 8, 8)
+    empty = MenuCurves(np.zeros((4, 14)), 4, 9, 0.0, 0, grid)
+    assert empty.certified(masses, lowest, 0 * excess, 8, 8)
+    assert empty.certified(masses, lowest, 0 * excess, 8, 1)
+    assert not empty.certified(masses, lowest, 0 * excess + 1e-320, 8, 8)
 
 
 def test_what_is_as_there_has_the_defaults_from_there():
     defaults = [
         {name: p.default for name, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
-        for make in (filters.priced_menu, filters.online_menu, filters.individual_priced_menu)
+        for make in (filters.priced_menu, filters.individual_priced_menu)
     ]
-    assert (defaults[0]["unit"], defaults[2].pop("unit"), defaults[0]["cache"]) == (288, 32, True)
-    assert defaults[0] == defaults[1]
-    assert defaults[2].items() <= (defaults[0] | {"examples": inspect.Parameter.empty}).items()
+    assert (defaults[0]["unit"], defaults[1].pop("unit"), defaults[0]["cache"]) == (288, 32, True)
+    assert defaults[1].items() <= (defaults[0] | {"examples": inspect.Parameter.empty}).items()
 
 
 def test_a_menus_entries_are_evenly_spaced_in_logarithm_and_float32_on_the_safe_side():

@@ -17,10 +17,12 @@ NOWHERE = 2**31 - 1
 def online(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
-        made = filters.online_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
-        again = filters.online_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)
-    assert (made.curves == again.curves).all()  # from the disk
-    assert len(made.curves) == int(made.common.budget) // made.node + 2  # up to the first node above the budget
+        made = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+        again = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+    assert made.curves is not None
+    assert again.curves is not None
+    assert (made.curves.curves == again.curves.curves).all()  # from the disk
+    assert len(made.curves.curves) == int(made.budget) // made.curves.node + 2  # up to the first node above the budget
     return made
 
 
@@ -30,22 +32,23 @@ def off_menu(sigma, rate=0.1):
 
 @pytest.mark.slow  # a price takes a table's evaluation
 def test_what_lies_between_two_entries_pays_between_their_prices(online):
-    prices, sigmas = np.asarray(online.common.prices), [float(one.mechanism.sigma) for one in MENU]
-    budget = int(online.common.budget)
+    prices, sigmas = np.asarray(online.prices), [float(one.mechanism.sigma) for one in MENU]
+    budget = int(online.budget)
     for spent in (0, budget // 2):
         state = MenuState(jnp.int32(spent))
         for i, sigma in enumerate(sigmas):
             # On the menu: never more than the menu's price, and not much less, or the table would be slack.
-            assert 0.97 * prices[i] <= online.price(off_menu(sigma), state) <= prices[i]
+            for asked in (i, off_menu(sigma)):
+                assert 0.97 * prices[i] <= online.price(asked, state) <= prices[i]
         for i, middle in enumerate(np.sqrt(np.array(sigmas[1:]) * sigmas[:-1])):
             price = online.price(off_menu(middle), state)
             assert prices[i + 1] < price < 0.9 * prices[i]
-            law = online._law(off_menu(middle))
-            assert online.certified(*law, budget - spent, price)
+            law = online.curves.law(off_menu(middle))
+            assert online.curves.certified(*law, budget - spent, price)
         louder, quieter = (online.price(off_menu(s), state) for s in (0.95 * sigmas[0], 1.5 * sigmas[-1]))
         assert prices[0] < louder < 1.5 * prices[0]
         assert 0.25 * prices[-1] < quieter < 0.7 * prices[-1]
-    assert [online.price(i, state) for i in (0, 3, 4, -1)] == [prices[0], prices[3], NOWHERE, NOWHERE]
+    assert [int(online.price(i, state)) for i in (4, -1)] == [NOWHERE, NOWHERE]
 
 
 @pytest.mark.slow
@@ -55,11 +58,11 @@ def test_a_run_off_the_menu_goes_on_for_longer_and_costs_what_was_promised(onlin
     while True:
         admitted, after = online.update(query, state)
         if not admitted:
-            assert after is state
+            assert after.spent == state.spent
             break
         assert int(after.spent) > int(state.spent)
         state, runs = after, runs + 1
-    assert runs >= 1.08 * (int(online.common.budget) // int(online.common.price(query)))
+    assert runs >= 1.08 * (int(online.budget) // int(online.prices[0]))  # snapped to the entry below
     truth = jaxacct.epsilon(query, DELTA, steps=runs)
     claimed = float(online.guarantee.epsilon(DELTA))
     assert truth.lower <= claimed <= EPSILON
@@ -75,22 +78,38 @@ def test_a_run_off_the_menu_goes_on_for_longer_and_costs_what_was_promised(onlin
 def test_what_has_no_price_is_refused_and_what_is_no_query_is_an_error(online):
     state = online.init()
     assert online.price(off_menu(0.3), state) == NOWHERE
-    spent = MenuState(online.common.budget)
+    spent = MenuState(online.budget)
     assert not online.update(off_menu(50.0), spent)[0]
-    with pytest.raises(ValueError, match="one query"):
-        online.price(PoissonSampled(Gaussian(np.array([1.3, 1.5])), 0.1), state)
-    with pytest.raises(ValueError, match="concrete"):
-        jax.jit(lambda s: online.price(off_menu(1.5), MenuState(s)))(state.spent)
+    with pytest.raises(ValueError, match="outside of jit"):
+        jax.jit(lambda s: online.price(Laplace(20.0), MenuState(s)))(state.spent)
     for wrong in ("gaussian", 0.5, True):
         with pytest.raises(ValueError, match="mechanism"):
             online.price(wrong, state)
+
+
+def test_compiled_code_and_arrays_pay_the_menus_prices_which_the_same_curves_certify(online):
+    query, state = off_menu(1.35), online.init()
+    snapped = int(jax.jit(lambda s: online.price(query, MenuState(s)))(state.spent))
+    assert snapped == int(online.prices[0])
+    assert online.price(query, state) < snapped
+    both = online.price(PoissonSampled(Gaussian(np.array([1.35, 0.3])), 0.1), state)
+    assert both.tolist() == [snapped, NOWHERE]
+
+
+def test_the_former_name_warns_and_makes_the_same_filter(online, monkeypatch):
+    with pytest.warns(DeprecationWarning, match=r"priced_menu\(\.\.\., online=True\)"):
+        make = filters.online_menu
+    made = make(MENU[:1], epsilon=EPSILON, delta=DELTA, points=256, unit=32, cache=False)
+    assert isinstance(made, filters.PricedMenuFilter)
+    assert made.curves is not None
+    assert "off the menu" in made.guarantee.statement
 
 
 @pytest.mark.slow
 def test_other_kinds_of_queries_have_prices_as_well(online):
     state = online.init()
     quiet = online.price(Laplace(20.0), state)
-    assert 0 < quiet < int(online.common.prices.max())
+    assert 0 < quiet < int(online.prices.max())
     assert quiet < online.price(Laplace(10.0), state)
     two = Composed([off_menu(1.35)], 2)
     one = online.price(off_menu(1.35), state)

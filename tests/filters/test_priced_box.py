@@ -16,7 +16,7 @@ import jaxacct
 from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, filters
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
-from jaxacct.filters.boxes.priced_box import left_by_lines
+from jaxacct.filters.boxes.look_up import left_by_lines
 from jaxacct.filters.menus.units import MenuState
 from jaxacct.losses.grids.grid import LossGrid
 

@@ -63,7 +63,7 @@ def made(name):
     folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
     with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
         if name in ("priced_menu", "online_menu"):
-            return getattr(filters, name)(**TINY)
+            return filters.priced_menu(**TINY, online=name == "online_menu")
         if name == "individual_priced_menu":
             return filters.individual_priced_menu(**TINY, examples=2)
         if name == "residue":
@@ -97,7 +97,7 @@ FILTERS = {
     "NaturalApproximateDPFilter": ("natural_approximate_dp", RandomizedResponse(0.1)),
     "NaturalFilter": ("natural", 0),
     "Odometer": ("odometer", Gaussian(10.0)),
-    "OnlineMenuFilter": ("online_menu", 0),
+    "PricedMenuFilter, online": ("online_menu", SAMPLED),
     "PricedMenuFilter": ("priced_menu", SAMPLED),
     "PureDPFilter": ("pure_dp", RandomizedResponse(0.1)),
     "RenyiFilter": ("renyi", SAMPLED),
@@ -119,7 +119,7 @@ GUARANTEES = {
     "ZCDPGuarantee": "zcdp",
 }
 CASES = {name: maker(name, arguments) for name, arguments in MAKERS.items()}
-CASES |= {name: maker(name, TINY) for name in ("online_menu", "priced_menu")}
+CASES["priced_menu"] = maker("priced_menu", TINY)
 CASES["individual_priced_menu"] = maker("individual_priced_menu", {**TINY, "examples": 2})
 for _class, (_name, _query) in FILTERS.items():
     CASES[f"{_class}.update"] = method(_name, "update", query=_query)

@@ -68,7 +68,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+HEAVY = {"sampled Laplace", "schedule"}  # whose truths take seconds
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in CASES]
+)
 def test_derivatives_are_right_to_a_millionth(name):
     made, truth, numbers, runs = CASES[name]
     target = 2.0**-14

@@ -1,76 +1,17 @@
 """Samplers: who is in a batch, the step that is charged for it, and distinguishers that see many runs of the code."""
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from jaxacct import (
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    RandomAllocation,
-    SampledWithoutReplacement,
-    SampledWithReplacement,
-    Shuffled,
-    TruncatedPoisson,
-    delta,
-    epsilon,
-    training,
-)
-
-N, RUNS = 60, 4000
-MECHANISMS = {
-    "poisson": PoissonSampled(Gaussian(1.0), 0.1),
-    "truncated": TruncatedPoisson(Gaussian(1.0), 0.1, 12, N),
-    "without": SampledWithoutReplacement(Gaussian(1.0), 6, N),
-    "with": SampledWithReplacement(Gaussian(1.0), 6, N),
-    "allocated": RandomAllocation(Gaussian(1.0), 10),
-    "allocated twice": RandomAllocation(Gaussian(1.0), 10, 2),
-    "shuffled": Shuffled(Gaussian(1.0), 10),
-}
-
-
-@functools.cache
-def program(name: str):
-    """How often each of N examples is in the samples of many keys."""
-    made = training.sampler(MECHANISMS[name], N, piece=4)
-
-    def counts(key, step):
-        sample = made.draw(key, step)
-        valid = jnp.arange(sample.indices.size) < sample.count
-        return jnp.zeros(N, jnp.int32).at[sample.indices].add(valid.astype(jnp.int32))
-
-    return jax.jit(jax.vmap(counts, (0, None)))
-
-
-def drawn(name: str, step: int = 0, seed: int = 0) -> np.ndarray:
-    """Counts of shape (RUNS, N)."""
-    return np.asarray(program(name)(jax.random.split(jax.random.key(seed), RUNS), jnp.uint32(step)))
-
-
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_every_example_is_drawn_as_often_as_said(name: str) -> None:
-    found = drawn(name)
-    rate = {
-        "allocated twice": 0.2,
-        "truncated": np.minimum(np.random.default_rng(0).binomial(N, 0.1, 10**6), 12).mean() / N,
-    }
-    wanted = rate.get(name, 0.1)
-    error = 5.0 * np.sqrt(wanted / RUNS)
-    np.testing.assert_allclose(found.mean(0), wanted, atol=error)
-    sizes = found.sum(1)
-    if name in ("without", "with", "shuffled"):
-        assert (sizes == 6).all()
-    if name == "truncated":
-        assert sizes.max() == 12
-    assert found.max() > 1 if name == "with" else found.max() == 1
+from jaxacct import Gaussian, Laplace, PoissonSampled, delta, epsilon, training
+from tests.contract.test_samplers import CASES as MECHANISMS
+from tests.contract.test_samplers import N, drawn
 
 
 @pytest.mark.parametrize(("name", "times"), [("allocated", 1), ("allocated twice", 2), ("shuffled", 1)])

@@ -20,7 +20,7 @@ from jaxacct._numerics.host import on_device
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.priced_box import left_by_lines
+from jaxacct.filters.boxes.look_up import left_by_lines
 from jaxacct.filters.menus.units import MenuState
 from jaxacct.losses.grids.grid import LossGrid
 
@@ -103,26 +103,33 @@ def largest_ratio(
 
 
 def menu(scale: float = 1.0) -> dict[str, Any]:
-    """Two coins on a menu and one off it, at online prices; a budget of hundreds of units, every part a state."""
+    """Two coins on a menu and one off it, at each state's price; a budget of hundreds of units, all of them states.
+
+    A coin of the menu is played at the lower one of its fixed price and its price in the state.
+    """
     queries = [RandomizedResponse(k * math.log(2)) for k in (1, 3)]
     with jax.enable_x64(True):
-        ledger = filters.online_menu(queries, epsilon=6 * math.log(2), delta=3e-2, unit=100, points=512, cache=False)
-        budget, grid = int(ledger.budget), ledger.grid
-        on = [int(x) for x in np.asarray(ledger.common.prices)]
-        between = RandomizedResponse(2 * math.log(2))
+        ledger = filters.priced_menu(
+            queries, epsilon=6 * math.log(2), delta=3e-2, unit=100, points=512, online=True, cache=False
+        )
+        budget, promise = int(ledger.budget), ledger.curves
+        assert promise is not None
+        grid = promise.grid
         spent = [MenuState(on_device(np.int32(budget - left))) for left in range(budget + 1)]
-        online = [int(ledger.price(between, state)) for state in spent]
-    prices = np.array([[on[0]] * (budget + 1), online, [on[1]] * (budget + 1)])
-    curves = ledger.curves * np.exp(0.5 * grid.losses)
+        between = RandomizedResponse(2 * math.log(2))
+        prices = np.array([[int(ledger.price(asked, state)) for state in spent] for asked in (0, between, 1)])
+        fixed = np.asarray(ledger.prices)
+    prices[[0, 2]] = np.minimum(prices[[0, 2]], fixed[:, None])
+    curves = promise.curves * np.exp(0.5 * grid.losses)
     points = math.log(2) * np.arange(-_SIZE, _SIZE + 1)
 
     def promised(left: int) -> np.ndarray:
-        node, rest = divmod(left, ledger.node)
-        share = rest / ledger.node
+        node, rest = divmod(left, promise.node)
+        share = rest / promise.node
         row = (1 - share) * curves[node] + share * curves[min(node + 1, len(curves) - 1)]
         # Between lattice points E is linear in gamma away from gamma = 1.
         found = np.interp(np.exp(points), np.exp(grid.losses), row)
-        return found + ledger.slack * left * np.minimum(1.0, np.exp(points))
+        return found + promise.slack * left * np.minimum(1.0, np.exp(points))
 
     def after(left: np.ndarray) -> list[np.ndarray]:
         asked = np.maximum((prices[:, left] * scale).astype(np.int64), 1)

@@ -21,8 +21,6 @@ from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["AdditiveProfileFilter", "additive_profile"]
-
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
     "given all earlier outputs, is dominated by the generalised randomised response whose band masses were charged, "
@@ -95,17 +93,20 @@ class AdditiveProfileFilter:
             raise ValueError(f"query must have one mass for each of {bands} bands, got shape {np.shape(masses)}")
         return _update(self.pieces, masses, state)
 
+    @amounts.rounded(up=True)
     def spent(self, state: LedgerState) -> Array:
         """Sums of the admitted band masses, shape ``(k,)``, rounded up, in the caller's float type."""
-        return _bands(self.pieces, state, "spent", amounts.caller_dtype())
+        return inflated(amounts.join(self.pieces)[:-1] * amounts.used(_bands(state)), 2.0**-51)
 
+    @amounts.rounded(up=False)
     def remaining(self, state: LedgerState) -> Array:
         """What is left of each band's budget, shape ``(k,)``, rounded down, in the caller's float type."""
-        return _bands(self.pieces, state, "remaining", amounts.caller_dtype())
+        return deflated(amounts.join(self.pieces)[:-1] * amounts.left(_bands(state)), 2.0**-51)
 
+    @amounts.rounded(up=True)
     def fraction(self, state: LedgerState) -> Array:
         """The largest share of a band's budget that is spent, rounded up, in the caller's float type."""
-        return _bands(self.pieces, state, "fraction", amounts.caller_dtype())
+        return amounts.used(_bands(state)).max()
 
 
 @jax.enable_x64(True)
@@ -118,14 +119,9 @@ def _update(pieces: Array, masses: ArrayLike, state: LedgerState) -> tuple[Array
     return admitted, LedgerState(jnp.where(admitted, charged.words, state.words))
 
 
-@jax.enable_x64(True)
-def _bands(pieces: Array, state: LedgerState, which: str, dtype: str) -> Array:
-    budget, state = amounts.join(pieces)[:-1], LedgerState(state.words[:-1])
-    if which == "fraction":
-        return amounts.outward(amounts.used(state).max(), dtype, up=True)
-    if which == "spent":
-        return amounts.outward(inflated(budget * amounts.used(state), 2.0**-51), dtype, up=True)
-    return amounts.outward(deflated(budget * amounts.left(state), 2.0**-51), dtype, up=False)
+def _bands(state: LedgerState) -> LedgerState:
+    """All ledgers but that of the rounds."""
+    return LedgerState(state.words[:-1])
 
 
 def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditiveProfileFilter:

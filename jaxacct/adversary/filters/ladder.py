@@ -26,8 +26,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.profile import FromProfile
 
-__all__ = ["Ladder", "LadderGuarantee", "check_ladder", "closed_form", "ladder"]
-
 _MOST = 2**23  # points of the lattice law
 _MOST_ROUNDS = 2**23  # more would take minutes
 

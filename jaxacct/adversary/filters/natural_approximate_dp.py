@@ -12,6 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
@@ -23,8 +24,6 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS
-
-__all__ = ["NaturalApproximateDPFilter", "natural_approximate_dp"]
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions, NOT (epsilon, delta)-DP: "
@@ -102,13 +101,19 @@ class NaturalApproximateDPFilter:
         law = law if isinstance(law, SymmetricLaw) else _for_both(law)
         return _update(law, state, self.parameters, self.grid)
 
+    @amounts.rounded(up=True)
     def spent(self, state: ComposedState) -> Array:
         """delta(epsilon) of what ran, rounded up, in the caller's float type."""
-        return _spent(state, self.grid, self.parameters, amounts.caller_dtype())
+        return self._delta(state)
 
+    @amounts.rounded(up=False)
     def remaining(self, state: ComposedState) -> Array:
         """delta less `spent`, rounded down, at least 0, in the caller's float type."""
-        return _left(state, self.grid, self.parameters, amounts.caller_dtype())
+        value = self._delta(state)
+        return array_module(value).maximum(self.parameters[1] - value, 0.0)
+
+    def _delta(self, state: ComposedState) -> Array:
+        return floats(law_of(state, self.grid).hockey_stick(self.parameters[0]))[1]
 
     def fraction(self, state: ComposedState) -> Array:
         """`spent` over delta, rounded up, in the caller's float type."""
@@ -146,18 +151,6 @@ def _step(
     law: PLD, state: ComposedState, epsilon: ArrayLike, delta: ArrayLike, *, rounds: int, grid: LossGrid
 ) -> tuple[Array, ComposedState]:
     return admitted_if(lambda made: made.hockey_stick(epsilon) <= delta, law, state, grid, rounds, 1e-9)
-
-
-@jax.enable_x64(True)
-def _spent(state: ComposedState, grid: LossGrid, parameters: tuple[float, float, int], dtype: str) -> Array:
-    _, value = floats(law_of(state, grid).hockey_stick(parameters[0]))
-    return amounts.outward(value, dtype, up=True)
-
-
-@jax.enable_x64(True)
-def _left(state: ComposedState, grid: LossGrid, parameters: tuple[float, float, int], dtype: str) -> Array:
-    xp, value = floats(law_of(state, grid).hockey_stick(parameters[0]))
-    return amounts.outward(xp.maximum(parameters[1] - value, 0.0), dtype, up=False)
 
 
 def natural_approximate_dp(

@@ -18,8 +18,6 @@ from jaxacct.mechanisms.directions import RELATIONS, directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.response import ResponsePair
 
-__all__ = ["Compositions", "Nodes", "approximate_mu", "composed", "gaussian_mu", "multisets_up_to"]
-
 _MOST_OUTCOMES = 200_000
 
 
@@ -40,24 +38,14 @@ def multisets_up_to(members: int, most: int) -> Iterator[tuple[int, ...]]:
 
 def gaussian_mu(member: Any, relation: str) -> float | None:
     """mu of a mechanism that is exactly one Gaussian, else None."""
-    if families.is_curve(member):
-        return None
-    sides = directions(member, relation)
-    if len(sides) != 1 or len(sides[0]) != 1 or not isinstance(sides[0][0][0], GaussianPair):
-        return None
-    pair, count = sides[0][0]
-    if np.ndim(pair.noise) or not (np.all(np.asarray(pair.rate) == 1) and np.all(np.asarray(count) == 1)):
-        return None
-    return 1.0 / float(pair.noise)
+    found = approximate_mu(member, relation)
+    return found[0] if found is not None and found[1] is None else None
 
 
-def approximate_mu(member: Any, relation: str) -> tuple[float, float] | None:
-    """(mu, delta) of a mechanism that is one Gaussian and one (0, delta)-DP query, or the former alone; else None."""
-    mu = gaussian_mu(member, relation)
-    if mu is not None or families.is_curve(member):
-        return None if mu is None else (mu, 0.0)
-    sides = directions(member, relation)
-    if len(sides) != 1 or len(sides[0]) != 2 or any(np.any(np.asarray(count) != 1) for _, count in sides[0]):
+def approximate_mu(member: Any, relation: str) -> tuple[float, float | None] | None:
+    """(mu, delta) of a mechanism that is one Gaussian and one (0, delta)-DP query; (mu, None) of one Gaussian alone."""
+    sides = [] if families.is_curve(member) else directions(member, relation)
+    if len(sides) != 1 or len(sides[0]) > 2 or any(np.any(np.asarray(count) != 1) for _, count in sides[0]):
         return None
     gaussian, delta = None, None
     for pair, _ in sides[0]:
@@ -65,7 +53,7 @@ def approximate_mu(member: Any, relation: str) -> tuple[float, float] | None:
             gaussian = 1.0 / float(pair.noise)
         elif isinstance(pair, ResponsePair) and np.ndim(pair.delta) == 0 and float(pair.epsilon) == 0.0:
             delta = float(pair.delta)
-    return None if gaussian is None or delta is None else (gaussian, delta)
+    return None if gaussian is None or (delta is None) != (len(sides[0]) == 1) else (gaussian, delta)
 
 
 class Compositions:

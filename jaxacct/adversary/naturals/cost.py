@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.batch import Bounds
+from jaxacct.adversary.experiment import whole_curve
 from jaxacct.adversary.naturals import off_lattice
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.within_budget import Budget
@@ -19,8 +20,6 @@ from jaxacct.adversary.worst_case import WorstCase
 from jaxacct.adversary.worst_case_tables import solve
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-
-__all__ = ["TOLERANCE", "NaturalFilterCost", "natural_filter_cost", "natural_rule"]
 
 TOLERANCE = 1e-12
 """By how much a composition may exceed the budget and still count as within it."""
@@ -53,11 +52,7 @@ class NaturalFilterCost:
             return self.table.hockey_stick(epsilon)
         at = np.asarray(epsilon, np.float64)
         sides = [self.excess(at.reshape(-1), side) for side in range(len(self.trees))]
-        lower, upper = (np.maximum.reduce(x).reshape(at.shape) for x in zip(*sides, strict=True))
-        identity = -np.expm1(np.minimum(at, 0.0))
-        slack = np.where(at < 0, 2.0**-50, 0.0)
-        lower, upper = np.clip(lower + identity - slack, 0.0, 1.0), np.clip(upper + identity + slack, 0.0, 1.0)
-        return Bounds(lower[()], upper[()])
+        return whole_curve(at, *(np.maximum.reduce(x).reshape(at.shape) for x in zip(*sides, strict=True)))
 
     def excess(self, epsilon: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
         """``(lower, upper)`` of the cost of one direction over (1 - gamma)_+, at epsilons (n,); a lattice has its own.
@@ -134,8 +129,7 @@ def natural_filter_cost(
         ValueError: an empty family, a negative tolerance, curves whose lattices do not match, a batch.
     """
     rounds = check_rounds(rounds)
-    _validate.scalar(tolerance=tolerance)
-    _validate.nonnegative(tolerance=tolerance)
+    _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     if progress is not None:
         _validate.function(progress=progress)
     compositions = Compositions(family, int(rounds), relation, grid)

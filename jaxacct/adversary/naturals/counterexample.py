@@ -12,9 +12,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off
+from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off, whole_curve
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.naturals.compositions import Compositions, Nodes, composed, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE
@@ -23,11 +24,8 @@ from jaxacct.adversary.naturals.gap import Gap, finite_gap, lattice_gap
 from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.compare.order import YES
 from jaxacct.losses.compare.suprema import supremum
-from jaxacct.losses.curves.conversions import concrete
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-
-__all__ = ["Counterexample", "Simulation", "adaptive_choice", "counterexample"]
 
 _MOST_PRODUCTS = 60  # pairs of products that are looked at: about 1,800
 
@@ -109,10 +107,7 @@ class Counterexample:
         """
         _validate.finite(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
-        low, high = (x.reshape(at.shape) for x in self._profile(at.reshape(-1)))
-        identity = -np.expm1(np.minimum(at, 0.0))
-        slack = np.where(at < 0, 2.0**-50, 0.0)
-        return Bounds(np.maximum(low + identity - slack, 0.0)[()], np.minimum(high + identity + slack, 1.0)[()])
+        return whole_curve(at, *(x.reshape(at.shape) for x in self._profile(at.reshape(-1))))
 
     def _profile(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         compositions = self._compositions
@@ -313,11 +308,7 @@ def _evaluated(
     else:
         index = round(gap.epsilon / compositions.grid.spacing) - compositions.grid.lowest
         each = [tuple(x[index : index + 1] for x in compositions.nodes(n, side)) for n in plans]
-    identity = max(-float(np.expm1(min(gap.epsilon, 0.0))), 0.0)
-    slack = 2.0**-50 if gap.epsilon < 0 else 0.0
-    allowed = Bounds(
-        max(float(e[0][0]) for e in each) + identity - slack, max(float(e[1][0]) for e in each) + identity + slack
-    )
+    allowed = whole_curve(np.asarray(gap.epsilon), *(np.max(side) for side in zip(*each, strict=True)))
     gained = float(cost.lower - allowed.upper)
     if not gained > 0:
         return None

@@ -18,8 +18,6 @@ from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.compare.order import NO, UNDECIDED, WORDS, YES
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Certified", "Closure", "Freeness", "is_free", "known_chain", "totally_ordered_closure"]
-
 _MOST_PRODUCTS = 2000
 SLACK = 1e-9
 """By how much a cost may exceed its budget and still count as free: what a tie may hide."""
@@ -103,8 +101,7 @@ def totally_ordered_closure(
         ValueError: an empty family, more than 2,000 products.
     """
     rounds = check_rounds(rounds)
-    _validate.scalar(tolerance=tolerance)
-    _validate.nonnegative(tolerance=tolerance)
+    _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     return closure_of(Compositions(family, rounds, relation, grid), rounds - 1, tolerance)
 
 
@@ -222,8 +219,7 @@ def is_free(
         ValueError: see :func:`natural_filter_cost`.
     """
     rounds = check_rounds(rounds)
-    _validate.scalar(tolerance=tolerance)
-    _validate.nonnegative(tolerance=tolerance)
+    _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     compositions = Compositions(family, rounds, relation, grid)
     try:
         chain = closure_of(compositions, rounds - 1, tolerance)

@@ -14,12 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess, product
+from jaxacct.adversary.experiment import Experiment, excess, excess_near, product
 from jaxacct.adversary.lattice_laws import Law
 from jaxacct.adversary.naturals.compositions import Nodes, composed
 from jaxacct.losses.grids.grid import LossGrid
-
-__all__ = ["Gap", "adaptive_excess_of", "finite_gap", "lattice_gap"]
 
 _BLOCK = 2_000_000
 
@@ -57,18 +55,11 @@ def adaptive_excess_of(
     kept = np.isfinite(query.losses)
     for loss, p in zip(query.losses[kept], query.p[kept], strict=True):
         shift = query.loss_error + 4 * EPS * (abs(loss) + np.abs(points))
-        ends = [at_most_off(plan, points - loss, shift) for plan in plans]
+        ends = [excess_near(plan, points - loss, shift) for plan in plans]
         lower = lower + p * np.maximum.reduce([e[0] for e in ends])
         upper = upper + p * np.maximum.reduce([e[1] for e in ends])
     units = query.error + (query.p.size + 8) * EPS
     return deflated(lower, units), inflated(upper, units)
-
-
-def at_most_off(one: Experiment, epsilons: np.ndarray, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``excess`` at epsilons that are known within ``shift``: it rises up to gamma = 1 and falls after it."""
-    ends = [excess(one, epsilons + side * shift) for side in (-1.0, 1.0)]
-    high = np.maximum(ends[0][1], ends[1][1])
-    return np.minimum(ends[0][0], ends[1][0]), np.where(np.abs(epsilons) <= shift, excess(one, np.zeros(1))[1], high)
 
 
 def _candidates(query: Experiment, one: Experiment, other: Experiment) -> np.ndarray:
@@ -91,21 +82,9 @@ def _crossings(points: np.ndarray, one: Experiment, other: Experiment) -> np.nda
 
 def lattice_gap(query: tuple[Law, Law], one: Nodes, other: Nodes, grid: LossGrid) -> Gap:
     """The gap at lattice points, from bounds on the lattice."""
-    upper, lower = query
-    adaptive = tuple(
-        composed(law, np.maximum(a, b), grid, side)
-        for law, a, b, side in (
-            (lower, one.lower, other.lower, "lower"),
-            (upper, one.upper, other.upper, "upper"),
-        )
-    )
-    fixed = tuple(
-        np.maximum(composed(law, a, grid, side), composed(law, b, grid, side))
-        for law, a, b, side in (
-            (lower, one.lower, other.lower, "lower"),
-            (upper, one.upper, other.upper, "upper"),
-        )
-    )
+    sides = list(zip(query[::-1], one, other, ("lower", "upper"), strict=True))
+    adaptive = tuple(composed(law, np.maximum(a, b), grid, side) for law, a, b, side in sides)
+    fixed = tuple(np.maximum(composed(law, a, grid, side), composed(law, b, grid, side)) for law, a, b, side in sides)
     return _largest(grid.losses, adaptive, fixed)
 
 

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess
+from jaxacct.adversary.experiment import Experiment, excess_near
 from jaxacct.adversary.rules import Game
-
-__all__ = ["MOST_NODES", "Tree", "grow", "values"]
 
 MOST_NODES = 400_000
 """Nodes of one round up to which a tree is grown."""
@@ -120,7 +118,7 @@ def values(
                 value = total[children[node, -1]]
             else:
                 one = queries[move]
-                value = _alone(one, epsilons[node], shift, upper)
+                value = excess_near(one, epsilons[node], shift)[int(upper)]
                 for column, p in zip(tree.columns[move], one.p[np.isfinite(one.losses)], strict=True):
                     value = value + p * total[children[node, column]]
                 units = (one.p.size + 8) * EPS + one.error
@@ -132,13 +130,3 @@ def values(
         total = np.minimum(best, np.minimum(np.exp(epsilons + shift), 1.0)) if upper else best
         choices.append(choice)
     return total[0], choices[::-1]
-
-
-def _alone(one: Experiment, epsilons: np.ndarray, shift: np.ndarray, upper: bool) -> np.ndarray:
-    """Excess of one query at epsilons that are known within ``shift``."""
-    ends = [excess(one, epsilons + side * shift) for side in (-1.0, 1.0)]
-    if not upper:
-        return np.minimum(ends[0][0], ends[1][0])
-    value = np.maximum(ends[0][1], ends[1][1])
-    top = excess(one, np.zeros(1))[1]
-    return np.where(np.abs(epsilons) <= shift, np.maximum(value, top), value)

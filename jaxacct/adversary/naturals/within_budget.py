@@ -15,8 +15,6 @@ from jaxacct.losses.compare import enclose as families
 from jaxacct.mechanisms.directions import side_names
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 
-__all__ = ["Budget", "Verdict", "mu_needed"]
-
 _QUANTILE = 1e-14  # as in jaxacct.losses.compare.gaussian_order
 
 
@@ -84,26 +82,21 @@ class Budget:
         if self.compositions.finite:
             one = self.compositions.exact(counts, of)
             if self.experiments is not None:
-                low, high, room_low, room_high = self._at_losses(one, side)
-                return Verdict(
-                    bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
-                )
+                return self._verdict(*self._at_losses(one, side))
             if self.approximate is not None:
                 mu, delta = self.approximate
-                low, high = mu_needed(one, delta, self.tolerance)
+                low, high = mu_needed(one, delta or 0.0, self.tolerance)
                 room = mu * (1.0 + self.tolerance)
                 return Verdict(high <= room, low <= room)
         nodes = self.compositions.nodes(counts, of)
         if self.experiments is not None:
-            low, high, room_low, room_high = self._between(nodes, side)
-            return Verdict(
-                bool(np.all(high <= room_low + self.tolerance)), bool(np.all(low <= room_high + self.tolerance))
-            )
+            return self._verdict(*self._between(nodes, side))
         budget = self.enclosed(side)
-        return Verdict(
-            bool(np.all(nodes.upper <= np.asarray(budget.line) + self.tolerance)),
-            bool(np.all(nodes.lower <= np.asarray(budget.upper) + self.tolerance)),
-        )
+        return self._verdict(nodes.lower, nodes.upper, np.asarray(budget.line), np.asarray(budget.upper))
+
+    def _verdict(self, low: np.ndarray, high: np.ndarray, room_low: np.ndarray, room_high: np.ndarray) -> Verdict:
+        certain, possible = high <= room_low + self.tolerance, low <= room_high + self.tolerance
+        return Verdict(bool(np.all(certain)), bool(np.all(possible)))
 
     def _at_losses(self, one: Experiment, side: int) -> tuple[np.ndarray, ...]:
         assert self.experiments is not None
@@ -142,7 +135,8 @@ class Budget:
         if self.experiments is not None:
             return excess(self.experiments[min(side, len(self.experiments) - 1)], points)
         if self.approximate is not None:
-            return _gaussian_excess(*self.approximate, points)
+            mu, delta = self.approximate
+            return _gaussian_excess(mu, delta or 0.0, points)
         budget = self.enclosed(side)
         index = np.rint(points / self.compositions.grid.spacing).astype(int) - self.compositions.grid.lowest
         return np.asarray(budget.point)[index], np.asarray(budget.upper)[index]

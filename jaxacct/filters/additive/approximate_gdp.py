@@ -25,8 +25,6 @@ from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = ["ApproximateGDPFilter", "approximate_gdp"]
-
 _REGIMES = ("small", "large")
 _LIMITS = {
     "small": "sampling rates q -> 0 with T q^2 of order 1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -13,8 +14,6 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
-
-__all__ = ["AdditiveFilter"]
 
 
 class AdditiveFilter:
@@ -54,24 +53,21 @@ class AdditiveFilter:
 
     def spent(self, state: Any) -> Any:
         """The cost of all that ran, rounded up, in the caller's float type."""
-        return self._read(state, "spent")
+        return _per_budget(_spent, self, state)
 
     def remaining(self, state: Any) -> Any:
         """The largest cost that still fits, rounded down, in the caller's float type."""
-        return self._read(state, "remaining")
+        return _per_budget(_remaining, self, state)
 
+    @amounts.rounded(up=True)
     def fraction(self, state: Any) -> Array:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
 
         The largest share where there are several budgets. It can pass 1 by the ledger's slack of 2^-40, which the
         guarantee counts.
         """
-        return _fraction(state, amounts.caller_dtype())
-
-    def _read(self, state: Any, which: str) -> Any:
-        read = functools.partial(_in_budget, which=which, dtype=amounts.caller_dtype(), squares=self.squares)
-        found = jax.tree.map(read, self.pieces, state)
-        return tuple(found) if isinstance(found, tuple) else found
+        shares = [amounts.used(LedgerState(words)) for words in jax.tree.leaves(state)]
+        return functools.reduce(array_module(shares).maximum, shares)
 
 
 @jax.enable_x64(True)
@@ -91,18 +87,21 @@ def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, 
     return admitted, jax.tree.map(lambda new, old: jnp.where(admitted[..., None], new, old), after, state)
 
 
-@jax.enable_x64(True)
-def _in_budget(pieces: Array, state: LedgerState, which: str, dtype: str, squares: bool) -> Array:
-    """What is ``"spent"`` (rounded up) or ``"remaining"`` (down) of one budget, in ``dtype``."""
-    share = amounts.used(state) if which == "spent" else amounts.left(state)
-    part = amounts.join(pieces) * (array_module(share).sqrt(share) if squares else share)
-    if which == "spent":
-        return amounts.outward(inflated(part, 2.0**-50), dtype, up=True)
+def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: Any) -> Any:
+    found = jax.tree.map(functools.partial(read, squares=filter.squares), filter.pieces, state)
+    return tuple(found) if isinstance(found, tuple) else found
+
+
+@amounts.rounded(up=True)
+def _spent(pieces: Array, state: LedgerState, squares: bool) -> Array:
+    return inflated(_part(pieces, amounts.used(state), squares), 2.0**-50)
+
+
+@amounts.rounded(up=False)
+def _remaining(pieces: Array, state: LedgerState, squares: bool) -> Array:
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
-    return amounts.outward(part, dtype, up=False)
+    return _part(pieces, amounts.left(state), squares)
 
 
-@jax.enable_x64(True)
-def _fraction(state: Any, dtype: str) -> Array:
-    shares = [amounts.used(LedgerState(words)) for words in jax.tree.leaves(state)]
-    return amounts.outward(functools.reduce(array_module(shares).maximum, shares), dtype, up=True)
+def _part(pieces: Array, share: Array, squares: bool) -> Array:
+    return amounts.join(pieces) * (array_module(share).sqrt(share) if squares else share)

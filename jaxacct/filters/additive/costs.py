@@ -20,8 +20,6 @@ from jaxacct.mechanisms import Composed, PoissonSampled
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.parameters import whole_steps
 
-__all__ = ["approximate_cost", "concentrated_cost", "is_pure", "pure_cost"]
-
 
 def _array(value: Any) -> Array:
     return floats(value)[1]

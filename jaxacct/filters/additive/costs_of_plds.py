@@ -32,8 +32,6 @@ from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.compare.gaussian_order import _dominating
 from jaxacct.losses.curves.pld import PLD
 
-__all__ = ["approximate_of_law", "concentrated_of_law", "gaussian_of_law", "pure_of_law", "renyi_of_law"]
-
 _TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is computed
 
 

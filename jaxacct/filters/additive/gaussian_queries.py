@@ -13,8 +13,6 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.mechanisms import GDP, Composed, Gaussian, PoissonSampled
 
-__all__ = ["gaussian_cost", "gaussian_parts", "is_gaussian"]
-
 
 def is_gaussian(query: Any) -> bool:
     """Whether ``query`` is a mechanism of which `gaussian_parts` knows the mu."""

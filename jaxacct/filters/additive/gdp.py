@@ -20,8 +20,6 @@ from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 
-__all__ = ["GDPFilter", "gdp"]
-
 _STATEMENT = (
     "The whole interaction is mu-GDP, at every epsilon at once, if each query is mu_i-GDP given all earlier "
     "outputs and every refusal was obeyed: queries run only while the sum of mu_i^2 stays within mu^2 (fully "

@@ -15,8 +15,6 @@ from jaxacct.filters import amounts
 from jaxacct.losses import renyi as _curve
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = ["ORDERS", "plan_epsilon", "plan_order"]
-
 # Fractions where they matter, whole numbers above: 155 orders, the customary grid.
 ORDERS: tuple[float, ...] = (
     *(k / 10 for k in range(11, 110)),
@@ -63,8 +61,7 @@ def _candidates(orders: Sequence[float] | None, best: Any) -> list[float]:
 def _checked(plan: Any, delta: float, steps: ArrayLike, orders: Sequence[float] | None) -> np.ndarray:
     if _validate.is_traced((plan, steps)):
         raise ValueError("plan must hold concrete numbers: the order is chosen before the program runs, got a tracer")
-    _validate.scalar(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
     _validate.count(steps=steps)
     if orders is not None:
         _validate.greater(1.0, orders=orders)
@@ -126,8 +123,7 @@ def plan_order(
     rows = _checked(plan, delta, steps, orders)
     if epsilon is None:
         return _best(lambda some: _epsilons(rows, delta, some), orders)[1]
-    _validate.scalar(epsilon=epsilon)
-    _validate.positive(epsilon=epsilon)
+    _validate.scalar(_validate.positive, epsilon=epsilon)
 
     def score(some: list[float]) -> list[tuple[float, float]]:
         budgets = np.asarray(_curve.renyi_from_epsilon(epsilon, delta, np.array(some)))

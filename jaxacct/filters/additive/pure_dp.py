@@ -16,8 +16,6 @@ from jaxacct.filters.guarantees import PureDPGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["PureDPFilter", "pure_dp"]
-
 _STATEMENT = (
     "The whole interaction is epsilon-DP, if each query is epsilon_i-DP given all earlier outputs and every refusal "
     "was obeyed: on every path the privacy loss is at most the sum of the admitted epsilon_i (basic composition holds "

@@ -26,8 +26,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 from jaxacct.losses.renyi.curve import divergence
 
-__all__ = ["RenyiFilter", "renyi", "renyi_cost"]
-
 _STATEMENT = (
     "The whole interaction has Rényi divergence at most rho at the one order that was fixed before the "
     "first query, and is (epsilon, delta)-DP for every delta by the conversion of Canonne, Kamath, "

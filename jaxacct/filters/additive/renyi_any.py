@@ -31,8 +31,6 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 
-__all__ = ["AnyOrderFilter", "renyi_any"]
-
 _STATEMENT = (
     "The whole interaction is (epsilon, delta)-DP at every point of the curve delta(epsilon) = sum over the orders of "
     "c_j exp((a_j - 1)(R_j - epsilon)), R_j the budget of order a_j, if each query's divergences at these orders were "
@@ -102,20 +100,25 @@ class AnyOrderFilter(AdditiveFilter):
             )
         return query
 
+    @amounts.rounded(up=True)
     def spent(self, state: LedgerState) -> Array:
         """The admitted divergences' sum at every order, rounded up, in the caller's float type.
 
         Infinite at an order that has spent more than 128 times its budget: what it cost is no longer counted.
         """
-        return _spent(self.pieces, state, amounts.caller_dtype())
+        used = amounts.used(state)
+        spent = inflated(amounts.join(self.pieces) * used, 2.0**-51)
+        return array_module(used).where(used > _COUNTED, np.inf, spent)
 
+    @amounts.rounded(up=False)
     def remaining(self, state: LedgerState) -> Array:
         """What still fits together, in proportion to the budgets, rounded down, in the caller's float type."""
-        return _remaining(self.pieces, state, self.orders, amounts.caller_dtype())
+        return amounts.join(self.pieces) * _fitting(self.pieces, state, self.orders)
 
+    @amounts.rounded(up=True)
     def fraction(self, state: LedgerState) -> Array:
         """1 less the share of all budgets that still fits, rounded up, in the caller's float type."""
-        return _fraction(self.pieces, state, self.orders, amounts.caller_dtype())
+        return 1.0 - _fitting(self.pieces, state, self.orders)[..., 0]
 
 
 @jax.enable_x64(True)
@@ -162,23 +165,6 @@ def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Ar
     # What holds next to 1 is 1: a fresh ledger has all of it.
     low, high = repeated(halve, (nothing, nothing + 1.0), _HALVINGS)
     return xp.where(high == 1.0, high, low)
-
-
-@jax.enable_x64(True)
-def _spent(pieces: Array, state: LedgerState, dtype: str) -> Array:
-    used = amounts.used(state)
-    spent = inflated(amounts.join(pieces) * used, 2.0**-51)
-    return amounts.outward(array_module(used).where(used > _COUNTED, np.inf, spent), dtype, up=True)
-
-
-@jax.enable_x64(True)
-def _remaining(pieces: Array, state: LedgerState, orders: tuple[float, ...], dtype: str) -> Array:
-    return amounts.outward(amounts.join(pieces) * _fitting(pieces, state, orders), dtype, up=False)
-
-
-@jax.enable_x64(True)
-def _fraction(pieces: Array, state: LedgerState, orders: tuple[float, ...], dtype: str) -> Array:
-    return amounts.outward(1.0 - _fitting(pieces, state, orders)[..., 0], dtype, up=True)
 
 
 @jax.enable_x64(True)

@@ -21,15 +21,6 @@ from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
-__all__ = [
-    "ApproximateZCDPFilter",
-    "ApproximateZCDPState",
-    "ZCDPFilter",
-    "approximate_dp",
-    "approximate_zcdp",
-    "zcdp",
-]
-
 _STATEMENT = (
     "The whole interaction is rho-zCDP, and (epsilon, delta)-DP for every delta by the conversion of Canonne, Kamath, "
     "Steinke 2020 at the best order, if each query is rho_i-zCDP given all earlier outputs and every refusal was "

@@ -26,8 +26,6 @@ from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.filters.boxes.kernels import ACCURACY, gaussian_excess
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["UNITS", "Family", "family_of"]
-
 UNITS = 2_000_000_000
 """The whole budget in units: int32, and fine enough for hundreds of millions of runs."""
 _BEYOND = 1.06  # budgets to which the curves go on: mixtures of prices look a little above the whole budget

@@ -26,8 +26,6 @@ from scipy.special import erfcx
 
 from jaxacct._numerics.rounding import inflated
 
-__all__ = ["ACCURACY", "Atoms", "Kernel", "excess_of", "gaussian_atoms", "gaussian_excess", "kernel_of", "sampled"]
-
 _REACH = 9.0  # standard deviations at which a Gaussian's atoms and kernel end
 _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: variance grows by a sixth of its square
 ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` times its parameter, at most

@@ -14,8 +14,6 @@ from jaxacct._numerics.rounding import EPS
 from jaxacct.filters.boxes.family import UNITS, Family, circular, padded
 from jaxacct.filters.boxes.kernels import Atoms, Kernel, kernel_of
 
-__all__ = ["NEVER", "kernel_next_to", "price_lines", "runs_of"]
-
 NEVER = 4.0
 """A price above every budget, which is at most 1."""
 _LEAST = 1.0 / UNITS

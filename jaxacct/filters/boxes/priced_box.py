@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,13 +14,13 @@ from jax import Array
 from jax.core import Tracer
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, erf, repeated
-from jaxacct._numerics.host import at_hand, hosted
+from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family, prepared
 from jaxacct.filters.boxes.lines import price_lines
+from jaxacct.filters.boxes.look_up import left_by_parts, left_by_runs, once
 from jaxacct.filters.boxes.table import DEAR, box_table, kernel_of_query, within
 from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
 from jaxacct.filters.menus import cache as _cache
@@ -31,8 +30,6 @@ from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
-
-__all__ = ["PricedBoxFilter", "corners_of", "priced_box"]
 
 _VERSION = 7  # of the table format and algorithm: increase it to invalidate cached tables
 _STATEMENT = (
@@ -133,11 +130,11 @@ class PricedBoxFilter(UnitLedger):
         spent = jnp.asarray(state.spent)
         parts, left = self._lines_of(query, state), UNITS - spent
         with jax.enable_x64(True):
-            if all(isinstance(lines, tuple) for lines, _ in parts) and not _once(parts):
-                left = _left_by_parts(self, parts, left)
+            if all(isinstance(lines, tuple) for lines, _ in parts) and not once(parts):
+                left = left_by_parts(self, parts, left)
             else:
                 for lines, runs in parts:
-                    left = _left_by_runs(self, lines, runs, left)
+                    left = left_by_runs(self, lines, runs, left)
         amounts.check_covered(np.shape(spent), np.shape(left))
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
@@ -220,139 +217,6 @@ def _entry(extra: Any, place: Any) -> Any:
         return xp.full((2, *place.shape, np.shape(extra)[-1]), DEAR, np.int32)
     good = (place >= 0) & (place < count)
     return xp.where(good[..., None], xp.take(xp.asarray(extra), xp.where(good, place, 0), axis=1), DEAR)
-
-
-def corners_of(box: PricedBoxFilter, noise: Any, rate: Any) -> tuple[Any, list[tuple[Any, Any, Any]]]:
-    """Whether the box covers a query, and (weight, row, column) of the mixture of corners that dominates it."""
-    xp = array_module(box, noise, rate)
-    sigmas, rates = amounts.join(box.sigmas), amounts.join(box.rates)
-    noise, rate = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate)))
-    good = (noise >= sigmas[0]) & (noise < np.inf) & (rate >= 0) & (rate <= rates[-1])
-    noise = xp.clip(xp.where(good, noise, sigmas[-1]), sigmas[0], sigmas[-1])
-    rate = xp.clip(xp.where(good, rate, rates[0]), rates[0], rates[-1])
-    # The louder corner's weight, rounded up: in noise the one below, in rate the one above.
-    row = xp.clip(_below(xp, sigmas, noise, True), 0, max(sigmas.shape[0] - 2, 0))
-    column = xp.clip(_below(xp, rates, rate, False), 0, max(rates.shape[0] - 2, 0))
-    next_row, next_column = (xp.minimum(at + 1, x.shape[0] - 1) for at, x in ((row, sigmas), (column, rates)))
-    here, low, high = (erf(math.sqrt(0.125) / x) for x in (noise, sigmas[row], sigmas[next_row]))
-    louder = _weight(xp, here - high, low - high)
-    louder = xp.where(noise >= sigmas[-1], 0.0, louder) if sigmas.shape[0] > 1 else xp.ones_like(louder)
-    oftener = _weight(xp, rate - rates[column], rates[next_column] - rates[column])
-    oftener = xp.where(rate <= rates[0], 0.0, oftener) if rates.shape[0] > 1 else xp.ones_like(oftener)
-    corners = [
-        (by_noise * by_rate, i, k)
-        for by_noise, i in ((louder, row), (1.0 - louder, next_row))[: sigmas.shape[0]]
-        for by_rate, k in ((oftener, next_column), (1.0 - oftener, column))[: rates.shape[0]]
-    ]
-    return good, corners
-
-
-@hosted
-def _left_by_table(box: PricedBoxFilter, noise: Any, rate: Any, left: Any) -> Any:
-    """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
-    xp = array_module(box, noise, rate, left)
-    noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
-    good, corners = corners_of(box, noise, rate)
-    prices = xp.asarray(box.prices)
-
-    def mean(end: int, interval: Any) -> Any:
-        total = 0.0
-        for weight, i, k in corners:
-            one = prices[end, i, k, interval].astype(np.float64)
-            total = total + xp.where(weight > 0, xp.where(one < DEAR, weight * one, np.inf), 0.0)
-        return total
-
-    return xp.where(good, _settled(xp, mean, xp.asarray(box.nodes), left), -1).astype(np.int32)
-
-
-@hosted
-def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
-    """The same for a query by its own lines in units, shape ``(2, ..., intervals)``."""
-    xp = array_module(lines, nodes, left)
-    lines, left = xp.asarray(lines), xp.asarray(left, np.float64)
-
-    def mean(end: int, interval: Any) -> Any:
-        rows = xp.broadcast_to(lines[end], (*interval.shape, lines.shape[-1]))
-        one = xp.take_along_axis(rows, interval[..., None], -1)[..., 0].astype(np.float64)
-        return xp.where(one < DEAR, one, np.inf)
-
-    return _settled(xp, mean, xp.asarray(nodes), left).astype(np.int32)
-
-
-def _below(xp: Any, rising: Any, value: Any, right: bool) -> Any:
-    """How many of a few numbers are below ``value`` (or equal to it), less 1."""
-    less = rising <= value[..., None] if right else rising < value[..., None]
-    return less.sum(-1) - 1
-
-
-def _weight(xp: Any, part: Any, whole: Any) -> Any:
-    return xp.clip(part / xp.where(whole > 0, whole, 1.0) + 1e-9, 0.0, 1.0)
-
-
-def _settled(xp: Any, price: Callable[[int, Any], Any], nodes: Any, left: Any) -> Any:
-    """The largest budget after the query whose line allows it; -1 where there is none.
-
-    The interval is the last one whose left end can be reached; any that can be would be sound.
-    """
-    nodes = nodes.astype(np.float64)
-    shape = np.broadcast_shapes(left.shape, price(0, xp.zeros(left.shape, np.int32)).shape)
-    left = xp.broadcast_to(left, shape)
-
-    def halve(ends: tuple[Any, Any]) -> tuple[Any, Any]:
-        middle = (ends[0] + ends[1]) // 2
-        reached = nodes[middle] + price(0, middle) <= left
-        return xp.where(reached, middle, ends[0]), xp.where(reached, ends[1], middle)
-
-    start = xp.zeros(shape, np.int32), xp.full(shape, nodes.shape[0] - 1, np.int32)
-    low, _ = repeated(halve, start, nodes.shape[0].bit_length())
-    begin, first, second = nodes[low], price(0, low), price(1, low)
-    length = nodes[low + 1] - begin
-    over = left - begin - first
-    share = xp.clip(over / xp.maximum(length + second - first, 1.0), 0.0, 1.0)
-    asked = xp.ceil(first + share * (second - first) + 1e-4)
-    after = xp.minimum(begin + length, left - asked)
-    # Rounding the price up may carry the budget after it just below the interval.
-    fits = (over >= 0) & (left <= UNITS) & (second < np.inf) & (after >= 0)
-    return xp.where(fits, after, -1.0)
-
-
-def _once(parts: list[tuple[Any, Any]]) -> bool:
-    """Whether there is one part that runs once."""
-    runs = [runs for _, runs in parts]
-    return len(runs) == 1 and not _validate.is_traced(runs) and np.ndim(runs[0]) == 0 and float(runs[0]) == 1.0
-
-
-def _left_by_runs(box: PricedBoxFilter, lines: Any, runs: Any, left: Any) -> Any:
-    """The units left after so many runs of one part; -1 where they do not fit."""
-
-    def run(left: Any) -> Any:
-        if isinstance(lines, tuple):
-            return _left_by_table(box, *lines, left)
-        return left_by_lines(lines, box.nodes, left)
-
-    if _once([(lines, runs)]):
-        return run(left)
-    runs = jnp.asarray(runs, jnp.float64)
-    good = (runs >= 1) & (runs == jnp.floor(runs)) & (runs < 2.0**31)
-    body = lambda i, x: jnp.where(i < runs, jnp.where(x >= 0, run(x), x), x)  # noqa: E731
-    found = jax.lax.fori_loop(0, jnp.max(jnp.where(good, runs, 0)).astype(jnp.int32), body, jnp.asarray(left))
-    return jnp.where(good, found, -1)
-
-
-@jax.jit
-def _left_by_parts(box: PricedBoxFilter, parts: Any, left: Any) -> Any:
-    """The same for several sampled Gaussians, one after the other: one program for all of them."""
-    shape = np.broadcast_shapes(*(np.shape(x) for x in jax.tree.leaves((parts, left))))
-    noise, rate, runs = (
-        jnp.stack([jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in column])
-        for column in zip(*((*lines, runs) for lines, runs in parts), strict=True)
-    )
-
-    def body(left: Any, part: Any) -> Any:
-        return _left_by_runs(box, part[:2], part[2], left), None
-
-    start = jnp.broadcast_to(jnp.asarray(left), shape)
-    return jax.lax.scan(lambda x, part: (jnp.where(x < 0, x, body(x, part)[0]), None), start, (noise, rate, runs))[0]
 
 
 @jax.jit

@@ -21,8 +21,6 @@ from jaxacct.filters.menus.laws import menu_laws, runs_alone
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = ["chosen_family", "several", "worst_curves"]
-
 _BUDGETS = 2500  # of the worst case of references
 _FEW_BUDGETS = 600  # of a trial
 _POINTS = 4096

@@ -30,8 +30,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = ["DEAR", "box_table", "kernel_of_query", "within"]
-
 DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
 

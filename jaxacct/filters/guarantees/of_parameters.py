@@ -13,19 +13,17 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters.mixture_of_orders import logs_of
-from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import GDP, FromProfile, PureDP, RenyiDP, ZeroConcentratedDP
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta, gdp_epsilon
-
-__all__ = ["AnyOrderGuarantee", "GDPGuarantee", "PureDPGuarantee", "RenyiGuarantee", "ZCDPGuarantee"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -238,7 +236,7 @@ def _with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     _, failing, excess = floats(fails, curve.excess)
     failing, all_of_it = failing[..., None], np.minimum(np.exp(np.minimum(curve.grid.losses, 1.0)), 1.0)
     excess = inflated((1 - failing) * excess + failing * all_of_it, 8 * EPS)
-    return PrivacyProfile(conversions.concrete(excess), curve.grid, "upper")
+    return PrivacyProfile(concrete(excess), curve.grid, "upper")
 
 
 def _any_logs(rho: Array, epsilon: Array, orders: tuple[float, ...]) -> Array:

@@ -11,13 +11,11 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.losses.curves.conversions import concrete
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-
-__all__ = ["ProfileGuarantee", "decreasing", "raised"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

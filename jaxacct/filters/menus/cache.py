@@ -18,8 +18,6 @@ import numpy as np
 
 from jaxacct._files import is_regular
 
-__all__ = ["digest", "directory", "load", "store"]
-
 
 def directory() -> pathlib.Path:
     """Where tables lie: ``$JAXACCT_CACHE_DIR``, or ``jaxacct`` in the user's cache directory."""

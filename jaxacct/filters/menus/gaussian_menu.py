@@ -14,8 +14,6 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = ["as_sampled_gaussian", "gaussian_menu", "narrow", "parts_of", "shrunk"]
-
 _MARGIN = 2.0**-45
 _MOST = 100_000  # noise multipliers, or rates
 

@@ -14,8 +14,6 @@ from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["MenuLaws", "delta_of", "law_of", "menu_laws", "runs_alone"]
-
 _COARSE = 4096
 _POINTS = 120.0
 _SPARED = 1e-6  # share of delta that may lie beyond the lattice's ends

@@ -14,37 +14,23 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct._numerics.arrays import array_module
-from jaxacct._numerics.host import hosted, on_device
+from jaxacct._numerics.host import at_hand, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
-from jaxacct.filters.menus import cache as _table_cache
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, shrunk
-from jaxacct.filters.menus.laws import delta_of, menu_laws
-from jaxacct.filters.menus.table import budget_table
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
+from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
+from jaxacct.filters.menus.online import MenuCurves
 from jaxacct.filters.menus.units import MenuState, UnitLedger
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import as_mechanism
 
-__all__ = [
-    "TOO_DEAR",
-    "PricedMenuFilter",
-    "constant_schedules",
-    "filter_of",
-    "kept_table",
-    "priced_menu",
-]
-
-_VERSION = 2  # of the table format and of how it is computed; increase it to invalidate cached tables
-_MOST_UNITS = 2**31 - 2
 TOO_DEAR = 2**31 - 1  # the price of what no entry covers: above every budget
-_LEAST_NODES = 600
-_SPARED = 0.01  # of delta, where the table is to price what is off the menu
 
 _STATEMENT = (
     "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
@@ -52,6 +38,10 @@ _STATEMENT = (
     "obeyed. The profile bounds the exact worst case of all adaptive analysts who spend prices on this menu within the "
     "budget (Lemma 1 of the residue paper on filters: the least curve that dominates every one of them), from above, "
     "with discretisation, truncation and rounding counted."
+)
+_ONLINE = (
+    " Queries off the menu count as well if each was charged a price for which its composition with the certified "
+    "worst case of what was left after it stayed below that of what was left before (docs/proofs/filters.md, 5)."
 )
 
 
@@ -68,6 +58,8 @@ class PricedMenuFilter(UnitLedger):
         rate: their sampling rates, likewise.
         excess: the certified worst case at the grid's points.
         grid: of the profile, static.
+        curves: what online prices are certified against, static; None without ``online=True``, and in a menu that was
+            read from a `jaxacct.Ledger`, which has no online prices.
     """
 
     prices: Any
@@ -76,22 +68,26 @@ class PricedMenuFilter(UnitLedger):
     rate: Any
     excess: Any
     grid: LossGrid = dataclasses.field(metadata={"static": True})
+    curves: MenuCurves | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
 
     @property
     def guarantee(self) -> ProfileGuarantee:
         """The certified profile of the whole interaction, a proven bound."""
-        return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
+        statement = _STATEMENT if self.curves is None else _STATEMENT + _ONLINE
+        return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), statement)
 
-    def price(self, query: Any) -> Array:
-        """The units that ``query`` would be charged: those of the cheapest entry that dominates it; int32.
+    def price(self, query: Any, state: MenuState | None = None) -> Array:
+        """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
 
-        2**31 - 1, which no budget holds, for a query that no entry dominates and for parameters that make no sense.
+        Those of the cheapest entry that dominates it, whatever is left. With ``online=True``, a concrete scalar query
+        pays less where less is certified for what is left in ``state``: milliseconds to some tenths of a second.
+        2**31 - 1, which no budget holds, for what has no price and for parameters that make no sense.
 
         Raises:
             ValueError: see :meth:`update`.
         """
         with jax.enable_x64(True):
-            return on_device(_price(self, _parameters(query)))
+            return on_device(_asked(self, query, self.init() if state is None else state))
 
     def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         """Whether ``query`` may run (a bool array) and the state after it.
@@ -102,7 +98,8 @@ class PricedMenuFilter(UnitLedger):
 
         Args:
             query: a `Gaussian` or a `PoissonSampled` one, charged as the cheapest entry that dominates it; an integer,
-                the position of an entry of the menu; or a `Composed` of Gaussians (all or nothing).
+                the position of an entry of the menu; or a `Composed` of Gaussians (all or nothing). With
+                ``online=True`` and outside of compiled code also any mechanism with scalar parameters.
             state: from `init` or `update`. Its shape covers the query's.
 
         Returns:
@@ -114,17 +111,42 @@ class PricedMenuFilter(UnitLedger):
         """
         shape = np.shape(state.spent)
         with jax.enable_x64(True):
-            price = _price(self, _parameters(query))
+            price = _asked(self, query, state)
         amounts.check_covered(shape, price.shape, np.shape(self.budget))
         return _charge(self.budget, price, state)
 
 
+def _asked(menu: PricedMenuFilter, query: Any, state: MenuState) -> Array:
+    """The price of a query in a state; inside ``enable_x64``."""
+    alone = at_hand(query, state.spent) and not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
+    place = _position(query)
+    if menu.curves is None or not alone:
+        return _price(menu, _parameters(query))
+    if place is not None:
+        most = _price(menu, [place])
+        if int(most) == TOO_DEAR:
+            return most
+        query = menu.curves.entries[int(place)]
+    else:
+        query = as_mechanism(query)
+        covered = all(as_sampled_gaussian(part) is not None for part, _ in parts_of(query))
+        most = _price(menu, _parameters(query)) if covered else TOO_DEAR
+    found = menu.curves.least_price(query, int(menu.budget) - int(state.spent), int(most))
+    return np.int32(found)  # pyright: ignore[reportReturnType]
+
+
+def _position(query: Any) -> Any:
+    """The position on the menu that a query is; None for a mechanism."""
+    if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
+        return np.int32(np.clip(query, -1, TOO_DEAR))
+    array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
+    return query if array else None
+
+
 def _parameters(query: Any) -> list[Any]:
     """Each part's (noise, rate, runs), or its position on the menu."""
-    if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
-        return [np.int32(np.clip(query, -1, TOO_DEAR))]
-    if isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer):
-        return [query]
+    if (place := _position(query)) is not None:
+        return [place]
     found = []
     for part, runs in parts_of(query):
         with jax.enable_x64(True):
@@ -132,7 +154,7 @@ def _parameters(query: Any) -> list[Any]:
         if gaussian is None:
             raise ValueError(
                 "query must be a Gaussian, a PoissonSampled one, a Composed of them or the integer position of a menu "
-                f"entry, got {type(part).__name__}"
+                f"entry, got {type(part).__name__} (others have a price with online=True, outside of jit)"
             )
         found.append((*gaussian, runs))
     return found
@@ -171,6 +193,7 @@ def priced_menu(
     delta: float,
     unit: int = 288,
     points: int | None = None,
+    online: bool = False,
     cache: bool = True,
     progress: Callable[[int, int], Any] | None = None,
 ) -> PricedMenuFilter:
@@ -196,6 +219,13 @@ def priced_menu(
             to the bound (soundly), so a delta below that has no useful table.
         unit: units of the cheapest entry: the resolution of prices; at least 16.
         points: the lattice's points, from 256; without it a power of 2, by the number of runs.
+        online: whether concrete queries outside of compiled code pay the least price that is certified for what is
+            left when they are asked. What lies between two entries then pays between their prices (a menu of a few
+            entries is enough), what is louder than all of them or of another kind (a `Laplace` in between) has a price
+            too, and the last units, too few for any entry, still buy something. A hundredth of delta pays for it, and
+            the table's curves are kept: 8 bytes a node and point, 11 MB for 700 nodes of 2,048 points, some hundred MB
+            for thousands of steps. Domination is asked at all epsilons, so a query with a far heavier tail than the
+            entries can be dear, or have no price.
         cache: whether to look for the table on disk, and to leave it there.
         progress: called as ``progress(done, total)`` while the table grows; the total is an estimate.
 
@@ -203,60 +233,8 @@ def priced_menu(
         ValueError: a bad argument (named), an empty menu, an entry that misses the target at once, or entries whose
             prices are so far apart that the table does not fit into memory.
     """
-    kept = kept_table(menu, epsilon, delta, unit, points, cache, progress)
+    kept = kept_table(menu, epsilon, delta, unit, points, cache, progress, online)
     return filter_of(menu, kept, float(epsilon), float(delta))
-
-
-def kept_table(
-    menu: Sequence[Any],
-    epsilon: float,
-    delta: float,
-    unit: int,
-    points: int | None,
-    cache: bool,
-    progress: Any,
-    whole: bool = False,
-) -> dict[str, np.ndarray]:
-    """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes.
-
-    Raises:
-        ValueError: as `priced_menu`.
-    """
-    if _validate.is_traced((menu, epsilon, delta)):
-        raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
-    _validate.scalar(epsilon=epsilon, delta=delta, unit=unit)
-    _validate.positive(epsilon=epsilon)
-    _validate.at_most(100.0, epsilon=epsilon)
-    _validate.probability(delta=delta)
-    _validate.at_least(16, unit=unit)
-    _validate.count(unit=unit)
-    _validate.at_most(100_000, unit=unit)
-    _validate.instance(bool | np.bool_, cache=cache)
-    if progress is not None:
-        _validate.function(progress=progress)
-    if not isinstance(menu, Sequence) or isinstance(menu, str | bytes):
-        raise ValueError(f"menu must be a sequence of mechanisms, got {menu!r:.200}")
-    if not all(isinstance(one, Mechanism) for one in menu):
-        raise ValueError(f"menu must hold mechanisms, got {menu!r:.200}")
-    if not len(menu):
-        raise ValueError("menu must hold at least one query, got none")
-    if any(np.ndim(leaf) for leaf in jax.tree.leaves(list(menu))):
-        raise ValueError("menu must hold mechanisms with scalar parameters, got an array of settings")
-    entries = [shrunk(one) for one in menu]
-    if points is not None:
-        _validate.whole(points=points)
-        _validate.at_least(256, points=points)
-        _validate.at_most(2**24, points=points)
-        points = int(points)
-    epsilon, delta, unit = float(epsilon), float(delta), int(unit)
-    kind = f"priced menu {_VERSION}" + ", whole" * whole
-    key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
-    kept = _table_cache.load(key) if cache else None
-    if kept is None:
-        kept = _table(entries, epsilon, delta, unit, points, progress, whole)
-        if cache:
-            _table_cache.store(key, kept)
-    return kept
 
 
 def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
@@ -275,49 +253,14 @@ def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, 
     with jax.enable_x64(True):
         found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
         noise, rate = (np.asarray(amounts.split(np.array([float(x[i]) for x in found]))) for i in range(2))
-    if max(kept["prices"].max(), kept["budget"]) > _MOST_UNITS:
+    if max(kept["prices"].max(), kept["budget"]) > MOST_UNITS:
         raise ArithmeticError(f"prices must fit int32, got {kept['prices'].tolist()} and budget {kept['budget']}")
     prices, budget = kept["prices"].astype(np.int32), np.int32(kept["budget"])
-    return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid)
-
-
-def _table(
-    entries: list[Any], epsilon: float, delta: float, unit: int, points: int | None, progress: Any, whole: bool
-) -> dict[str, np.ndarray]:
-    laws, runs = menu_laws(entries, epsilon, delta, points)
-    most = runs.max()
-    # Ledgers are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
-    # the prices that are charged.
-    prices = np.clip(np.rint(unit * most / runs), unit, _MOST_UNITS).astype(np.int64)
-    # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.
-    node = max(1, 8 * unit // 9 // max(1, round(_LEAST_NODES / most)))
-    total = int(unit * most / node)
-    report = (lambda done: progress(min(done, total), total)) if progress is not None else None
-    spared = _SPARED if whole else 0.0
-    met = lambda curve: delta_of(curve, laws.grid, epsilon) <= deflated(delta, spared + 1e-9)  # noqa: E731
-    table = budget_table(laws, prices, node, met, _MOST_UNITS, report, whole)
-    if table.budget < prices.min():
-        raise ValueError(
-            f"menu must hold a query that fits within epsilon {epsilon:g} at delta {delta:g}, got none: no entry's "
-            "certified cost does"
-        )
-    kept = {
-        "prices": prices,
-        "budget": np.array(table.budget),
-        "excess": table.excess,
-        "spacing": np.array(laws.grid.spacing),
-        "lowest": np.array(laws.grid.lowest),
-    }
-    if whole:
-        # As docs/proofs/filters.md, 5, proves: a little more for every unit, the same in both directions.
-        steps = laws.grid.spacing * np.arange(-laws.below, laws.above + 1)
-        if max(laws.masses.sum(-1).max(), (laws.masses * np.exp(-steps)).sum(-1).max()) > 1 + 1e-9:
-            raise ArithmeticError("an entry's law on the lattice holds more than probability 1")
-        slack = spared * delta / table.budget
-        added = slack * table.budget * np.exp(np.minimum(laws.grid.losses, 0.0))
-        kept |= {"excess": inflated(table.excess + added, 2.0**-45), "slack": np.array(slack)}
-        kept |= {"curves": table.curves, "node": np.array(node), "reach": np.array(max(laws.below, laws.above))}
-    return kept
+    curves = None
+    if "curves" in kept:
+        node, slack, reach = int(kept["node"]), float(kept["slack"]), int(kept["reach"])
+        curves = MenuCurves(kept["curves"], node, int(budget), slack, reach, grid, tuple(menu))
+    return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
 
 
 def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Any], delta: ArrayLike) -> Bounds:
@@ -335,8 +278,7 @@ def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Any], delta: Arr
         Bounds of shape ``(entries,)``; 0 for an entry of which not one fits.
     """
     _validate.instance(PricedMenuFilter, ledger=ledger)
-    _validate.scalar(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
     runs = np.asarray(ledger.budget) // np.asarray(ledger.prices)
     if not isinstance(menu, Sequence) or len(menu) != runs.size:
         raise ValueError(f"menu must be the {runs.size} entries that ledger was made from, got {menu!r:.200}")

@@ -42,8 +42,6 @@ from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.filters.menus.laws import MenuLaws
 
-__all__ = ["Table", "budget_table", "prices_in_nodes"]
-
 _CHUNK = 256  # levels between looks at the target
 _ETA = 8.0 * UNIT
 _SMOOTHING = 0.25  # of the rise a node; any number is sound

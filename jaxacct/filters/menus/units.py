@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -13,8 +12,6 @@ from jax.typing import ArrayLike
 from jaxacct._numerics.host import floats, on_device
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
-
-__all__ = ["MenuState", "UnitLedger", "fraction_of"]
 
 
 class MenuState(NamedTuple):
@@ -42,12 +39,12 @@ class UnitLedger:
 
     def fraction(self, state: MenuState) -> Array:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return fraction_of(self.budget, state.spent, amounts.caller_dtype())
+        return fraction_of(self.budget, state.spent)
 
 
-@jax.enable_x64(True)
-def fraction_of(budget: ArrayLike, spent: Array, dtype: str) -> Array:
+@amounts.rounded(up=True)
+def fraction_of(budget: ArrayLike, spent: Array) -> Array:
     """The share of a budget of whole units that is spent, rounded up; 1 is all of it."""
     xp, spent, budget = floats(spent, budget)
     share = spent / budget
-    return amounts.outward(xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52)), dtype, up=True)
+    return xp.where(share == 1.0, 1.0, inflated(share, 2.0**-52))

@@ -35,8 +35,6 @@ from jaxacct.filters.per_example.examples import (
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["IndividualFilter", "IndividualState", "for_each_example", "individual"]
-
 _STATEMENT = (
     "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
     "sampled or not, for the norm up to which it could contribute, contributions and ledgers depend on other examples "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -31,8 +30,6 @@ from jaxacct.filters.per_example.examples import (
 )
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
-
-__all__ = ["IndividualApproximateGDPFilter", "individual_approximate_gdp"]
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).
@@ -97,17 +94,24 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
         allowed = jnp.where(words & _WHOLE != 0, jnp.minimum(clipped, affordable), clipped)
         return jnp.where((words < 0) & sane & (allowed > 0), allowed, 0.0)
 
+    @amounts.rounded(up=True)
     def spent(self, state: ExamplesState) -> Array:
         """The part of B that each example has spent, rounded up. Private."""
-        return _in_budget(self, self._same(state), "spent", amounts.caller_dtype())
+        return inflated(amounts.join(self.common.pieces) * self._share(state), 2.0**-51)
 
+    @amounts.rounded(up=False)
     def remaining(self, state: ExamplesState) -> Array:
         """The part of B that each example has left, rounded down. Private."""
-        return _in_budget(self, self._same(state), "remaining", amounts.caller_dtype())
+        return deflated(amounts.join(self.common.pieces) * (1.0 - self._share(state)), 2.0**-51)
 
+    @amounts.rounded(up=True)
     def fraction(self, state: ExamplesState) -> Array:
         """The share of B that each example has spent, rounded up, in the caller's float type. Private."""
-        return _in_budget(self, self._same(state), "fraction", amounts.caller_dtype())
+        return self._share(state)
+
+    def _share(self, state: ExamplesState) -> Array:
+        """What each example has spent, exactly: a multiple of 2^-30."""
+        return _units_spent(self._same(state)).astype(jnp.float64) * 2.0**-30
 
 
 def _units_spent(words: Array) -> Array:
@@ -135,17 +139,6 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: Individu
     square = mu * mu
     gain = jnp.expm1(square) if ledger.common.regime == "small" else square
     return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)
-
-
-@jax.enable_x64(True)
-def _in_budget(ledger: IndividualApproximateGDPFilter, words: Array, which: str, dtype: str) -> Array:
-    units = _units_spent(words).astype(jnp.float64)
-    if which == "fraction":
-        return amounts.outward(units * 2.0**-30, dtype, up=True)
-    budget = amounts.join(ledger.common.pieces)
-    if which == "spent":
-        return amounts.outward(inflated(budget * (units * 2.0**-30), 2.0**-51), dtype, up=True)
-    return amounts.outward(deflated(budget * ((2.0**30 - units) * 2.0**-30), 2.0**-51), dtype, up=False)
 
 
 def individual_approximate_gdp(

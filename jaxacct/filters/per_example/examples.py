@@ -19,21 +19,6 @@ from jaxacct import _validate
 from jaxacct.filters import amounts
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-__all__ = [
-    "FLAG",
-    "INFINITY",
-    "ExampleLedgers",
-    "ExamplesState",
-    "as_bits",
-    "check_examples",
-    "check_query",
-    "for_norms",
-    "given_norms",
-    "looked_up",
-    "sensitivity_of",
-    "settle_norms",
-]
-
 FLAG = np.int32(-(2**31))  # the sign bit
 INFINITY = np.int32(0x7F800000)  # bits of the float32 infinity: what lies above are NaNs
 

@@ -14,7 +14,8 @@ from jax import Array
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS
-from jaxacct.filters.boxes.priced_box import PricedBoxFilter, corners_of, priced_box
+from jaxacct.filters.boxes.look_up import corners_of
+from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
 from jaxacct.filters.boxes.table import DEAR
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
 from jaxacct.filters.per_example.examples import (
@@ -28,8 +29,6 @@ from jaxacct.filters.per_example.examples import (
 from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
-
-__all__ = ["IndividualPricedBoxFilter", "individual_priced_box"]
 
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 

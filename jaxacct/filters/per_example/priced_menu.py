@@ -19,8 +19,6 @@ from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
-__all__ = ["IndividualPricedMenuFilter", "individual_priced_menu"]
-
 
 @printed_as("individual_priced_menu", "common", "examples")
 @keeps(ExamplesState)

@@ -25,8 +25,6 @@ from jaxacct.filters.per_example.examples import (
     settle_norms,
 )
 
-__all__ = ["PricedLedgers", "clipped", "rows_for", "rows_of"]
-
 _BITS = 7  # of a norm's mantissa that its price depends on: norms are rounded up by at most 1 / 128
 _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)
@@ -53,7 +51,7 @@ class PricedLedgers(ExampleLedgers):
 
     def fraction(self, state: ExamplesState) -> Array:
         """The share of the budget that each example has spent, rounded up, in the caller's float type. Private."""
-        return fraction_of(self.common.budget, self.spent(state), amounts.caller_dtype())
+        return fraction_of(self.common.budget, self.spent(state))
 
     def _prices(self, query: Any, clip: Array, bits: Array, left: Array) -> Array:
         """Units that each example would pay, by the bits of its clipped norm and the units it has left."""

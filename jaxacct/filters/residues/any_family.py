@@ -25,8 +25,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
 
-__all__ = ["ResidueCheck", "ResidueFilter", "ResidueFilterState", "check_residue", "residue"]
-
 _TOLERANCE = 1e-10
 _STATEMENT = (
     "The whole interaction of at most {rounds} queries is within the budget family's curve at the first parameter, "
@@ -72,8 +70,7 @@ def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TO
         ValueError: spacings that do not agree, or a query that is no upper bound.
     """
     _validate.instance(PLD, before=before, after=after, query=query)
-    _validate.scalar(tolerance=tolerance)
-    _validate.finite(tolerance=tolerance)
+    _validate.scalar(_validate.finite, tolerance=tolerance)
     if query.bound != "upper":
         raise ValueError(f"query must be an upper PLD, got bound {query.bound!r}")
     left = dataclasses.replace(after, bound="upper").compose(query)

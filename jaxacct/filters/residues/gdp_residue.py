@@ -32,8 +32,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.directions import RELATIONS
 
-__all__ = ["GDPResidueFilter", "ResidueState", "gdp_residue"]
-
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
 _ROUNDING = 2.0**-40  # at most this is an atom at infinity that a lattice makes of a query that has none
@@ -127,21 +125,35 @@ class GDPResidueFilter:
         with jax.enable_x64(True):
             return on_device(_update(query, self.delta_pieces, self.share, state))
 
+    @amounts.rounded(up=True)
     def spent(self, state: ResidueState) -> Array:
         """sqrt(mu^2 - (mu left)^2), rounded up, in the caller's float type: a Gaussian of this mu costs as much."""
-        return _in_mu(self.mu_pieces, state.mu, "spent", amounts.caller_dtype())
+        gone = self._gone(state)
+        return inflated(array_module(gone).sqrt(gone), 2.0**-50)
 
+    @amounts.rounded(up=False)
     def remaining(self, state: ResidueState) -> Array:
         """The mu that is left, rounded down, in the caller's float type: the largest Gaussian that still fits."""
-        return _in_mu(self.mu_pieces, state.mu, "remaining", amounts.caller_dtype())
+        mu, left = amounts.join(self.mu_pieces), amounts.join(state.mu)
+        # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
+        xp, free = array_module(mu, left), left * left - amounts.SLACK * mu * mu
+        return xp.minimum(xp.sqrt(xp.maximum(free, 0.0)), mu)
 
+    @amounts.rounded(up=False)
     def remaining_slack(self, state: ResidueState) -> Array:
         """The delta that is left, rounded down, in the caller's float type."""
-        return _slack(state.delta, amounts.caller_dtype())
+        return amounts.join(state.delta)
 
+    @amounts.rounded(up=True)
     def fraction(self, state: ResidueState) -> Array:
         """The share of mu^2 that is spent, rounded up, in the caller's float type; 1 is all of it."""
-        return _in_mu(self.mu_pieces, state.mu, "fraction", amounts.caller_dtype())
+        mu = amounts.join(self.mu_pieces)
+        return inflated(self._gone(state) / (mu * mu), 2.0**-50)
+
+    def _gone(self, state: ResidueState) -> Array:
+        """The mu^2 that is spent."""
+        whole, left = _whole(self.mu_pieces), amounts.join(state.mu)
+        return array_module(whole, left).maximum((whole - left) * (whole + left), 0.0)
 
 
 def _is_no_slack(delta: np.ndarray) -> bool:
@@ -264,25 +276,6 @@ def _after_atom(delta: Array, atom: Array) -> tuple[Array, Array]:
     """delta' with (1 - delta')(1 - atom) = 1 - delta, rounded down, and whether there is one."""
     xp, left = array_module(delta, atom), (delta - atom) / (1.0 - atom) - 4.0 * 2.0**-52 * delta
     return xp.where(atom > 0, xp.maximum(left, 0.0), delta), (atom == 0) | ((left >= 0) & (atom < 1))
-
-
-@jax.enable_x64(True)
-def _in_mu(pieces: Array, left: Array, which: str, dtype: str) -> Array:
-    mu, left = amounts.join(pieces), amounts.join(left)
-    xp, whole = array_module(mu, left), _whole(pieces)
-    gone = xp.maximum((whole - left) * (whole + left), 0.0)
-    if which == "spent":
-        return amounts.outward(inflated(xp.sqrt(gone), 2.0**-50), dtype, up=True)
-    if which == "fraction":
-        return amounts.outward(inflated(gone / (mu * mu), 2.0**-50), dtype, up=True)
-    # Without the rounding slack, so that a Gaussian of exactly this much is admitted.
-    free = left * left - amounts.SLACK * mu * mu
-    return amounts.outward(xp.minimum(xp.sqrt(xp.maximum(free, 0.0)), mu), dtype, up=False)
-
-
-@jax.enable_x64(True)
-def _slack(pieces: Array, dtype: str) -> Array:
-    return amounts.outward(amounts.join(pieces), dtype, up=False)
 
 
 def gdp_residue(

@@ -17,8 +17,6 @@ from jaxacct.filters.base import AroundFilter
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, shrunk
 from jaxacct.filters.printing import printed_as
 
-__all__ = ["LevelsFilter", "on_levels"]
-
 
 @printed_as("on_levels", "filter")
 @_register

@@ -36,8 +36,6 @@ from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
 
-__all__ = ["NaturalFilter", "NaturalState", "UndeclaredNaturalFilter", "natural"]
-
 _MOST_STATES = 200_000
 _ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and still count as within it
 _FREE = (
@@ -250,20 +248,16 @@ class UndeclaredNaturalFilter:
         """How many queries ran, int32."""
         return state.rounds
 
+    @amounts.rounded(up=False)
     def remaining(self, state: ComposedState) -> Array:
         """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
-        return _least_room(self.room, state, self.grid, amounts.caller_dtype())
+        _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
+        least = (joined(self.room) - excess).min()
+        return array_module(least).maximum(least, 0.0)
 
     def fraction(self, state: ComposedState) -> Array:
         """The share of the rounds that are over; 0 where any number may run."""
         return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
-
-
-@jax.enable_x64(True)
-def _least_room(room: Array, state: ComposedState, grid: LossGrid, dtype: str) -> Array:
-    _, excess = floats(pld_excess(law_of(state, grid), grid))
-    least = (joined(room) - excess).min()
-    return amounts.outward(array_module(least).maximum(least, 0.0), dtype, up=False)
 
 
 @hosted(static=("grid", "rounds"))

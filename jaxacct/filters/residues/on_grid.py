@@ -18,8 +18,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["ComposedState", "admitted_if", "after", "law_of", "nothing", "on_grid"]
-
 
 class ComposedState(NamedTuple):
     """The composed law, each number as two float32 whose sum it is, rounded up.

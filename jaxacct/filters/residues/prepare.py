@@ -33,8 +33,6 @@ from jaxacct.losses.curves.trade_off import TradeOff, arrays
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, first_side
 
-__all__ = ["Prepared", "prepare"]
-
 ATOMS = 128
 _HALF = 2**14  # points of a mechanism's lattice, either side of 0
 _SHARE = 0.6  # of the atoms that follow the mass; the others follow the losses

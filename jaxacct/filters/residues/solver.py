@@ -35,8 +35,6 @@ from jaxacct._numerics.arrays import array_module, erf, repeated
 from jaxacct._numerics.host import barrier, each, floats, loop
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 
-__all__ = ["certified", "largest", "largest_for_response"]
-
 _EXPONENTIALS = 2**14
 _BLOCK = 8
 _RANGE = 600.0  # of exponents: a product of which one factor underflows is below exp(600 - 708) then

@@ -10,23 +10,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-__all__ = [
-    "SCHEMA",
-    "TABLES",
-    "Head",
-    "Sql",
-    "Store",
-    "append",
-    "count_records",
-    "create_tables",
-    "holds",
-    "is_released",
-    "lock",
-    "read_head",
-    "read_records",
-    "schema_of",
-]
-
 SCHEMA = 2  # 2: the first record states the delta at which epsilons are quoted
 
 # `verify` compares these texts with the file's: they change with the schema's number only.

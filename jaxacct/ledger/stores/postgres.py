@@ -18,8 +18,6 @@ from jaxacct.ledger.errors import (
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql
 
-__all__ = ["PostgresStore"]
-
 # SQLSTATEs by their first characters, the longest first.
 _STATES: tuple[tuple[str, type[LedgerError]], ...] = (
     ("53100", LedgerFull),

@@ -34,8 +34,6 @@ from jaxacct.ledger.errors import (
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql
 
-__all__ = ["SqliteStore"]
-
 _CODES: dict[int, type[LedgerError]] = {
     sqlite3.SQLITE_FULL: LedgerFull,
     sqlite3.SQLITE_BUSY: LedgerBusy,

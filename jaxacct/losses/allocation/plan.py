@@ -12,8 +12,6 @@ import numpy as np
 from jaxacct._numerics.arrays import logsumexp
 from jaxacct.losses.allocation.ratios import RatioCells
 
-__all__ = ["Window", "chernoff_gaps", "planned"]
-
 _DEEPEST = 48.0  # e-foldings of calls and puts that are of interest
 _PART = 24.0  # e-foldings of a window
 _LEAST = 4.0  # a window of so few is not made smaller
@@ -30,6 +28,7 @@ _SKETCH = 8.0  # points of the rough law between two square roots of e-foldings
 _RANGE = 25.0  # standard deviations on a lattice, about
 _MOST = 16  # windows on a side
 _ORDERS = 8.0  # a window over a larger ratio of sums is halved geometrically
+_EASE, _EASIEST = 8.0, 30.0  # lengths in a sum beyond which a relative change of calls matters less; times as much
 _BAD = 30.0  # times what is aimed at
 _TRIALS = 10  # of smaller and smaller windows
 _INSIDE = np.append(0.0, np.geomspace(0.003, 1.0, 12))  # parts of a window at which it is judged
@@ -93,7 +92,10 @@ def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) ->
         for _ in range(_TRIALS):
             at = start + (stop - start) * _INSIDE
             curves = np.interp(at, s, tails), np.interp(at, s, depths)
-            window, blur = law.window(side, at, *curves, (length(start), length(stop)), sharp, most)
+            ends, lengths_there = (start, stop), (length(start), length(stop))
+            # What a relative change of calls does to epsilon is that times the length over the sum.
+            eased = sharp * np.clip(np.abs(ends) / (_EASE * np.array(lengths_there)), 1.0, _EASIEST)
+            window, blur = law.window(side, at, *curves, lengths_there, tuple(eased), most)
             if best is not None and blur > 0.6 * worst and worst < _BAD:
                 break  # a smaller part does not help
             best, worst, last = window, blur, stop

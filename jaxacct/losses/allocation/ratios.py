@@ -15,8 +15,6 @@ import numpy as np
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.discrete_laws.cells import cell_masses, ordered, placed, with_edge
 
-__all__ = ["RatioCells", "has_cells", "ratio_cells"]
-
 _EVEN, _PLACED = 2048, 4096  # cells of equal width in the loss, and cells where a survey sees mass
 _FARTHEST = 330.0  # the square of exp of any loss up to here is a normal number
 _FAINTEST = 3e-4  # a loss for which a cell is worth its rounding

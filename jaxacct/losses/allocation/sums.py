@@ -29,8 +29,6 @@ from jaxacct.losses.allocation.plan import planned
 from jaxacct.losses.allocation.ratios import RatioCells
 from jaxacct.losses.allocation.window_law import Events, WindowLaw, thinned
 
-__all__ = ["SumBounds", "sum_of_ratios"]
-
 _ENOUGH = 1e-14  # a call, or a put, of one ratio that is worth a point of the curve of the sum
 
 

@@ -20,8 +20,6 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.allocation.sums import SumBounds
 from jaxacct.losses.allocation.window_law import Events
 
-__all__ = ["Table", "lower_table", "upper_table"]
-
 _NOTHING = 1e-19  # a mass under either measure of which no more is to be known
 _LEAST = 1e-290  # no smaller probability is worth an atom
 

@@ -15,8 +15,8 @@ from jaxacct.losses.allocation.plan import Window, chernoff_gaps
 from jaxacct.losses.allocation.ratios import RatioCells
 from jaxacct.losses.grids.fft_powers import difference, eta_of, product, spectrum
 
-__all__ = ["Events", "WindowLaw", "thinned"]
-
+_MANY = 256  # ratios
+_NEAR = 4096  # places of a lattice that are told apart by Chernoff's bounds
 _STEPS = ((14.0, 1.0 / 48.0), (np.inf, 1.0 / 20.0))  # in e-foldings of a call between points of a curve, up to a depth
 
 
@@ -96,22 +96,20 @@ class WindowLaw:
         ``laws`` are masses on the lattice of ratios and how many ratios have each.
         """
         w = self.window
-        low, high = (w.first - 0.5) * w.step, (w.first + w.points - 0.5) * w.step
+        start, stop = (w.first - 0.5) * w.step, (w.first + w.points - 0.5) * w.step
         tops = [(masses.size - 1) * w.step for masses, _ in laws]
         ends = sum(count * top for (_, count), top in zip(laws, tops, strict=True))
         beyond, mean = -np.inf, 0.0
         gap = chernoff_gaps(w.high, w.deviation)
-        for sign, end, reached in ((1.0, high, ends > high), (-1.0, low, low > 0)):
+        blocks = [(*_blocks(masses, w.step), count) for masses, count in laws]
+        for sign, end, reached in ((1.0, stop, ends > stop), (-1.0, start, start > 0)):
             if not reached:
                 continue
             tilts = w.tilt + sign * gap
             moments = 0.0
-            for masses, count in laws:
-                at = w.step * np.arange(masses.size)
-                used = masses > 0
-                exponent = np.log(masses[used]) + tilts[:, None] * at[used]
-                found = logsumexp(exponent)
-                error = UNIT * (2.0 * used.sum() + 16.0 + 8.0 * (np.abs(tilts) * at[-1] + np.abs(found) + 700.0))
+            for logs, low, high, count in blocks:
+                found = logsumexp(logs + np.where(tilts[:, None] > 0, tilts[:, None] * high, tilts[:, None] * low))
+                error = UNIT * (2.0 * logs.size + 16.0 + 8.0 * (np.abs(tilts) * high[-1] + np.abs(found) + 700.0))
                 moments = moments + count * (found + error)
             bound = moments - sign * gap * end + 1e-12 * (np.abs(moments) + gap * abs(end))
             beyond = np.logaddexp(beyond, bound.min())
@@ -177,8 +175,8 @@ class WindowLaw:
         if self.window.upper:
             lost = self._outside([(masses, self.t)])[1]
         else:
-            places = self.window.step * np.arange(masses.size)
-            lost = self._chernoff_below(masses, places, self.window.first * self.window.step, self.t)
+            logs, low, _ = _blocks(masses, self.window.step)
+            lost = self._chernoff_below(logs, low, self.window.first * self.window.step, self.t)
         return values, np.maximum(np.maximum(sums, 0.0) + off, 0.0), lost
 
     def calls(self) -> tuple[np.ndarray, np.ndarray]:
@@ -227,18 +225,17 @@ class WindowLaw:
         used[0] = False
         over = (c.base_over[1][-1:], c.right[-1:])
         masses, values = np.append(c.base[1][used], over[0]), np.append(c.left[used], over[1])
-        return min(self._chernoff_below(masses, values, end, count) + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0)
+        lost = self._chernoff_below(np.log(masses), values, end, count)
+        return min(lost + inflated(count * c.base[1][0], 8.0 * UNIT), 1.0)
 
-    def _chernoff_below(self, masses: np.ndarray, values: np.ndarray, end: float, count: int) -> float:
+    def _chernoff_below(self, log_masses: np.ndarray, values: np.ndarray, end: float, count: int) -> float:
         """Bound of the mass of sums of ``count`` of ``values`` of at most ``end``."""
         if end <= 0:
             return 0.0
-        used = masses > 0
-        masses, values = masses[used], values[used]
         tilts = -np.geomspace(1e-3 / end, max(1e3 / end, 50.0 / self.window.deviation), 128)
-        logs = logsumexp(np.log(masses) + tilts[:, None] * values)
+        logs = logsumexp(log_masses + tilts[:, None] * values)
         size = np.abs(logs) + np.abs(tilts) * float(values[0]) + 700.0
-        error = UNIT * (2.0 * masses.size + 32.0 + 8.0 * size)
+        error = UNIT * (2.0 * values.size + 32.0 + 8.0 * size)
         bound = count * (logs + error) - tilts * end + 1e-12 * (np.abs(count * logs) + np.abs(tilts) * end)
         return float(min(np.exp(bound.min()), 1.0)) if values[0] * count <= end else 0.0
 
@@ -247,11 +244,20 @@ class WindowLaw:
         c, w, t, k = self.cells, self.window, self.t, self.k
         low, high, other_low, other_high = (x[self.kept] for x in (*c.base, *c.other))
         value = np.clip(np.where(high > 0, other_high / high, 0.0), c.left[self.kept], c.right[self.kept])
-        place = np.rint(value / w.step).astype(np.int64)
-        size = int(place.max()) + 1
+        # A test may be randomised: a cell goes to one of its neighbours on the lattice, with a probability that is the
+        # same for both measures. So sums of many small ratios keep their mean; of few, the nearest tells more.
+        place = np.floor(value / w.step)
+        share = np.clip(value / w.step - place, 0.0, 1.0)
+        share = share if t >= _MANY else np.rint(share)
+        place = place.astype(np.int64)
+        size = int(place.max()) + 2
         rounding = UNIT * (2.0 * place.size + 16.0)
-        laws = [inflated(np.bincount(place, x, size), rounding) for x in (high, other_high)]
-        lows = [deflated(np.bincount(place, x, size), rounding) for x in (low, other_low)]
+
+        def spread(x: np.ndarray) -> np.ndarray:
+            return np.bincount(place, x * (1.0 - share), size) + np.bincount(place + 1, x * share, size)
+
+        laws = [inflated(spread(x), rounding) for x in (high, other_high)]
+        lows = [deflated(spread(x), rounding) for x in (low, other_low)]
         share = np.minimum(*(np.where(high > 0, low / high, 0.0) for low, high in zip(lows, laws, strict=True)))
         # A test may leave out places that are not known well: what that loses, and what is not known of the others.
         limits = 2.0 ** np.arange(-44.0, -12.0)
@@ -302,6 +308,18 @@ class WindowLaw:
         curve = np.maximum((other_mass if w.upper else base_mass)[::-1], 1e-320)
         chosen = np.sort(values.size - 1 - thinned(curve, values if w.upper else -values[::-1], -np.inf, np.inf))
         return Events(base_mass[chosen], other_mass[chosen], slack[chosen])
+
+
+def _blocks(masses: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logs of masses on multiples of ``step``, far ones together, rounded up; the least and the largest of each."""
+    starts = np.arange(min(masses.size, _NEAR))
+    if masses.size > _NEAR:
+        far = np.geomspace(_NEAR, masses.size, _NEAR).astype(np.int64)
+        starts = np.unique(np.append(starts, far[far < masses.size]))
+    ends = np.append(starts[1:], masses.size) - 1
+    found = inflated(np.add.reduceat(masses, starts), UNIT * (masses.size + 2.0))
+    used = found > 0
+    return np.log(found[used]), step * starts[used], step * ends[used]
 
 
 def thinned(curve: np.ndarray, values: np.ndarray, low: float, high: float) -> np.ndarray:

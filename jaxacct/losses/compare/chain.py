@@ -26,8 +26,6 @@ from jaxacct.losses.compare.order import (
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Chain", "is_chain"]
-
 
 class Chain(NamedTuple):
     """Whether every two members of a family are ordered.

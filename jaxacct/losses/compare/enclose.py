@@ -19,8 +19,6 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["Curve", "Enclosed", "bound_of", "common_grid", "enclose", "excess_of_segments", "is_curve", "members_of"]
-
 Curve = PLD | PrivacyProfile | TradeOff
 
 

@@ -161,8 +161,7 @@ def tolerance_of(tolerance: float | None, members: Sequence[Any]) -> float:
     """``tolerance``, or what stands for None; see :func:`dominates`."""
     if tolerance is None:
         return 0.0 if all(families.is_curve(m) for m in members) else TOLERANCE
-    _validate.scalar(tolerance=tolerance)
-    _validate.nonnegative(tolerance=tolerance)
+    _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     return float(tolerance)
 
 

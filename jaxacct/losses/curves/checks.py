@@ -12,8 +12,6 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["check_grid", "check_profile_values", "check_trade_off_points", "is_profile"]
-
 TOLERANCE = 1e-9
 """How far, relative to the curve's values nearby, rounding may bend a curve before it counts as not convex."""
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
-from jaxacct._numerics.curve_arrays import compiled, concrete, float64, put
+from jaxacct._numerics.curve_arrays import compiled, float64, put
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
@@ -33,18 +33,6 @@ from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import directions, side_names
-
-__all__ = [
-    "concrete",
-    "grid_for",
-    "grid_of_pld",
-    "masses_of_excess",
-    "mechanism_excess",
-    "moved",
-    "pld_excess",
-    "reflected",
-    "supremum_excess",
-]
 
 _SIZE = 2**13
 _NEGLIGIBLE = 1e-16  # probability outside a grid that was chosen, not given

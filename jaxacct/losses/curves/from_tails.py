@@ -26,8 +26,6 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.pairs.base import Tails
 
-__all__ = ["from_pair", "nodes_above", "nodes_below", "points_below", "widened"]
-
 _TINY = 1e-290  # what underflow may hide
 _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
 

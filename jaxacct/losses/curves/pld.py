@@ -138,8 +138,7 @@ class PLD:
 
         With infinity_mass 0 it is theta times the Renyi divergence of order theta + 1.
         """
-        _validate.number(theta=theta)
-        _validate.nonnegative(theta=theta)
+        _validate.number(_validate.nonnegative, theta=theta)
         with quiet_float64():
             masses, _, grid = self._law()
             return concrete(pld_curves.log_moment(masses, grid, float64(theta), self._sign))
@@ -162,8 +161,7 @@ class PLD:
         Raises:
             ValueError: a concrete ``theta`` below 0 or not finite.
         """
-        _validate.number(theta=theta)
-        _validate.nonnegative(theta=theta)
+        _validate.number(_validate.nonnegative, theta=theta)
         with quiet_float64():
             masses, infinity, grid = self._law()
             theta = float64(theta)

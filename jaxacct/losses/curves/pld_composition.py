@@ -16,8 +16,6 @@ from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.fft_powers import convolved
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["composed"]
-
 _MOST = 2**24  # points of a composed law: an FFT of a few hundred MiB
 _SHORT = 2**14  # points of a composed law that is never cut
 _LONG = 2**20  # points of a law that is cut, if its losses are bounded: up to the largest sum

@@ -25,8 +25,6 @@ from jaxacct._numerics.arrays import array_module, histogram
 from jaxacct._numerics.curve_arrays import compiled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 
-__all__ = ["Segments", "product", "reduce", "sort"]
-
 _TINY = 1e-290  # more than all products of masses that may have underflowed
 
 

@@ -39,8 +39,6 @@ from jaxacct.losses.engines.run import (
 )
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["bounds", "grouped", "on_contour"]
-
 _SIZES = (
     Size(160, 128),
     Size(256, 256),
@@ -49,7 +47,7 @@ _SIZES = (
     Size(2048, 4096),
 )  # of the contour, tried in turn
 _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
-_LINES = (Cells(256, 256), Cells(256, 1024), Cells(256, 4096), Cells(512, 16384), Cells(512, 65536))  # of transforms
+_LINES = (Cells(256, 256), *(Cells(1024, 4**i) for i in (5, 6, 7, 8)))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
 _VERY_FEW = 16  # runs that are composed law by law before the largest contours, others only after them
 _RAYS_AFTER = 1  # sizes of contours were tried, few runs on rare samples are integrated along rays

@@ -28,8 +28,6 @@ from jaxacct.losses.engines.contour.transform import Transform, transform
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss
 
-__all__ = ["Slopes", "composition_slopes", "run_slopes", "slopes_on", "unknown"]
-
 Array = Any  # NumPy's or JAX's
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(1024, 16384))  # tried in turn

@@ -9,8 +9,6 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["Spread", "check_devices"]
-
 
 def check_devices(devices: Any) -> None:
     """JAX's devices, at least one, or None.

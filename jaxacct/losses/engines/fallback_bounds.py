@@ -26,8 +26,6 @@ from jaxacct._numerics.rows import settings_shapes
 from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds, log_inverse
 
-__all__ = ["capped"]
-
 _LOSSES = np.geomspace(1e-4, 1e7, 100)  # candidates t
 _SHARES = np.geomspace(1e-12, 0.5, 36)  # candidates s
 _LEAST = 1e-290  # what underflow may hide

@@ -26,8 +26,6 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.mechanisms.pairs.table import LEAST, lists_outcomes
 
-__all__ = ["Sums", "enumerable", "sum_bounds"]
-
 _MOST = 2**14  # sums
 _ENTRIES = 2**18  # of the table of counts
 _EXACT = 64  # factorials whose logarithm is taken of the whole number; Stirling's series is good to 1e-16 from there on

@@ -25,8 +25,6 @@ from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.losses.engines.two_laws import Half, delta_of_sum, epsilon_of_sum
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["MOST_RUNS", "few_run_bounds"]
-
 MOST_RUNS = 1024
 _SIZES = (96, 256, 512, 512)  # points of a law: to learn what matters, then to answer
 _TIGHT = 0.9998  # lower over upper bound that ends it

@@ -13,8 +13,6 @@ import numpy as np
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.engines.discrete_laws.cells import Law
 
-__all__ = ["either", "merged", "split"]
-
 
 def merged(first: Law, second: Law, edges: np.ndarray) -> Law:
     """From below: what falls into a cell is one point, with all its P- and Q-mass."""

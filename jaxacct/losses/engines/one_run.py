@@ -26,8 +26,6 @@ from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.mechanisms.pairs.base import loss_room
 from jaxacct.mechanisms.pairs.gaussian_curve import log_inverse
 
-__all__ = ["single_delta", "single_epsilon", "single_value"]
-
 _TINY = 1e-290  # what underflow may hide
 _LARGEST = 2.0**60  # losses asked for
 _ENDS = np.array([1e-3, 0.03, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 650.0, 1e4, 1e6, 1e9])  # where to begin

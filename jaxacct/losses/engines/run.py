@@ -24,17 +24,6 @@ from jaxacct.losses.engines.few_runs import few_run_bounds
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.engines.rays.bounds import ray_bounds
 
-__all__ = [
-    "TRACED",
-    "Options",
-    "contour_run",
-    "discrete_run",
-    "in_chunks",
-    "is_compiled",
-    "single_run",
-    "traced_bounds",
-]
-
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
 _ROWS = 64  # of a table of NumPy's

@@ -11,8 +11,6 @@ from jaxacct._numerics.arrays import array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 
-__all__ = ["best_tilt", "ends", "estimate", "tilt_bound"]
-
 Array = Any  # NumPy's or JAX's
 
 

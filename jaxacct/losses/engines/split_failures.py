@@ -21,8 +21,6 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.choose import bounds
 from jaxacct.losses.engines.run import Options
 
-__all__ = ["bounds_with_failures"]
-
 _LEAST = 1e-300  # a smaller delta than this counts as none
 
 

@@ -14,8 +14,6 @@ from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.discrete_laws.cells import Law, Laws
 from jaxacct.losses.engines.law_sums import either
 
-__all__ = ["Half", "delta_of_sum", "epsilon_of_sum"]
-
 _BISECTIONS = 90
 _UNDERFLOW = 1e-300  # of all sums and products together
 

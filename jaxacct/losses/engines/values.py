@@ -17,8 +17,6 @@ from jaxacct._numerics.arrays import array_module, erfc
 from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period, powers
 from jaxacct.losses.engines.discrete_laws.plan import Plan, plan_of
 
-__all__ = ["SIZES", "Place", "Value", "placed", "value"]
-
 Array = Any  # NumPy's or JAX's
 
 SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))

@@ -21,8 +21,6 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.grids.hockey_stick import at_lattice_points, discounted, relative_error
 from jaxacct.losses.grids.supporting_lines import CellSums, line_errors, signed_below
 
-__all__ = ["convex_below", "infimum_excess", "lower_hull", "lowered"]
-
 
 @compiled(static_argnames="bound")
 def infimum_excess(family: Any, losses: Array, bound: str) -> Array:

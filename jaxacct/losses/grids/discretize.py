@@ -19,8 +19,6 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.grids.supporting_lines import ROUNDING, CellSums, masses_below
 from jaxacct.mechanisms.pairs.base import Tails
 
-__all__ = ["CEILING", "Step", "step_masses"]
-
 CEILING = 650.0
 """Largest loss on any lattice: exp(CEILING) times a Q-mass stays a normal number. Above it, mass counts as infinite."""
 

@@ -31,8 +31,6 @@ from jax import Array
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.rounding import UNIT, inflated
 
-__all__ = ["ETA", "Spectrum", "convolved", "difference", "eta_of", "product", "spectrum"]
-
 ETA = 8.0 * UNIT
 
 Spectrum = tuple[np.ndarray, np.ndarray, np.ndarray]

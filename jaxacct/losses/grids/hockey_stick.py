@@ -16,8 +16,6 @@ from jaxacct._numerics.curve_arrays import compiled, mapped
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.grids.grid import LossGrid
 
-__all__ = ["at_lattice_points", "discounted", "hockey_stick", "log_moment", "relative_error", "tilted", "trade_off"]
-
 _LARGEST = 700.0  # log of the largest gamma
 _BLOCK = 32
 _FEW = 4  # epsilons up to which sums of their own are faster than the curve at all points

@@ -36,8 +36,6 @@ from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.curve_arrays import added, put
 from jaxacct._numerics.rounding import UNIT, inflated
 
-__all__ = ["ROUNDING", "CellSums", "line_errors", "masses_below", "signed_below"]
-
 ROUNDING = 64.0 * UNIT
 """Relative margin that covers the dozen roundings between a mass and its place on the lattice."""
 

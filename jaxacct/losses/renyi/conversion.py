@@ -15,14 +15,6 @@ from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.pairs.one_parameter import check
 
-__all__ = [
-    "delta_from_renyi",
-    "delta_of_divergence",
-    "epsilon_from_renyi",
-    "epsilon_of_divergence",
-    "renyi_from_epsilon",
-]
-
 
 def _conversion(order: Array, delta: Array) -> tuple[Array, Array]:
     """epsilon - rho of the tight conversion, and a bound on its rounding."""

@@ -14,8 +14,6 @@ from jaxacct._numerics.host import on_device, on_host
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
 
-__all__ = ["divergence", "renyi"]
-
 
 @in_float64
 def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:

@@ -15,8 +15,6 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.table import TablePair
 
-__all__ = ["ATOMS", "AllocationPair", "allocation_pair", "better", "nowhere", "stacked", "tables_help", "without_zeros"]
-
 ATOMS = 4096
 """Of a table."""
 

@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
-__all__ = ["AntipodalGaussianPair"]
-
 _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
 
 

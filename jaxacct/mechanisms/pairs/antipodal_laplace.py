@@ -12,8 +12,6 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, quadrature
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
 
-__all__ = ["AntipodalLaplacePair"]
-
 _RULE = np.polynomial.legendre.leggauss(64)
 _REACH = 40.0  # outcomes further from a centre than that, in units of the scale, weigh nothing
 

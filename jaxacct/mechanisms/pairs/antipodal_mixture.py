@@ -12,8 +12,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-__all__ = ["AntipodalMixturePair"]
-
 _ITERATIONS = 128
 _ACCEPTED = 128.0  # roundoffs of the terms' size by which a solved loss may be off
 

@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-__all__ = ["AntipodalTablePair"]
-
 
 class _Cells(NamedTuple):
     """Cells of the half line of ranks [0, 1/2], losses falling; the other half is its mirror image.

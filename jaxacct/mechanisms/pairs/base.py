@@ -19,8 +19,6 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Pair", "Runs", "Survey", "Tails", "loss_room", "mirrored", "quadrature", "rest_at_zero"]
-
 
 class Tails(NamedTuple):
     """P- and Q-probabilities on both sides of each loss; float64, shape ``(..., edges)``.

@@ -12,8 +12,6 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Survey, Tails, quadrature
 from jaxacct.mechanisms.pairs.laplace import BoundedLoss
 
-__all__ = ["BoundedRangePair"]
-
 _CELLS = 128
 # Clenshaw and Curtis: the largest loss is a node, because plans call what lies above all nodes infinite.
 _ANGLES = np.pi * np.arange(_CELLS + 1) / _CELLS

@@ -9,8 +9,6 @@ import numpy as np
 
 from jaxacct._numerics.rounding import inflated
 
-__all__ = ["LARGEST", "hull_atoms"]
-
 LARGEST = 600.0
 """Largest epsilon of a point that is used: exp of it and of its negative, times a probability, are normal numbers."""
 

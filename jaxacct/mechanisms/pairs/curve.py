@@ -25,8 +25,6 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, total
 from jaxacct.mechanisms.pairs.base import Pair, Runs, Survey, Tails, mirrored
 
-__all__ = ["ConcentratedPair", "RenyiPair", "merged_curves"]
-
 _FAR = 690.0  # -log of the smallest probability of interest
 _HALVINGS = 80
 _POINTS = 192  # survey atoms a side

@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 from jaxacct.mechanisms.pairs.gaussian import REACH, normal_tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
-__all__ = ["DiscreteGaussianPair"]
-
 _POINTS = 256  # survey atoms a side
 _TERMS = np.arange(97.0)  # of the direct sum
 _ROWS = 512

@@ -10,8 +10,6 @@ from jaxacct._numerics.rounding import UNIT, quotient_up
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 from jaxacct.mechanisms.pairs.table import Atoms
 
-__all__ = ["DiscreteLaplacePair"]
-
 _GRID = np.linspace(0.0, 1.0, 257)  # of survey atoms
 _LISTED = 32  # the largest sensitivity whose outcomes are listed
 

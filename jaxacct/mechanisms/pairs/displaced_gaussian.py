@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, GaussianPair, Z
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
-__all__ = ["DisplacedGaussianPair"]
-
 
 @mechanism
 class DisplacedGaussianPair(Pair):

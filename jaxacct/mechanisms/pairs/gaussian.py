@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
-__all__ = ["LOG_WEIGHT", "REACH", "GaussianPair", "Z", "normal_tails"]
-
 _POINTS = 256  # survey atoms a component: spacing 0.3 sigma, where the trapezoid rule has long converged
 REACH = 37.5
 """Standard deviations up to which a normal tail is a normal float64."""

@@ -13,8 +13,6 @@ from jaxacct._numerics.roots import crossing
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs import one_parameter as _parametric
 
-__all__ = ["gdp_delta", "gdp_epsilon", "log_delta_bounds", "log_inverse"]
-
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 # Double-exponential nodes for integrals over (0, inf): t = exp(x - exp(-x)), dt = t (1 + exp(-x)) dx.
@@ -22,6 +20,7 @@ _X = np.linspace(-3.9, 4.3, 161)
 _NODES = np.exp(_X - np.exp(-_X))
 _WEIGHTS = _NODES * (1 + np.exp(-_X)) * (_X[1] - _X[0])
 _ROWS = 256
+_FARTHEST = 1e100
 _WIDE = 8.0  # mu over max(a, 1) from which on the difference of two integrals loses nothing
 
 
@@ -65,7 +64,9 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
         value = xp.where(a >= -1, value, xp.log(mass - phi * rest))
     # Counted in docs/proofs/gdp-curve.md: a is a difference of numbers of size b, so its rounding moves a^2 / 2.
     rounding = UNIT * (768.0 + 8.0 * xp.abs(value) + 16.0 * (xp.abs(a) + 1.0) * b)
-    return value - rounding, xp.minimum(value + rounding, 0.0)
+    # Of a larger a no square is a number: delta <= Q(a) <= exp(-a^2 / 2).
+    upper = xp.where(a > _FARTHEST, -0.49 * _FARTHEST**2, xp.minimum(value + rounding, 0.0))
+    return xp.where(a > _FARTHEST, -np.inf, value - rounding), upper
 
 
 def _log_delta(mu: Array, epsilon: Array) -> Array:

@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import RATE_UNITS, Rate
 
-__all__ = ["MixturePair"]
-
 _ITERATIONS = 64
 _ACCEPTED = 64.0  # roundoffs of the terms' size by which a solved loss may be off
 

@@ -17,8 +17,6 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import EPS, inflated
 
-__all__ = ["answered", "check", "delta_of", "epsilon_of"]
-
 
 def check(**named: ArrayLike) -> None:
     """Raises ValueError unless ``delta`` lies strictly between 0 and 1, and every other number is at least 0."""

@@ -11,8 +11,6 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 
-__all__ = ["RescaledPair"]
-
 
 @mechanism
 class RescaledPair(Pair):

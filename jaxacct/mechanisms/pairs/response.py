@@ -11,8 +11,6 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
 
-__all__ = ["ResponsePair"]
-
 
 @mechanism
 class ResponsePair(Tabulated):

@@ -12,8 +12,6 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 
-__all__ = ["RevealedPair"]
-
 
 @mechanism
 class RevealedPair(Pair):

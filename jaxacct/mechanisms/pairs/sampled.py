@@ -15,8 +15,6 @@ from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-__all__ = ["SampledPair"]
-
 _FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only
 
 

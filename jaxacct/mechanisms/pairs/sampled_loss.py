@@ -15,8 +15,6 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Rated", "Sample", "inner_loss", "log_rest", "mixed_loss", "mixed_loss_up"]
-
 _HIGH = 30.0  # above, e^-loss is negligible beside 1 or the expression is the exact one in logarithms
 _RARE = 0.25  # up to which 1 - q is no small number
 _LOW = -0.6  # below, q > 0.45, and e^loss - (1 - q) is a difference that may cancel, at no cost to the outer loss

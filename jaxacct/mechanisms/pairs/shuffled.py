@@ -14,8 +14,6 @@ from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, nowhere, stacked
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
 
-__all__ = ["shuffled_pair"]
-
 _POINTS = 3000
 _SHARE = 1e-9  # more than all roundings of a probability: up to 2^20 factors, tails good to 1e-13
 _REACH = 11.0  # standard deviations

@@ -15,8 +15,6 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
-__all__ = ["LEAST", "MOST", "SkellamPair", "outcomes"]
-
 LEAST = 1e-290
 """The smallest mu: its outcomes' ratios are floats."""
 

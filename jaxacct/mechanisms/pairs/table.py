@@ -13,8 +13,6 @@ from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct._numerics.rows import Row
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
 
-__all__ = ["LEAST", "MOST_LISTED", "Atoms", "TablePair", "Tabulated", "Window", "lists_outcomes"]
-
 LEAST = 1e-307
 """Masses up to here may have underflowed: they are not good to a relative error, and count as none from below."""
 

@@ -13,8 +13,6 @@ from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, rest_at
 from jaxacct.mechanisms.pairs.gaussian import LOG_WEIGHT, REACH, Z, normal_tails
 from jaxacct.mechanisms.parameters import NOISE_UNITS
 
-__all__ = ["WithReplacementPair"]
-
 _ITERATIONS = 64
 _CLOSE = 64.0 * UNIT
 

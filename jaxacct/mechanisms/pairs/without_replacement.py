@@ -10,8 +10,6 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, rest_at_zero
 
-__all__ = ["WithoutReplacementPair"]
-
 
 @mechanism
 class WithoutReplacementPair(Pair):

@@ -16,8 +16,6 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
 
-__all__ = ["ROUNDING", "from_excess", "guarded", "log_rest", "proportional", "pure_divergence", "response_divergence"]
-
 ROUNDING = 1e-12
 _TINY = 1e-300  # what is smaller may have underflowed, and 0 would say that nothing is released
 _SERIES = 18  # terms of e^x - 1 - x for abs(x) < 1

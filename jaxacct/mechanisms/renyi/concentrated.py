@@ -32,8 +32,6 @@ from jax import Array
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 
-__all__ = ["UP", "amplified", "rho_of_laplace", "rho_of_pure", "rho_of_response"]
-
 UP = 1 + 2.0**-44
 """Above the errors of exp, expm1, log1p and tanh together, far inside a ledger's slack."""
 

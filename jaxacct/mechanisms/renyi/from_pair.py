@@ -17,8 +17,6 @@ from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.renyi.tails import log_excess
 
-__all__ = ["doubled", "from_pair", "sampled_moment", "unknown"]
-
 Curve = Callable[..., Array]
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)

@@ -16,8 +16,6 @@ from jaxacct._numerics.host import floats, hosted, settings
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 
-__all__ = ["gaussian_divergence", "log_remainder", "mu_of_noise", "sampled_gaussian_divergence"]
-
 _TINY = 1e-300
 _NODES = {
     "remove": 1024,

@@ -17,8 +17,6 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
-__all__ = ["mixture_divergence"]
-
 _NODES = 2048
 
 

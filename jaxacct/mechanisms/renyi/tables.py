@@ -16,8 +16,6 @@ from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.renyi.closed import ROUNDING
 from jaxacct.mechanisms.renyi.tails import log_power_excess
 
-__all__ = ["table_divergence"]
-
 
 def table_divergence(pairs: list[Any], order: ArrayLike) -> Array:
     """log(sum p^a q^(1-a)) / (a - 1) of the largest of ``pairs``, from non-negative terms; inf if a loss may be."""

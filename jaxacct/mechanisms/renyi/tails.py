@@ -12,8 +12,6 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
-__all__ = ["log_excess", "log_power_excess"]
-
 _REFINE = 8  # cells between neighbouring points of the survey
 _FARTHEST = 600.0  # largest absolute loss on the grid
 _CELLS = 8192  # about as many as there are, of a survey of 1,024 points

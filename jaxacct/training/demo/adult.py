@@ -10,8 +10,6 @@ import numpy as np
 from jaxacct.training.demo.dataset import Dataset, from_openml
 from jaxacct.training.demo.unpacked import unpacked
 
-__all__ = ["adult", "encode"]
-
 # Columns in file order: the categories as adult.names lists them, or the edges of bins for the continuous
 # ones. Edges are round numbers chosen from the meaning of the column (years, hours a week, dollars), not
 # from anybody's row.

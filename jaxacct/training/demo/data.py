@@ -18,8 +18,6 @@ from jaxacct.training.demo.adult import adult
 from jaxacct.training.demo.dataset import Dataset, from_openml
 from jaxacct.training.demo.unpacked import unpacked
 
-__all__ = ["DATASETS", "Dataset", "digits", "load", "mnist"]
-
 DATASETS = ("digits", "adult", "mnist")
 
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Dataset", "from_openml"]
-
 
 class Dataset(NamedTuple):
     """A classification problem.

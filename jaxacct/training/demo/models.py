@@ -14,8 +14,6 @@ from flax import nnx
 
 from jaxacct import _validate
 
-__all__ = ["MODELS", "ConvNet", "Functional", "Mlp", "build", "functional"]
-
 MODELS = ("linear", "mlp", "conv")
 
 

@@ -15,8 +15,6 @@ from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 from jaxacct.training.budget import Budget
 from jaxacct.training.loop import Outcome, StepRecord
 
-__all__ = ["make_report", "privacy_rows", "realised_mechanism", "table", "write_report"]
-
 # A PLD composition takes at most this many different mechanisms in reasonable time.
 _MOST_DISTINCT = 32
 
@@ -65,8 +63,7 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
 
     _validate.instance(Outcome, outcome=outcome)
     _validate.instance(Budget, budget=budget)
-    _validate.scalar(delta=delta)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.probability, delta=delta)
     guarantee = budget.filter.guarantee
     fixed = not budget.schedule.is_adaptive and outcome.stopped != "interrupted" and outcome.attempts == 1
     if fixed:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from jaxacct._files import refuse_special
 
-__all__ = ["unpacked"]
-
 MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
 
 

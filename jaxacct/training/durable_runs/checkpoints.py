@@ -13,8 +13,6 @@ import numpy as np
 
 from jaxacct._files import refuse_special_in
 
-__all__ = ["Checkpoints"]
-
 _KEPT = 2
 
 

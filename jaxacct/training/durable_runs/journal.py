@@ -10,8 +10,6 @@ from typing import Any
 
 from jaxacct._files import as_path, refuse_special
 
-__all__ = ["Journal"]
-
 
 class Journal:
     """An append-only file of JSON records, one a line, each sealed together with all lines before it.

@@ -8,8 +8,6 @@ from typing import Any
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.loop import StepRecord, charged_sigma
 
-__all__ = ["agree", "checked", "history"]
-
 _FIELDS: dict[str, dict[str, Any]] = {
     "run": {"filter": str, "settings": dict},
     "attempt": {"attempt": int, "from_step": int},

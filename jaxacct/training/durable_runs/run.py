@@ -39,8 +39,6 @@ from jaxacct.training.keys import Keys, fresh_keys
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 
-__all__ = ["DurableRun", "durable_run"]
-
 
 class DurableRun:
     """An open run in a folder, made by :func:`durable_run`; its :meth:`step` is a step like that of `make_step`.

@@ -61,9 +61,10 @@ def test_what_remains_is_the_least_room_rounded_down_and_a_budgets_room_is_taken
         room = excess + np.array([0.3, 0.2, 0.15, 0.25, least, 0.15, 0.3, 0.2, 0.11])
         made = natural.UndeclaredNaturalFilter(np.asarray(pieces_up(jnp.asarray(room))), GRID, "remove", None)
         wanted = max(least, 0.0)
-        found = float(natural._least_room(made.room, state, GRID, "float64"))
+        found = float(made.remaining(state))
         assert abs(found - wanted) <= 1e-14
-        narrow = natural._least_room(made.room, state, GRID, "float32")
+        with jax.enable_x64(False):
+            narrow = made.remaining(state)
         assert narrow.dtype == np.float32
         assert found * (1 - 2.0**-22) <= float(narrow) <= found
     line = 10.0 ** RNG.uniform(-12, 0, 9)
@@ -80,11 +81,13 @@ def test_of_the_natural_approximate_filter_delta_is_spent_rounded_up_and_left_ro
     state = _composed_law.nothing(GRID)._replace(masses=pieces_up(masses), infinity=pieces_up(atom))
     exact = float(np.sum(masses * np.maximum(1 - np.exp(0.5 - GRID.losses), 0))) + 0.01
     for parameters in ((0.5, 0.9, 5), (0.5, exact / 2, 5), (0.5, 1 / 3, 5)):
-        spent = float(approximate._spent(state, GRID, parameters, "float64"))
+        made = approximate.NaturalApproximateDPFilter(parameters, GRID)
+        spent = float(made.spent(state))
         assert exact * (1 - 1e-15) <= spent <= exact * (1 + 1e-12)
-        left = float(approximate._left(state, GRID, parameters, "float64"))
+        left = float(made.remaining(state))
         assert left == max(parameters[1] - spent, 0.0)
-        more, less = (f(state, GRID, parameters, "float32") for f in (approximate._spent, approximate._left))
+        with jax.enable_x64(False):
+            more, less = made.spent(state), made.remaining(state)
         assert more.dtype == less.dtype == np.float32
         assert spent <= float(more) <= spent * (1 + 2.0**-22)
         assert left * (1 - 2.0**-22) <= float(less) <= left

@@ -102,11 +102,12 @@ def test_rounds_are_counted_over_the_most_there_may_be():
 
 
 def test_a_menus_fraction_is_exact_at_the_end_and_rounded_up_before_it():
-    for dtype, width in (("float32", 2.0**-22), ("float64", 2.0**-50)):
-        for spent in (0, 1, 33, 99, 100):
-            found = float(units.fraction_of(np.int32(100), jnp.int32(spent), dtype))
-            assert Fraction(spent, 100) <= Fraction(found) <= Fraction(spent, 100) * (1 + Fraction(width))
-        assert float(units.fraction_of(np.int32(100), jnp.int32(100), dtype)) == 1.0
+    for wide, width in ((False, 2.0**-22), (True, 2.0**-50)):
+        with jax.enable_x64(wide):
+            for spent in (0, 1, 33, 99, 100):
+                found = float(units.fraction_of(np.int32(100), jnp.int32(spent)))
+                assert Fraction(spent, 100) <= Fraction(found) <= Fraction(spent, 100) * (1 + Fraction(width))
+            assert float(units.fraction_of(np.int32(100), jnp.int32(100))) == 1.0
 
 
 def _past_checks(kind, masses, atom, grid):

@@ -4,62 +4,60 @@ from __future__ import annotations
 
 import importlib
 from fractions import Fraction
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct import filters
 from jaxacct.filters import amounts
+from jaxacct.filters.per_example.examples import ExamplesState
 
-# The package's names for these are the functions'.
-approximate = importlib.import_module("jaxacct.filters.per_example.approximate_gdp")
-base = importlib.import_module("jaxacct.filters.additive.base")
+# The package's name for it is the function's.
 residue = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 RNG = np.random.default_rng(4)
 
 
-@pytest.mark.parametrize(("dtype", "bits"), [("float64", 47), ("float32", 21)])
-@jax.enable_x64(True)
-def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_unit(dtype, bits):
+@pytest.mark.parametrize(("wide", "bits"), [(True, 47), (False, 21)])
+def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_unit(wide, bits):
     words = RNG.integers(1, 2**24, (60, 3)) * [1, 1, 0]
     words[::2, 1] = 0  # shares that float64 holds exactly: only the product's own rounding is left to cover
     state = amounts.LedgerState(jnp.array(words, jnp.uint32))
     shares = [Fraction((int(a) << 64) + (int(b) << 32), 1 << 88) for a, b, _ in words]
     up, down = 1 + Fraction(1, 2**bits), 1 - Fraction(1, 2**bits)
-    reads = jax.jit(base._in_budget, static_argnums=(2, 3, 4))
-    residues = jax.jit(residue._in_mu, static_argnums=(2, 3))
+
+    def read(filter, which, state):
+        with jax.enable_x64(wide):
+            return jax.jit(getattr(filter, which))(state).tolist()
+
     for budget in (0.7, 1.0 / 3.0):
-        pieces, exact = amounts.split(budget), Fraction(budget)
-        wide = jnp.broadcast_to(pieces, (60, 3))
-        for share, spent in zip(shares, reads(pieces, state, "spent", dtype, False).tolist(), strict=True):
+        sums, squares, exact = filters.pure_dp(budget), filters.gdp(budget), Fraction(budget)
+        for share, spent, left in zip(shares, *(read(sums, x, state) for x in ("spent", "remaining")), strict=True):
             assert exact * share <= Fraction(spent) <= exact * share * up
-        for share, left in zip(shares, reads(pieces, state, "remaining", dtype, False).tolist(), strict=True):
             assert exact * (1 - share) * down <= Fraction(left) <= exact * (1 - share) * (1 + Fraction(1, 2**52))
-        for share, spent in zip(shares, reads(pieces, state, "spent", dtype, True).tolist(), strict=True):
+        for share, spent, left in zip(shares, *(read(squares, x, state) for x in ("spent", "remaining")), strict=True):
             assert exact**2 * share <= Fraction(spent) ** 2 <= exact**2 * share * up
-        for share, left in zip(shares, reads(pieces, state, "remaining", dtype, True).tolist(), strict=True):
             rest = exact**2 * (1 - share)
             assert rest * down <= Fraction(left) ** 2 <= rest * (1 + Fraction(1, 2**51))
         units = RNG.integers(0, 2**30, 60).astype(np.int32)
-        ledger = SimpleNamespace(common=SimpleNamespace(pieces=pieces))
-        read = {
-            which: approximate._in_budget(ledger, jnp.array(units), which, dtype).tolist()
-            for which in ("spent", "remaining", "fraction")
-        }
-        for n, spent, left, share in zip(units.tolist(), *read.values(), strict=True):
+        ledgers = filters.individual_approximate_gdp(budget, examples=60)
+        found = (read(ledgers, x, ExamplesState(jnp.array(units))) for x in ("spent", "remaining", "fraction"))
+        for n, spent, left, share in zip(units.tolist(), *found, strict=True):
             part = Fraction(n, 2**30)
             assert exact * part <= Fraction(spent) <= exact * part * up
             assert exact * (1 - part) * down <= Fraction(left) <= exact * (1 - part)
             assert part <= Fraction(share) <= part * up
-            assert dtype == "float32" or Fraction(share) == part
-        gone = np.asarray(residue._whole(wide)) * RNG.uniform(0.0, 1.0, 60)
-        left = amounts.split(gone)
-        whole = Fraction(float(residue._whole(pieces)))
+            assert not wide or Fraction(share) == part
+        residues = filters.gdp_residue(np.full(60, budget))
+        with jax.enable_x64(True):
+            whole = np.asarray(residue._whole(residues.mu_pieces))
+            gone = whole * RNG.uniform(0.0, 1.0, 60)
+            kept = residues.init()._replace(mu=amounts.split(gone))
+        whole = Fraction(float(whole[0]))
         assert exact * (1 + Fraction(1, 2**41)) * (1 - Fraction(1, 2**52)) <= whole <= exact * (1 + Fraction(1, 2**40))
         for which in ("spent", "fraction", "remaining"):
-            for rest, value in zip(gone.tolist(), residues(wide, left, which, dtype).tolist(), strict=True):
+            for rest, value in zip(gone.tolist(), read(residues, which, kept), strict=True):
                 used = whole**2 - Fraction(rest) ** 2
                 if which == "remaining":
                     free = max(Fraction(rest) ** 2 - exact**2 / 2**40, 0)

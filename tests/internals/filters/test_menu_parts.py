@@ -21,7 +21,8 @@ from jaxacct.filters.menus.laws import MenuLaws
 
 # The package's names for these are the functions'.
 menu_table = importlib.import_module("jaxacct.filters.menus.priced_menu")
-online = importlib.import_module("jaxacct.filters.menus.online_menu")
+kept_table = importlib.import_module("jaxacct.filters.menus.kept_table")
+online = importlib.import_module("jaxacct.filters.menus.online")
 RNG = np.random.default_rng(4)
 
 
@@ -74,10 +75,10 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
         if fine or masses[0] == 0.5:
             laws.below, laws.above = 0, 1
         table = SimpleNamespace(budget=40, excess=np.full(5, 0.01), curves=np.zeros((3, 5)))
-        monkeypatch.setattr(menu_table, "menu_laws", lambda *_, laws=laws: (laws, np.array([3.0])))
-        monkeypatch.setattr(menu_table, "budget_table", lambda *_, table=table: table)
+        monkeypatch.setattr(kept_table, "menu_laws", lambda *_, laws=laws: (laws, np.array([3.0])))
+        monkeypatch.setattr(kept_table, "budget_table", lambda *_, table=table: table)
         if fine:
-            kept = menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+            kept = kept_table._table([], 1.0, 1e-3, 32, None, None, True)
             a = float(kept["slack"])
             assert a == pytest.approx(0.01 * 1e-3 / 40)
             assert np.asarray(kept["excess"]) == pytest.approx(
@@ -88,10 +89,10 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
             assert int(kept["node"]) == 1
         else:
             with pytest.raises(ArithmeticError, match="more than probability 1"):
-                menu_table._table([], 1.0, 1e-3, 32, None, None, True)
+                kept_table._table([], 1.0, 1e-3, 32, None, None, True)
     table.budget = 31
     with pytest.raises(ValueError, match=r"menu must hold a query that fits within epsilon 1 at delta 0[.]001"):
-        menu_table._table([], 1.0, 1e-3, 32, None, None, False)
+        kept_table._table([], 1.0, 1e-3, 32, None, None, False)
 
 
 def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
@@ -162,7 +163,7 @@ def test_an_online_query_is_read_twice_as_far_as_the_menus_and_its_roots_are_rou
 
     monkeypatch.setattr(online, "law_of", law_of)
     grid = LossGrid(0.25, -40, 60)
-    masses, lowest, excess = filters.OnlineMenuFilter._law(SimpleNamespace(reach=7, grid=grid), "query")
+    masses, lowest, excess = online.MenuCurves.law(SimpleNamespace(reach=7, grid=grid), "query")
     assert asked == [("query", LossGrid(0.25, -14, 29), grid)]
     assert lowest == -2
     with mpmath.workdps(30):
@@ -193,9 +194,9 @@ def test_nodes_are_parts_of_the_cheapest_price_and_at_least_so_many_and_prices_g
             report(total + 5)
             return SimpleNamespace(budget=10**9, excess=np.zeros(5), curves=None)
 
-        monkeypatch.setattr(menu_table, "menu_laws", lambda *_, laws=laws, runs=runs: (laws, np.array(runs)))
-        monkeypatch.setattr(menu_table, "budget_table", table)
-        menu_table._table([], 1.0, 1e-3, unit, None, lambda *x, told=told: told.append(x), False)
+        monkeypatch.setattr(kept_table, "menu_laws", lambda *_, laws=laws, runs=runs: (laws, np.array(runs)))
+        monkeypatch.setattr(kept_table, "budget_table", table)
+        kept_table._table([], 1.0, 1e-3, unit, None, lambda *x, told=told: told.append(x), False)
         assert given == [(list(prices), node, 2**31 - 2, False)]
         assert told == [(total // 2, total), (total, total)]
         assert node < unit  # a price is more than a node

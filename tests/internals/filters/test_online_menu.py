@@ -5,8 +5,8 @@ from fractions import Fraction as F
 
 import numpy as np
 
-from jaxacct.filters import OnlineMenuFilter, PricedMenuFilter
 from jaxacct.filters.menus import table as _budget_table
+from jaxacct.filters.menus.online import MenuCurves
 from tests.internals.filters.test_priced_menu import randomized_response, two_coins
 
 
@@ -20,8 +20,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_on_and_off_the_menu_in_ratio
     assert table.curves is not None
     budget, slack = table.budget, 1e-12
     assert budget > 60
-    common = PricedMenuFilter(prices, np.int32(budget), np.full((4, 2), np.nan), np.full((4, 2), np.nan), None, grid)
-    ledger = OnlineMenuFilter(common, table.curves, node, slack, reach, grid)
+    ledger = MenuCurves(table.curves, node, budget, slack, reach, grid)
 
     # Off the menu: a louder coin than any, and one that is tossed with probability 1/2 (a loss of 0 otherwise).
     louder = randomized_response(3, size, 3)
@@ -57,7 +56,7 @@ def test_it_dominates_the_exact_worst_case_of_coins_on_and_off_the_menu_in_ratio
                     mean = sum(p * value(known, k - loss) for loss, p in one.items())
                     best[k + size] = max(best[k + size], excess[k + size] + mean)
         exact.append([F(math.floor(x * 2**60), 2**60) for x in best])
-        promised = ledger._curve(b) * np.exp(0.5 * grid.losses) * (1 + 1e-13)
+        promised = ledger.curve(b) * np.exp(0.5 * grid.losses) * (1 + 1e-13)
         assert (promised >= np.array([float(x) for x in exact[-1]])).all()
     assert not certified(off[0], budget, budget + 1)
     assert not certified(off[0], budget, 0)

@@ -48,8 +48,6 @@ from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, tilt_bound
 
-__all__ = ["Plan", "Prepared", "Size", "bounds_on", "contour_bounds", "finish", "integrand", "plan", "prepare"]
-
 Array = Any  # NumPy's or JAX's
 
 _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last time

@@ -21,8 +21,6 @@ from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated
 
-__all__ = ["decay", "layers_of"]
-
 Array = Any  # NumPy's or JAX's
 
 _LADDER = 48

@@ -16,8 +16,6 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 
-__all__ = ["Points", "cell_bounds", "edges_of", "exponent", "placed", "slope_at_0"]
-
 Array = Any  # NumPy's or JAX's
 
 _NEAR = 48.0  # standard deviations that equal cells cover at most; others are wider from one to the next

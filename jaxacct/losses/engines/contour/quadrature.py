@@ -40,8 +40,6 @@ from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
 from jaxacct.losses.engines.contour.taper import CURVATURE, steepened
 
-__all__ = ["Quadrature", "law_and_moments", "log_moments", "quadrature"]
-
 Array = Any  # NumPy's or JAX's
 
 _HALF_LOG_2PI = 0.9189385332046728

@@ -13,8 +13,6 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
 
-__all__ = ["Integrand", "Sums", "aliases", "chernoff", "read_delta", "read_epsilon", "summed", "trimmed"]
-
 Array = Any  # NumPy's or JAX's
 
 _ITERATIONS = 16

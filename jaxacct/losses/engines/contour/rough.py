@@ -9,8 +9,6 @@ import numpy as np
 from jaxacct._numerics.arrays import array_module, shared
 from jaxacct.losses.engines.contour.points import edges_of, exponent
 
-__all__ = ["rough_cumulants", "rough_log_moment"]
-
 Array = Any  # NumPy's or JAX's
 
 _CELLS = (32, 8)  # equal ones, and others that are wider from one to the next

@@ -25,18 +25,6 @@ from jaxacct._numerics.arrays import array_module, erfc, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 
-__all__ = [
-    "CURVATURE",
-    "left_out",
-    "log_taper",
-    "log_taper_above",
-    "log_taper_slope",
-    "placed_cut",
-    "spread_reach",
-    "steepened",
-    "tail_left_out",
-]
-
 # s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
 _SOFT = 0.25
 _SPREAD = (1.0 + _SOFT**2) ** 0.5

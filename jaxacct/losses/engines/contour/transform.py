@@ -21,8 +21,6 @@ from jaxacct._numerics.arrays import array_module, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["Transform", "log_modulus_of", "power_error", "transform", "transform_float32"]
-
 Array = Any  # NumPy's or JAX's
 
 _UNIT32 = 2.0**-24

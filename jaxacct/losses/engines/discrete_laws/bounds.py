@@ -33,8 +33,6 @@ from jaxacct.losses.engines.lines.law import LawLine
 from jaxacct.losses.engines.lines.of_pair import line_of
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["Size", "failures", "has_lines", "lines", "period", "powers", "universal_bounds"]
-
 Array = Any  # NumPy's or JAX's
 _Parts = list[tuple[Any, Array]]  # a group's line, and how often each of its parts runs
 
@@ -43,6 +41,7 @@ _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
 _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
+_LOWER = np.array([1.0, 0.93, 0.85, 0.7])[:, None]  # parts of a tilt that are tried
 _NEGLIGIBLE = 52.0  # e-foldings of a power below 1 from which on its term is dropped
 _CHECKS = 48  # frequencies at which the decay is asked for
 
@@ -100,6 +99,11 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     """
     plan = plan_of(kind, groups, counts, goal)
     below, above = lines(size, plan, groups, counts)
+    if size.lines and array_module(goal) is np:
+        lower = _lower_tilt(kind, plan, above, goal)
+        if (lower < plan.theta).any():
+            plan = plan._replace(theta=lower)
+            below, above = lines(size, plan, groups, counts)
     tilts, moments, spacing = period(plan, above)
     lower, upper = _integrand(powers(above, spacing, size.nodes), plan, spacing, size.nodes, tilts, moments)
     if any(low is not high for (low, _), (high, _) in zip(below, above, strict=True)):
@@ -132,6 +136,16 @@ def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tup
         below.append((low, many))
         above.append((high, many))
     return below, above
+
+
+def _lower_tilt(kind: str, plan: Plan, above: _Parts, goal: Array) -> Array:
+    """The tilt, or a lower one where far outcomes, which the plan's survey cuts off, outweigh all others."""
+    tilts = _LOWER * plan.theta
+    moments = sum(_log_moments(line, count, tilts) for line, count in above)
+    value = moments - tilts * goal if kind == "delta" else (moments - np.log(goal)) / tilts
+    value = np.where(np.isnan(value), np.inf, value)
+    better = value.min(0) < np.minimum(value[0] - 1.0, np.where(kind == "delta", np.inf, 0.9 * value[0]))
+    return np.where(better, pick(tilts.T, value.argmin(0)), plan.theta)
 
 
 def _times(counts: Array, value: Array) -> Array:

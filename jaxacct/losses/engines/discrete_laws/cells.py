@@ -37,8 +37,6 @@ from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-__all__ = ["Law", "Laws", "cell_masses", "laws", "laws_of_outcomes", "ordered", "placed", "with_edge"]
-
 Array = Any  # NumPy's or JAX's
 
 _TINY = 1e-290  # what underflow may hide

@@ -25,8 +25,6 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
 
-__all__ = ["OneSided", "one_sided"]
-
 Array = Any  # NumPy's or JAX's
 
 

@@ -10,8 +10,6 @@ from jaxacct._numerics.arrays import array_module, logsumexp, pick
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, tilt_bound
 
-__all__ = ["Plan", "edges_of", "plan_of"]
-
 Array = Any  # NumPy's or JAX's
 
 _COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first

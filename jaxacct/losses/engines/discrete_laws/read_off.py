@@ -10,8 +10,6 @@ from jaxacct._numerics.arrays import array_module, collected, iterated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
 
-__all__ = ["read_delta", "read_epsilon"]
-
 Array = Any  # NumPy's or JAX's
 
 _ITERATIONS = 16

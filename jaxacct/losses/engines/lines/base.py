@@ -10,8 +10,6 @@ from typing import Any, NamedTuple, Protocol
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 
-__all__ = ["Closed", "Line", "Quadrature", "no_layers"]
-
 
 class Line(Protocol):
     """The law of a finite loss, tilted by theta, from which a probability ``left_out`` may have been removed.

@@ -7,8 +7,6 @@ import functools
 
 import numpy as np
 
-__all__ = ["HEIGHTS", "log_rule_error", "rule"]
-
 _DIGITS = 34
 _RADII = np.array([1.15, 1.35, 1.7, 2.2, 3.0, 4.0, 6.0])  # of Bernstein ellipses
 

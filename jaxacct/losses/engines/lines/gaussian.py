@@ -11,8 +11,6 @@ from jaxacct.losses.engines.contour.points import Points, placed
 from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 
-__all__ = ["GaussianLine"]
-
 _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
 
 

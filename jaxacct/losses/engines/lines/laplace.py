@@ -18,8 +18,6 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.lines.base import Closed
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
 
-__all__ = ["LaplaceLine"]
-
 
 class LaplaceLine(NamedTuple):
     """See :class:`jaxacct.losses.engines.lines.base.Line`; sensitivity over scale, its error, and the tilt."""

@@ -11,8 +11,6 @@ from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.losses.engines.discrete_laws.cells import Law
 from jaxacct.losses.engines.lines.base import Quadrature, no_layers
 
-__all__ = ["LawLine"]
-
 Array = Any  # NumPy's or JAX's
 
 

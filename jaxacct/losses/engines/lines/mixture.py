@@ -32,8 +32,6 @@ from jaxacct.losses.engines.contour.taper import (
     tail_left_out,
 )
 
-__all__ = ["MixtureLine"]
-
 _CELLS = 192
 _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
 _REACH = 11.0  # standard deviations beyond what can matter

@@ -26,8 +26,6 @@ from jaxacct.mechanisms.pairs.revealed import RevealedPair
 from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-__all__ = ["has_derivatives", "line_of"]
-
 
 def line_of(pair: Any) -> Callable[[Array, Array, int], Line] | None:
     """How ``pair`` makes a :class:`Line` of theta, the log probability that may be left out, and a number of points.

@@ -12,8 +12,6 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms
 
-__all__ = ["OutcomesLine"]
-
 
 class OutcomesLine(NamedTuple):
     """See :class:`jaxacct.losses.engines.lines.base.Line`.

@@ -10,8 +10,6 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 
-__all__ = ["RescaledLine"]
-
 
 class RescaledLine(NamedTuple):
     """See :class:`jaxacct.losses.engines.lines.base.Line`, and ``RescaledPair``.

@@ -27,8 +27,6 @@ from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 
-__all__ = ["SampledLaplaceLine"]
-
 _NODES = 64  # of a panel
 _PHASE = 45.0  # radians that half a panel turns by at most
 _WIDTH = 8.0  # nats of m that a panel covers at most

@@ -15,8 +15,6 @@ from jaxacct.losses.engines.rays.ray import Run, ray, run_of
 from jaxacct.losses.engines.rays.threshold import Dropped, Threshold, dropped, undecided
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-__all__ = ["MOST_RUNS", "ray_bounds", "suits"]
-
 MOST_RUNS = 16
 _RATES, _NOISES = (1e-30, 0.05), (0.3, 12.0)  # beyond which there would be too many points
 _FEW, _MANY = 60, (120, 240, 480)  # variables of a threshold, `add` and `remove`

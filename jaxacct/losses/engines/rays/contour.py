@@ -25,8 +25,6 @@ from jaxacct.losses.engines.rays.moment import last_v, moment_bound, moment_erro
 from jaxacct.losses.engines.rays.ray import Ray, Run, ray, settled
 from jaxacct.losses.engines.rays.threshold import Threshold
 
-__all__ = ["Contour", "Saddle", "contour", "rough", "saddle"]
-
 _DIGITS = 23.0  # e-foldings between the sum and what its strip is charged
 _MORE = 31.0  # and between M at the vertex and its own
 _FAR, _EDGE_FAR = 26.0, 2.0  # e-foldings below the sum at which it ends, and bounds on a strip

@@ -12,8 +12,6 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.rays.ray import LOSS_UNITS, Ray, Run, grown, settled, slack_of_t
 from jaxacct.losses.engines.rays.threshold import Threshold, beyond, kept, kept_bounds, kept_error
 
-__all__ = ["last_v", "moment_bound", "moment_error", "moment_on"]
-
 _ROWS = 32  # frequencies at once
 _MOST = 2**22  # frequencies times points
 

@@ -17,8 +17,6 @@ from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 from jaxacct.mechanisms.parameters import NOISE_UNITS, RATE_UNITS
 
-__all__ = ["LOSS_UNITS", "Ray", "Run", "grown", "ray", "run_of", "settled", "slack_of_t"]
-
 LOSS_UNITS = 2.0 * RATE_UNITS + 16.0
 """What W may be off by at a given v, in units."""
 

@@ -17,8 +17,6 @@ from jaxacct.losses.engines.rays.ray import Ray, Run, ray, settled, slack_of_t
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
-__all__ = ["Dropped", "Threshold", "below", "beyond", "dropped", "kept", "kept_bounds", "kept_error", "undecided"]
-
 _TAILS = 60.0  # e-foldings below its peak at which the threshold's density is left
 _STEPS = 0.17  # of the rule for it, in standard deviations
 _STRIP = 0.3

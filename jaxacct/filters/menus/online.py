@@ -1,0 +1,117 @@
+"""`MenuCurves`: prices of what is not on a menu, certified against the curves of the menu's table.
+
+A ledger with b units left promises a curve of excess U_b at most (:mod:`jaxacct.filters.menus.table`). A query L may
+run for p units, 1 <= p <= b, if
+
+    U_b >= T_L U_(b - p)    at every point of the lattice,                                                        (2)
+
+where (T_L E)(k) = E_L(k) + sum over losses l of P_L(l) E(k - l). The induction that makes U a bound uses one such
+inequality a move, whether the move was foreseen or not, so prices may depend on what is left (docs/proofs/filters.md,
+5).
+
+*Slack.* Where curves are as small as rounding, (2) would be a matter of rounding. So the table that is read is
+U_b + a b min(1, gamma), the excess of an atom at infinity of mass a b in both directions, which the menu's moves keep;
+a hundredth of delta pays for it: a B. It is also room for a query's far tail.
+
+*Rounding.* Sums are plain convolutions of terms that are not negative, so N of them are off by N + 2 units of the last
+place of the result, however small that is; the left side is rounded down by its few, the right side up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from jaxacct._numerics.rounding import UNIT, deflated, inflated
+from jaxacct.filters.menus.laws import law_of
+from jaxacct.losses.grids.grid import LossGrid
+
+_WIDER = 2  # reach of a query off the menu, over the menu's; what lies beyond counts as an infinite loss
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MenuCurves:
+    """What a menu's table promises for every budget left.
+
+    Attributes:
+        curves: U / sqrt(gamma) at the table's nodes, shape ``(nodes, grid.size)``.
+        node: units between nodes.
+        budget: the whole budget in units.
+        slack: what a unit adds to U, over min(1, gamma).
+        reach: points by which a query of the menu moves the loss at most.
+        grid: the lattice.
+        entries: the menu, for queries by their position.
+    """
+
+    curves: np.ndarray
+    node: int
+    budget: int
+    slack: float
+    reach: int
+    grid: LossGrid
+    entries: tuple[Any, ...] = ()
+
+    def least_price(self, query: Any, left: int, most: int) -> int:
+        """The least price up to ``most`` that passes (2) with ``left`` units left; ``most`` where none does.
+
+        By bisection, each step of which composes the query with one curve: milliseconds, by the table's points.
+
+        Args:
+            query: a mechanism with scalar, concrete parameters and an analysis for `remove`.
+            left: units left.
+            most: a price that is certified already, or one above every budget.
+        """
+        if left < 1:
+            return most
+        law = self.law(query)
+        high = min(most, left)
+        if high < most and not self.certified(*law, left, high):
+            return most
+        low = 0
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.certified(*law, left, middle) else (middle, high)
+        return high
+
+    def certified(self, masses: np.ndarray, lowest: int, excess: np.ndarray, left: int, price: int) -> bool:
+        """Whether (2) holds, with all rounding against it.
+
+        Args:
+            masses: of an upper law's finite losses times exp(-loss / 2), rounded up.
+            lowest: the first of those losses, in points, at most 0; the last is at least 0.
+            excess: of the law's curve over sqrt(gamma) at the grid's points, rounded up.
+            left: units left.
+            price: units asked, from 1 to ``left``.
+        """
+        if not 1 <= price <= left <= self.budget:
+            return False
+        below, above = -lowest, masses.size - 1 + lowest
+        after = inflated(self.curve(left - price), 64 * UNIT)
+        # Above the last point U is constant, below the first proportional to gamma: over sqrt(gamma) both fade.
+        fade = _over_root(np.arange(1, max(below, above) + 1) * self.grid.spacing)
+        wide = np.concatenate([after[0] * fade[:above][::-1], after, after[-1] * fade[:below]])
+        whole = excess + np.convolve(wide, masses, mode="valid")
+        # Products may vanish below the smallest normal number; nothing else is lost but units of the last place.
+        whole = inflated(whole, 4 * UNIT * (masses.size + 16)) + (1e-290 if after.any() else 0.0)
+        return bool((whole <= deflated(self.curve(left), 64 * UNIT)).all())
+
+    def curve(self, units: int) -> np.ndarray:
+        """U over sqrt(gamma), slack included, with so many units left."""
+        below, rest = divmod(units, self.node)
+        share = rest / self.node
+        curve = self.curves[below] * (1.0 - share) + self.curves[below + 1] * share if rest else self.curves[below]
+        return curve + self.slack * units * np.exp(-0.5 * np.abs(self.grid.losses))
+
+    def law(self, query: Any) -> tuple[np.ndarray, int, np.ndarray]:
+        """What `certified` takes of a query."""
+        reach = _WIDER * self.reach
+        law, excess = law_of(query, LossGrid(self.grid.spacing, -reach, 2 * reach + 1), self.grid)
+        masses = np.asarray(law.masses) * _over_root(law.grid.losses)
+        return masses, law.grid.lowest, excess * _over_root(self.grid.losses)
+
+
+def _over_root(losses: np.ndarray) -> np.ndarray:
+    """1 / sqrt(gamma) at these logarithms of gamma, rounded up by as much as they and the product may be off."""
+    return inflated(np.exp(-0.5 * losses), 16 * UNIT * (4.0 + np.abs(losses)))

@@ -1,0 +1,199 @@
+"""Reads dp_accounting's events of one release with noise, and of guarantees without samples or compositions."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxacct import _validate
+from jaxacct.interop.composition import Part, Reading
+from jaxacct.mechanisms import (
+    ApproximateDP,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    FromTables,
+    Gaussian,
+    Laplace,
+    MixtureOfGaussians,
+    PureDP,
+    RandomizedResponse,
+)
+from jaxacct.mechanisms.directions import directions
+
+_UP = 1.0 + 2.0**-50
+
+
+def leaf(event: Any, mechanism: Any, relation: str, is_sum: bool = False) -> Reading:
+    """One run of ``mechanism``, once it is known to have an analysis."""
+    directions(mechanism, relation)
+    return Reading({repr(event): Part(mechanism, 1, is_sum)})
+
+
+def nothing(event: Any, relation: str) -> Reading:
+    """No release at all."""
+    return Reading()
+
+
+def everything(event: Any, relation: str) -> Reading:
+    """What is not private."""
+    return Reading(private=False)
+
+
+class OverSensitivity(str):
+    """A relation whose noise multipliers are over 2 C, what replacing a record moves, and not over its bound C."""
+
+
+def moves(relation: str) -> float:
+    """How far a sum moves, in the unit that noise multipliers are over."""
+    return (2.0 if relation == "replace" else 1.0) / (2.0 if isinstance(relation, OverSensitivity) else 1.0)
+
+
+def inside(relation: str, inner: str) -> str:
+    """The relation ``inner`` for an event inside one that is read under ``relation``: noise is over the same unit."""
+    return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
+
+
+def gaussian(event: Any, relation: str) -> Reading:
+    """N(0, s^2 I) on a sum; without noise it is no private release."""
+    _validate.nonnegative(noise_multiplier=event.noise_multiplier)
+    if event.noise_multiplier == 0:
+        return everything(event, relation)
+    return leaf(event, Gaussian(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
+
+
+def laplace(event: Any, relation: str) -> Reading:
+    """Independent Laplace noise on every coordinate; the worst case is one coordinate (see `Laplace`)."""
+    _validate.nonnegative(noise_multiplier=event.noise_multiplier)
+    if event.noise_multiplier == 0:
+        return everything(event, relation)
+    return leaf(event, Laplace(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
+
+
+def discrete_laplace(event: Any, relation: str) -> Reading:
+    """Pr[x] ~ exp(-a |x|) on whole coordinates.
+
+    Changing coordinates one after the other is a chain, whose trade-off function is at least that of the shifts added
+    up on one coordinate: thresholds are the optimal tests of log-concave noise on the whole numbers, and with
+    randomised thresholds the power of one shift is the level of the next, exactly. The scale 1 / a is rounded down:
+    noise of less scale is less private (the noise of a smaller a is that of a larger one plus more noise).
+    """
+    _validate.positive(noise_parameter=event.noise_parameter)
+    sensitivity = operator.index(event.sensitivity)
+    _validate.nonnegative(sensitivity=sensitivity)
+    if sensitivity == 0:
+        return Reading()
+    scale = math.nextafter(1.0 / float(event.noise_parameter), 0.0)
+    return leaf(event, DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True)
+
+
+def response(event: Any, relation: str) -> Reading:
+    """The true one of k buckets with probability 1 - p + p / k, any other with p / k.
+
+    Replaced by the special record, the answer is uniform (dp_accounting's definition): two outcomes, the true bucket
+    and the rest. Their probabilities are off by two units of 2^-53 at most, by six once they are divided by their sum,
+    and losses by ten: `FromTables` counts 10 for masses and 20 for losses.
+    """
+    p, k = float(event.noise_parameter), operator.index(event.num_buckets)
+    _validate.rate(noise_parameter=p)
+    _validate.count(num_buckets=k)
+    if relation == "add_or_remove":
+        raise ValueError(
+            "randomized response answers for every record, so that none can be missing: the relation must be "
+            "'replace' or 'replace_special'"
+        )
+    if k == 1 or p == 1.0:
+        return Reading()
+    if p == 0.0:
+        return everything(event, relation)
+    if relation == "replace":
+        # More epsilon is less private, so it is rounded up.
+        return leaf(event, RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
+    own, others = np.array([(1.0 - p) + p / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
+    return leaf(event, FromTables(own, others), relation)
+
+
+def mixture(event: Any, relation: str) -> Reading:
+    """N(0, s^2) on one data set, a mixture of N(c_i, s^2) on the other."""
+    deviation = float(event.standard_deviation)
+    sensitivities, weights = ([float(x) for x in each] for each in (event.sensitivities, event.sampling_probs))
+    _validate.nonnegative(standard_deviation=deviation, sensitivities=sensitivities, sampling_probs=weights)
+    if not any(value * weight for value, weight in zip(sensitivities, weights, strict=True)):
+        return Reading()
+    if deviation == 0.0:
+        return everything(event, relation)
+    return leaf(event, MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
+
+
+def zcdp(event: Any, relation: str) -> Reading:
+    """(xi, rho)-zCDP, for whatever relation the event was written for; xi-DP where rho is 0."""
+    _validate.nonnegative(rho=event.rho, xi=event.xi)
+    if event.rho == 0 and event.xi > 0:
+        return leaf(event, PureDP(float(event.xi)), relation)
+    return Reading(rho=float(event.rho), xi=float(event.xi))
+
+
+def tree(event: Any, relation: str) -> Reading:
+    """A record is in one leaf of one tree, so in at most as many nodes as the tree of most steps has levels.
+
+    A tree of n steps has floor(log2 n) + 1 levels. The nodes together are one Gaussian mechanism of L2 sensitivity
+    sqrt(levels), on which adaptive choices change nothing (Kairouz et al. 2021, arXiv 2103.00039, appendix D.1, for
+    their Definition 1.1 of neighbours).
+    """
+    _validate.nonnegative(noise_multiplier=event.noise_multiplier)
+    counts = [event.step_counts] if np.ndim(event.step_counts) == 0 else list(event.step_counts)
+    counts = [operator.index(count) for count in counts]
+    if not counts or min(counts) < 0 or max(counts) == 0:
+        raise ValueError(f"step_counts must be whole numbers >= 0, not all 0, got {event.step_counts}")
+    if relation != "replace_special":
+        raise ValueError("tree aggregation has an analysis for relation 'replace_special' only")
+    if event.noise_multiplier == 0:
+        return everything(event, relation)
+    levels = max(counts).bit_length()
+    sensitivity = math.sqrt(levels)
+    if sensitivity * sensitivity < levels:
+        sensitivity = math.nextafter(sensitivity, math.inf)
+    return leaf(event, Gaussian(float(event.noise_multiplier), sensitivity), relation)
+
+
+def claimed(event: Any, relation: str) -> Reading:
+    """(epsilon, delta)-DP, for whatever relation the event was written for."""
+    epsilon, delta = float(event.epsilon), float(event.delta)
+    _validate.nonnegative(epsilon=epsilon if epsilon < math.inf else 0.0, delta=delta)
+    _validate.rate(delta=delta)
+    if delta == 1.0 or epsilon == math.inf:
+        return everything(event, relation)
+    if delta == 0.0:
+        return by_epsilon(event, PureDP, relation)
+    return leaf(event, ApproximateDP(epsilon, delta), relation)
+
+
+def by_epsilon(event: Any, kind: Callable[[float], Any], relation: str) -> Reading:
+    """A mechanism that an epsilon describes, for whatever relation the event was written for."""
+    epsilon = float(event.epsilon)
+    if epsilon == math.inf:
+        return everything(event, relation)
+    _validate.nonnegative(epsilon=epsilon)
+    return leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
+
+
+def discrete_gaussian(event: Any, relation: str) -> Reading:
+    """Pr[x] ~ exp(-x^2 / 2 s^2) on whole coordinates.
+
+    On one coordinate whole shifts are at most the sensitivity, rounded down. On several, or an unknown number, it is
+    (sensitivity / s)^2 / 2-zCDP, as each coordinate is with its own shift (Canonne, Kamath, Steinke 2020, Theorem 14).
+    """
+    sigma, sensitivity = float(event.sigma), float(event.sensitivity)
+    _validate.nonnegative(sigma=sigma, sensitivity=sensitivity)
+    moved = sensitivity * moves(relation)
+    if moved == 0.0:
+        return Reading()
+    if sigma == 0.0:
+        return everything(event, relation)
+    if event.dimension is not None and operator.index(event.dimension) == 1:
+        whole = math.floor(moved)
+        return leaf(event, DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+    return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)
