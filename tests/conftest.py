@@ -12,15 +12,17 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "standard")
-# Compilations are most of the suite's time; a cache outside the checkout makes the second run a short one.
-jax.config.update(
-    "jax_compilation_cache_dir",
-    os.environ.get("JAXACCT_TEST_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-cache")),
-)
-jax.config.update(
-    "jax_persistent_cache_min_compile_time_secs",
-    float(os.environ.get("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")),
-)
+# Compilations are most of the suite's time. Workers and the processes that tests start share them, the small ones too;
+# the folder is outside the checkout and makes the second run a short one.
+CACHE = {
+    "jax_compilation_cache_dir": os.environ.get(
+        "JAXACCT_TEST_CACHE", str(pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-cache")
+    ),
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+}
+for name, value in CACHE.items():
+    os.environ[name.upper()] = str(value)
+    jax.config.update(name, value)
 
 SHARED = pathlib.Path(__file__).resolve().parents[2] / "shared"
 
@@ -60,7 +62,7 @@ def _programs_do_not_pile_up():
     if not process.exists():
         return
     resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if resident > 1e9 or (process / "maps").read_bytes().count(b"\n") > 30_000:
+    if resident > 8e8 or (process / "maps").read_bytes().count(b"\n") > 30_000:
         jax.clear_caches()
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):  # glibc keeps what is freed until it is asked

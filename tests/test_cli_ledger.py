@@ -70,6 +70,13 @@ def test_the_page_s_commands_and_answers_are_as_printed(run):
     assert refused == 1
 
 
+def test_a_delta_that_promises_little_is_warned_of(run):
+    code, _, err = run("create team.db zcdp epsilon=1 delta=0.01")
+    assert code == 0
+    assert "warning: delta 0.01 is above 0.001" in err
+    assert not run("create other.db zcdp epsilon=1 delta=1e-6")[2]
+
+
 def test_a_label_cannot_write_over_the_lines_before_it(run):
     run("create team.db pure_dp epsilon=1")
     assert run("request team.db --cost 0.1 --label 'a\n\tb \x1b[1A\x1b[2K\x9b\u202ec\x07 größer'")[0] == 0

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 
-import jax
 import pytest
 
 NOTEBOOKS = sorted((pathlib.Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
@@ -69,8 +68,6 @@ def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
         "MPLCONFIGDIR": str(tmp_path / "matplotlib"),
         "IPYTHONDIR": str(tmp_path / "ipython"),
         "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
-        "JAX_COMPILATION_CACHE_DIR": str(jax.config.values["jax_compilation_cache_dir"]),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
     }
     run = subprocess.run(
         [sys.executable, "-c", EXECUTE, str(path), str(path.parent)],

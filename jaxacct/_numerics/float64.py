@@ -32,6 +32,17 @@ def settled(*values: Any, buffers: bool = True) -> list[Any]:
     return [jax.tree.map(settle, value) for value in values]
 
 
+def reentrant_x64(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` under ``jax.enable_x64``, which as a decorator leaves the flag set in JAX 0.8 where calls nest."""
+
+    @functools.wraps(function)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return inner
+
+
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` under ``jax.enable_x64``, for public functions that somebody may ``vmap`` from outside."""
 

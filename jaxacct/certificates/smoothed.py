@@ -29,21 +29,20 @@ from jaxacct.certificates.limits import NoCertificateError
 _ORDER = 24
 
 
-def smoothed_delta(parts: Transforms, epsilon: Any, digits: float, nodes: int, line: float | None = None) -> Any:
+def smoothed_delta(parts: Transforms, epsilon: Any, digits: float, nodes: int) -> Any:
     """Lower and upper ends for delta less 1 - finite, with so many values of the transform."""
-    c = ball(saddle(parts, float(epsilon)) if line is None else line)
+    c = ball(saddle(parts, float(epsilon)))
     scale = (log_moment(parts, c) - (c - 1) * epsilon).exp() / abs(c * (c - 1))
     goal = (scale * ball(10.0) ** (-digits - 3)).abs_upper()
     step = (2 * arb.pi() / ball(period_for(parts, c, epsilon, goal, arb(0)) * 1.1)).mid()
     eta = ball(float(_ORDER) / (float(step) * nodes) * 10.0 ** ((digits + 4.0) / _ORDER))
-    count = nodes
-    room = (_left_out(parts, c, epsilon, step, count, eta) + _aliases(parts, c, epsilon, step, eta)).abs_upper()
+    room = (_left_out(parts, c, epsilon, step, nodes, eta) + _aliases(parts, c, epsilon, step, eta)).abs_upper()
 
     def kernel(z: Any) -> Any:
         return _spline(z, eta) / (z * (z - 1))
 
     shifts = [arb(0), eta, 2 * eta]
-    means = summed(parts, c, epsilon, step, count, kernel, shifts)
+    means = summed(parts, c, epsilon, step, nodes, kernel, shifts)
     if c < 1:
         residue = finite_of(parts) * _spline(ball(1), eta)
         means = [mean + residue for mean in means]

@@ -14,6 +14,7 @@ import click
 from jaxacct.cli.ledger_arguments import FILTERS, PARAMETERS, is_target, parameters_of, query_of
 from jaxacct.cli.page import Page, examples
 from jaxacct.cli.run_options import mechanism_options
+from jaxacct.cli.runs import warn_of_delta
 
 if TYPE_CHECKING:
     from jaxacct.ledger import Entry, Ledger, Reading
@@ -91,6 +92,7 @@ def create(
             is_bound, remaining = bool(book.guarantee.is_bound), _numbers(book.remaining())
             reading = book.reading()
             where = str(book._store)  # without a URL's password
+        warn_of_delta(reading.delta, [])
     if as_json:
         fields = {"remaining": remaining, "is_bound": is_bound, "statement": statement, "head": head}
         _print(filter=filter_name, **fields, **_epsilons(reading))

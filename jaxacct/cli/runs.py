@@ -145,6 +145,15 @@ def composed(runs: list[Run]) -> tuple[Any, Any]:
     return Composed([run.mechanism() for run in runs], alike([run.steps for run in runs])), 1
 
 
+def warn_of_delta(delta: float, records: list[int]) -> None:
+    """Warns where ``delta`` is above 1e-3, or above one over a number of records."""
+    most = min([_MOST_DELTA, *(1.0 / count for count in records)])
+    if delta > most:
+        known = f"1 / records, {most:.3g}" if most < _MOST_DELTA else f"{_MOST_DELTA:g}"
+        words = f"delta {delta:g} is above {known}: publishing a few whole records can be as private as that"
+        click.echo(f"jaxacct: warning: {words}", err=True)
+
+
 def said_of(runs: list[Run], delta: Any = None) -> list[str]:
     """What an answer about sampled runs holds for, a line for each sampler; warns of a ``delta`` that is too large.
 
@@ -153,12 +162,7 @@ def said_of(runs: list[Run], delta: Any = None) -> list[str]:
         delta: the question's; one number or several.
     """
     if delta is not None:
-        counts = [run.records for run in runs if run.records is not None]
-        largest, most = float(np.max(delta)), min([_MOST_DELTA, *(1.0 / count for count in counts)])
-        if largest > most:
-            known = f"1 / records, {most:.3g}" if most < _MOST_DELTA else f"{_MOST_DELTA:g}"
-            words = f"delta {largest:g} is above {known}: publishing a few whole records can be as private as that"
-            click.echo(f"jaxacct: warning: {words}", err=True)
+        warn_of_delta(float(np.max(delta)), [run.records for run in runs if run.records is not None])
     return [f"holds for {one}" for one in dict.fromkeys(run.sampler() for run in runs) if one is not None]
 
 

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from jaxacct.cli import plain_errors
 from jaxacct.cli.page import Page, examples, printing
+from jaxacct.cli.runs import warn_of_delta
 
 _NEEDED = {
     "flax": "flax",
@@ -179,6 +180,7 @@ def train(
         if settings["physical_batch"] > 2**18:
             raise ValueError(f"physical_batch must be at most {2**18}, got {settings['physical_batch']}")
         folder = output or checkpoint or Path("runs") / time.strftime("%Y-%m-%dT%H-%M-%S")
+    warn_of_delta(delta, [])
     durable = None if checkpoint is None else {"folder": checkpoint, "every": checkpoint_every, "resume": resume}
     with stop_on_interrupt() as interrupted:
         run(data, path, settings, seed, folder, interrupted, durable)

@@ -14,6 +14,7 @@ from jaxacct.interop.composition import MOST, Reading, composed
 from jaxacct.interop.noise_events import OverSensitivity
 from jaxacct.interop.read_events import UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
 _Relation = privacy_accountant.NeighboringRelation
@@ -172,7 +173,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         return _NAMES[self.neighboring_relation]
 
 
-def _pure_epsilon(mechanism: Any, relation: str) -> float:
+def _pure_epsilon(mechanism: Mechanism, relation: str) -> float:
     """The largest loss: of a closed form that holds for ``relation``, or else that of the pairs."""
     if is_pure(mechanism, relation):
         return float(pure_cost(mechanism))
@@ -182,7 +183,7 @@ def _pure_epsilon(mechanism: Any, relation: str) -> float:
     return max(math.inf if math.isnan(loss) else loss for loss in largest)
 
 
-def _may_be_infinite(mechanism: Any) -> bool:
+def _may_be_infinite(mechanism: Mechanism) -> bool:
     inner = getattr(mechanism, "mechanism", None)
     return isinstance(mechanism, (ApproximateDP, FromProfile, FromTables, SampledWithReplacement)) or (
         inner is not None and _may_be_infinite(inner)

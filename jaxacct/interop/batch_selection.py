@@ -14,9 +14,10 @@ from jaxacct.mechanisms import (
     SampledWithReplacement,
     TruncatedPoisson,
 )
+from jaxacct.mechanisms.base import Mechanism
 
 
-def mechanism_of_selection(strategy: Any, mechanism: Any, *, records: int | None = None) -> Any:
+def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int | None = None) -> Any:
     """All of a run: ``mechanism`` on every batch that a strategy of ``jax_privacy.batch_selection`` selects.
 
     A strategy with groups of equal size (``EQUAL_SPLIT``) is for ``replace_special`` and ``replace`` only.

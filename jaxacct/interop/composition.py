@@ -12,6 +12,7 @@ from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
 from jaxacct.mechanisms import ApproximateDP, Composed, FromProfile, Gaussian, PureDP, ZeroConcentratedDP
+from jaxacct.mechanisms.base import Mechanism
 
 MOST = 2**53  # a count that is still exact as a float
 _UP = 1.0 + 2.0**-48
@@ -30,7 +31,7 @@ class Part:
             same to it.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     count: int
     is_sum: bool = False
 

@@ -22,12 +22,13 @@ from jaxacct.mechanisms import (
     PureDP,
     RandomizedResponse,
 )
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
 _UP = 1.0 + 2.0**-50
 
 
-def leaf(event: Any, mechanism: Any, relation: str, is_sum: bool = False) -> Reading:
+def leaf(event: Any, mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
     """One run of ``mechanism``, once it is known to have an analysis."""
     directions(mechanism, relation)
     return Reading({repr(event): Part(mechanism, 1, is_sum)})

@@ -123,8 +123,9 @@ def _of_group(step: Any, steps: int, size: int, delta: float) -> float:
 def _text(found: Statement, records: int, batch: int, epochs: float, noise: float, group: int | None) -> str:
     up = lambda value: rounded_up(value, 4)  # noqa: E731
     delta = f"{found.delta:g}"
+    passes = "1 epoch" if epochs == 1 else f"{epochs:g} epochs"
     parts = [
-        f"DP-SGD on {records:,} training records: {found.steps:,} steps ({epochs:g} epochs of batches of {batch:,}), "
+        f"DP-SGD on {records:,} training records: {found.steps:,} steps ({passes} of batches of {batch:,}), "
         f"each the sum of clipped per-record gradients with Gaussian noise of {noise:g} clip norms. Whoever sees all "
         "intermediate models and the final one learns about any single record at most what the following allow. The "
         f"numbers are proven upper bounds at delta = {delta}; the unit of privacy is one training record.",

@@ -29,12 +29,12 @@ from jaxacct.mechanisms import (
     TruncatedPoisson,
     ZeroConcentratedDP,
 )
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
 
 
-def to_dp_event(mechanism: Any, steps: int = 1, relation: str = "add_or_remove") -> dp_event.DpEvent:
+def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_remove") -> dp_event.DpEvent:
     """``steps`` runs of ``mechanism`` as a ``DpEvent`` of dp_accounting.
 
     An event's noise multiplier is over the bound C on a record's value, a mechanism's sensitivity is what the relation

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, adversary, filters
+from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, RandomAllocation, adversary, epsilon, filters
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 
@@ -233,3 +233,20 @@ def test_bad_arguments_are_named():
         jax.jit(lambda e: make(epsilon=e))(1.0)
     with pytest.raises(ValueError, match="sigma and rate must rise"):
         filters.gaussian_menu((2.0, 1.0), 0.1)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Composed((Gaussian(8.0), Laplace(20.0)), (2, 1)),
+        Composed((PoissonSampled(Gaussian(2.0), 0.1),), (10,)),
+        RandomAllocation(Gaussian(3.0), 9, 2),
+    ],
+)
+def test_an_entry_of_several_runs_is_admitted_as_often_as_it_may_be(entry):
+    menu = filters.priced_menu([entry], epsilon=3.0, delta=1e-5, points=2048)
+    state, admitted = menu.init(), 0
+    while menu.update(0, state)[0]:
+        state, admitted = menu.update(0, state)[1], admitted + 1
+    upper = [float(epsilon(entry, 1e-5, steps=steps).upper) for steps in (admitted, admitted + 1)]
+    assert upper[0] <= 3.0 < upper[1] * 1.01

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 
-import jax
 import pytest
 
 from jaxacct import Ledger, filters
@@ -17,8 +16,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def raced(*arguments):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    if jax.config.jax_compilation_cache_dir:
-        environment["JAX_COMPILATION_CACHE_DIR"] = jax.config.jax_compilation_cache_dir
     command = [sys.executable, "-W", "ignore", "-m", "verification.races", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1200, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -103,11 +103,12 @@ def test_networks_are_pure_float32_and_see_one_example_at_a_time(name):
     network = build(name, (8, 8, 1), 10, seed=0)
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(network.params))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 8, 8, 1)), jnp.float32)
-    together = network.logits(network.params, x)
+    logits = jax.jit(network.logits)
+    together = logits(network.params, x)
     assert together.shape == (5, 10)
-    alone = jnp.concatenate([network.logits(network.params, row[None]) for row in x])
+    alone = jnp.concatenate([logits(network.params, row[None]) for row in x])
     np.testing.assert_allclose(together, alone, atol=1e-5)
-    assert network.loss(network.params, (x[0], jnp.int32(3))).shape == ()
+    assert jax.eval_shape(network.loss, network.params, (x[0], jnp.int32(3))).shape == ()
 
 
 def test_a_network_with_batch_statistics_or_dropout_is_refused():

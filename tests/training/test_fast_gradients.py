@@ -25,26 +25,26 @@ def inner(params, example):
     return sum(jnp.sum(params[name] * example[name]) for name in SHAPES)  # its gradient is the example
 
 
-@pytest.mark.parametrize(("unit", "clip_scale"), [(1.0, 1.0), (0.3, 0.5), (1e-20, 1.0), (3.0, 1e-10)])
-def test_one_row_of_any_size_never_moves_the_sum_by_more_than_the_clip_norm(unit, clip_scale):
+def test_one_row_of_any_size_never_moves_the_sum_by_more_than_the_clip_norm():
     data, params = rows(), {name: jnp.zeros(shape) for name, shape in SHAPES.items()}
     count = len(SCALES) + 1
 
     @jax.jit
-    def summed(mask):
+    def summed(mask, unit, clip_scale):
         return training.clipped_gradient_sum(inner, params, data, mask, unit, clip_scale=clip_scale)
 
-    for row in range(count):
-        total = summed(jnp.arange(count) == row)
-        pairs = [(total.high[name], total.low[name]) for name in SHAPES]
-        quanta = np.concatenate([np.ravel(h).astype(np.int64) * 2**12 + np.ravel(low) for h, low in pairs])
-        length = sum(int(q) ** 2 for q in quanta)
-        assert length <= (clip_scale * 2**24) ** 2
-        if unit == clip_scale == 1.0 and 1.0 <= [*SCALES, 0.1][row] <= 1e15:
-            assert length >= (2**24 * (1 - 5e-4)) ** 2
+    for unit, clip_scale in ((1.0, 1.0), (0.3, 0.5), (1e-20, 1.0), (3.0, 1e-10)):
+        for row in range(count):
+            total = summed(jnp.arange(count) == row, unit, clip_scale)
+            pairs = [(total.high[name], total.low[name]) for name in SHAPES]
+            quanta = np.concatenate([np.ravel(h).astype(np.int64) * 2**12 + np.ravel(low) for h, low in pairs])
+            length = sum(int(q) ** 2 for q in quanta)
+            assert length <= (clip_scale * 2**24) ** 2, (unit, row)
+            if unit == clip_scale == 1.0 and 1.0 <= [*SCALES, 0.1][row] <= 1e15:
+                assert length >= (2**24 * (1 - 5e-4)) ** 2
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("count", [1, 65])
 def test_a_sum_of_many_rows_is_exact(count):
     """Rows within the clip norm, of whole quanta: their sum is the integers' sum."""
     quanta = np.random.default_rng(count).integers(-(2**20), 2**20, (count, 8))
@@ -55,7 +55,7 @@ def test_a_sum_of_many_rows_is_exact(count):
     assert np.array_equal(found, quanta.sum(0))
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("count", [1, 65])
 def test_pieces_of_any_size_add_up_exactly(count):
     quanta = np.random.default_rng(count).integers(-(2**20), 2**20, (count, 8))
     start = training.clipped_gradient_sum(
@@ -79,7 +79,6 @@ def both_gradients(loss, params, examples):
 @pytest.mark.parametrize(
     ("image", "kernel", "options"),
     [
-        ((2, 8, 8, 3), (3, 3, 3, 4), {"padding": "SAME", "dimension_numbers": ("NHWC", "HWIO", "NHWC")}),
         ((2, 4, 9, 7), (6, 2, 3, 2), {"padding": [(1, 0), (2, 2)], "window_strides": (2, 1), "feature_group_count": 2}),
         ((2, 3, 10), (5, 3, 3), {"padding": [(1, 2)], "rhs_dilation": (2,), "lhs_dilation": (2,)}),
     ],
@@ -93,18 +92,17 @@ def test_gradients_of_convolutions_are_those_of_vmap_and_grad(image, kernel, opt
 
     kernel = jax.random.normal(jax.random.key(0), kernel)
     images = jax.random.normal(jax.random.key(1), (4, *image))
-    plain = jax.vmap(jax.grad(loss), in_axes=(None, 0))(kernel, images)
-    for run in (training.per_example_gradients, jax.jit(training.per_example_gradients, static_argnums=0)):
-        np.testing.assert_allclose(run(loss, kernel, images), plain, rtol=1e-4, atol=1e-4)
+    plain, found = both_gradients(loss, kernel, images)
+    np.testing.assert_allclose(found, plain, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
     ("image", "kernel", "options"),
     [
-        ((8, 8, 3), (3, 3, 3, 4), {"padding": "SAME"}),
+        pytest.param((8, 8, 3), (3, 3, 3, 4), {"padding": "SAME"}, marks=pytest.mark.slow),  # the others hold it
         ((9, 7, 4), (3, 2, 2, 6), {"padding": [(1, 0), (2, 2)], "window_strides": (2, 1), "feature_group_count": 2}),
         ((10, 9, 2), (3, 3, 2, 5), {"padding": [(-1, 3), (0, -1)], "rhs_dilation": (2, 1), "lhs_dilation": (1, 2)}),
-        ((6, 6, 3), (1, 1, 3, 4), {"padding": "VALID", "window_strides": (2, 2)}),
+        pytest.param((6, 6, 3), (1, 1, 3, 4), {"padding": "VALID", "window_strides": (2, 2)}, marks=pytest.mark.slow),
     ],
 )
 def test_gradients_of_convolutions_of_one_image_are_those_of_vmap_and_grad(image, kernel, options):
@@ -123,11 +121,9 @@ def test_gradients_of_convolutions_of_one_image_are_those_of_vmap_and_grad(image
 @pytest.mark.parametrize(
     ("window", "strides", "padding"),
     [
-        ((2, 2, 1), (2, 2, 1), "VALID"),  # 7 rows are no multiple of 2
-        ((3, 2, 1), (3, 2, 1), "VALID"),
+        ((3, 2, 1), (3, 2, 1), "VALID"),  # 7 rows are no multiple of 3
         ((2, 3, 1), (2, 3, 1), "SAME"),  # padded
         ((3, 3, 1), (2, 2, 1), "VALID"),  # overlapping
-        ((6, 4, 1), (6, 4, 1), "VALID"),  # large
     ],
 )
 @pytest.mark.parametrize("least", [False, True])

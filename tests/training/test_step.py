@@ -89,7 +89,7 @@ def test_a_halted_run_stays_halted_even_if_a_cheaper_query_would_fit():
     filter = filters.gdp(1.0)
     schedule = constant(2.0, 1.0, 10)
     states, _ = run(filter, schedule, 1)
-    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0)
+    step = make_step(loss, OPTIMIZER, filter, schedule, clip_norm=1.0, physical_batch=8)
     state, report = step(states[-1]._replace(halted=jnp.bool_(True)), DATA)
     assert not bool(report.admitted)
     assert same(state.params, states[-1].params)

@@ -84,7 +84,7 @@ class ApproximateGDPFilter(AdditiveFilter):
             ValueError: a query of another type, a concrete rate outside the regime, a shape the state does
                 not cover.
         """
-        return _update(self.pieces, _parameters(query, self.regime), state, self.regime)
+        return _update(self.pieces, sampled_parameters(query, self.regime), state, self.regime)
 
     def clip_scale(self, query: Any, state: LedgerState) -> Array:
         """The factor in [0, 1] on ``query``'s clip norm at which it spends at most what is left in ``state``.
@@ -97,15 +97,15 @@ class ApproximateGDPFilter(AdditiveFilter):
         Raises:
             ValueError: as `update`.
         """
-        parameters = _parameters(query, self.regime)
+        parameters = sampled_parameters(query, self.regime)
         return _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
 
     @jax.enable_x64(True)
     def _cost(self, query: Any) -> Array:
-        return _mean_loss(_parameters(query, self.regime), self.regime)[0]
+        return _mean_loss(sampled_parameters(query, self.regime), self.regime)[0]
 
 
-def _parameters(query: Any, regime: str) -> tuple[Any, Any, Any]:
+def sampled_parameters(query: Any, regime: str) -> tuple[Any, Any, Any]:
     """(sensitivity, sigma, rate) of ``query``, after the checks that need no values or concrete ones."""
     rate: Any = 1.0
     inner = query

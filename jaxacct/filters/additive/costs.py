@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.additive.costs_of_plds import approximate_of_law, concentrated_of_law, pure_of_law
@@ -33,7 +34,7 @@ def _total(query: Composed, cost: Any) -> Any:
     return jax.tree.map(lambda *ones: inflated(sum(ones[1:], ones[0]), len(ones) * 2.0**-51), *parts)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @np.errstate(all="ignore")
 def is_pure(query: Any, relation: str = "add_or_remove") -> bool:
     """Whether `pure_cost` has a closed form for ``query``, which is a mechanism."""
@@ -44,7 +45,7 @@ def is_pure(query: Any, relation: str = "add_or_remove") -> bool:
     return isinstance(query, Mechanism) and query._pure() is not None
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @np.errstate(all="ignore")
 def pure_cost(query: Any) -> Array:
     """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none.
@@ -72,7 +73,7 @@ def _named(query: Any) -> str:
     return type(query.mechanism if isinstance(query, PoissonSampled) else query).__name__
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @np.errstate(all="ignore")
 def concentrated_cost(query: Any) -> Array:
     """The rho of ``query``, rounded up; float64, NaN or infinite where there is none.
@@ -100,7 +101,7 @@ def concentrated_cost(query: Any) -> Array:
     )
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @np.errstate(all="ignore")
 def approximate_cost(query: Any) -> tuple[Array, Array]:
     """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64.

@@ -29,7 +29,7 @@ from jaxacct._numerics.arrays import array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
-from jaxacct.losses.compare.gaussian_order import _dominating
+from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.losses.curves.pld import PLD
 
 _TIMES = 2.0 ** np.arange(-10.0, 14.01, 0.125)  # orders less 1 at which K is computed
@@ -130,7 +130,7 @@ def _mu(law: _Law) -> Array:
     up = 1.0 + law.doubt
     xp = array_module(law)
     none = xp.zeros_like(law.p[..., :1])
-    found = _dominating(xp.concatenate([law.p * up, none], -1), xp.concatenate([law.q * up, none], -1), np.zeros(()))
+    found = dominating_mu(xp.concatenate([law.p * up, none], -1), xp.concatenate([law.q * up, none], -1), np.zeros(()))
     return found + 0.0 * law.p[..., 0]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.rounding import inflated
+from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -106,13 +106,28 @@ def delta_of(excess: np.ndarray, grid: LossGrid, epsilon: float) -> float:
 def law_of(query: Any, step: LossGrid, grid: LossGrid) -> tuple[PLD, np.ndarray]:
     """A query's upper law for `remove`, each run of it on ``step``, and its excess at the points of ``grid``."""
     with jax.enable_x64(True):
-        law = PLD.from_mechanism(query, "upper", relation="remove", grid=step)
+        law = _law(query, step)
         return law, _excess([law], grid)[0]
 
 
 def _laws(menu: Sequence[Any], grid: LossGrid) -> list[PLD]:
     """Upper laws for `remove`."""
-    return [PLD.from_mechanism(query, "upper", relation="remove", grid=grid) for query in menu]
+    return [_law(query, grid) for query in menu]
+
+
+def _law(query: Any, grid: LossGrid) -> PLD:
+    """An upper law for `remove` on ``grid``; what is composed reaches farther.
+
+    What lies below counts as the least loss of the grid, what lies above as infinite.
+    """
+    law = PLD.from_mechanism(query, "upper", relation="remove", grid=grid)
+    if law.grid == grid:
+        return law
+    masses = np.asarray(law.masses, np.float64)
+    place = np.maximum(np.arange(law.grid.lowest, law.grid.highest + 1) - grid.lowest, 0)
+    inside, room = place < grid.size, UNIT * (masses.size + 8.0)
+    infinite = inflated(law.infinity_mass + masses[~inside].sum(), room)
+    return PLD(inflated(np.bincount(place[inside], masses[inside], grid.size), room), infinite, grid)
 
 
 def _excess(laws: Sequence[PLD], grid: LossGrid) -> np.ndarray:

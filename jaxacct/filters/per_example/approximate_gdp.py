@@ -15,7 +15,7 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
-from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, _parameters, approximate_gdp
+from jaxacct.filters.additive.approximate_gdp import ApproximateGDPFilter, approximate_gdp, sampled_parameters
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
@@ -69,7 +69,7 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
 
     def _asked(self, query: Any) -> Any:
         check_query(query, self.examples)
-        return _parameters(query, self.common.regime)
+        return sampled_parameters(query, self.common.regime)
 
     def _charged(self, query: Any, norms: ArrayLike, words: Array) -> Array:
         clip, sigma, rate, sane = _is_one(query, self.common.regime)

@@ -183,10 +183,6 @@ def _step(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) ->
     return jax.lax.optimization_barrier(after) < 0, after
 
 
-def _bounds_after(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) -> Array:
-    return ledger._allowed(query, norms, words)
-
-
 _update = jax.enable_x64(True)(jax.jit(_step))
 _update_in_place = jax.enable_x64(True)(jax.jit(_step, donate_argnums=3))
-_bounds = jax.enable_x64(True)(jax.jit(_bounds_after))
+_bounds = jax.enable_x64(True)(jax.jit(lambda ledger, query, norms, words: ledger._allowed(query, norms, words)))

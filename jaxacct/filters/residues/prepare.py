@@ -25,7 +25,7 @@ from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
-from jaxacct.losses.compare.gaussian_order import _dominating
+from jaxacct.losses.compare.gaussian_order import dominating_mu
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -217,7 +217,7 @@ def _one(p: Any, q: Any, losses: Any, atoms: int) -> Prepared:
     kept, p, q = _pooled(loss, xp.where(both, p, 0.0), xp.where(both, q, 0.0), atoms)
     epsilon = xp.where(xp.all(infinite == 0), reach + off, np.inf)
     delta = xp.minimum(xp.max(infinite), 1.0)
-    mu = xp.where(delta < 1.0, _dominating(widths, drops, delta), np.inf)
+    mu = xp.where(delta < 1.0, dominating_mu(widths, drops, delta), np.inf)
     both_losses = xp.stack([kept, xp.flip(-kept)]) + off
     return Prepared(*(pieces_up(x) for x in (both_losses, xp.stack([p, xp.flip(q)]), infinite, epsilon, mu)))
 

@@ -28,7 +28,7 @@ _SKETCH = 8.0  # points of the rough law between two square roots of e-foldings
 _RANGE = 25.0  # standard deviations on a lattice, about
 _MOST = 16  # windows on a side
 _ORDERS = 8.0  # a window over a larger ratio of sums is halved geometrically
-_EASE, _EASIEST = 8.0, 30.0  # lengths in a sum beyond which a relative change of calls matters less; times as much
+_EASE, _EASIEST = 20.0, 30.0  # lengths in a sum beyond which a relative change of calls matters less; times as much
 _BAD = 30.0  # times what is aimed at
 _TRIALS = 10  # of smaller and smaller windows
 _INSIDE = np.append(0.0, np.geomspace(0.003, 1.0, 12))  # parts of a window at which it is judged
@@ -94,7 +94,7 @@ def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) ->
             curves = np.interp(at, s, tails), np.interp(at, s, depths)
             ends, lengths_there = (start, stop), (length(start), length(stop))
             # What a relative change of calls does to epsilon is that times the length over the sum.
-            eased = sharp * np.clip(np.abs(ends) / (_EASE * np.array(lengths_there)), 1.0, _EASIEST)
+            eased = sharp * np.clip((np.abs(ends) / (_EASE * np.array(lengths_there))) ** 2, 1.0, _EASIEST)
             window, blur = law.window(side, at, *curves, lengths_there, tuple(eased), most)
             if best is not None and blur > 0.6 * worst and worst < _BAD:
                 break  # a smaller part does not help

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.discrete_laws.cells import cell_masses, ordered, placed, with_edge
+from jaxacct.mechanisms.pairs.base import Pair
 
 _EVEN, _PLACED = 2048, 4096  # cells of equal width in the loss, and cells where a survey sees mass
 _FARTHEST = 330.0  # the square of exp of any loss up to here is a normal number
@@ -43,7 +44,7 @@ class RatioCells(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def ratio_cells(pair: Any) -> RatioCells:
+def ratio_cells(pair: Pair) -> RatioCells:
     """The cells of a pair with scalar leaves."""
     edges = _edges(pair)
     tails = ordered(pair.tails(edges))
@@ -76,7 +77,7 @@ def ratio_cells(pair: Any) -> RatioCells:
 
 
 @np.errstate(all="ignore")
-def has_cells(pair: Any, least: float = 0.0) -> bool:
+def has_cells(pair: Pair, least: float = 0.0) -> bool:
     """Whether losses of a pair with scalar leaves are neither too large for cells of ratios nor below ``least``."""
     least = max(least, _FAINTEST)
     tails = pair.tails(np.array([-least, least, _FARTHEST]))
@@ -84,7 +85,7 @@ def has_cells(pair: Any, least: float = 0.0) -> bool:
     return seen and float(tails.p_above[2]) - float(pair.infinity()) < _UNSEEN
 
 
-def _edges(pair: Any) -> np.ndarray:
+def _edges(pair: Pair) -> np.ndarray:
     """Edges in the loss, increasing."""
     tails = pair.tails(_PROBES)
     # Infinite losses of either sign are not rare, and lie beyond all cells.

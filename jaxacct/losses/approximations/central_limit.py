@@ -17,6 +17,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import concrete, float64, quiet_float64
 from jaxacct.losses.approximations.moments import Moments, loss_moments
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.mechanisms.sampling import PoissonSampled
 
@@ -53,7 +54,7 @@ class CLT(NamedTuple):
     delta_over_constant: Any
 
 
-def clt(mechanism: Any, steps: ArrayLike = 1, *, relation: str = "remove") -> CLT:
+def clt(mechanism: Mechanism, steps: ArrayLike = 1, *, relation: str = "remove") -> CLT:
     """Theorem 4.2 for a schedule that is fixed in advance: conditions 1 and 2 with eta_1 = eta_2 = 0.
 
     Args:

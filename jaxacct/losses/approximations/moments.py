@@ -24,7 +24,9 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct._numerics.log1p import log1p
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import ONE_SIDED, directions
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.table import Tabulated
 
@@ -55,7 +57,7 @@ class Approximation(NamedTuple):
     relative_error: Moments
 
 
-def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
+def loss_moments(mechanism: Mechanism, *, relation: str = "remove") -> Moments:
     """Privacy-loss moments of one run of a mechanism.
 
     Args:
@@ -86,7 +88,7 @@ def loss_moments(mechanism: Any, *, relation: str = "remove") -> Moments:
         return concrete(jax.tree.map(lambda x: x.reshape(shape), found))
 
 
-def approximate_moments(mechanism: Any, regime: str) -> Approximation:
+def approximate_moments(mechanism: Mechanism, regime: str) -> Approximation:
     """Theorem 4.1 of the paper on f-DP filters: moments to leading order, and how far off each of them is.
 
     With mu = 1 / noise and q the rate: ``"small"`` rates have mean q^2 (e^(mu^2) - 1) / 2, ``"large"`` ones
@@ -118,7 +120,7 @@ def approximate_moments(mechanism: Any, regime: str) -> Approximation:
         return concrete(Approximation(values, jax.tree.map(lambda a, b: a / b - 1.0, values, exact)))
 
 
-def _one_pair(mechanism: Any, relation: str) -> Any:
+def _one_pair(mechanism: Mechanism, relation: str) -> Any:
     (parts,) = directions(mechanism, relation)
     if len(parts) != 1:
         raise ValueError(f"mechanism must be one run, got {len(parts)} different ones; means and variances add up")
@@ -128,20 +130,20 @@ def _one_pair(mechanism: Any, relation: str) -> Any:
     return pair
 
 
-def _pair(mechanism: Any, relation: str) -> GaussianPair:
+def _pair(mechanism: Mechanism, relation: str) -> GaussianPair:
     pair = _one_pair(mechanism, relation)
     if not isinstance(pair, GaussianPair):
         raise ValueError(f"mechanism must be one run of a Gaussian, sampled or not, got {type(mechanism).__name__}")
     return pair
 
 
-def _reversed(mechanism: Any, relation: str) -> Any:
+def _reversed(mechanism: Mechanism, relation: str) -> Any:
     """The pair (Q, P): that of the other direction. Pairs of neighbours that are replaced go either way."""
     other = {"remove": "add", "add": "remove", "zero_out": "fill_in", "fill_in": "zero_out"}
     return _one_pair(mechanism, other.get(relation, relation))
 
 
-def _by_atoms(pair: Any, reverse: Any) -> Moments:
+def _by_atoms(pair: Pair, reverse: Any) -> Moments:
     """Moments of a pair from its atoms, and under Q those of the reversed pair's with the loss's sign turned."""
     if any(np.ndim(leaf) for leaf in jax.tree.leaves((pair, reverse))):
         raise ValueError("mechanism must have scalar parameters, but for Gaussians, got a batch")
@@ -149,7 +151,7 @@ def _by_atoms(pair: Any, reverse: Any) -> Moments:
     return Moments(mean_p, -mean_q, variance_p, variance_q, third_p, third_q)
 
 
-def _of_atoms(pair: Any) -> tuple[Array, Array, Array]:
+def _of_atoms(pair: Pair) -> tuple[Array, Array, Array]:
     xp = array_module(pair)
     pair = jax.tree.map(float64, pair)
     if isinstance(pair, Tabulated):

@@ -25,6 +25,7 @@ from jaxacct.losses.compare.order import (
 )
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.pairs.base import Pair
 
 
 class Chain(NamedTuple):
@@ -37,7 +38,7 @@ class Chain(NamedTuple):
     """
 
     verdict: Any
-    pair: Any
+    pair: Pair
     epsilon: Array
 
     @property

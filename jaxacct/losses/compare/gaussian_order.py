@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -19,6 +20,7 @@ from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff, arrays, padded
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.gaussian_curve import gdp_delta
@@ -62,7 +64,7 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
         return concrete(_gaussian(float64(mu), float64(alpha), bound))
 
 
-def _normal(xp: Any) -> Any:
+def _normal(xp: ModuleType) -> Any:
     """Where ``ndtr`` and ``ndtri`` live."""
     return scipy.special if xp is np else jax.scipy.special
 
@@ -124,12 +126,12 @@ def mu_of(curve: Any, *, delta: float = 0.0, relation: str = "add_or_remove", gr
             enclosed = families.enclose(curve, common, relation)
             losses, low = common.losses, enclosed.line
             leaky = TradeOff.from_profile(PrivacyProfile(enclosed.upper, common, "upper"))
-        above = _dominating(*arrays(leaky), float64(delta))
+        above = dominating_mu(*arrays(leaky), float64(delta))
         below = _dominated(losses, low, float64(delta))
         return concrete(MuRange(below, above))
 
 
-def _exactly(mechanism: Any, relation: str) -> MuRange | None:
+def _exactly(mechanism: Mechanism, relation: str) -> MuRange | None:
     """mu of a mechanism that is one Gaussian."""
     sides = directions(mechanism, relation)
     if len(sides) != 1 or len(sides[0]) != 1 or not isinstance(sides[0][0][0], GaussianPair):
@@ -142,7 +144,7 @@ def _exactly(mechanism: Any, relation: str) -> MuRange | None:
 
 
 @compiled()
-def _dominating(widths: Any, drops: Any, delta: Any) -> Any:
+def dominating_mu(widths: Any, drops: Any, delta: Any) -> Any:
     xp, n = array_module(widths, drops, delta), widths.shape[-1]
     up, down = 1.0 + 4.0 * n * EPS, 1.0 - 4.0 * n * EPS
     # Vertices between segments; those among the steep ones from the left, the others from the right.

@@ -32,7 +32,9 @@ from jaxacct.losses.curves import from_tails as nodes
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, side_names
+from jaxacct.mechanisms.pairs.base import Pair
 
 _SIZE = 2**13
 _NEGLIGIBLE = 1e-16  # probability outside a grid that was chosen, not given
@@ -77,13 +79,13 @@ def _reach(parts: list[tuple[Any, Any]]) -> float:
     return largest + mean + 9.0 * variance**0.5
 
 
-def _flattened(pair: Any) -> tuple[Any, tuple[int, ...]]:
+def _flattened(pair: Pair) -> tuple[Any, tuple[int, ...]]:
     """Every leaf broadcast to one flat batch axis (rows keep their own), and the batch's shape."""
     shape = np.broadcast_shapes(*settings_shapes(pair))
     return flattened(pair, shape, array_module(pair)), shape
 
 
-def mechanism_excess(mechanism: Any, grid: LossGrid, bound: str, relation: str) -> Any:
+def mechanism_excess(mechanism: Mechanism, grid: LossGrid, bound: str, relation: str) -> Any:
     """Excess of a mechanism's curve at the points of ``grid``; see :meth:`PrivacyProfile.from_mechanism`.
 
     ``bound`` may also be "point": lower bounds at the points alone, tighter than the curve from below.

@@ -24,13 +24,13 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import deflated, inflated
-from jaxacct.mechanisms.pairs.base import Tails
+from jaxacct.mechanisms.pairs.base import Pair, Tails
 
 _TINY = 1e-290  # what underflow may hide
 _UNITS = 2.0**-50  # relative error of a product of two tails and an exponential, per unit of the loss
 
 
-def from_pair(pair: Any, losses: Array, bound: str) -> Array:
+def from_pair(pair: Pair, losses: Array, bound: str) -> Array:
     """Bounds of the excess of one run of ``pair`` at equally spaced ``losses``, 0 among them; shape ``(..., n)``.
 
     ``bound`` is "upper" or "lower" for the nodes of a curve that is a bound everywhere, or "point" for the best lower

@@ -22,7 +22,9 @@ from jaxacct.losses.grids.convex_envelope import convex_below, lowered
 from jaxacct.losses.grids.discretize import CEILING, step_masses
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.losses.grids.supporting_lines import masses_below
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions, witness
+from jaxacct.mechanisms.pairs.base import Pair
 
 __all__ = ["PLD"]
 
@@ -57,7 +59,7 @@ class PLD:
     @classmethod
     def from_mechanism(
         cls,
-        mechanism: Any,
+        mechanism: Mechanism,
         bound: str = "upper",
         *,
         relation: str = "remove",
@@ -227,7 +229,7 @@ class PLD:
             return self if steps == 1 else concrete(_combine(self.float64(), None, int(steps)))
 
 
-def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
+def _grid_for(pairs: list[Pair], counts: list[np.ndarray]) -> LossGrid:
     """8,192 points over the composed loss's mean and ten standard deviations, and one step's reach."""
     if _validate.is_traced(pairs):
         raise ValueError("grid must be given where the mechanism's parameters are traced, got None")
@@ -245,7 +247,7 @@ def _grid_for(pairs: list[Any], counts: list[np.ndarray]) -> LossGrid:
     return LossGrid(spacing, int(np.floor((low - reach) / spacing)), _SIZE)
 
 
-def _single(pair: Any, grid: LossGrid, bound: str) -> PLD:
+def _single(pair: Pair, grid: LossGrid, bound: str) -> PLD:
     xp = array_module(pair)
     scalars = jax.tree.map(lambda x: xp.asarray(x, np.float64), pair)
     lowest = np.asarray(float(grid.lowest))

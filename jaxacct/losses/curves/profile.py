@@ -19,6 +19,7 @@ from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
 
 __all__ = ["PrivacyProfile"]
 
@@ -52,7 +53,12 @@ class PrivacyProfile:
 
     @classmethod
     def from_mechanism(
-        cls, mechanism: Any, bound: str = "upper", *, relation: str = "add_or_remove", grid: LossGrid | None = None
+        cls,
+        mechanism: Mechanism,
+        bound: str = "upper",
+        *,
+        relation: str = "add_or_remove",
+        grid: LossGrid | None = None,
     ) -> PrivacyProfile:
         """The curve of one run of ``mechanism``, from above or from below.
 

@@ -15,6 +15,7 @@ the query alone. Inside a program for an accelerator the same formulas are compi
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -37,6 +38,7 @@ from jaxacct.losses.engines.run import (
     single_run,
     traced_bounds,
 )
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _SIZES = (
@@ -62,7 +64,7 @@ _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
-def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
+def grouped(pairs: list[Pair], counts: list[Any], xp: ModuleType) -> tuple[tuple[Any, ...], Any]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
 
     Returns:
@@ -79,11 +81,11 @@ def grouped(pairs: list[Any], counts: list[Any], xp: Any) -> tuple[tuple[Any, ..
 
 def bounds(
     kind: str,
-    pairs: list[Any],
+    pairs: list[Pair],
     counts: list[Any],
     goal: Any,
     most: float | None,
-    xp: Any,
+    xp: ModuleType,
     options: Options = Options(),  # noqa: B008
     sides: int = 1,
 ) -> tuple[Any, Any]:
@@ -110,7 +112,7 @@ def bounds(
     return _concrete(kind, contour, groups, stacked, goal, options, sides)
 
 
-def on_contour(pairs: list[Any]) -> bool:
+def on_contour(pairs: list[Pair]) -> bool:
     """Whether a composition of these pairs is one of Gaussians, sampled or not."""
     return all(isinstance(pair, GaussianPair) for pair in pairs)
 

@@ -23,6 +23,7 @@ from jaxacct.losses.engines.discrete_laws.cells import Law, Laws, laws, laws_of_
 from jaxacct.losses.engines.law_sums import merged, split
 from jaxacct.losses.engines.one_run import single_delta
 from jaxacct.losses.engines.two_laws import Half, delta_of_sum, epsilon_of_sum
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 MOST_RUNS = 1024
@@ -132,7 +133,7 @@ def _answer(kind: str, runs: list[tuple[Any, int]], goal: float, enough: float) 
     return bounds
 
 
-def _rough_epsilon(pair: Any, delta: float) -> float:
+def _rough_epsilon(pair: Pair, delta: float) -> float:
     """About where the hockey stick of one run falls to ``delta``."""
     survey = pair.survey()
     half = Half(Law(survey.losses, np.exp(survey.log_masses), np.zeros(())))
@@ -149,7 +150,7 @@ def _square(survey: Any) -> float:
     return float((np.exp(survey.log_masses) * np.clip(survey.losses, -50.0, 50.0) ** 2).sum())
 
 
-def _one(pair: Any) -> Any:
+def _one(pair: Pair) -> Any:
     """A pair of scalars as a batch of one."""
     return jax.tree.map(lambda x: x[None], pair)
 
@@ -187,7 +188,7 @@ def _joined(first: Laws | None, second: Laws | None, aim: _Aim, size: int) -> La
     return _composed(first, second, aim, size)
 
 
-def _single(pair: Any, aim: _Aim, size: int) -> Laws:
+def _single(pair: Pair, aim: _Aim, size: int) -> Laws:
     if lists_outcomes(pair):
         return laws_of_outcomes(pair)
     survey = pair.survey()

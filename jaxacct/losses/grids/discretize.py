@@ -17,7 +17,7 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.curve_arrays import added
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.grids.supporting_lines import ROUNDING, CellSums, masses_below
-from jaxacct.mechanisms.pairs.base import Tails
+from jaxacct.mechanisms.pairs.base import Pair, Tails
 
 CEILING = 650.0
 """Largest loss on any lattice: exp(CEILING) times a Q-mass stays a normal number. Above it, mass counts as infinite."""
@@ -48,7 +48,7 @@ class Step(NamedTuple):
 
 
 def step_masses(
-    pair: Any,
+    pair: Pair,
     spacing: Any,
     lowest: Any,
     size: int,

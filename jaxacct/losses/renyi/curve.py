@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -16,7 +14,7 @@ from jaxacct.mechanisms.directions import RELATIONS
 
 
 @in_float64
-def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
+def renyi(mechanism: Mechanism, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
     """An upper bound of the Rényi divergence of one run of ``mechanism`` at ``order``, in nats.
 
     A Gaussian has order * mu^2 / 2. A Poisson-sampled Gaussian has log(A) / (order - 1) with A = E_Q[((1 -
@@ -44,7 +42,7 @@ def renyi(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") 
     return on_device(divergence(mechanism, order, relation=relation))
 
 
-def divergence(mechanism: Any, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
+def divergence(mechanism: Mechanism, order: ArrayLike, *, relation: str = "add_or_remove") -> Array:
     """`renyi`, as NumPy's array where everything is concrete (inside ``enable_x64``)."""
     mechanism, order = on_host((mechanism, order))
     _validate.one_of(RELATIONS, relation=relation)

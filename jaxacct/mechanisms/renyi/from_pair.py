@@ -15,6 +15,7 @@ from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.renyi.tails import log_excess
 
 Curve = Callable[..., Array]
@@ -45,7 +46,7 @@ def sampled_moment(inner: Curve, rate: Any, order: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def from_pair(pair: Any, order: Any, log_moment: Curve) -> Array:
+def from_pair(pair: Pair, order: Any, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
     moments = [log_moment(a + s) for s in (0.0, *_TILTS)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax import Array
 
 from jaxacct._numerics.arrays import array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
 _REFINE = 8  # cells between neighbouring points of the survey
@@ -19,7 +18,7 @@ _TINY = 1e-290  # Q-mass below which a tail may have underflowed
 
 
 @hosted(work=lambda pair, order, *rest: np.size(order) * _CELLS)
-def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
+def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     """An upper bound of log(E_Q[(P/Q)^order] - 1) for a batch of pairs.
 
     The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1), convex and at least 0. In a cell of losses with Q-mass q
@@ -78,7 +77,7 @@ def log_excess(pair: Any, order: Array, tilts: Array, moments: Array) -> Array:
     return xp.where(xp.isnan(tails.p_above).any(-1) | xp.isnan(total), np.inf, total)
 
 
-def _edges(pair: Any) -> Array:
+def _edges(pair: Pair) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
     survey = pair.survey()
     xp = array_module(pair)

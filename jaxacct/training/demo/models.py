@@ -98,8 +98,8 @@ class Mlp(nnx.Module):
 class ConvNet(nnx.Module):
     """Two strided convolutions with tanh, group normalisation within each example, and a dense layer."""
 
-    def __init__(self, shape: tuple[int, int, int], classes: int, *, channels: int = 16, rngs: nnx.Rngs):
-        height, width, depth = shape
+    def __init__(self, shape: tuple[int, int, int], classes: int, *, rngs: nnx.Rngs):
+        (height, width, depth), channels = shape, 16
         self.first = nnx.Conv(depth, channels, (3, 3), strides=(2, 2), rngs=rngs)
         self.norm = nnx.GroupNorm(channels, num_groups=4, rngs=rngs)
         self.second = nnx.Conv(channels, 2 * channels, (3, 3), strides=(2, 2), rngs=rngs)

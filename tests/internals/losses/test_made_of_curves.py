@@ -10,7 +10,7 @@ import pytest
 import jaxacct
 from jaxacct import PLD, LossGrid
 from jaxacct.losses.compare.distance import _bisect
-from jaxacct.losses.compare.gaussian_order import _dominated_one, _dominating, _exactly
+from jaxacct.losses.compare.gaussian_order import _dominated_one, _exactly, dominating_mu
 from jaxacct.losses.compare.gaussian_order import mu_of as between
 from jaxacct.losses.curves import conversions
 from jaxacct.losses.curves import from_tails as nodes
@@ -130,16 +130,16 @@ def test_a_dominating_mu_is_that_of_the_worst_vertex():
     drops = np.array([0.2, 0.3, 0.2, 0.15, 0.1, 0.05, 0.0])
     alpha, beta = np.cumsum(widths)[:5], 1 - np.cumsum(drops)[:5]
     truth = max(norm.isf(a) - norm.ppf(b) for a, b in zip(alpha, beta, strict=True))
-    found = float(_dominating(*map(jnp.asarray, (widths, drops, 0.0))))
+    found = float(dominating_mu(*map(jnp.asarray, (widths, drops, 0.0))))
     assert truth * (1 - 1e-15) <= found <= truth * (1 + 1e-12)
     for k in range(5):  # and each vertex alone may be the worst
         w = np.array([alpha[k], 1 - alpha[k], 0.0, 0.0, 0.0, 0.0, 0.0])
         d = np.array([1 - beta[k], beta[k], 0.0, 0.0, 0.0, 0.0, 0.0])
-        found = float(_dominating(*map(jnp.asarray, (w, d, 0.0))))
+        found = float(dominating_mu(*map(jnp.asarray, (w, d, 0.0))))
         assert found == pytest.approx(norm.isf(alpha[k]) - norm.ppf(beta[k]), rel=1e-12)
     # What delta covers asks for nothing, and all else for (1 - beta - delta) / (1 - delta) and alpha / (1 - delta).
     delta = 0.1
-    found = float(_dominating(*map(jnp.asarray, (widths, drops, delta))))
+    found = float(dominating_mu(*map(jnp.asarray, (widths, drops, delta))))
     left = [k for k in range(4) if drops[k] > widths[k]]
     asked = [norm.isf(alpha[k] / (1 - delta)) + norm.ppf((1 - beta[k] - delta) / (1 - delta)) for k in left]
     p_rest, q_rest = np.cumsum(widths[::-1])[::-1], np.cumsum(drops[::-1])[::-1]
@@ -147,8 +147,8 @@ def test_a_dominating_mu_is_that_of_the_worst_vertex():
     asked += [norm.ppf((p_rest[k] - delta) / 0.9) - norm.ppf(q_rest[k] / 0.9) for k in right if p_rest[k] > delta]
     assert found == pytest.approx(max(asked), rel=1e-12)
     singular = np.array([0.0, 1.0, 0, 0, 0, 0, 0]), np.array([0.05, 0.95, 0, 0, 0, 0, 0])
-    assert float(_dominating(*map(jnp.asarray, (*singular, 0.0)))) == math.inf
-    assert float(_dominating(*map(jnp.asarray, (*singular, 0.06)))) < 1e-6
+    assert float(dominating_mu(*map(jnp.asarray, (*singular, 0.0)))) == math.inf
+    assert float(dominating_mu(*map(jnp.asarray, (*singular, 0.06)))) < 1e-6
 
 
 def test_gaussians_of_traced_or_several_runs_are_not_answered_in_closed_form():

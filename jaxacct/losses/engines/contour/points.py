@@ -14,6 +14,7 @@ from jaxacct._numerics.arrays import array_module, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
 
 Array = Any  # NumPy's or JAX's
@@ -74,19 +75,21 @@ def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
 
 
 @shared
-def slope_at_0(pair: Any, mu: Array) -> Array:
+def slope_at_0(pair: GaussianPair, mu: Array) -> Array:
     """The derivative of log R in u at t = 0, within a few units."""
     xp = array_module(mu)
     sampled = pair.rate * xp.exp(-0.5 * mu * mu)
     return xp.where(pair.rest > 0.0, sampled / (xp.where(pair.rest > 0.0, pair.rest, 1.0) + sampled), 1.0)
 
 
-def exponent(pair: Any, theta: Array) -> Array:
+def exponent(pair: GaussianPair, theta: Array) -> Array:
     """The power b of R at tilt theta."""
     return array_module(theta).where(pair.reverse > 0.5, -theta, 1.0 + theta)
 
 
-def edges_of(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int, int]) -> tuple[Array, Array, Array]:
+def edges_of(
+    pair: GaussianPair, beta: Array, cut: Array, digits: Array, cells: tuple[int, int]
+) -> tuple[Array, Array, Array]:
     """Edges of cells over all that can matter, u there, and an upper bound of the log taper.
 
     The log integrand's slope is -t + beta mu slope(t) with slope in (0, 1) increasing. So beyond
@@ -111,7 +114,7 @@ def edges_of(pair: Any, beta: Array, cut: Array, digits: Array, cells: tuple[int
     return t, mu[..., None] * t - (0.5 * mu * mu)[..., None], log_taper_above(t, cut[..., None])
 
 
-def placed(pair: Any, theta: Array, size: int, digits: Array, cut: Array) -> Points:
+def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Array) -> Points:
     """Equally spaced points where the integrand of tilt theta matters, and bounds on what lies outside.
 
     Args:

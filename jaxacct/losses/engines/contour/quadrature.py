@@ -39,6 +39,7 @@ from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
 from jaxacct.losses.engines.contour.taper import CURVATURE, steepened
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 Array = Any  # NumPy's or JAX's
 
@@ -73,7 +74,7 @@ def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
 
 
 @shared
-def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
+def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> list[Array]:
     """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, for any ``beta``.
 
     The log integrand falls there at least as fast as a normal density's from where it stands, a standard deviation
@@ -89,7 +90,7 @@ def _beyond(pair: Any, beta: Array, cut: Array, points: Points) -> list[Array]:
     return [xp.where(enough, end + xp.log(1.26 + points.step), np.inf) for end in ends]
 
 
-def _outside(pair: Any, beta: Array, cut: Array, points: Points) -> Array:
+def _outside(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> Array:
     """Log of a bound on the integral, and on the rule's sum, outside the points, for any ``beta``."""
     xp = array_module(beta)
     some = slice(None)
@@ -100,7 +101,7 @@ def _outside(pair: Any, beta: Array, cut: Array, points: Points) -> Array:
 
 
 @shared
-def _heights(pair: Any, cut: Array, step: Array) -> tuple[Array, Array]:
+def _heights(pair: GaussianPair, cut: Array, step: Array) -> tuple[Array, Array]:
     """v of strips, and log(2 / (exp(2 pi y / h) - 1)) + k y^2 / 2; shape ``(..., heights)``."""
     xp = array_module(step)
     mu, step = 1.0 / pair.noise[..., None], step[..., None]
@@ -112,7 +113,7 @@ def _heights(pair: Any, cut: Array, step: Array) -> tuple[Array, Array]:
 
 
 @shared
-def _strip_at_0(pair: Any, beta: Array, cut: Array, step: Array) -> Array:
+def _strip_at_0(pair: GaussianPair, beta: Array, cut: Array, step: Array) -> Array:
     """The trapezoid rule's relative error at frequency 0, with |R| >= R(Re t) cos(v / 2)."""
     xp = array_module(beta)
     v, log_error = _heights(pair, cut, step)
@@ -120,7 +121,7 @@ def _strip_at_0(pair: Any, beta: Array, cut: Array, step: Array) -> Array:
     return xp.exp(xp.minimum(log_error.min(-1), 700.0))
 
 
-def _room(pair: Any, beta: Array, points: Points) -> Array:
+def _room(pair: GaussianPair, beta: Array, points: Points) -> Array:
     """What log integrand and log slope are off by at a point or an edge: docs/proofs/quadrature.md, lemma 6."""
     xp = array_module(beta)
     mu = 1.0 / pair.noise
@@ -131,7 +132,14 @@ def _room(pair: Any, beta: Array, points: Points) -> Array:
 
 
 def _strip(
-    pair: Any, beta: Array, cut: Array, points: Points, log_total: Array, spacing: Array, nodes: int, room: Array
+    pair: GaussianPair,
+    beta: Array,
+    cut: Array,
+    points: Points,
+    log_total: Array,
+    spacing: Array,
+    nodes: int,
+    room: Array,
 ) -> Array:
     """The trapezoid rule's error at ``nodes`` multiples of ``spacing``, relative to A(beta)."""
     xp = array_module(beta)
@@ -167,7 +175,7 @@ def _strip(
 
 
 @shared
-def _weighed(pair: Any, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array, Array]:
+def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array, Array]:
     """Weights and their total, the log of the integral, and its relative error but for the strip's."""
     xp = array_module(beta)
     size = points.t.shape[-1]
@@ -204,13 +212,13 @@ class _Tilted(NamedTuple):
     strip: Array
 
 
-def _tilted(pair: Any, theta: Array, cut: Array, points: Points) -> _Tilted:
+def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Tilted:
     beta = exponent(pair, theta)
     weights, total, log_total, relative = _weighed(pair, beta, cut, points)
     return _Tilted(weights, total, log_total, relative, _strip_at_0(pair, beta, cut, points.step))
 
 
-def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
+def log_moments(pair: GaussianPair, tilts: Array, cut: Array, points: Points) -> Array:
     """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
     if array_module(tilts) is not np:  # one tilt after the other, as `quadrature` looks at one
         import jax
@@ -219,7 +227,9 @@ def log_moments(pair: Any, tilts: Array, cut: Array, points: Points) -> Array:
     return _log_moment(_tilted(pair, tilts, cut, _thinned(points)))
 
 
-def law_and_moments(pair: Any, theta: Array, tilts: Array, cut: Array, points: Points) -> tuple[_Tilted | None, Array]:
+def law_and_moments(
+    pair: GaussianPair, theta: Array, tilts: Array, cut: Array, points: Points
+) -> tuple[_Tilted | None, Array]:
     """:func:`log_moments`, and in a program the law tilted by ``theta`` for :func:`quadrature`, in the same work."""
     xp = array_module(tilts)
     if xp is np:
@@ -238,7 +248,7 @@ def _log_moment(law: _Tilted) -> Array:
 
 
 def quadrature(
-    pair: Any, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int, law: _Tilted | None = None
+    pair: GaussianPair, theta: Array, cut: Array, points: Points, spacing: Array, nodes: int, law: _Tilted | None = None
 ) -> Quadrature:
     """The law of the tapered loss, tilted by theta, on ``points``; errors at ``nodes`` multiples of ``spacing``.
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import array_module, shared
 from jaxacct.losses.engines.contour.points import edges_of, exponent
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 Array = Any  # NumPy's or JAX's
 
@@ -15,12 +16,12 @@ _CELLS = (32, 8)  # equal ones, and others that are wider from one to the next
 _HALF_LOG_2PI = 0.9189385332046728
 
 
-def rough_log_moment(pair: Any, theta: Array, cut: Array) -> Array:
+def rough_log_moment(pair: GaussianPair, theta: Array, cut: Array) -> Array:
     """K of the loss at tilt theta, certified by nothing: to choose by. inf where the cells are too wide."""
     return _rough_law(pair, theta, cut)[0]
 
 
-def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array]:
+def rough_cumulants(pair: GaussianPair, theta: Array, cut: Array) -> tuple[Array, Array, Array]:
     """K, K' and K'', as :func:`rough_log_moment`."""
     xp = array_module(theta)
     log_total, weights, loss, lost = _rough_law(pair, theta, cut)
@@ -30,7 +31,7 @@ def rough_cumulants(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, 
 
 
 @shared
-def _rough_law(pair: Any, theta: Array, cut: Array) -> tuple[Array, Array, Array, Array]:
+def _rough_law(pair: GaussianPair, theta: Array, cut: Array) -> tuple[Array, Array, Array, Array]:
     """K, the tilted law's weights and losses, and where the cells are too wide."""
     xp = array_module(theta)
     beta = exponent(pair, theta)

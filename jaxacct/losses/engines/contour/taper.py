@@ -24,6 +24,7 @@ import numpy as np
 from jaxacct._numerics.arrays import array_module, erfc, shared
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 # s: a smaller one asks for more points, a larger one lets large tilts find a second mode beyond the cut.
 _SOFT = 0.25
@@ -73,14 +74,14 @@ def steepened(t: Any, cut: Any) -> Any:
     return xp.minimum(t, xp.where(tapered, (t + xp.where(tapered, cut, 0.0) * steep) / (1.0 + steep), np.inf))
 
 
-def placed_cut(pair: Any, log_share: Any) -> Any:
+def placed_cut(pair: GaussianPair, log_share: Any) -> Any:
     """A cut that leaves out about exp(``log_share``) of a run; inf for `add`, whose losses are bounded."""
     xp = array_module(log_share)
     cut = xp.maximum(spread_reach(log_share), 1.0 / pair.noise + spread_reach(log_share - xp.log(pair.rate)))
     return xp.where((pair.reverse > 0.5) | ~(cut < np.inf), np.inf, cut)
 
 
-def left_out(pair: Any, cut: Any) -> Any:
+def left_out(pair: GaussianPair, cut: Any) -> Any:
     """An upper bound of E_P[1 - g] for one run, by P(N(0, 1) > x) <= exp(-x^2 / 2) / 2 for x >= 0."""
     xp = array_module(cut)
     mass = pair.rest * tail_left_out(cut, 0.0) + pair.rate * tail_left_out(cut, 1.0 / pair.noise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
@@ -10,6 +10,7 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.contour.points import Points, placed
 from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
 
@@ -17,13 +18,13 @@ _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
 class GaussianLine(NamedTuple):
     """See :class:`jaxacct.losses.engines.lines.base.Line`; leaves of shape ``(B, K)``."""
 
-    pair: Any
+    pair: GaussianPair
     theta: Array
     cut: Array
     points: Points
 
     @classmethod
-    def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> GaussianLine:
+    def of(cls, pair: GaussianPair, theta: Array, log_share: Array, points: int) -> GaussianLine:
         """On so many points."""
         cut = placed_cut(pair, log_share)
         digits = array_module(theta).full_like(theta, _DIGITS)

@@ -9,7 +9,7 @@ atoms at eps and -eps, and the density exp(-(eps - l) / 2) / 4 between them. It 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.lines.base import Closed
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
+from jaxacct.mechanisms.pairs.laplace import LaplacePair
 
 
 class LaplaceLine(NamedTuple):
@@ -27,7 +28,7 @@ class LaplaceLine(NamedTuple):
     theta: Array
 
     @classmethod
-    def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> LaplaceLine:
+    def of(cls, pair: LaplacePair, theta: Array, log_share: Array, points: int) -> LaplaceLine:
         """Of a LaplacePair."""
         return cls(pair.epsilon, pair.loss_error(), theta)
 

@@ -13,7 +13,7 @@ R(t + i y) / R(t) is a mean of numbers exp(i k_i y), whose phases lie in [0, k y
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from jaxacct.losses.engines.contour.taper import (
     steepened,
     tail_left_out,
 )
+from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _CELLS = 192
 _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
@@ -72,7 +73,7 @@ class MixtureLine(NamedTuple):
     step: Array
 
     @classmethod
-    def of(cls, pair: Any, theta: Array, log_share: Array, size: int) -> MixtureLine:
+    def of(cls, pair: MixturePair, theta: Array, log_share: Array, size: int) -> MixtureLine:
         """On ``size`` points; at most about exp(``log_share``) is left out."""
         xp = array_module(*pair.sensitivities, *pair.weights, theta)
         shifts, weights = (xp.stack(xp.broadcast_arrays(*x), -1) for x in (pair.sensitivities, pair.weights))
