@@ -59,6 +59,16 @@ def several(query: Any) -> tuple[float, ...]:
     return tuple(sorted({max(16.0, round(order / 2)), order, 2 * order}))
 
 
+def box(query: Any, factor: float) -> filters.PricedBoxFilter:
+    """From the query's noise to ``factor`` times it; what is no Gaussian is a further entry of a box of Gaussians."""
+    gaussian = query.mechanism if isinstance(query, PoissonSampled) else query
+    noise = gaussian.sigma if isinstance(gaussian, Gaussian) else 50.0
+    return filters.priced_box(
+        sigma=(noise, factor * noise), rate=getattr(query, "rate", 1.0), epsilon=EPSILON, delta=DELTA,
+        extra=() if isinstance(gaussian, Gaussian) else [query],
+    )  # fmt: skip
+
+
 MAKE: dict[str, Callable[[Any], Any]] = {
     "pure_dp": lambda _: filters.pure_dp(EPSILON),
     "zcdp": lambda _: filters.zcdp(float(zcdp_from_epsilon(EPSILON, DELTA)) * (1 - 1e-11)),
@@ -68,6 +78,8 @@ MAKE: dict[str, Callable[[Any], Any]] = {
     "gdp": lambda _: filters.gdp(gdp_budget()),
     "gdp_residue": lambda _: filters.gdp_residue(gdp_budget()),
     "gdp_residue, a tenth of delta": lambda _: filters.gdp_residue(slack_budget(), 0.1 * DELTA, steps=1200),
+    "priced_box of this query": lambda query: box(query, 1.0),
+    "priced_box, noise up to twice": lambda query: box(query, 2.0),
     "priced_menu of this query": lambda query: filters.priced_menu([query], epsilon=EPSILON, delta=DELTA),
     # Its family is this one query, whose powers are a chain: free, and its guarantee is the budget.
     "natural of this query": lambda query: filters.natural(ApproximateDP(EPSILON, DELTA), [query], MOST_ROUNDS),
@@ -79,6 +91,8 @@ def admitted(ledger: Any, query: Any) -> int | None:
         query = filters.prepare(query)
     elif isinstance(ledger, filters.PricedMenuFilter | filters.NaturalFilter):
         query = 0  # its only entry
+    elif isinstance(ledger, filters.PricedBoxFilter) and isinstance(query, RandomizedResponse):
+        query = 0  # its only further entry
     run = jax.jit(lambda f: filters.halting_scan(lambda n, _: (query, lambda: n + 1), f, jnp.int32(0)).steps)
     try:
         return int(run(ledger))

@@ -25,8 +25,10 @@ from jaxacct import ApproximateDP, Gaussian, Laplace, PoissonSampled, filters
 
 STEPS, BATCH, RUNS = 300_000, 1000, 7
 ORDERS = (6.0, 8.0, 16.0, 32.0)
+FAINT = Gaussian(2e4)  # the further entry of a box
 
-# name -> (filter, parameter t near 1 -> query in the filter's own parameter, t -> mechanism); all queries fit.
+# name -> (filter, parameter t near 1 -> query in the filter's own parameter, t -> mechanism); all queries fit. A box
+# has no parameter of its own: its further entry is asked for by position.
 FILTERS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "pure_dp": (filters.pure_dp(1.0), lambda t: 1e-6 * t, lambda t: Laplace(1e6 * t)),
     "zcdp": (filters.zcdp(1.0), lambda t: 1e-6 * t, lambda t: Gaussian(1e3 * t)),
@@ -45,6 +47,11 @@ FILTERS: dict[str, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
         filters.renyi_any(3.0, 1e-5, ORDERS),
         lambda t: jnp.asarray(ORDERS, jnp.float32) * 1e-7 * t,
         lambda t: Gaussian(4e3 * t),
+    ),
+    "priced_box": (
+        filters.priced_box(sigma=(14.0, 26.0), rate=1e-3, epsilon=3.0, delta=1e-5, extra=[FAINT]),
+        lambda t: (0 * t).astype(np.int32),
+        lambda t: PoissonSampled(Gaussian(20.0 * t), 1e-3),
     ),
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -22,7 +23,7 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
-def array_module(*trees: Any) -> Any:
+def array_module(*trees: Any) -> ModuleType:
     """jax.numpy if any leaf of ``trees`` is JAX's array, traced or not, else NumPy."""
     for tree in trees:
         if isinstance(tree, (np.ndarray, np.generic, float, int)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -40,7 +41,7 @@ def settings_shapes(tree: Any) -> list[tuple[int, ...]]:
     return [np.shape(leaf.values)[:-1] if _is_row(leaf) else np.shape(leaf) for leaf in leaves]
 
 
-def flattened(tree: Any, shape: tuple[int, ...], xp: Any) -> Any:
+def flattened(tree: Any, shape: tuple[int, ...], xp: ModuleType) -> Any:
     """Leaves in float64, broadcast over settings to ``shape``, which becomes one axis."""
 
     def flat(leaf: Any) -> Any:

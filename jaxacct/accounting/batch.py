@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -39,7 +40,7 @@ class Batch(NamedTuple):
     most: float | None
 
     @classmethod
-    def of(cls, mechanism: Mechanism, target: Any, steps: Any, relation: str, xp: Any) -> Batch:
+    def of(cls, mechanism: Mechanism, target: Any, steps: Any, relation: str, xp: ModuleType) -> Batch:
         """The batch of a query, in float64; ``xp`` is NumPy or jax.numpy."""
         sides = directions(mechanism, relation, steps)
         goal = xp.asarray(target, np.float64)
@@ -57,7 +58,7 @@ class Batch(NamedTuple):
         return lower, upper
 
 
-def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: Any):
+def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: ModuleType):
     """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
     some, total = rare
     target = xp.asarray(target, np.float64)

@@ -9,6 +9,7 @@ A derivative is 0 where the answer is exactly 0, and NaN where none is known or 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -196,7 +197,7 @@ def _asked(
     return read(group, many, at[rows])
 
 
-def implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: Any) -> Any:
+def implicit(kind: str, slope: Any, per_epsilon: Any, is_target: bool, xp: ModuleType) -> Any:
     """The derivative of the answer from that of delta."""
     if kind == "delta":
         return per_epsilon if is_target else slope

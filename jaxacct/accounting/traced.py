@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -236,7 +237,7 @@ mlir.register_lowering(_answer, mlir.lower_fun(_in_program, multiple_results=Tru
 mlir.register_lowering(_answer, _lower_on_cpu, platform="cpu")
 
 
-def _outwards(lower: Any, upper: Any, dtype: np.dtype[Any], xp: Any) -> tuple[Any, Any]:
+def _outwards(lower: Any, upper: Any, dtype: np.dtype[Any], xp: ModuleType) -> tuple[Any, Any]:
     """float64 bounds in the precision of a program, which may read subnormal numbers as 0."""
     tiny = float(np.finfo(dtype).tiny)
     low, high = lower.astype(dtype), upper.astype(dtype)

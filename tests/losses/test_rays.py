@@ -109,6 +109,50 @@ def test_bounds_of_epsilon_enclose_the_epsilon_of_a_delta(noise, rate, losses, a
     assert high - low <= 1e-6 * high
 
 
+def inverted(noise, rate, runs, epsilon, add, vertex, outcomes):
+    """delta(epsilon) in float64 by Gauss-Legendre panels on a vertical line, without thresholds, outcomes cut off."""
+    mu, nodes, weights = 1.0 / noise, *np.polynomial.legendre.leggauss(24)
+    away = (-epsilon if add else epsilon) - runs * np.log1p(-rate)
+    t = np.arange(-outcomes, outcomes + mu, 0.01)
+    loss = np.log1p(rate * np.expm1(mu * t - 0.5 * mu * mu) / (1.0 - rate) + rate / (1.0 - rate))
+    law = 0.01 / np.sqrt(2.0 * np.pi) * np.exp(vertex * loss - 0.5 * t * t)
+    moment, total, size = law.sum(), 0.0, abs(vertex)
+    widths = np.diff(np.append(0.0, size * np.geomspace(1e-4, 0.3, 12)))
+    for end, width in zip(np.cumsum(widths), widths, strict=True):
+        y = end + 0.5 * width * (nodes - 1.0)
+        total += 0.5 * width * _line(law / moment, loss, vertex + 1j * y, away, runs) @ weights
+    y = end + 2.0 * np.arange(200.0)[:, None] / away + (1.0 + nodes) / away
+    terms = _line(law / moment, loss, vertex + 1j * y.ravel(), away, runs).reshape(y.shape)
+    total += (terms @ weights).sum() / away
+    return total / np.pi * moment**runs * np.exp(-vertex * away) * (1.0 if add else np.exp(epsilon))
+
+
+def _line(law, loss, z, away, runs):
+    moments = np.concatenate([np.exp(1j * np.outer(some.imag, loss)) @ law for some in np.array_split(z, 16)])
+    return (np.exp(-1j * z.imag * away) * moments**runs / (z * (z - 1.0))).real
+
+
+@pytest.mark.parametrize(
+    ("noise", "rate", "runs", "epsilon", "add", "vertex"),
+    [
+        (17.4, 1.6e-5, 9, 4.83e-6, False, 1e5),
+        (8.19, 0.018, 23, 0.0129, False, 100.0),
+        (1.52, 0.0022, 89, 0.0317, True, -50.0),
+        (0.425, 2.8e-5, 49, 0.000995, True, -4000.0),
+    ],
+)
+def test_more_runs_and_noise_are_enclosed_and_a_millionth_wide(noise, rate, runs, epsilon, add, vertex):
+    truth = inverted(noise, rate, runs, epsilon, add, vertex, 9.0)
+    lower, upper = bounds("delta", noise, rate, runs, epsilon, add)
+    assert lower <= truth * (1.0 + 1e-9)
+    assert truth * (1.0 - 1e-9) <= upper
+    assert upper - lower <= 1e-6 * upper
+    low, high = bounds("epsilon", noise, rate, runs, truth, add)
+    assert low <= epsilon * (1.0 + 1e-9)
+    assert epsilon * (1.0 - 1e-9) <= high
+    assert high - low <= 1e-6 * high
+
+
 @pytest.mark.parametrize("runs", [2, 3, 5, 10])
 @pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])

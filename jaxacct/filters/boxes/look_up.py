@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -78,17 +79,17 @@ def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     return _settled(xp, mean, xp.asarray(nodes), left).astype(np.int32)
 
 
-def _below(xp: Any, rising: Any, value: Any, right: bool) -> Any:
+def _below(xp: ModuleType, rising: Any, value: Any, right: bool) -> Any:
     """How many of a few numbers are below ``value`` (or equal to it), less 1."""
     less = rising <= value[..., None] if right else rising < value[..., None]
     return less.sum(-1) - 1
 
 
-def _weight(xp: Any, part: Any, whole: Any) -> Any:
+def _weight(xp: ModuleType, part: Any, whole: Any) -> Any:
     return xp.clip(part / xp.where(whole > 0, whole, 1.0) + 1e-9, 0.0, 1.0)
 
 
-def _settled(xp: Any, price: Callable[[int, Any], Any], nodes: Any, left: Any) -> Any:
+def _settled(xp: ModuleType, price: Callable[[int, Any], Any], nodes: Any, left: Any) -> Any:
     """The largest budget after the query whose line allows it; -1 where there is none.
 
     The interval is the last one whose left end can be reached; any that can be would be sound.

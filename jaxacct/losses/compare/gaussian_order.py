@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -63,7 +64,7 @@ def gaussian_trade_off(mu: ArrayLike, alpha: ArrayLike, bound: str = "lower") ->
         return concrete(_gaussian(float64(mu), float64(alpha), bound))
 
 
-def _normal(xp: Any) -> Any:
+def _normal(xp: ModuleType) -> Any:
     """Where ``ndtr`` and ``ndtri`` live."""
     return scipy.special if xp is np else jax.scipy.special
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def is_profile(values: Any, losses: Any) -> Array:
     return ~xp.stack([broken.any(-1) for broken in _broken(values, losses, xp).values()]).any(0)
 
 
-def _broken(values: Any, losses: Any, xp: Any) -> dict[str, Any]:
+def _broken(values: Any, losses: Any, xp: ModuleType) -> dict[str, Any]:
     gamma = xp.exp(losses)
     identity = -xp.expm1(xp.minimum(losses, 0.0))
     # H(0) = 1 stands in front; slopes between neighbours must grow, up to the rounding of what they come from.

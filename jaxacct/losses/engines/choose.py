@@ -15,6 +15,7 @@ the query alone. Inside a program for an accelerator the same formulas are compi
 from __future__ import annotations
 
 import functools
+from types import ModuleType
 from typing import Any
 
 import jax
@@ -63,7 +64,7 @@ _FAR = 10.0  # distance of that logarithm beyond which its width hardly matters
 _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are tried
 
 
-def grouped(pairs: list[Pair], counts: list[Any], xp: Any) -> tuple[tuple[Any, ...], Any]:
+def grouped(pairs: list[Pair], counts: list[Any], xp: ModuleType) -> tuple[tuple[Any, ...], Any]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
 
     Returns:
@@ -84,7 +85,7 @@ def bounds(
     counts: list[Any],
     goal: Any,
     most: float | None,
-    xp: Any,
+    xp: ModuleType,
     options: Options = Options(),  # noqa: B008
     sides: int = 1,
 ) -> tuple[Any, Any]:

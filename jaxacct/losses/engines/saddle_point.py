@@ -13,6 +13,8 @@ from jaxacct._numerics.log1p import log1p
 
 Array = Any  # NumPy's or JAX's
 
+_STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
+
 
 def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Any) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
@@ -40,6 +42,15 @@ def tilt_bound(kind: str, t: Array, k0: Array, goal: Array) -> Array:
     bound = k0 - log1p(t) - t * log1p(1.0 / t)
     value = bound - t * goal if kind == "delta" else (bound - xp.log(goal)) / t
     return xp.where(xp.isnan(value), np.inf, value)
+
+
+def steeper(t: Array, k1: Array, k2: Array, epsilon: Array) -> Array:
+    """A tilt for delta(epsilon) that is not too small where most losses exceed epsilon.
+
+    The best bound is trivial there, at no tilt at all, and the period of a contour endless.
+    """
+    xp = array_module(t)
+    return xp.where((epsilon < k1) & (k1 < np.inf), xp.maximum(t, _STEEP / xp.sqrt(k2)), t)
 
 
 def ends(kind: str, goal: Array, variance: Array, most: float) -> tuple[Array, Array]:

@@ -46,7 +46,7 @@ from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_de
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
-from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, tilt_bound
+from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
 
 Array = Any  # NumPy's or JAX's
 
@@ -54,7 +54,6 @@ _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last 
 _NEXT = 0.1  # distance of neighbours, as logarithms, from which on the next but one counts
 _JUMP = 3.0  # e-foldings of delta that a slightly larger tilt may lose
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
-_STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 _LEFT_OUT = 21.0  # e-foldings between delta and what tapers leave out
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
 # serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
@@ -208,10 +207,9 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     at = lambda theta: [one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut)]  # noqa: E731
     k0, k1, k2 = at(theta)
     if kind == "delta":
-        # Where most losses exceed epsilon the best bound is trivial, at no tilt at all, and the period endless.
-        steeper = xp.where((goal < k1) & (k1 < np.inf), xp.maximum(theta, _STEEP / xp.sqrt(k2)), theta)
-        if xp is not np or (steeper != theta).any():
-            theta = steeper
+        steep = steeper(theta, k1, k2, goal)
+        if xp is not np or (steep != theta).any():
+            theta = steep
             k0, _, k2 = at(theta)
     return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), cut)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import array_module, logsumexp, pick
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
-from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, tilt_bound
+from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
 
 Array = Any  # NumPy's or JAX's
 
@@ -95,7 +95,12 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
         near, value = anywhere(surveys)
         surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
     theta = xp.exp(near)
-    k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
+    k0, k1, k2 = (one[0] for one in cumulants(theta[None], surveys))
+    if kind == "delta":
+        steep = steeper(theta, k1, k2, goal)
+        if xp is not np or (steep != theta).any():
+            theta = steep
+            k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
     return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), surveys)
 
 

@@ -15,10 +15,11 @@ from jaxacct.losses.engines.rays.ray import Run, ray, run_of
 from jaxacct.losses.engines.rays.threshold import Dropped, Threshold, dropped, undecided
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-MOST_RUNS = 16
-_RATES, _NOISES = (1e-30, 0.05), (0.3, 12.0)  # beyond which there would be too many points
+MOST_RUNS = 96  # NumPy forms powers below 100 by products
+_RATES, _NOISES = (1e-30, 0.05), (0.2, 20.0)  # beyond which there would be too many points
+_SPREAD = 200.0  # runs times noise beyond which what decides drowns in what is typical
 _FEW, _MANY = 60, (120, 240, 480)  # variables of a threshold, `add` and `remove`
-_TILT = 0.3  # of a threshold's scale that a vertex may be
+_TILT, _TILTS = 0.3, 5.0  # of a threshold's scale that a vertex may be, and times the number of runs
 _UNDECIDED, _DEEPEST = 24.0, 90.0  # e-foldings of the probability that a threshold is below what decides alone
 _SMALLER = 19.0  # e-foldings between delta and what that costs
 _FARTHEST = 12.0  # sums of losses above which another engine is asked
@@ -34,7 +35,7 @@ def suits(groups: tuple[Any, ...], counts: Array) -> Array:
     if not isinstance(pair, GaussianPair) or counts.shape[1] != 1:
         return np.zeros(len(counts), bool)
     noise, rate, runs = pair.noise[:, 0], pair.rate[:, 0], counts[:, 0]
-    few = (runs >= 2.0) & (runs <= MOST_RUNS)
+    few = (runs >= 2.0) & (runs <= MOST_RUNS) & (runs * noise <= _SPREAD)
     return few & (rate >= _RATES[0]) & (rate <= _RATES[1]) & (noise >= _NOISES[0]) & (noise <= _NOISES[1])
 
 
@@ -119,7 +120,7 @@ def _placed(run: Run, away: float) -> tuple[Threshold, Saddle]:
         return tried(_FEW, needed) if _UNDECIDED < needed < _DEEPEST else (threshold, at)
     for n in _MANY[:-1]:
         threshold, at = tried(n, _UNDECIDED)
-        if at.vertex <= _TILT * threshold.scale:
+        if at.vertex <= min(_TILT, _TILTS / run.runs) * threshold.scale:
             return threshold, at
     return tried(_MANY[-1], _UNDECIDED)
 
@@ -208,7 +209,7 @@ def _guess(run: Run, delta: float) -> float | None:
         if not run.add:
             out = dropped(run, threshold)
             value = value * math.exp(epsilon) + (max(out.excess(epsilon)[0], 0.0) if out else 0.0)
-        return math.log(value) - target, correction
+        return math.log(max(value, 1e-300)) - target, correction
 
     f, correction = excess(0.0, None)
     if f <= 0.0:

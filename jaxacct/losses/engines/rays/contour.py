@@ -155,9 +155,9 @@ def _vertices(run: Run, low: float, high: float, away: float) -> Array:
 
 def _sizes(run: Run, away: float, vertex: Array, weight: Array, loss: Array) -> tuple[Array, Array, Array]:
     """Logs of the integrand at real z and of M(z), and the tilted laws."""
-    exponents = np.multiply.outer(vertex, loss)
+    exponents = np.multiply.outer(vertex, loss) + np.log(weight)
     peak = exponents.max(1)
-    mass = weight * np.exp(exponents - peak[:, None])
+    mass = np.exp(exponents - peak[:, None])
     total = mass.sum(1)
     log_moment = peak + np.log(total)
     size = run.runs * log_moment - vertex * away - np.log(np.abs(vertex * (vertex - 1.0)))
