@@ -62,7 +62,7 @@ def _programs_do_not_pile_up():
     if not process.exists():
         return
     resident = int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    if resident > 1e9 or (process / "maps").read_bytes().count(b"\n") > 30_000:
+    if resident > 8e8 or (process / "maps").read_bytes().count(b"\n") > 30_000:
         jax.clear_caches()
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):  # glibc keeps what is freed until it is asked
