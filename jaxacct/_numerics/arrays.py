@@ -132,6 +132,14 @@ def running_least(x: Any, reverse: bool = False) -> Any:
     return np.minimum.accumulate(x[..., ::-1], -1)[..., ::-1] if reverse else np.minimum.accumulate(x, -1)
 
 
+def running_total(x: Any) -> Any:
+    """The sum of the entries so far, along the last axis; in a program one sum for each, the least to compile."""
+    if array_module(x) is np:
+        return np.cumsum(x, -1)
+    index = jnp.arange(x.shape[-1])
+    return jnp.where(index <= index[:, None], x[..., None, :], 0.0).sum(-1)
+
+
 def histogram(places: Any, weights: Any, size: int) -> Any:
     """Weights added up at whole-numbered places from 0 to ``size - 1``, along the last axis."""
     if array_module(weights) is not np:

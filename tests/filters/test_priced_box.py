@@ -291,6 +291,14 @@ def test_each_example_pays_at_least_what_its_own_norm_costs_now_and_little_more(
     assert box.guarantee.is_bound
 
 
+def test_steps_are_counted_after_a_step_was_compiled_in_float32():
+    box = filters.priced_box(sigma=2.0, rate=0.05, epsilon=1.0, delta=1e-5)
+    asked = lambda sigma, rate: PoissonSampled(Gaussian(sigma), rate)  # noqa: E731
+    step = jax.jit(lambda sigma, rate, spent: box.update(asked(sigma, rate), filters.MenuState(spent)))
+    assert step(jnp.float32(2.0), jnp.float32(0.05), jnp.int32(0))[0]
+    assert 0 < int(box.steps_left(query(2.0, 0.05))) < 200
+
+
 def test_several_runs_cost_what_they_cost_one_by_one(ledger):
     one = query(1.9, 0.02)
     state = ledger.init()

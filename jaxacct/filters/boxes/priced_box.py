@@ -184,7 +184,9 @@ class PricedBoxFilter(UnitLedger):
         Raises:
             ValueError: as `update`.
         """
-        return _count(self, query, self.init() if state is None else state)
+        state = self.init() if state is None else state
+        with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
+            return _count(self, query, state)
 
 
 class _Held:

@@ -24,7 +24,7 @@ _TIERS = (
 )
 """Up to so many e-foldings: relative changes of calls by rounding aimed at, at both ends of a window; most points."""
 _POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
-_SKETCH = 8.0  # points of the rough law between two square roots of e-foldings
+_SKETCH = (8.0, 16.0)  # points of the rough law, for large and for small sums, between square roots of e-foldings
 _RANGE = 25.0  # standard deviations on a lattice, about
 _MOST = 16  # windows on a side
 _ORDERS = 8.0  # a window over a larger ratio of sums is halved geometrically
@@ -65,8 +65,12 @@ class Window(NamedTuple):
 def planned(cells: RatioCells, t: int) -> list[Window]:
     """Windows for the sum of ``t`` ratios, first upwards and then downwards from its mean."""
     law = _Law(cells, t)
-    sketch = _powered(*_merged(law.values, np.exp(law.logs)), t)
-    return [window for upper in (True, False) for window in _one_side(law, upper, *sketch)]
+    sketches = [_powered(*_merged(law.values, np.exp(law.logs), points), t, points) for points in _SKETCH]
+    return [
+        window
+        for upper, sketch in zip((True, False), sketches, strict=True)
+        for window in _one_side(law, upper, *sketch)
+    ]
 
 
 def _one_side(law: _Law, upper: bool, values: np.ndarray, masses: np.ndarray) -> list[Window]:
@@ -202,33 +206,33 @@ def chernoff_gaps(high: float, deviation: float) -> np.ndarray:
     return np.geomspace(min(0.2 / deviation, 1.0 / high), 50.0 / deviation, 32)
 
 
-def _merged(values: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A law on about a hundred points: even in the square roots of the e-foldings of its tails."""
+def _merged(values: np.ndarray, masses: np.ndarray, points: float) -> tuple[np.ndarray, np.ndarray]:
+    """A law on a hundred points or two: even in the square roots of the e-foldings of its tails."""
     order = np.argsort(values)
     values, masses = values[order], masses[order]
     means = values * masses
     below, above = np.cumsum(masses), np.cumsum(means[::-1])[::-1]
     place = np.log(np.maximum(below, 1e-300)) - np.log(np.maximum(above, 1e-300))
     place = np.sign(place) * np.sqrt(np.abs(place))
-    group = np.floor(place * _SKETCH)
+    group = np.floor(place * points)
     starts = np.flatnonzero(np.append(True, np.diff(group) > 0))
     total, mean = np.add.reduceat(masses, starts), np.add.reduceat(means, starts)
     kept = (total > 1e-60) | (mean > 1e-60)
     return mean[kept] / total[kept], total[kept]
 
 
-def _powered(values: np.ndarray, masses: np.ndarray, t: int) -> tuple[np.ndarray, np.ndarray]:
+def _powered(values: np.ndarray, masses: np.ndarray, t: int, points: float) -> tuple[np.ndarray, np.ndarray]:
     """The rough law of a sum of ``t``."""
     result = (values, masses)
     for bit in bin(t)[3:]:
-        result = _added(result, result)
+        result = _added(result, result, points)
         if bit == "1":
-            result = _added(result, (values, masses))
+            result = _added(result, (values, masses), points)
     return result
 
 
-def _added(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]):
+def _added(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], points: float):
     values = np.add.outer(first[0], second[0]).ravel()
     masses = np.multiply.outer(first[1], second[1]).ravel()
     kept = masses * np.maximum(values, 1.0) > 1e-50
-    return _merged(values[kept], masses[kept])
+    return _merged(values[kept], masses[kept], points)

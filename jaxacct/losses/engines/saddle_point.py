@@ -64,12 +64,13 @@ def ends(kind: str, goal: Array, variance: Array, most: float) -> tuple[Array, A
 
 
 def best_tilt(
-    bound_at: Callable[[Array], Array], low: Array, high: Array, number: int, ahead: Callable[..., Array] | None = None
-) -> tuple[Array, Array, Array]:
-    """The logarithm of the best of ``number`` tilts, the distance of neighbours', and what it says.
+    bound_at: Callable[[Array], Any], low: Array, high: Array, number: int, ahead: Callable[..., Array] | None = None
+) -> tuple[Array, ...]:
+    """The logarithm of the best of ``number`` tilts, the distance of neighbours', and what ``bound_at`` says there.
 
     Args:
-        bound_at: what tilts of shape ``(number, B)`` say; see :func:`tilt_bound`.
+        bound_at: what tilts of shape ``(number, B)`` say; see :func:`tilt_bound`. Anything else that is known there
+            may follow.
         low, high: logarithms of the first tilt and the last, shape ``(B,)``.
         ahead: what the next tilt but one says of a tilt, of the larger tilt, what it says of itself, and the distance
             of neighbours. The next one counts too, then: rare and large losses take over all of a sudden, and where
@@ -78,9 +79,9 @@ def best_tilt(
     xp = array_module(low)
     spacing = (high - low) / (number - 1)
     grid = low + spacing * np.arange(float(number))[:, None]
-    value = bound_at(xp.exp(grid))
+    value, *rest = bound_at(xp.exp(grid))
     if ahead is not None:
         value = xp.maximum(xp.maximum(value[:-2], value[1:-1]), ahead(xp.exp(grid[2:]), value[2:], spacing))
         grid = grid[:-2]
     at = first_least(value.T)
-    return pick(grid.T, at), spacing, pick(value.T, at)
+    return pick(grid.T, at), spacing, *(pick(x[: len(grid)].T, at) for x in (value, *rest))

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick, repeated, stopped
+from jaxacct._numerics.arrays import array_module, pick, repeated, running_total, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -171,8 +171,13 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
         """Counts once neighbours are close, and where it is much worse."""
         return xp.where(spacing < _NEXT, value - (_JUMP if kind == "delta" else _JUMP / t), -np.inf)
 
-    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, Array, Array]:
-        bound_at = lambda t: tilt_bound(kind, t, composed(rough_log_moment(pairs, t[..., None], cut)), goal)  # noqa: E731
+    def searched(cut: Array, low: Any, high: Any) -> tuple[Array, ...]:
+        def bound_at(t: Array) -> list[Array]:
+            if xp is np:
+                return [tilt_bound(kind, t, composed(rough_log_moment(pairs, t[..., None], cut)), goal)]
+            known = cumulants(t, cut)  # in a program they are there once
+            return [tilt_bound(kind, t, known[0], goal), *known]
+
         return best_tilt(bound_at, low, high, _TRIED, ahead)
 
     def tapered(log_delta: Array) -> Array:
@@ -182,33 +187,36 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
     between = ends(kind, goal, variance, 1e6)
 
-    def anywhere(cut: Array) -> tuple[Array, Array]:
+    def anywhere(cut: Array) -> tuple[Array, ...]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
 
         def nearer(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            near, spacing, value = searched(cut, *state[:2])
-            return near - spacing, near + 2.0 * spacing, near, value  # where the least of what two say lies
+            near, spacing, *rest = searched(cut, *state[:2])
+            return near - spacing, near + 2.0 * spacing, near, *rest  # where the least of what two say lies
 
-        return repeated(nearer, (*between, *between), _TIMES)[2:]
+        return repeated(nearer, (*between, *[goal] * (2 if xp is np else 5)), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """An upper bound of delta, and the taper that goes with it; a lower one suits smaller tilts only."""
-        near, value = anywhere(state[-1])
+        near, value = anywhere(state[-1])[:2]
         return near, xp.minimum(near, state[1]), tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
     if kind == "delta":
         near, least, cut = repeated(twice, (goal, between[1], xp.full_like(counts, np.inf)), 2)
-        near, _, value = searched(cut, least - 0.5, near + 0.3)  # a taper further out spoils tilts that were good
+        # A taper further out spoils tilts that were good.
+        near, _, value, *known = searched(cut, least - 0.5, near + 0.3)
     else:
         cut = tapered(xp.log(goal))
-        near, value = anywhere(cut)
+        near, value, *known = anywhere(cut)
     theta = xp.exp(near)
-    # In a program as many tilts as above: the same function.
-    at = lambda theta: [one[0] for one in cumulants(xp.stack([theta] * (1 if xp is np else _TRIED)), cut)]  # noqa: E731
-    k0, k1, k2 = at(theta)
+    at = lambda theta: [one[0] for one in cumulants(theta[None], cut)]  # noqa: E731
+    k0, k1, k2 = known or at(theta)
     if kind == "delta":
         steep = steeper(theta, k1, k2, goal)
-        if xp is not np or (steep != theta).any():
+        if xp is not np:
+            more = steep - theta
+            theta, k0 = steep, k0 + more * (k1 + 0.5 * more * k2)
+        elif (steep != theta).any():
             theta = steep
             k0, _, k2 = at(theta)
     return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), cut)
@@ -298,7 +306,7 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     left = left[:, np.searchsorted(at, index, side="right") - 1]
     beyond = xp.exp(left) / np.pi / xp.maximum(frequencies - spacing[:, None], 1e-300)
     beyond = xp.where(index >= 2, beyond, np.inf)
-    total = xp.cumsum(weight * off, -1)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept
+    total = running_total(weight * off)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept
     last = first_least(total)
     kept = index <= last[:, None]
     amplitude = xp.where(kept, weight * power, 0.0)

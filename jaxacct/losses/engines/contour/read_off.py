@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated, product, repeated
+from jaxacct._numerics.arrays import array_module, iterated, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
@@ -165,13 +165,9 @@ def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Arra
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     xp = array_module(delta)
 
-    def newton(state: tuple[Array, ...], *given: Array) -> tuple[Array, ...]:
+    def newton(state: tuple[Array, ...], value: Array, slope: Array, delta: Array) -> tuple[Array, ...]:
         """A step of Newton's method for log delta, or half the bracket: a bad guess's value may be all error."""
         at, low, high, _ = state
-        real, imag, spacing, mean, theta, log_total, delta = given
-        total, derivative, _ = _turned(real, imag, spacing, at - mean)
-        scale = xp.exp(log_total - theta * at)
-        value, slope = scale * total, scale * (derivative - theta * total)
         below = value <= delta  # what errors made negative was small
         low, high = xp.where(below, low, at), xp.where(below, at, high)
         new = at + value / xp.minimum(slope, -1e-300) * xp.log(delta / value)
@@ -179,23 +175,39 @@ def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Arra
         new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
         return new, low, high, xp.abs(new - at)
 
-    zero = xp.zeros_like(guess)
-    start = (guess, zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)
-    i = integrand
-    given = (i.real, i.imag, i.spacing, i.mean, i.theta, i.log_total, delta)
-    root = iterated(newton, start, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS, given)[0]
-    n = len(_NUDGES)
+    def quick(state: tuple[Array, ...], *given: Array) -> tuple[Array, ...]:
+        real, imag, spacing, mean, theta, log_total, delta = given
+        total, derivative, _ = _turned(real, imag, spacing, state[0] - mean)
+        scale = xp.exp(log_total - theta * state[0])
+        return newton(state, scale * total, scale * (derivative - theta * total), delta)
 
-    def tried(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        """Bounds at some epsilons; how far the first ones lie from the value says where they meet the target."""
-        at = state[0]
-        lows, highs, value, slope = read_delta(integrand, at)
-        nudge = xp.maximum(highs[0] - value[0], value[0] - lows[0]) / xp.maximum(-slope[0], 1e-300)
+    def around(root: Array, read: tuple[Array, ...]) -> Array:
+        """The root, epsilons above and below, and 0; how far bounds there lie from the value says where they meet."""
+        low, high, value, slope = (x[0] for x in read)
+        nudge = xp.maximum(high - value, value - low) / xp.maximum(-slope, 1e-300)
         moved = nudge * _NUDGES[:, None] + xp.abs(root) * _ROUNDINGS[:, None]
-        return xp.concatenate([root + moved, xp.maximum(root - moved, 0.0), zero[None]]), at, lows, highs
+        return xp.concatenate([root[None], root + moved, xp.maximum(root - moved, 0.0), zero[None]])
 
-    start = xp.stack([root] * (1 if xp is np else 2 * n + 1))
-    _, at, lows, highs = repeated(tried, (start,) * 4, 2)  # at the root, and then around it
+    def both(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """A step, and bounds around where the last one led: in a program the integrand is there once."""
+        at, *bracket = state[:4]
+        read = read_delta(integrand, at)
+        root, *bracket = newton((at[0], *bracket), read[2][0], read[3][0], delta)
+        return around(root, read), *bracket, state[3] <= _CLOSE * at[0], at, *read[:2]
+
+    zero, n = xp.zeros_like(guess), len(_NUDGES)
+    bracket = (zero, xp.maximum(2.0 * guess, 1.0), zero + np.inf)
+    if xp is np:
+        i = integrand
+        given = (i.real, i.imag, i.spacing, i.mean, i.theta, i.log_total, delta)
+        close = lambda state: state[3] <= _CLOSE * state[0]  # noqa: E731
+        root = iterated(quick, (guess, *bracket), close, _ITERATIONS, given)[0]
+        at = around(root, read_delta(integrand, root[None]))[1:]
+        lows, highs, _, _ = read_delta(integrand, at)
+    else:
+        start = xp.stack([guess] * (2 * n + 2))
+        state = (start, *bracket, zero > 0.0, start, start, start)
+        at, lows, highs = (x[1:] for x in iterated(both, state, lambda state: state[4], _ITERATIONS + 2)[5:])
     above, below = at[:n], at[n:-1]
     high = xp.where(highs[:n] <= delta, above, np.inf).min(0)
     low = xp.where(lows[n:-1] >= delta, below, 0.0).max(0)

@@ -52,9 +52,8 @@ def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Tran
     if xp is np:
         found = _in_blocks(losses, weights, spacing, tall, wide)
     else:
-        inner = _powers(losses * spacing, wide) * weights[:, :, None, :]
-        outer = _powers(losses * (wide * spacing), tall)
-        found = product(outer, inner.swapaxes(-1, -2))
+        inner = _turned(losses * spacing, wide) * weights[:, :, None, :]
+        found = product(_turned(losses * (wide * spacing), tall), inner.swapaxes(-1, -2))
     found = found.reshape(*losses.shape[:-1], nodes)
     error = xp.full(found.shape, (80.0 + 5.0 * (tall + wide) + 3.0 * losses.shape[-1]) * UNIT)
     return Transform(found.real - 1.0, found.imag, error)
@@ -105,19 +104,12 @@ def power_error(log_modulus: Array, growth: Array) -> Array:
 
 
 def _powers(phase: Array, count: int) -> Array:
-    """exp(i j phase) for j < ``count``, a power of 2, on a new axis before the last.
+    """exp(i j phase) for j < ``count``, a power of 2, on a new axis before the last; NumPy's.
 
     By multiplication, so that two transcendental functions are enough: docs/proofs/transform-rounding.md counts what
     that rounds to.
     """
-    xp = array_module(phase)
-    base = (xp.cos(phase) + 1j * xp.sin(phase))[..., None, :]
-    if xp is not np:
-        table = xp.ones_like(base)
-        while table.shape[-2] < count:
-            table = xp.concatenate([table, table * base], -2)
-            base = base * base
-        return table
+    base = (np.cos(phase) + 1j * np.sin(phase))[..., None, :]
     table = np.empty((*phase.shape[:-1], count, phase.shape[-1]), np.complex128)
     table[..., :1, :] = 1.0
     known = 1
@@ -126,6 +118,11 @@ def _powers(phase: Array, count: int) -> Array:
         known *= 2
         base = base * base
     return table
+
+
+def _turned(phase: Array, count: int) -> Array:
+    """The same in a program, one by one: fewer operations to compile, and more to run."""
+    return jnp.exp(1j * (phase[..., None, :] * np.arange(float(count))[:, None]))
 
 
 def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:

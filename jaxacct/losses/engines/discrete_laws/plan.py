@@ -72,7 +72,7 @@ def plan_of(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array) -> P
         return tuple(found)  # pyright: ignore[reportReturnType]
 
     def searched(surveys: Any, low: Any, high: Any, number: int) -> tuple[Array, Array, Array]:
-        return best_tilt(lambda t: tilt_bound(kind, t, cumulants(t, surveys)[0], goal), low, high, number)
+        return best_tilt(lambda t: [tilt_bound(kind, t, cumulants(t, surveys)[0], goal)], low, high, number)
 
     def anywhere(surveys: Any) -> tuple[Array, Array]:
         near, spacing, _ = searched(surveys, *between, _COARSE)
