@@ -309,6 +309,7 @@ def test_several_runs_cost_what_they_cost_one_by_one(ledger):
     steps = int(ledger.steps_left(one))
     assert ledger.update(Composed([one], steps), ledger.init())[0]
     assert not ledger.update(Composed([one], steps + 1), ledger.init())[0]
+    assert not ledger.update(Composed([one], 2_000_000_000), ledger.init())[0]  # ends when nothing fits
 
 
 def test_it_says_what_it_is_and_is_kept_on_disk(ledger, tmp_path, monkeypatch):

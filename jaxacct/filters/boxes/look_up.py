@@ -134,8 +134,17 @@ def left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
         return run(left)
     runs = jnp.asarray(runs, jnp.float64)
     good = (runs >= 1) & (runs == jnp.floor(runs)) & (runs < 2.0**31)
-    body = lambda i, x: jnp.where(i < runs, jnp.where(x >= 0, run(x), x), x)  # noqa: E731
-    found = jax.lax.fori_loop(0, jnp.max(jnp.where(good, runs, 0)).astype(jnp.int32), body, jnp.asarray(left))
+
+    def going(state: Any) -> Any:
+        done, left = state
+        return good & (done < runs) & (left >= 0)
+
+    # Stops once nothing fits: a refused query may ask for 10^9 runs.
+    _, found = jax.lax.while_loop(
+        lambda state: going(state).any(),
+        lambda state: (state[0] + 1.0, jnp.where(going(state), run(state[1]), state[1])),
+        (jnp.float64(0.0), jnp.asarray(left)),
+    )
     return jnp.where(good, found, -1)
 
 
