@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.curves import trade_off as tradeoff
@@ -182,7 +183,7 @@ def whole_curve(epsilon: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Bo
     return Bounds(*(end[()] for end in ends))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
     """The trade-off curve, masses rounded to the side of ``bound``."""
     factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)

@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of
 from jaxacct.losses.compare import enclose as families
@@ -44,7 +44,7 @@ class Law(NamedTuple):
     excess: np.ndarray
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def lattice_for(queries: Sequence[Any], rounds: int, relation: str, size: int = 4096) -> LossGrid:
     """A lattice of about ``size`` points around 0 for ``rounds`` runs of any of the queries.
 
@@ -109,7 +109,7 @@ def _spread(finite: Sequence[Experiment | None], rounds: int) -> float:
     return rounds * mean + 9.0 * (rounds * variance) ** 0.5 + 2.0 * largest
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     """(upper, lower) laws of ``query`` on ``grid``, one pair a direction.
 

@@ -13,13 +13,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
@@ -203,7 +202,7 @@ class PublicScore:
 # Traced scales that make no sense are infinite or NaN: a comparison with NaN is never passed.
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _noisy(
     key: Array, score: ArrayLike, sigma: Array, threshold: ArrayLike, may: Array, dtype: str
 ) -> tuple[Array, Array]:
@@ -212,20 +211,20 @@ def _noisy(
     return noisy >= jnp.asarray(threshold, jnp.float64), noisy.astype(dtype)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _threshold(key: Array, threshold: ArrayLike, scale: Array, law: str) -> Array:
     noise = _noise.normal(key, ()) if law == "normal" else _noise.laplace(key, ())
     return jnp.asarray(threshold, jnp.float64) + jnp.where(scale < jnp.inf, scale * noise, jnp.nan)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _halves(epsilon: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
     epsilon, sensitivity = jnp.asarray(epsilon, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
     unit = jnp.where(usable(epsilon, sensitivity), sensitivity / epsilon * UP, jnp.inf)
     return 2.0 * unit, 4.0 * unit
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _above(key: Array, score: ArrayLike, threshold: Array, scale: Array, dtype: str) -> tuple[Array, Array]:
     noise = jnp.where(scale < jnp.inf, scale * _noise.laplace(key, ()), jnp.nan)
     return jnp.asarray(score, jnp.float64) + noise >= threshold, jnp.full((), jnp.nan, dtype)

@@ -13,7 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.expost.parameters import check_epsilon
@@ -77,7 +77,7 @@ def _check(epsilon: ArrayLike, order: ArrayLike) -> None:
     _validate.greater(1.0, order=order)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike, tight: ArrayLike) -> Array:
     epsilon, order, delta = (jnp.asarray(v, jnp.float64) for v in (epsilon, order, delta))
@@ -92,7 +92,7 @@ def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike,
     return jnp.where(good, value, jnp.inf)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _bayes_factor(epsilon: ArrayLike, order: ArrayLike, confidence: ArrayLike) -> Array:
     epsilon, order, confidence = (jnp.asarray(v, jnp.float64) for v in (epsilon, order, confidence))

@@ -18,7 +18,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.expost.definitions import (
@@ -117,7 +117,7 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
     return _merged(*settled(table, epsilons, kernel))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _merged(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLike) -> tuple[Array, Array]:
     table, epsilons, kernel = (jnp.asarray(v, jnp.float64) for v in (table, epsilons, kernel))
@@ -186,7 +186,7 @@ _RULES: dict[type, Callable[..., tuple[Array, Array]]] = {
 }
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _excess(rule: Any, p: Any, q: Any, epsilons: Any, parameter: float) -> Bounds:
     return Bounds(*_enclosed(rule, p, q, epsilons, parameter))
 
@@ -206,6 +206,6 @@ def _enclosed(rule: Any, p: Any, q: Any, epsilons: Any, parameter: Any) -> tuple
     return jnp.where(sane, lower, -jnp.inf), jnp.where(sane & ~jnp.isnan(upper), upper, jnp.inf)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _outward(bounds: Bounds, dtype: str) -> Bounds:
     return Bounds(outward(bounds.lower, dtype, up=False), outward(bounds.upper, dtype, up=True))

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
@@ -78,7 +78,7 @@ class Odometer:
         return Result(output, self.spent(state), self.definition)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _update(cost: Any, state: OdometerState) -> OdometerState:
     cost = jnp.asarray(cost, jnp.float64)
@@ -95,7 +95,7 @@ def _update(cost: Any, state: OdometerState) -> OdometerState:
     return OdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _joined(state: OdometerState) -> Array:
     parts = state.pieces.astype(jnp.float64)

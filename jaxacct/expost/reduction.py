@@ -21,7 +21,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct.expost import noise as _noise
 from jaxacct.expost.parameters import UP, check_budgets, check_order, check_sizes, usable, usable_order
 from jaxacct.filters.amounts import caller_dtype
@@ -109,7 +109,7 @@ def brownian_step(
     return _stepped(key, value, previous, spent, epsilon, order, sensitivity, caller_dtype())
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _stepped(
     key: Array,
     value: Any,
@@ -161,7 +161,7 @@ def _released(
     return _added(key, value, epsilons, order, sensitivity, noise=noise, dtype=caller_dtype())
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
 def _added(
     key: Array,

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
 from jaxacct.expost.loop import Released, loop, scalar
@@ -167,7 +167,7 @@ def _cost(have: Definition, check: Check, spent: Any, asked: Any, disjoint: bool
     return Result(output, both.epsilon, both.definition)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _at(row: ArrayLike, index: Any) -> Any:
     found = jnp.asarray(row, jnp.float64)[index]
     return found if _validate.is_traced(found) else np.asarray(found)[()]

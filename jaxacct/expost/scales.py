@@ -19,7 +19,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
 _NEWTON = 40
@@ -78,7 +78,7 @@ def _wide(*values: ArrayLike) -> list[Array]:
     return list(jnp.broadcast_arrays(*(jnp.asarray(v, jnp.float64) for v in values)))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _plain(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike, checks: ArrayLike) -> Array:
     epsilon, order, sensitivity, checks = _wide(epsilon, order, sensitivity, checks)
@@ -86,7 +86,7 @@ def _plain(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike, checks:
     return jnp.where(usable_order(order) & usable(epsilon, sensitivity) & (checks >= 1), sigma, jnp.inf)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
     epsilon, order, sensitivity = _wide(epsilon, order, sensitivity)

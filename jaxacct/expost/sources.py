@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Protocol
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost import noise as _noise
@@ -126,14 +125,14 @@ class Doubling(_AtOneOrder):
         value, epsilons, sensitivity = settled(self.value, epsilons, self.sensitivity)
         return _fresh(key, value, epsilons, float(self.order), sensitivity, caller_dtype())
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def spent(self, epsilons: ArrayLike) -> ArrayLike:
         """The running sums, rounded up."""
         row = jnp.asarray(epsilons, jnp.float64)
         return inflated(jnp.cumsum(row), 2.0**-50 * row.shape[0])
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> Any:
     row, scale = jnp.asarray(epsilons, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
     sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))

@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import settled
+from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.conversions import approximate_epsilon
 from jaxacct.expost.definitions import (
@@ -180,7 +179,7 @@ def _rounded_up(value: Any) -> Any:
     return value
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _wide_total(epsilons: Sequence[Any], largest: bool) -> Any:
     total = jnp.zeros(())
     for epsilon in epsilons:

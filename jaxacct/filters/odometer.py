@@ -14,6 +14,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -133,7 +134,7 @@ def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
     return orders, orders * inflated(rho, 2.0**-50)[..., None]
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @functools.partial(jax.jit, static_argnames=("how", "dtype"))
 def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dtype: str) -> Array:
     delta = jnp.asarray(delta, jnp.float64)

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
@@ -109,7 +110,7 @@ class AdditiveProfileFilter:
         return amounts.used(_bands(state)).max()
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _update(pieces: Array, masses: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
     masses = jnp.asarray(masses, jnp.float64)

@@ -14,12 +14,12 @@ import dataclasses
 import math
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -190,7 +190,7 @@ class LadderGuarantee:
         return PrivacyProfile.from_mechanism(FromProfile(epsilons, np.asarray(self.delta(epsilons))), grid=grid)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _float64(value: np.ndarray) -> Array:
     return on_device(np.asarray(value, np.float64))
 

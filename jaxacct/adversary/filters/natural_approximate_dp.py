@@ -13,6 +13,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
@@ -66,12 +67,12 @@ class NaturalApproximateDPFilter:
         """(epsilon', delta') of the whole interaction, a proven bound, larger than the budget; computed on demand."""
         return guarantee_of(*self.parameters, _STATEMENT, natural=True)
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def init(self) -> ComposedState:
         """The state with nothing spent."""
         return nothing(self.grid)
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def prepare(self, query: Any) -> SymmetricLaw:
         """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
 
@@ -120,7 +121,7 @@ class NaturalApproximateDPFilter:
         return inflated(self.spent(state) / np.float32(self.parameters[1]), 2.0**-20)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _for_both(law: PLD) -> PLD:
     """The law with an atom at infinity for all that its reversal has more of: it dominates both at every epsilon.
 
@@ -138,7 +139,7 @@ def _for_both(law: PLD) -> PLD:
     return dataclasses.replace(law, masses=masses, infinity_mass=infinite + (more + doubt))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _update(
     law: PLD, state: ComposedState, parameters: tuple[float, float, int], grid: LossGrid
 ) -> tuple[Array, ComposedState]:

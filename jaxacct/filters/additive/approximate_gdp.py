@@ -14,6 +14,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
@@ -57,7 +58,7 @@ class ApproximateGDPFilter(AdditiveFilter):
     """B, as it was given (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> GDPGuarantee:
         """sqrt(2 B)-GDP in a limit: ``is_bound`` is False, and the statement says why."""
         budget = amounts.join(self.pieces)
@@ -100,7 +101,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         parameters = sampled_parameters(query, self.regime)
         return _clip_scale(self.pieces, parameters, state, self.regime, amounts.caller_dtype())
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def _cost(self, query: Any) -> Array:
         return _mean_loss(sampled_parameters(query, self.regime), self.regime)[0]
 
@@ -138,7 +139,7 @@ def _open(state: LedgerState) -> Array:
     return amounts.left(state) > amounts.DUST
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @functools.partial(jax.jit, static_argnames=("regime",))
 def _update(
     pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str
@@ -153,7 +154,7 @@ def _update(
     return admitted, LedgerState(jnp.where(admitted[..., None], after, state.words))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @functools.partial(jax.jit, static_argnames=("regime", "dtype"))
 def _clip_scale(pieces: Array, parameters: tuple[Any, Any, Any], state: LedgerState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _mean_loss(parameters, regime)

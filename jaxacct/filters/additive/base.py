@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import LedgerState
@@ -70,7 +71,7 @@ class AdditiveFilter:
         return functools.reduce(array_module(shares).maximum, shares)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @functools.partial(jax.jit, static_argnums=3)
 def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, Any]:
     """Whether ``costs`` fit all budgets, slack included, and the ledgers after them."""

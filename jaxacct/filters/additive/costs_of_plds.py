@@ -26,6 +26,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -69,7 +70,7 @@ def _law(pld: PLD) -> _Law:
 def _of_law(cost: Callable[..., Any]) -> Callable[..., Any]:
     """``cost`` of a `_Law` as a function of an upper PLD; raises ValueError for a bound from below."""
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     @hosted
     @functools.wraps(cost)
     def of_pld(pld: PLD, *more: Any) -> Any:

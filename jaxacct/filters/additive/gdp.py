@@ -8,6 +8,7 @@ import jax
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
@@ -48,7 +49,7 @@ class GDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> GDPGuarantee:
         """(budget, with the slack)-GDP for the whole interaction, a proven bound."""
         return GDPGuarantee(inflated(amounts.join(self.pieces), amounts.SLACK / 2 + 2.0**-51), _STATEMENT)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -40,7 +40,7 @@ class PureDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> PureDPGuarantee:
         """(budget, with the slack)-DP for the whole interaction, a proven bound."""
         return PureDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import in_float64
+from jaxacct._numerics.float64 import in_float64, reentrant_x64
 from jaxacct._numerics.host import on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
@@ -57,7 +56,7 @@ class RenyiFilter(AdditiveFilter):
     """The budget of divergence (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> RenyiGuarantee:
         """The divergence budget (with the ledger's slack) of the whole interaction, a proven bound."""
         rho = amounts.admissible(self.pieces)
@@ -75,7 +74,7 @@ def renyi_cost(query: Any, order: ArrayLike) -> Array:
     return divergence(query, order)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     """A filter that keeps an interaction (epsilon, delta)-DP, by Rényi divergence at one fixed order.
 

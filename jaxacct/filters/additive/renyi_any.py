@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -63,7 +64,7 @@ class AnyOrderFilter(AdditiveFilter):
     """The budgets of divergence, shape (budgets..., orders) (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> AnyOrderGuarantee:
         """The mixture's curve at the budgets (with the ledgers' slack), a proven bound."""
         rho = amounts.admissible(self.pieces)
@@ -121,7 +122,7 @@ class AnyOrderFilter(AdditiveFilter):
         return 1.0 - _fitting(self.pieces, state, self.orders)[..., 0]
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _at_orders(query: Any, orders: tuple[float, ...]) -> Array:
     if isinstance(query, PLD):
         return renyi_of_law(query, np.asarray(orders))
@@ -136,7 +137,7 @@ def _room(pieces: Array, used: Array) -> Array:
     return rho * ((1.0 + amounts.SLACK) - share) - 4.0 * EPS * rho
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 @functools.partial(jax.jit, static_argnames="orders")
 def _update(
     pieces: Array, costs: ArrayLike, state: LedgerState, orders: tuple[float, ...]
@@ -167,7 +168,7 @@ def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Ar
     return xp.where(high == 1.0, high, low)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> AnyOrderFilter:
     """A filter that keeps an interaction (epsilon, delta)-DP by the Rényi divergences at several orders together.
 

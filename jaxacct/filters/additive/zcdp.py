@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
@@ -55,7 +55,7 @@ class ZCDPFilter(AdditiveFilter):
     """The budget, as it was given (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> ZCDPGuarantee:
         """(budget, with the slack)-zCDP for the whole interaction, a proven bound."""
         return ZCDPGuarantee(amounts.admissible(self.pieces), _STATEMENT)
@@ -96,7 +96,7 @@ class ApproximateZCDPFilter(AdditiveFilter):
     """The budget of delta, as it was given (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> ZCDPGuarantee:
         """delta-approximate rho-zCDP (budgets with the slack) for the whole interaction, a proven bound."""
         rho, delta = (amounts.admissible(pieces) for pieces in (self.rho_pieces, self.delta_pieces))
@@ -132,7 +132,7 @@ def zcdp(rho: ArrayLike) -> ZCDPFilter:
     return ZCDPFilter(amounts.split(rho))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     """A filter for delta_i-approximately rho_i-zCDP queries: their rhos and deltas add up, each within its budget.
 
@@ -157,7 +157,7 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     return ApproximateZCDPFilter(amounts.split(rhos), amounts.split(xp.where(deltas < 1, deltas, np.nan)))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0.5) -> ApproximateZCDPFilter:
     """The filter of Whitehouse et al. 2023 for (epsilon_i, delta_i)-DP queries under an (epsilon, delta) budget.
 

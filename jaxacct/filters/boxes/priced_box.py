@@ -14,6 +14,7 @@ from jax import Array
 from jax.core import Tracer
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
@@ -164,7 +165,7 @@ class PricedBoxFilter(UnitLedger):
                 found.append((gaussian, runs))
         return found
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def _covers(self, noise: Any, rate: Any) -> bool:
         """Whether the box has a query that dominates a sampled Gaussian; True for what is none."""
         noise, rate = float(noise), float(rate)

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -14,6 +13,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, deflated, inflated
@@ -102,7 +102,7 @@ class PureDPGuarantee:
     statement: str
     is_bound: bool = True
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def epsilon(self, delta: ArrayLike) -> Array:
         """The epsilon at ``delta`` in [0, 1), rounded up; float64. At delta 0 it is ``pure`` itself."""
         _validate.numbers(delta=delta)
@@ -117,7 +117,7 @@ class PureDPGuarantee:
         value = xp.where(at >= 1, 0.0, xp.where(at > 0, value, pure))
         return on_device(xp.where(pure >= 0, value, np.inf))
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0, rounded up; float64. 0 from ``pure`` on.
 
@@ -181,13 +181,13 @@ class AnyOrderGuarantee:
     statement: str
     is_bound: bool = True
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def delta(self, epsilon: ArrayLike) -> Array:
         """The delta at ``epsilon`` >= 0: sum_j c_j exp((a_j - 1)(rho_j - epsilon)), rounded up; float64."""
         _validate.nonnegative(epsilon=epsilon)
         return on_device(_any_delta(self.rho, epsilon, orders=self.orders))
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon at which `delta` is at most ``delta`` in (0, 1), rounded up; float64."""
         _validate.probability(delta=delta)
@@ -205,7 +205,7 @@ class AnyOrderGuarantee:
         return PrivacyProfile.from_mechanism(FromProfile(points, deltas), grid=grid)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, delta: ArrayLike) -> Array:
     """The epsilon at ``delta`` of a curve next to a (0, ``fails``)-DP step: the curve's at what is left of delta."""
     _validate.probability(delta=delta)
@@ -217,7 +217,7 @@ def _epsilon_beside(curve: Callable[..., Array], parameter: Array, fails: Any, d
     return on_device(array_module(value, good).where(good, value, np.inf))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _delta_beside(curve: Callable[..., Array], parameter: Array, fails: Any, epsilon: ArrayLike) -> Array:
     """fails + (1 - fails) times the curve's delta at ``epsilon``."""
     xp, fails, value = floats(fails, curve(parameter, epsilon))
@@ -225,7 +225,7 @@ def _delta_beside(curve: Callable[..., Array], parameter: Array, fails: Any, eps
     return on_device(xp.where(fails >= 0, value, 1.0))
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _with_atom(curve: PrivacyProfile, fails: ArrayLike) -> PrivacyProfile:
     """An upper curve next to a (0, ``fails``)-DP step, one for each budget.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import jax
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -12,6 +11,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.curve_arrays import concrete
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, on_host
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -37,7 +37,7 @@ class ProfileGuarantee:
         _validate.nonnegative(epsilon=epsilon)
         return self.curve.hockey_stick(epsilon)
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def epsilon(self, delta: ArrayLike) -> Array:
         """The least epsilon >= 0 at ``delta`` in (0, 1), rounded up; float64, inf where the curve never gets there."""
         _validate.probability(delta=delta)

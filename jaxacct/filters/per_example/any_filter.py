@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
@@ -123,7 +124,7 @@ class IndividualFilter:
 
 
 # In float64: a query's Python floats would otherwise be rounded to the nearest float32, to less noise or to more.
-@jax.enable_x64(True)
+@reentrant_x64
 @jax.jit
 def _update(filter: Any, query: Any, norms: Array, state: IndividualState) -> tuple[Array, IndividualState]:
     norms = settle_norms(norms, norms.shape[0])

@@ -16,6 +16,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct.filters import amounts
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
@@ -183,6 +184,6 @@ def _step(ledger: ExampleLedgers, query: Any, norms: ArrayLike, words: Array) ->
     return jax.lax.optimization_barrier(after) < 0, after
 
 
-_update = jax.enable_x64(True)(jax.jit(_step))
-_update_in_place = jax.enable_x64(True)(jax.jit(_step, donate_argnums=3))
-_bounds = jax.enable_x64(True)(jax.jit(lambda ledger, query, norms, words: ledger._allowed(query, norms, words)))
+_update = reentrant_x64(jax.jit(_step))
+_update_in_place = reentrant_x64(jax.jit(_step, donate_argnums=3))
+_bounds = reentrant_x64(jax.jit(lambda ledger, query, norms, words: ledger._allowed(query, norms, words)))

@@ -13,6 +13,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
@@ -53,7 +54,7 @@ class ResidueFilterState(NamedTuple):
     rounds: Array
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def check_residue(before: PLD, after: PLD, query: PLD, *, tolerance: float = _TOLERANCE) -> ResidueCheck:
     """The residue condition of Theorem 1, certified: both sides are piecewise linear with nodes on one lattice.
 
@@ -115,26 +116,26 @@ class ResidueFilter:
     tolerance: float = dataclasses.field(metadata={"static": True})
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> ProfileGuarantee:
         """The first budget's curve, and the tolerance of every step; a proven bound."""
         slack = self.rounds * self.tolerance
         profile = PrivacyProfile.from_pld(dataclasses.replace(self.curve(self.init().parameter), bound="upper"))
         return ProfileGuarantee(raised(profile, slack), _STATEMENT.format(rounds=self.rounds, slack=slack))
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def init(self) -> ResidueFilterState:
         """The first parameter, in float32 as programs of either precision keep it."""
         held = jax.tree.map(lambda x: array_module(x).asarray(x, np.float32), self.parameter)
         return ResidueFilterState(*on_device((held, np.zeros((), np.int32))))
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def prepare(self, query: Any) -> PLD:
         """The query's upper law on this filter's grid."""
         one = first_side(self.relation)
         return on_grid(query, self.grid, one, symmetric=False)
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def update(self, query: Any, state: ResidueFilterState) -> tuple[Array, ResidueFilterState]:
         """Whether ``query`` may run: only if the update is certified to leave a residue; and the state after it.
 

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
@@ -89,12 +90,12 @@ class GDPResidueFilter:
     """The budget's delta, as it was given (float64)."""
 
     @property
-    @jax.enable_x64(True)
+    @reentrant_x64
     def guarantee(self) -> GDPGuarantee:
         """What the whole interaction satisfies, a proven bound."""
         return GDPGuarantee(_whole(self.mu_pieces), _STATEMENT, fails=amounts.join(self.delta_pieces))
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def init(self) -> ResidueState:
         """The state with nothing spent; one ledger for each entry of the budget's shape."""
         return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
@@ -224,7 +225,7 @@ def _each(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array
 
 
 @_each.def_vmap
-@jax.enable_x64(True)
+@reentrant_x64
 def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
     """Processors take one after the other, each in as few steps as it needs; accelerators all at once."""
     leaves, tree = jax.tree.flatten(arguments)

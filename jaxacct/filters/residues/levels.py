@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct import _validate
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts, prepare
 from jaxacct.filters.base import AroundFilter
@@ -57,7 +58,7 @@ class LevelsFilter(AroundFilter):
         return admitted, jax.tree.map(lambda new, old: jnp.where(admitted, new, old), after, state)
 
 
-@jax.enable_x64(True)
+@reentrant_x64
 def _cheapest(noise_pieces: Any, rate_pieces: Any, query: Any) -> tuple[Array, Array]:
     found = as_sampled_gaussian(query)
     if found is None:

@@ -15,6 +15,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.adversary import is_free, natural_filter_cost
@@ -219,12 +220,12 @@ class UndeclaredNaturalFilter:
             "natural(budget, family=..., rounds=...), or use gdp_residue, renyi or natural_approximate_dp"
         )
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def init(self) -> ComposedState:
         """The state with nothing spent."""
         return nothing(self.grid)
 
-    @jax.enable_x64(True)
+    @reentrant_x64
     def prepare(self, query: Any) -> PLD:
         """The query's law on this filter's grid: do it once for a query that is asked again."""
         return on_grid(query, self.grid, first_side(self.relation), symmetric=False)

@@ -35,7 +35,7 @@ def suits(groups: tuple[Any, ...], counts: Array) -> Array:
     if not isinstance(pair, GaussianPair) or counts.shape[1] != 1:
         return np.zeros(len(counts), bool)
     noise, rate, runs = pair.noise[:, 0], pair.rate[:, 0], counts[:, 0]
-    few = (runs >= 2.0) & (runs <= MOST_RUNS) & (runs * noise <= _SPREAD)
+    few = (runs >= 2.0) & (runs <= MOST_RUNS) & (noise <= _SPREAD / np.maximum(runs, 1.0))
     return few & (rate >= _RATES[0]) & (rate <= _RATES[1]) & (noise >= _NOISES[0]) & (noise <= _NOISES[1])
 
 
