@@ -117,7 +117,9 @@ def _largest(common: PricedBoxFilter) -> tuple[np.ndarray, np.ndarray]:
         # The budget after a query is at most the largest before it less the least price.
         used = nodes[:-1] <= max(high - least, 0)
         for begin in (low / 2, 0.0):
-            found.append(prices[..., used & (nodes[1:] >= begin)].max(-1))
+            # Where every price takes more than half of what is left there is no interval: nothing is near.
+            intervals = used & (nodes[1:] >= begin)
+            found.append(prices[..., intervals].max(-1) if intervals.any() else np.full(prices.shape[:-1], DEAR))
     rows = np.stack(found, -1)
     return rows[..., 0::2], rows[..., 1::2]
 
