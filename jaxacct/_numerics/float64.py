@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
 
 from jaxacct import _validate
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def settled(*values: Any, buffers: bool = True) -> list[Any]:
@@ -32,7 +34,7 @@ def settled(*values: Any, buffers: bool = True) -> list[Any]:
     return [jax.tree.map(settle, value) for value in values]
 
 
-def reentrant_x64(function: Callable[..., Any]) -> Callable[..., Any]:
+def reentrant_x64(function: _Function) -> _Function:
     """``function`` under ``jax.enable_x64``, which as a decorator leaves the flag set in JAX 0.8 where calls nest."""
 
     @functools.wraps(function)
@@ -40,7 +42,7 @@ def reentrant_x64(function: Callable[..., Any]) -> Callable[..., Any]:
         with jax.enable_x64(True):
             return function(*args, **kwargs)
 
-    return inner
+    return cast(_Function, inner)
 
 
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
