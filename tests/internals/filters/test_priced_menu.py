@@ -16,7 +16,7 @@ from jaxacct.filters.menus.gaussian_menu import shrunk
 from jaxacct.filters.menus.laws import MenuLaws, delta_of, menu_laws
 from jaxacct.losses.grids.grid import LossGrid
 
-module = importlib.import_module("jaxacct.filters.menus.priced_menu")  # the package's name is the function's
+module = importlib.import_module("jaxacct.filters.menus.kept_table")  # the room's name is the function's
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 
