@@ -20,6 +20,7 @@ from jaxacct.ledger.errors import LedgerCorrupted
 
 _MOST_BYTES = 16 * 2**20
 _MOST_DEPTH = 32
+_MOST_NESTED = 8 * _MOST_DEPTH  # lists and objects of JSON in each other; a value takes a few for each of its own
 _DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", "<f4", "<f8")
 
 
@@ -41,6 +42,14 @@ def loads(text: str) -> Any:
         raise LedgerCorrupted(f"a record is no JSON: {problem}") from None
     if not same:
         raise LedgerCorrupted("a record is not in canonical form")
+    # Not every Python refuses deep nests by itself, and what reads the tree calls itself for each level.
+    level = [tree]
+    for _ in range(_MOST_NESTED):
+        level = [
+            x for one in level if isinstance(one, list | dict) for x in (one.values() if isinstance(one, dict) else one)
+        ]
+    if level:
+        raise LedgerCorrupted(f"a record is nested more than {_MOST_NESTED} deep")
     return tree
 
 

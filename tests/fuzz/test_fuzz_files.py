@@ -168,7 +168,8 @@ def test_a_ledger_of_blobs_is_an_error_with_a_name(tmp_path):
         ("hash", "head"),
     ):
         for value in ("x'00ff'", "1", "'x'", "1e300", "CAST(x'ff' AS TEXT)"):
-            copy = tmp_path / "copy.db"
+            # A file of its own each time: a ledger that was left open keeps its write-ahead log.
+            copy = tmp_path / f"{len(list(tmp_path.iterdir()))}.db"
             shutil.copy(path, copy)
             connection = sqlite3.connect(copy)
             connection.execute("DROP TRIGGER jaxacct_no_UPDATE")
