@@ -114,8 +114,6 @@ def query_of(cost: float | None, arguments: dict[str, Any]) -> tuple[Any, list[s
         if given:
             raise ValueError("--cost is what the whole query costs: it goes with no option of a mechanism")
         return cost, []
-    if not given:
-        raise ValueError("say what runs: --sigma, --scale, --epsilon, --rho, --mechanism, --run or --cost")
     if arguments["mechanism"] is None:
         family = next((family for name, family in _IMPLIED.items() if name in given), None)
         if family is None and not arguments["runs"]:

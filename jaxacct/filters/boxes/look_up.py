@@ -161,4 +161,4 @@ def left_by_parts(box: Any, parts: Any, left: Any) -> Any:
         return left_by_runs(box, part[:2], part[2], left), None
 
     start = jnp.broadcast_to(jnp.asarray(left), shape)
-    return jax.lax.scan(lambda x, part: (jnp.where(x < 0, x, body(x, part)[0]), None), start, (noise, rate, runs))[0]
+    return jax.lax.scan(body, start, (noise, rate, runs))[0]

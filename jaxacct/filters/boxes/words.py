@@ -1,7 +1,7 @@
 """Curves as 32-bit words: `rounded_down` makes them so that `packed` and `unpacked` lose nothing.
 
 Any excess that is not negative and rises with the budget defines a family. So curves are rounded before anything is
-certified against them, and a table holds half the bytes. A word counts upper parts of float64 numbers from a least
+certified against them, and take half the bytes on disk. A word counts upper parts of float64 numbers from a least
 one, which keeps some 26 bits of each; 0 is below it. The order is kept.
 """
 
