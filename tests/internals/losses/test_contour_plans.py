@@ -5,6 +5,7 @@ import pytest
 
 from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, plan, prepare
 from jaxacct.losses.engines.contour.rough import rough_cumulants
+from jaxacct.losses.engines.contour.tilted import tilted_upper
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 # noise, rate, reverse, count; epsilon, delta
@@ -56,6 +57,25 @@ def test_the_guess_of_the_other_number_is_a_good_one(kind, column):
         assert np.all(np.abs(guess.log_delta - np.log(high)) < 0.7)
     else:
         assert np.all(np.abs(guess.epsilon / high - 1) < 0.2)
+
+
+@pytest.mark.parametrize(("kind", "column"), [("delta", 4), ("epsilon", 5)])
+def test_one_tilt_bounds_from_above_and_is_all_that_a_direction_needs_next_to_a_worse_one(kind, column):
+    goal = ROWS[:, column]
+    with np.errstate(all="ignore"):
+        chosen = plan(kind, PAIRS, COUNTS, goal)
+        low, high = contour_bounds(kind, Size(512, 1024), PAIRS, COUNTS, goal)
+        upper = tilted_upper(kind, 96, PAIRS, chosen.theta, chosen.cut, COUNTS, goal)
+        said = says(kind, chosen.theta[None], goal, chosen.cut)[0]
+        worst = np.where(ROWS[:, 0] > 1, upper, high / 2)
+        below, above = contour_bounds(kind, Size(512, 1024), PAIRS, COUNTS, goal, worst)
+    assert np.all(upper >= low)
+    add = ROWS[:, 2] > 0  # without a taper few points are enough
+    assert np.all(upper[add] <= 1.0001 * (np.exp(said) if kind == "delta" else said)[add])
+    some = ROWS[:, 0] > 1
+    assert np.all((below <= low) & (low <= above))
+    assert np.all(above[some] <= upper[some])
+    np.testing.assert_array_equal([below[~some], above[~some]], [low[~some], high[~some]])
 
 
 def test_beyond_the_largest_loss_of_all_that_runs_nothing_is_left():
