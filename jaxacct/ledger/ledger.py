@@ -170,7 +170,7 @@ class Ledger:
         Raises:
             ValueError: an id that is no admitted request's, or one whose release was written down before.
         """
-        if isinstance(id, bool | np.timedelta64) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
+        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
             raise ValueError(f"id must be the number of an admitted request, got {id!r}")
         number = int(id)
         with self._writing() as (sql, place):

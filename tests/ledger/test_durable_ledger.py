@@ -1,6 +1,8 @@
 """What a ledger promises when nothing goes wrong."""
 
+import contextlib
 import math
+import sqlite3
 import threading
 
 import jax
@@ -19,7 +21,7 @@ from jaxacct import (
     epsilon,
     filters,
 )
-from jaxacct.ledger import LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered
+from jaxacct.ledger import LedgerCorrupted, LedgerError, LedgerMismatch, LedgerMissing, LedgerTampered
 
 
 @pytest.fixture
@@ -239,18 +241,13 @@ def test_a_step_that_would_have_to_be_clipped_is_refused(path):
     assert ledger.verify().admitted == 2
 
 
-def test_a_ledger_of_the_first_schema_opens_and_states_no_delta(tmp_path, monkeypatch):
-    from jaxacct.ledger import chain as _chain
-    from jaxacct.ledger.stores import base as _store
-
-    whole = _chain.body_of
-    with monkeypatch.context() as patch:
-        patch.setattr(_store, "SCHEMA", 1)
-        patch.setattr(_chain, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
-        Ledger(tmp_path / "old.db", filters.gdp(1.0)).request(0.1)
-    with Ledger(tmp_path / "old.db") as ledger:
-        assert ledger.verify().requests == 1
-        assert not ledger.reading().delta_stated
+def test_a_ledger_of_an_older_schema_is_refused(path):
+    Ledger(path, filters.gdp(1.0)).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE jaxacct_schema SET version = 1")
+        connection.commit()
+    with pytest.raises(LedgerCorrupted, match="has schema 1, which no release had"):
+        Ledger(path)
 
 
 def test_the_reading_of_a_charge_is_of_that_moment_and_the_delta_is_the_ledger_s(tmp_path):
