@@ -35,6 +35,15 @@ def reference(name: str):
     return json.loads(path.read_text())
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _tables_are_this_runs(tmp_path_factory):
+    """Tables of menus and boxes: made once for all workers, and anew in the next run (none outlives its code)."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    os.environ["JAXACCT_CACHE_DIR"] = str(folder / "tables")
+
+
 @pytest.fixture
 def in_float64():
     """Float64 in JAX, as the package's own functions ask their formulas."""
