@@ -46,11 +46,7 @@ _ZERO, _ONE = Fraction(0), Fraction(1)
 
 
 def laws_of(mechanism: Any, steps: int = 1, relation: str = "remove") -> list[Step]:
-    """Different laws and how often each runs. Gaussians are one `Normal`.
-
-    Raises:
-        ValueError: parameters that are arrays or traced, a mechanism without such a law.
-    """
+    """Different laws and how often each runs. Gaussians are one `Normal`."""
     if is_traced(mechanism):
         raise ValueError("mechanism must be concrete for a certificate, got a traced one")
     return _merged(_read(mechanism, RELATIONS[relation][0]), steps)

@@ -73,18 +73,7 @@ def hash_of(body: str) -> str:
 
 
 def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dict[str, Any]:
-    """What a record says.
-
-    Args:
-        seq: the number of the row.
-        body: its text.
-        digest: its hash.
-        previous: hash of the record before it, where it is known.
-
-    Raises:
-        LedgerTampered: the text is not the one that was hashed, or does not follow on the one before it.
-        LedgerCorrupted: it is no record of a ledger.
-    """
+    """What a record says, checked against its hash and, where that is known, the hash of the record before it."""
     if type(seq) is not int or not isinstance(body, str) or not isinstance(digest, str):
         raise LedgerCorrupted(f"record {seq!r} is damaged")
     try:
@@ -119,11 +108,7 @@ def head_of(seq: int, digest: str) -> str:
 
 
 def as_head(head: Any) -> tuple[int, str]:
-    """The number and the hash in a head.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The number and the hash in a head."""
     if not isinstance(head, str) or not re.fullmatch(r"[0-9]{1,15}:[0-9a-f]{64}", head):
         raise ValueError(f"head must be what verify printed, a number, a colon and 64 hexadecimal digits, got {head!r}")
     number, digest = head.split(":")

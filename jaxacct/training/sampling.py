@@ -65,9 +65,6 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
 
     The capacity is ``size`` rounded up to whole pieces: even a sample of everybody fits, so nobody is ever
     dropped, which would break the Poisson assumption of the accounting.
-
-    Raises:
-        ValueError: ``piece`` below 1 or far beyond ``mask``, which is not of shape (size,).
     """
     _validate.whole(piece=piece)
     mask, piece = _check.mask(mask), int(piece)
@@ -80,11 +77,7 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
 
 
 def take_piece(sample: Sample, number: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample.
-
-    Raises:
-        ValueError: a concrete number of no piece. (A traced one has no valid entries.)
-    """
+    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample."""
     _validate.instance(Sample, sample=sample)
     _validate.number(number=number)
     pieces = sample.indices.shape[0] // sample.piece

@@ -47,12 +47,7 @@ _STATEMENT = (
 
 
 class ResidueState(NamedTuple):
-    """What is left of the budget, each in three float32 whose exact sum it is.
-
-    Attributes:
-        mu: float32[..., 3].
-        delta: float32[..., 3].
-    """
+    """What is left of the budget: float32[..., 3] each, three numbers whose exact sum it is."""
 
     mu: Array
     delta: Array

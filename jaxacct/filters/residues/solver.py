@@ -254,15 +254,14 @@ def largest(
 ) -> Array:
     """A certified residue m of all directions, next to the largest; -1 where none was found.
 
+    ``start`` is a first guess of mu^2 - m^2, which only steers, and ``tolerance`` relative to that number; at most
+    ``tries`` certificates are looked at.
+
     Args:
         mu: scalar; not a number above 0 finds none.
-        losses: shape ``(directions, atoms)``.
-        masses: shape ``(directions, atoms)``.
+        losses, masses: shape ``(directions, atoms)``.
         room: shape ``(directions,)``.
         ratio: scalar.
-        start: a first guess of mu^2 - m^2; it only steers.
-        tolerance: relative, of mu^2 - m^2: when to stop.
-        tries: the most certificates that are looked at.
     """
     xp, mu, losses, masses, room, ratio, start = floats(mu, losses, masses, room, ratio, start)
     whole = mu * mu

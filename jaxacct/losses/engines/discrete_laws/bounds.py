@@ -88,14 +88,12 @@ def has_lines(groups: tuple[Any, ...]) -> bool:
 
 
 def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Array, goal: Array):
-    """``(lower, upper)`` of delta or epsilon, shape ``(B,)``.
+    """``(lower, upper)`` of delta or epsilon, by ``kind``, shape ``(B,)``.
 
     Args:
-        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        size: static sizes.
         groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
         counts: whole numbers >= 0, shape ``(B, K)``, in the order of the groups.
-        goal: shape ``(B,)``.
+        goal: epsilon where ``kind`` is ``"delta"``, and the other way round; shape ``(B,)``.
     """
     plan = plan_of(kind, groups, counts, goal)
     below, above = lines(size, plan, groups, counts)
