@@ -119,3 +119,17 @@ def test_numbers_are_exported_as_what_the_filter_takes_them_for():
         _export._mechanism(0.5, filters.approximate_gdp(1.0))
     with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the numbers"):
         _export._mechanism((0.5, 1e-6), filters.approximate_zcdp(1.0, 1e-5))
+
+
+def test_a_ledger_of_the_first_schema_opens_and_states_no_delta(tmp_path, monkeypatch):
+    from jaxacct.ledger import chain as _chain
+    from jaxacct.ledger.stores import base as _store
+
+    whole = _chain.body_of
+    with monkeypatch.context() as patch:
+        patch.setattr(_store, "SCHEMA", 1)
+        patch.setattr(_chain, "body_of", lambda *a, **k: whole(*a, **{n: v for n, v in k.items() if n != "delta"}))
+        Ledger(tmp_path / "old.db", filters.gdp(1.0)).request(0.1)
+    with Ledger(tmp_path / "old.db") as ledger:
+        assert ledger.verify().requests == 1
+        assert not ledger.reading().delta_stated
