@@ -14,11 +14,9 @@ NOWHERE = 2**31 - 1
 
 
 @pytest.fixture(scope="module")
-def online(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
-        made = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
-        again = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+def online():
+    made = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+    again = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
     assert made.curves is not None
     assert again.curves is not None
     assert (made.curves.curves == again.curves.curves).all()  # from the disk

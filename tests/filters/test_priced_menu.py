@@ -17,13 +17,6 @@ EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
-        yield
-
-
 @pytest.fixture(scope="module")
 def ledger():
     return filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS)

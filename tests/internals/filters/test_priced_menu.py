@@ -21,13 +21,6 @@ EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
-        yield
-
-
 def curves_of(laws, prices, node, met):
     """A table and the curves of all its nodes, from perfect privacy on."""
     seen = [np.zeros((1, laws.grid.size))]

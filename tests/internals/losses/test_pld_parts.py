@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxacct import PLD, LossGrid
+from jaxacct import PLD, Laplace, LossGrid
 from jaxacct.losses.curves import pld, pld_composition
 from jaxacct.losses.grids.discretize import Step
 from jaxacct.mechanisms.pairs.base import Survey, Tails
@@ -284,3 +284,18 @@ def test_a_grid_holds_ten_deviations_and_what_one_step_reaches():
     assert found.lowest == math.floor((centre - reach) / found.spacing)
     wide = pld._grid_for(pairs[:1], [np.array(1e6)])
     assert wide.spacing == pytest.approx(2 * 650 / (2**13 - 2), rel=1e-12)
+
+
+@pytest.mark.parametrize(("lowest", "largest", "at"), [(3, 1.0, 0), (3, 0.5, None), (-2, 2.0, 7), (-2, 2.5, None)])
+def test_the_ends_of_a_grid_hold_what_may_underflow_and_no_more(lowest, largest, at):
+    masses, infinite = pld._within(jnp.zeros(8), jnp.asarray(1e-260), jnp.asarray(largest), LossGrid(0.5, lowest, 8))
+    assert np.flatnonzero(masses).tolist() == ([] if at is None else [at])
+    assert float(infinite) == (1e-260 if at is None else 0.0)
+
+
+def test_a_law_has_four_points_or_more(monkeypatch):
+    law = PLD(np.full(4, 0.25), np.array(0.0), LossGrid(0.5, -1, 4))
+    monkeypatch.setattr(pld, "_single", lambda *_: law)
+    assert PLD.from_mechanism(Laplace(1.0), grid=law.grid) is not None
+    with pytest.raises(ValueError, match="grid must have at least 4 points, got 3"):
+        PLD.from_mechanism(Laplace(1.0), grid=LossGrid(0.5, -1, 3))
