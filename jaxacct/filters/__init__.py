@@ -79,8 +79,9 @@ from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, 
 from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, gdp_residue
 from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState
-from jaxacct.filters.residues.natural import NaturalFilter, UndeclaredNaturalFilter, natural
+from jaxacct.filters.residues.natural import NaturalFilter, natural
 from jaxacct.filters.residues.prepare import Prepared, prepare
+from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
 
 __all__ = [
     "ORDERS",

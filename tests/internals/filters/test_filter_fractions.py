@@ -16,6 +16,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.residues import on_grid as _composed_law
 
 natural = importlib.import_module("jaxacct.filters.residues.natural")
+undeclared_filter = importlib.import_module("jaxacct.filters.residues.undeclared")
 approximate = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
 units = importlib.import_module("jaxacct.filters.menus.units")
 
@@ -106,7 +107,7 @@ def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
 
     query = PLD(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid)
     monkeypatch.setattr(_composed_law, "after", after)
-    monkeypatch.setattr(natural, "pld_excess", lambda law, grid: jnp.zeros(3))
+    monkeypatch.setattr(undeclared_filter, "pld_excess", lambda law, grid: jnp.zeros(3))
     monkeypatch.setattr(_composed_law, "law_of", lambda *_: SimpleNamespace(hockey_stick=lambda epsilon: 0 * epsilon))
     undeclared = natural.UndeclaredNaturalFilter(np.zeros((3, 2), np.float32), grid, "remove", 2)
     for ledger in (undeclared, approximate.NaturalApproximateDPFilter((1.0, 1e-4, 2), grid)):
