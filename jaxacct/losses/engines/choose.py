@@ -95,9 +95,7 @@ def bounds(
 
     Args:
         kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        pairs: the K pairs of a composition, leaves of shape ``(batch,)``.
-        counts: how often each runs, K arrays of shape ``(batch,)``.
-        goal: shape ``(batch,)``.
+        pairs, counts: the K pairs of a composition and how often each runs; leaves of shape ``(batch,)``, as ``goal``.
         most: the largest number of steps, where it is known while tracing.
         xp: NumPy where everything is concrete, jax.numpy inside a trace.
         options: only for concrete queries.
