@@ -9,11 +9,7 @@ from typing import Any
 
 
 def as_path(**named: Any) -> Path:
-    """A value as a path.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A value as a path."""
     ((name, value),) = named.items()
     try:
         text = os.fsdecode(value)
@@ -33,11 +29,7 @@ def is_regular(path: str | os.PathLike[str]) -> bool:
 
 
 def refuse_special(path: str | os.PathLike[str], what: str) -> None:
-    """Raises ValueError where ``path`` is there, and no regular file: a folder, pipe, socket or device, a link to one.
-
-    Raises:
-        OSError: it cannot be looked at: links that go round in circles, a folder that may not be entered.
-    """
+    """Raises ValueError where ``path`` exists and is no regular file: a folder, pipe, device, a link to one."""
     mode = _mode(path)
     if mode is not None and not stat.S_ISREG(mode):
         raise ValueError(f"{what} must be a regular file, got {path}, which is {_KINDS.get(stat.S_IFMT(mode), 'none')}")

@@ -11,6 +11,8 @@ import tempfile
 import jax
 import pytest
 
+from tests.ledger.stores import server, store  # noqa: F401
+
 jax.config.update("jax_numpy_dtype_promotion", "standard")
 # Compilations are most of the suite's time. Workers and the processes that tests start share them, the small ones too;
 # the folder is outside the checkout and makes the second run a short one.
@@ -33,6 +35,15 @@ def reference(name: str):
     if not path.exists():
         pytest.skip(f"no {name}: the reference tables do not lie beside this checkout")
     return json.loads(path.read_text())
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _tables_are_this_runs(tmp_path_factory):
+    """Tables of menus and boxes: made once for all workers, and anew in the next run (none outlives its code)."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    os.environ["JAXACCT_CACHE_DIR"] = str(folder / "tables")
 
 
 @pytest.fixture

@@ -116,12 +116,9 @@ class Brackets:
         return np.clip(np.rint(parameter), low + low_seen, np.maximum(high - high_seen, low + low_seen))
 
     def observe(self, parameter: np.ndarray, meets: np.ndarray, gap: np.ndarray) -> np.ndarray:
-        """Takes in what was seen at the proposed parameters; returns where ``meeting`` moved.
+        """Takes in whether the target was met at the proposed parameters; returns where ``meeting`` moved.
 
-        Args:
-            parameter: as proposed.
-            meets: whether the target was met there.
-            gap: a number that falls as privacy grows, about linearly, and is about 0 at the root.
+        ``gap`` falls as privacy grows, about linearly, and is about 0 at the root.
         """
         live = ~self.settled
         point = self._axis(parameter)

@@ -84,13 +84,9 @@ class Goal:
 def maximised(
     utility: Callable[[np.ndarray], tuple[float, np.ndarray]], goal: Goal, start: np.ndarray, iterations: int
 ) -> np.ndarray:
-    """The log sigma of most utility on the set, from ``start`` on, by L-BFGS with halved steps.
+    """The log sigma of most utility on the set, from ``start`` on it, by L-BFGS with halved steps.
 
-    Args:
-        utility: from log sigma to a number and its gradient.
-        goal: the set.
-        start: on it.
-        iterations: the most steps.
+    ``utility`` gives a number and its gradient.
     """
     size = max(abs(utility(start)[0]), 1e-300)
 

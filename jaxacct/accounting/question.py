@@ -75,23 +75,14 @@ class Question(NamedTuple):
 
 
 class Outline(NamedTuple):
-    """What is known of an answer before the numbers are.
-
-    Attributes:
-        shape: of the answer.
-        smooth: whether it has derivatives.
-    """
+    """The shape of an answer, and whether it has derivatives, before the numbers are known."""
 
     shape: tuple[int, ...]
     smooth: bool
 
 
 def outline(question: Question, constants: tuple[Any, ...], shapes: Any) -> Outline:
-    """The outline for open numbers of these shapes.
-
-    Raises:
-        ValueError: a relation that the mechanism has no analysis for.
-    """
+    """The outline for open numbers of these shapes."""
     found = []
 
     def run(*numbers: Any) -> None:
@@ -113,11 +104,7 @@ def outline(question: Question, constants: tuple[Any, ...], shapes: Any) -> Outl
 def answer(question: Question, constants: tuple[Any, ...], numbers: Any, wanted: tuple[bool, ...] = ()) -> list[Any]:
     """``[lower, upper, *slopes]`` in NumPy, in float64, for concrete numbers that broadcast; calls no program.
 
-    Args:
-        question: what is asked.
-        constants: float64 arrays.
-        numbers: for the open places.
-        wanted: in which of them derivatives are wanted; empty for none.
+    ``numbers`` are for the open places, and ``wanted`` says in which of them derivatives are wanted (empty: none).
     """
     numbers = [np.asarray(number, np.float64) for number in numbers]
     with _validate.unchecked(), np.errstate(all="ignore"):

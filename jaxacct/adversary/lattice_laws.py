@@ -111,11 +111,7 @@ def _spread(finite: Sequence[Experiment | None], rounds: int) -> float:
 
 @reentrant_x64
 def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
-    """(upper, lower) laws of ``query`` on ``grid``, one pair a direction.
-
-    Raises:
-        ValueError: a grid that is not fit for profiles, a curve of another spacing, a batch of mechanisms.
-    """
+    """(upper, lower) laws of ``query`` on ``grid``, one pair a direction."""
     validity.check_grid(grid)
     finite = experiments_of(query, relation)
     if finite is not None:

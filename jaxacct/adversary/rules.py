@@ -20,11 +20,7 @@ _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
 
 
 def check_rounds(rounds: Any) -> int:
-    """``rounds`` as a whole number; nothing that would be played for ever.
-
-    Raises:
-        ValueError: no whole number from 1 to 2^16.
-    """
+    """``rounds`` as a whole number; nothing that would be played for ever."""
     _validate.whole(rounds=rounds)
     if rounds > _MOST_ROUNDS:
         raise ValueError(f"rounds must be at most {_MOST_ROUNDS}, got {int(rounds)}")
@@ -125,11 +121,7 @@ class Game:
 
 
 def unroll(rule: Rule, rounds: int) -> Game:
-    """All states that an analyst can reach within ``rounds``.
-
-    Raises:
-        ValueError: no query, no round, or more than 200,000 states in one round.
-    """
+    """All states that an analyst can reach within ``rounds``; at most 200,000 in one round."""
     _validate.instance(Rule, rule=rule)
     rounds = check_rounds(rounds)
     _validate.function(step=rule.step, certain=rule.certain)

@@ -62,12 +62,8 @@ def solve(
 ) -> Tables:
     """Upper and lower values of the first state, by scans over rounds that hold two rounds' tables.
 
-    Args:
-        game: the unrolled rule.
-        laws: (upper, lower) per query.
-        grid: of all laws.
-        record: whether to keep the choices, a byte per state, round and point on the host.
-        progress: called as ``progress(rounds done, rounds)``.
+    ``laws`` has (upper, lower) for each query. With ``record`` the choices are kept: a byte for each state, round and
+    point.
     """
     with jax.enable_x64(True):
         upper, lower = (_stacked([_trimmed(pair[side], grid, side == 0) for pair in laws], grid) for side in (0, 1))

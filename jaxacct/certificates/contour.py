@@ -108,16 +108,10 @@ def _aliases(parts: Transforms, c: Any, epsilon: Any, period: Any, shift: Any) -
 
 
 def on_line(parts: Transforms, epsilon: Any, digits: float, line: float | None = None) -> tuple[Any, float]:
-    """An enclosure of delta less 1 - finite, and the line; the transforms' moduli must fall.
+    """An enclosure of delta less 1 - finite, to about ``digits``, and the line; the transforms' moduli must fall.
 
-    Args:
-        parts: transforms and how often each counts.
-        epsilon: a ball.
-        digits: how many are wanted, about.
-        line: the real part c; without it the saddle point.
-
-    Raises:
-        NoCertificateError: too many nodes would be needed.
+    ``parts`` are transforms and how often each counts, ``epsilon`` is a ball. The line's real part is ``line``, or that
+    of the saddle point.
     """
     exact = ball(saddle(parts, float(epsilon)) if line is None else line)
     scale = (log_moment(parts, exact) - (exact - 1) * epsilon).exp() / abs(exact * (exact - 1))

@@ -55,15 +55,8 @@ def delta_enclosure(
 ) -> Enclosure:
     """delta(epsilon) of a composition in one direction, to ``digits`` significant digits where that is within reach.
 
-    Args:
-        laws: from `laws_of`.
-        epsilon: at least 0.
-        reverse: `add` instead of `remove`.
-        digits: decimal digits.
-        other: along another line and with more bits: an enclosure that shares no rounding with the first.
-
-    Raises:
-        NoCertificateError: none within the limits of work.
+    ``reverse`` is `add` instead of `remove`. With ``other`` it goes along another line with more bits: an enclosure
+    that shares no rounding with the first.
     """
     if not laws:
         return Enclosure(arb(0), arb(0), "closed form", 64)

@@ -30,11 +30,7 @@ def lattice_of(masses: Masses) -> tuple[Any, Any] | None:
 
 
 def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon: Any, digits: float) -> Any:
-    """delta(epsilon) less the mass of infinite losses, of ``steps`` runs.
-
-    Raises:
-        NoCertificateError: a period of too many values, none of them negligible.
-    """
+    """delta(epsilon) less the mass of infinite losses, of ``steps`` runs."""
     parts = [(transform, steps)]
     first, step = lattice
     start = first * steps

@@ -31,16 +31,10 @@ class _Point(NamedTuple):
 def epsilon_enclosure(
     delta: Callable[[Fraction, float], Enclosure], target: Fraction, digits: float, infinite: Any
 ) -> tuple[str, str, str, int]:
-    """(lower, upper, method, bits) of the least epsilon >= 0 with delta(epsilon) <= ``target``.
+    """(lower, upper, method, bits) of the least epsilon >= 0 with delta(epsilon) <= ``target``, to ``digits`` digits.
 
-    Args:
-        delta: encloses delta at an epsilon to so many digits.
-        target: a number in (0, 1).
-        digits: of the answer.
-        infinite: an exact ball that delta is not below at any epsilon.
-
-    Raises:
-        NoCertificateError: no epsilon up to 10,000 on whose side of the target an enclosure decides.
+    ``delta`` encloses delta at an epsilon to so many digits; ``infinite`` is an exact ball that it is not below
+    anywhere.
     """
     places = math.ceil(digits) + 3
 

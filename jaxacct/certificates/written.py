@@ -28,11 +28,7 @@ def written_mechanism(mechanism: Mechanism) -> Any:
 
 
 def read_mechanism(written: Any) -> Any:
-    """The mechanism that was written.
-
-    Raises:
-        ValueError: what is none of the mechanisms of `jaxacct.mechanisms`.
-    """
+    """The mechanism that was written."""
     if isinstance(written, list):
         return tuple(read_mechanism(part) for part in written)
     if not isinstance(written, dict):

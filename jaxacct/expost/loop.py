@@ -58,11 +58,7 @@ class Released:
 
 
 def scalar(score: Any) -> Any:
-    """``score`` itself.
-
-    Raises:
-        ValueError: it is no scalar.
-    """
+    """``score`` itself."""
     try:
         _validate.number(accurate=score)
     except ValueError:
@@ -82,9 +78,6 @@ def loop(
     """``(steps, passed, scores, carried)`` after at most ``count`` attempts; traced if ``private`` holds a tracer.
 
     ``spent(steps, carried)`` is what the progress line calls epsilon.
-
-    Raises:
-        ValueError: ``progress`` inside a trace.
     """
     if not _validate.is_traced((private, carried)):
         return _python_loop(attempt, carried, count, spent, progress)

@@ -48,9 +48,6 @@ def added(key: Array, value: Any, noise: Callable[[Array, Array], Array], dtype:
 
     ``dtype`` is the caller's float type (`filters.amounts.caller_dtype`): integer leaves come back in it, and no leaf
     comes back wider than it. Leading axes that the noise has are kept.
-
-    Raises:
-        ValueError: a leaf that does not hold real numbers.
     """
 
     def one(leaf_key: Array, leaf: Any) -> Array:

@@ -145,9 +145,6 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
 
     Inside ``enable_x64``. A cost or budget that is NaN, negative or infinite does not fit; nothing fits into a state
     that says that more than the limit is spent.
-
-    Raises:
-        ValueError: a state that is none; the cost has a shape that the ledger's shape does not cover.
     """
     cost, budget = jnp.asarray(cost, jnp.float64), jnp.asarray(budget, jnp.float64)
     top, low = _top_and_low(state.words)

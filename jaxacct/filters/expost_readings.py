@@ -51,11 +51,7 @@ def approximate_reading(orders: Array, sums: Array, delta: Array) -> Array:
     Then P(S) <= E_Q[exp(epsilon) on S] + delta for every event S. The maximum over L of L + log(1 - delta W(L)) is
     where delta sum w_j a_j exp((a_j - 1) (L - R_j)) = 1. With one order it is the conversion of Canonne, Kamath,
     Steinke 2020. (Total variation, which may improve that conversion, says nothing at a stopping time.)
-
-    Args:
-        orders: shape (k,).
-        sums: R_j rounded up, shape (..., k).
-        delta: shape (...).
+    ``sums`` are the R_j, rounded up, shape ``(..., k)``.
     """
     good = _good(sums, delta)
     sums, delta = jnp.where(good[..., None], sums, 1.0), jnp.where(good, delta, 0.5)

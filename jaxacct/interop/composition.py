@@ -22,13 +22,9 @@ _LARGEST = 600.0  # epsilon that `FromProfile` uses
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A mechanism of which there is an analysis, and how often it runs.
+    """A mechanism with scalar parameters of which there is an analysis, and how often it runs.
 
-    Attributes:
-        mechanism: with scalar parameters.
-        count: a Python integer, at least 1.
-        is_sum: whether it adds noise to a sum over records, so that a record of value zero and an absent one are the
-            same to it.
+    With ``is_sum`` it adds noise to a sum over records: a record of value zero and an absent one are the same to it.
     """
 
     mechanism: Mechanism

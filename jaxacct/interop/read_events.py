@@ -72,11 +72,7 @@ def read(event: dp_event.DpEvent, relation: str) -> Reading:
 
 
 def _size(event: Any, known: dict[int, tuple[int, int]], depth: int = 0) -> tuple[int, int]:
-    """How many events there are in ``event``, counted as often as they are met, and how deep they are nested.
-
-    Raises:
-        UnreadableEvent: more than can be read.
-    """
+    """How many events there are in ``event``, counted as often as they are met, and how deep they are nested."""
     if id(event) not in known:
         if depth > _DEEPEST:
             raise UnreadableEvent(event, f"events must be nested {_DEEPEST} deep at most")

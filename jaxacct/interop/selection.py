@@ -26,9 +26,6 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
     Theorem 6 for a Poisson number, ``shape`` inf: with any (e, d) that one run keeps and exp(e) <= 1 + 1 / (a - 1),
 
         D(a) + mean d + log(mean) / (a - 1).
-
-    Raises:
-        ValueError: a mean below 1 or a negative shape.
     """
     if not (math.isfinite(mean) and mean >= 1.0):
         raise ValueError(f"mean must be a finite number of at least 1, got {mean:g}")

@@ -30,11 +30,7 @@ def dumps(tree: Any) -> str:
 
 
 def loads(text: str) -> Any:
-    """The tree in a text.
-
-    Raises:
-        LedgerCorrupted: it is no JSON, or not the canonical text of what it says.
-    """
+    """The tree in a text."""
     try:
         tree = json.loads(text)
         same = dumps(tree) == text
@@ -59,15 +55,9 @@ def digest(text: str) -> str:
 
 
 def encoded(value: Any, name: str, depth: int = 0) -> Any:
-    """``value`` as a tree of JSON's own types.
+    """``value`` as a tree of JSON's own types: numbers, arrays, strings, None, sequences, registered dataclasses.
 
-    Args:
-        value: numbers, arrays, strings, None, sequences of those, registered dataclasses.
-        name: of the argument, for messages.
-        depth: how deep in a nest it stands.
-
-    Raises:
-        ValueError: a traced value, a type that is not registered, an array of 16 MiB or more, a nest of 32 or more.
+    ``name`` is of the argument, for messages; ``depth`` is how deep in a nest it stands, 31 at most.
     """
     if depth > _MOST_DEPTH:
         raise ValueError(f"{name} must not be nested more than {_MOST_DEPTH} deep, got a deeper one")
@@ -97,11 +87,7 @@ def encoded(value: Any, name: str, depth: int = 0) -> Any:
 
 
 def decoded(tree: Any) -> Any:
-    """The value of which `encoded` made ``tree``; arrays come back as NumPy's.
-
-    Raises:
-        LedgerCorrupted: a type that is not registered, or fields that it does not take.
-    """
+    """The value of which `encoded` made ``tree``; arrays come back as NumPy's."""
     if tree is None or isinstance(tree, bool | int | str):
         return tree
     if isinstance(tree, list):

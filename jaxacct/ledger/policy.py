@@ -79,11 +79,7 @@ class Policy:
         return found
 
     def state(self, text: Any) -> State:
-        """The state that a text holds.
-
-        Raises:
-            LedgerCorrupted: it is none of this filter's.
-        """
+        """The state that a text holds."""
         import jax
 
         leaves, structure = jax.tree.flatten(self.start.value)
@@ -97,9 +93,6 @@ class Policy:
 
         Only what runs as it stands is admitted: a query that `approximate_gdp` would admit with clipped contributions
         is refused here, because nobody sees to the clipping.
-
-        Raises:
-            ValueError: what the filter says to a query that is none.
         """
         from jaxacct import _validate
 

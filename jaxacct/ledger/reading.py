@@ -100,13 +100,7 @@ def read(
 ) -> Reading:
     """The budget in state ``after``; with the state ``before`` a request, what was said to it, and why.
 
-    Args:
-        policy: of the ledger.
-        delta: the ledger's; None where none was stated.
-        after: the state now.
-        query: the request.
-        before: the state that it met.
-        admitted: the answer that it got.
+    ``delta`` is the ledger's; None where none was stated.
     """
     budget = policy.filter
     at = _default_delta(budget) if delta is None else delta

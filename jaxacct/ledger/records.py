@@ -17,7 +17,7 @@ from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 
 NONE = "0" * 64  # what stands before record 0
 _KEYS = {
-    "create": {"filter", "schema"},
+    "create": {"delta", "filter", "schema"},
     "request": {"admitted", "label", "query"},
     "release": {"of"},
 }
@@ -73,18 +73,7 @@ def hash_of(body: str) -> str:
 
 
 def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dict[str, Any]:
-    """What a record says.
-
-    Args:
-        seq: the number of the row.
-        body: its text.
-        digest: its hash.
-        previous: hash of the record before it, where it is known.
-
-    Raises:
-        LedgerTampered: the text is not the one that was hashed, or does not follow on the one before it.
-        LedgerCorrupted: it is no record of a ledger.
-    """
+    """What a record says, checked against its hash and, where that is known, the hash of the record before it."""
     if type(seq) is not int or not isinstance(body, str) or not isinstance(digest, str):
         raise LedgerCorrupted(f"record {seq!r} is damaged")
     try:
@@ -95,8 +84,7 @@ def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dic
         raise LedgerTampered(f"record {seq} is not the one that was written: its hash does not agree")
     record = canonical.loads(body)
     kind = record.get("kind") if isinstance(record, dict) else None
-    since = {"delta"} if kind == "create" and record.get("schema") != 1 else set()  # schema 2 states a delta
-    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED | since:
+    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED:
         raise LedgerCorrupted(f"record {seq} is no record of a ledger")
     numbers = [record["at"], record["seq"]] + ([record["of"]] if kind == "release" else [])
     if not all(type(number) is int and 0 <= number < 2**56 for number in numbers):
@@ -119,11 +107,7 @@ def head_of(seq: int, digest: str) -> str:
 
 
 def as_head(head: Any) -> tuple[int, str]:
-    """The number and the hash in a head.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The number and the hash in a head."""
     if not isinstance(head, str) or not re.fullmatch(r"[0-9]{1,15}:[0-9a-f]{64}", head):
         raise ValueError(f"head must be what verify printed, a number, a colon and 64 hexadecimal digits, got {head!r}")
     number, digest = head.split(":")

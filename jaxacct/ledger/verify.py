@@ -34,11 +34,7 @@ class Verification:
 
 
 def walked(sql: Sql, last: int) -> Iterator[tuple[dict[str, Any], str]]:
-    """Records 0 to ``last`` with their hashes, each checked to follow on the one before it.
-
-    Raises:
-        LedgerTampered: a record is missing, was changed, or times fall.
-    """
+    """Records 0 to ``last`` with their hashes, each checked to follow on the one before it."""
     seq, previous, at = -1, NONE, 0
     for row, body, digest, releases in _store.read_records(sql, -1, last):
         if row != seq + 1:
@@ -75,16 +71,9 @@ def entries(records: Iterable[tuple[dict[str, Any], str]]) -> list[Entry]:
 def verified(
     records: Iterable[tuple[dict[str, Any], str]], policy: Policy, state: str, known: tuple[int, str] | None
 ) -> Verification:
-    """Replays ``records`` with ``policy``: the answers and the states must be those that were written down.
+    """Replays ``records`` of `walked` with ``policy``: the answers and the states must be those that were written down.
 
-    Args:
-        records: from `walked`.
-        policy: of the ledger.
-        state: the head's text.
-        known: number and hash of a record that must be among them.
-
-    Raises:
-        LedgerTampered: they are not, or the known record is another one or missing.
+    ``state`` is the head's text; ``known`` is the number and hash of a record that must be among them.
     """
     now, number, last = policy.start, -1, NONE
     admitted: dict[int, bool] = {}  # the requests that were charged, and whether they were released

@@ -23,9 +23,6 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[Runs]:
     Leaves of a pair are float64 arrays that broadcast against each other. Invalid traced parameters become NaN,
     which the engine turns into delta 1 and epsilon inf. Gaussians that make up a whole direction are merged
     into one run of one Gaussian, exactly. Steps that are known while tracing stay NumPy numbers.
-
-    Raises:
-        ValueError: an unknown relation, or one for which the mechanism has no analysis.
     """
     _validate.one_of(RELATIONS, relation=relation)
     mechanism = as_mechanism(mechanism)

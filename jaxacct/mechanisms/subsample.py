@@ -27,11 +27,7 @@ class Subsample(Mechanism):
         return side if side in ("zero_out", "fill_in") else super()._as(side)
 
     def _noise(self) -> Any:
-        """The noise multiplier of a Gaussian ``mechanism``.
-
-        Raises:
-            ValueError: another one.
-        """
+        """The noise multiplier of a Gaussian ``mechanism``."""
         inner = as_mechanism(self.mechanism)
         noise = inner._gaussian_noise()
         if noise is None:

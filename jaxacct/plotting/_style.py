@@ -15,12 +15,7 @@ _MARK = "jaxacct"
 
 
 def axes_for(ax: Axes | None) -> Axes:
-    """``ax``, or new axes on a figure of their own.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-        ValueError: ``ax`` is not a matplotlib axes.
-    """
+    """``ax``, or new axes on a figure of their own."""
     try:
         from matplotlib import axes, pyplot
     except ImportError:

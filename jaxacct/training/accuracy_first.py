@@ -113,18 +113,9 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
 
 
 def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
-    """``examples`` in two disjoint parts, by a coin for each record that knows nothing of the others.
+    """``examples`` in two disjoint parts, by a coin for each record that knows nothing of the others; NumPy arrays.
 
-    Args:
-        key: a PRNG key that nothing else uses.
-        examples: pytree of arrays with one common leading axis.
-        share: probability of a record to be in the first part, strictly between 0 and 1.
-
-    Returns:
-        Two pytrees like ``examples``, of NumPy arrays, about ``share`` and ``1 - share`` of the records.
-
-    Raises:
-        ValueError: a share out of range, arrays of different lengths.
+    ``key`` serves nothing else. ``share`` is the probability of a record to be in the first part, in (0, 1).
     """
     _validate.scalar(_validate.probability, share=share)
     first = np.asarray(poisson_sample(key, _check.rows(examples=examples), share))

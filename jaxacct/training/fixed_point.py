@@ -47,11 +47,7 @@ class FixedPointSum:
 
 
 def high_bits(size: int) -> int:
-    """Fractional bits of the upper limb so that ``size`` vectors of norm 1 stay below 2^30 in an int32.
-
-    Raises:
-        ValueError: ``size`` below 1 or above 2^30.
-    """
+    """Fractional bits of the upper limb so that ``size`` vectors of norm 1 stay below 2^30 in an int32."""
     _validate.integer(1, 2**30, size=size)
     size = int(size)
     return min(12, 30 - (size - 1).bit_length())
@@ -63,11 +59,7 @@ def largest_offset(size: int) -> float:
 
 
 def empty_sum(shapes: Any, size: int) -> FixedPointSum:
-    """The sum of nothing, for vectors shaped like the pytree ``shapes`` and at most ``size`` of them.
-
-    Raises:
-        ValueError: ``size`` outside [1, 2^30].
-    """
+    """The sum of nothing, for vectors shaped like the pytree ``shapes`` and at most ``size`` of them."""
     high_bits(size)
     check_shapes(shapes)
     zeros = jax.tree.map(lambda leaf: jnp.zeros(jnp.shape(leaf), jnp.int32), shapes)
@@ -87,16 +79,7 @@ def check_shapes(shapes: Any) -> None:
 
 
 def accumulate(total: FixedPointSum, vectors: Any, valid: jax.Array) -> FixedPointSum:
-    """Adds the vectors that ``valid`` marks.
-
-    Args:
-        total: the sum so far.
-        vectors: pytree of float arrays (batch, ...), every vector of global L2 norm at most 1.
-        valid: (batch,) bool.
-
-    Raises:
-        ValueError: a batch of more than 2^18, which could overflow a limb.
-    """
+    """Adds the vectors of norm at most 1 that ``valid``, (batch,) bool, marks; leaves of shape (batch, ...)."""
     return accumulate_of(total, vectors, valid, lambda leaf: leaf.astype(jnp.float32))
 
 

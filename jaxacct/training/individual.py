@@ -48,14 +48,8 @@ def gradient_norms(
 ) -> jax.Array:
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
-    Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
-        params: pytree of float arrays.
-        data: pytree of arrays (size, ...).
-        physical_batch: most per-example gradients in memory at once, static.
-
-    Raises:
-        ValueError: parameters that are not floating point, data of different lengths, a loss that is no scalar.
+    ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
+    in memory at once, static.
     """
     _validate.whole(physical_batch=physical_batch)
     _check.floats(params=params)

@@ -60,9 +60,6 @@ def attempt_keys(keys: Keys, attempt: int) -> Keys:
     """The roots of one attempt of a seeded run that is resumed: no step of one attempt has a key of another's.
 
     Give them for every attempt, the first (0) included, and never use ``keys`` itself beside them.
-
-    Raises:
-        ValueError: an attempt that is no whole number in [0, 2^32).
     """
     _validate.integer(0, 2**32 - 1, attempt=attempt)
     return step_keys(keys, np.uint32(attempt))

@@ -34,7 +34,7 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     Raises:
         ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
-    if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
         raise ValueError(f"size must be a whole number of at least 0, got {size!r}")
     _validate.number(_validate.rate, rate=rate)
     rate = jnp.asarray(rate, jnp.float32)
@@ -65,9 +65,6 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
 
     The capacity is ``size`` rounded up to whole pieces: even a sample of everybody fits, so nobody is ever
     dropped, which would break the Poisson assumption of the accounting.
-
-    Raises:
-        ValueError: ``piece`` below 1 or far beyond ``mask``, which is not of shape (size,).
     """
     _validate.whole(piece=piece)
     mask, piece = _check.mask(mask), int(piece)
@@ -80,11 +77,7 @@ def sample_pieces(mask: jax.Array, piece: int) -> Sample:
 
 
 def take_piece(sample: Sample, number: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample.
-
-    Raises:
-        ValueError: a concrete number of no piece. (A traced one has no valid entries.)
-    """
+    """Piece ``number`` (from 0) as ``(indices, valid)``, each (piece,): valid entries are in the sample."""
     _validate.instance(Sample, sample=sample)
     _validate.number(number=number)
     pieces = sample.indices.shape[0] // sample.piece

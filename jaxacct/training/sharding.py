@@ -78,9 +78,5 @@ def replicate(tree: Any, examples: ShardedExamples) -> Any:
 
 
 def number_of(data: Any) -> int:
-    """The number of examples in ``data``, a public constant of the run.
-
-    Raises:
-        ValueError: no arrays with one common leading axis.
-    """
+    """The number of examples in ``data``, a public constant of the run."""
     return data.size if isinstance(data, ShardedExamples) else _check.rows(data=data)

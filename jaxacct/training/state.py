@@ -68,14 +68,9 @@ class Proposal(NamedTuple):
     """What a step asks for and what the filter says to it, before any private data is touched.
 
     Attributes:
-        admitted: bool.
-        sigma: float32, the noise multiplier asked for.
-        rate: float32, the sampling rate asked for.
-        clip_scale: float32 in (0, 1], as in :class:`StepReport`.
+        admitted, sigma, rate, clip_scale, spent, budget_left: as in :class:`StepReport`.
         filter_state: the filter's state with the step charged, or as it was if refused.
         schedule_state: the schedule's state after its proposal.
-        spent: what the filter calls spent in that state.
-        budget_left: the share of the filter's budget that is left in that state, in [0, 1].
     """
 
     admitted: jax.Array

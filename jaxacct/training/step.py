@@ -78,11 +78,7 @@ def noisy_gradient(
 
 
 def public_size(size: int | None, count: int) -> int:
-    """``size``, or ``count`` where none is given.
-
-    Raises:
-        ValueError: a size that is no whole number above 0.
-    """
+    """``size``, or ``count`` where none is given."""
     if size is None:
         return count
     _validate.whole(size=size)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import pathlib
-import tempfile
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -67,11 +64,9 @@ def broken(grid=GRID) -> list[PLD]:
 
 @functools.cache
 def menu(scale: float = 1.0) -> Any:
-    """Two sampled Gaussians; the table is computed once for all tests of a machine."""
-    folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
-    with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
-        entries = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
-        return filters.priced_menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
+    """Two sampled Gaussians."""
+    entries = [PoissonSampled(Gaussian(sigma), 0.1) for sigma in (2.0, 4.0)]
+    return filters.priced_menu(entries, epsilon=1.5 * scale, delta=1e-3, unit=16, points=256)
 
 
 NATURAL = (Gaussian(10.0),)

@@ -21,13 +21,6 @@ from jaxacct import (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def own_cache(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
-        yield
-
-
 def admitted(budget, query, most):
     state = budget.init()
     for count in range(most):

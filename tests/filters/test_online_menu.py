@@ -14,11 +14,9 @@ NOWHERE = 2**31 - 1
 
 
 @pytest.fixture(scope="module")
-def online(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAXACCT_CACHE_DIR", str(tmp_path_factory.mktemp("tables")))
-        made = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
-        again = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+def online():
+    made = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
+    again = filters.priced_menu(MENU, epsilon=EPSILON, delta=DELTA, points=POINTS, online=True)
     assert made.curves is not None
     assert again.curves is not None
     assert (made.curves.curves == again.curves.curves).all()  # from the disk
@@ -94,15 +92,6 @@ def test_compiled_code_and_arrays_pay_the_menus_prices_which_the_same_curves_cer
     assert online.price(query, state) < snapped
     both = online.price(PoissonSampled(Gaussian(np.array([1.35, 0.3])), 0.1), state)
     assert both.tolist() == [snapped, NOWHERE]
-
-
-def test_the_former_name_warns_and_makes_the_same_filter(online, monkeypatch):
-    with pytest.warns(DeprecationWarning, match=r"priced_menu\(\.\.\., online=True\)"):
-        make = filters.online_menu
-    made = make(MENU[:1], epsilon=EPSILON, delta=DELTA, points=256, unit=32, cache=False)
-    assert isinstance(made, filters.PricedMenuFilter)
-    assert made.curves is not None
-    assert "off the menu" in made.guarantee.statement
 
 
 @pytest.mark.slow

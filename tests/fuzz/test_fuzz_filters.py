@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import pathlib
-import tempfile
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -59,18 +56,16 @@ def maker(name, arguments):
 
 @functools.cache
 def made(name):
-    """A filter of every kind, with its tables in the folder that other tests have them in."""
-    folder = pathlib.Path(tempfile.gettempdir()) / "jaxacct-test-tables"
-    with mock.patch.dict("os.environ", {"JAXACCT_CACHE_DIR": str(folder)}):
-        if name in ("priced_menu", "online_menu"):
-            return filters.priced_menu(**TINY, online=name == "online_menu")
-        if name == "individual_priced_menu":
-            return filters.individual_priced_menu(**TINY, examples=2)
-        if name == "residue":
-            return filters.residue(cases.response, cases.honest, 40.0, rounds=10, grid=cases.GRID)
-        if name == "undeclared":
-            return filters.natural(cases.law(32 * cases.STEP), grid=cases.GRID, relation="replace")
-        return of(name)(**MAKERS[name])
+    """A filter of every kind."""
+    if name in ("priced_menu", "online_menu"):
+        return filters.priced_menu(**TINY, online=name == "online_menu")
+    if name == "individual_priced_menu":
+        return filters.individual_priced_menu(**TINY, examples=2)
+    if name == "residue":
+        return filters.residue(cases.response, cases.honest, 40.0, rounds=10, grid=cases.GRID)
+    if name == "undeclared":
+        return filters.natural(cases.law(32 * cases.STEP), grid=cases.GRID, relation="replace")
+    return of(name)(**MAKERS[name])
 
 
 def method(name, which, **arguments):

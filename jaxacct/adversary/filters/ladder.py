@@ -84,11 +84,7 @@ def _tail(budget: float, count: int) -> float:
 
 
 def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
-    """The ladder with b_i = min(T, M_i + 1), M_i the most runs of RR(e_(i-1)) that are (epsilon, 2 delta)-DP.
-
-    Raises:
-        ValueError: delta not below min(1/2, (e^eps - 1) / (e^eps + e^-eps)), or values out of range.
-    """
+    """The ladder with b_i = min(T, M_i + 1), M_i the most runs of RR(e_(i-1)) that are (epsilon, 2 delta)-DP."""
     h = _check(epsilon, delta, rounds)
     _validate.at_most(_MOST_ROUNDS, rounds=rounds)
     k = 3 + math.ceil(math.log2(rounds))
@@ -118,9 +114,6 @@ def closed_form(epsilon: float, delta: float, rounds: int) -> tuple[float, float
     """(epsilon', delta') of Theorem 9: ((1 + (k - 2) r) eps, (1 + 2 (k - 2) r) delta - ln(1 - delta / h)).
 
     r = ceil(8 (2 + 2 sqrt(Lambda) + 2 Lambda / 3)) with Lambda = ln(k / delta).
-
-    Raises:
-        ValueError: see :func:`ladder`.
     """
     h = _check(epsilon, delta, rounds)
     k = 3 + math.ceil(math.log2(rounds))

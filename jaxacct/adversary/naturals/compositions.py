@@ -57,16 +57,9 @@ def approximate_mu(member: Any, relation: str) -> tuple[float, float | None] | N
 
 
 class Compositions:
-    """All products of a family's members, made when asked for and kept.
+    """All products of up to ``rounds`` members of a family (mechanisms, PLDs or curves), made when asked for and kept.
 
-    Args:
-        family: mechanisms, PLDs or curves.
-        rounds: the most factors of a product.
-        relation: for mechanisms.
-        grid: lattice for what is not finite; without it :func:`lattice_for`.
-
-    Raises:
-        ValueError: an empty family, curves whose lattices do not match, a batch.
+    What is not finite is put on ``grid``, or else on :func:`lattice_for`.
     """
 
     def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
@@ -120,11 +113,7 @@ class Compositions:
         return float(sum(n * m * m for m, n in used if m is not None)) ** 0.5
 
     def exact(self, counts: tuple[int, ...], side: int) -> Experiment:
-        """The product as a finite experiment.
-
-        Raises:
-            ValueError: more than 200,000 outcomes.
-        """
+        """The product as a finite experiment."""
         key = (side, counts)
         if key not in self._exact:
             assert self.experiments is not None

@@ -25,11 +25,7 @@ SLACK = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Certified:
-    """An answer that is certain or none; true only if it is a certain yes.
-
-    Attributes:
-        verdict: 1 yes, 0 undecided, -1 no; certified.
-    """
+    """An answer that is certain or none: ``verdict`` is 1 yes, 0 undecided, -1 no; true only if it is a certain yes."""
 
     verdict: int
 

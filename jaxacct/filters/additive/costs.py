@@ -48,11 +48,7 @@ def is_pure(query: Any, relation: str = "add_or_remove") -> bool:
 @reentrant_x64
 @np.errstate(all="ignore")
 def pure_cost(query: Any) -> Array:
-    """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none.
-
-    Raises:
-        ValueError: a mechanism that has no closed form, or no pure privacy at all.
-    """
+    """The largest privacy loss of ``query``, rounded up; float64, NaN or infinite where there is none."""
     if is_scalar_query(query):
         return _array(query)
     if isinstance(query, PLD):
@@ -76,11 +72,7 @@ def _named(query: Any) -> str:
 @reentrant_x64
 @np.errstate(all="ignore")
 def concentrated_cost(query: Any) -> Array:
-    """The rho of ``query``, rounded up; float64, NaN or infinite where there is none.
-
-    Raises:
-        ValueError: a mechanism without a closed form, sampled Gaussians among them.
-    """
+    """The rho of ``query``, rounded up; float64, NaN or infinite where there is none."""
     if is_scalar_query(query):
         return _array(query)
     if isinstance(query, PLD):
@@ -104,11 +96,7 @@ def concentrated_cost(query: Any) -> Array:
 @reentrant_x64
 @np.errstate(all="ignore")
 def approximate_cost(query: Any) -> tuple[Array, Array]:
-    """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64.
-
-    Raises:
-        ValueError: a mechanism without a closed form, a single number.
-    """
+    """(rho, delta) of ``query`` as delta-approximate rho-zCDP, rounded up; float64."""
     if isinstance(query, tuple) and len(query) == 2 and all(is_scalar_query(part) for part in query):
         return _array(query[0]), _array(query[1])
     if isinstance(query, PLD):

@@ -28,11 +28,7 @@ def _always(rate: Any) -> bool:
 
 
 def gaussian_parts(query: Any) -> list[tuple[Any, Any, Any]]:
-    """(sensitivity, sigma, steps) of each part of ``query``; a number mu is a mechanism with sigma 1.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """(sensitivity, sigma, steps) of each part of ``query``; a number mu is a mechanism with sigma 1."""
     if is_scalar_query(query):
         return [(query, 1.0, 1.0)]
     if isinstance(query, Gaussian):

@@ -32,11 +32,7 @@ def kept_table(
     progress: Any,
     whole: bool,
 ) -> dict[str, np.ndarray]:
-    """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes.
-
-    Raises:
-        ValueError: as `priced_menu`.
-    """
+    """The arrays of a table, from the disk or computed; with ``whole`` also the curves of all its nodes."""
     if _validate.is_traced((menu, epsilon, delta)):
         raise ValueError("priced_menu needs concrete arguments, got a traced one: call it outside jit, vmap and grad")
     _validate.scalar(epsilon=epsilon, delta=delta, unit=unit)

@@ -44,9 +44,6 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
     A coarse lattice shows where the curves of as many runs as the target allows fade; the fine one reaches just so
     far. Without ``points``, their number goes as the root of the runs. Everything here but the laws themselves only
     steers: it costs tightness at worst.
-
-    Raises:
-        ValueError: a query that misses the target at once.
     """
     reach = 4.0 * epsilon + 10.0
     wide = LossGrid(2.0 * reach / _COARSE, -_COARSE // 2, _COARSE)
@@ -78,11 +75,7 @@ def menu_laws(menu: Sequence[Any], epsilon: float, delta: float, points: int | N
 
 
 def runs_alone(laws: MenuLaws, epsilon: float, delta: float) -> np.ndarray:
-    """How often each query alone may run within the target, as a real number; no bound, prices need none.
-
-    Raises:
-        ValueError: a query that misses the target at once.
-    """
+    """How often each query alone may run within the target, as a real number; no bound, prices need none."""
     step = LossGrid(laws.grid.spacing, -laws.below, laws.below + laws.above + 1)
     nothing: Any = np.zeros(())
     # What the finite losses do not hold is at infinity.

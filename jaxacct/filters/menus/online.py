@@ -56,12 +56,9 @@ class MenuCurves:
     def least_price(self, query: Any, left: int, most: int) -> int:
         """The least price up to ``most`` that passes (2) with ``left`` units left; ``most`` where none does.
 
-        By bisection, each step of which composes the query with one curve: milliseconds, by the table's points.
-
-        Args:
-            query: a mechanism with scalar, concrete parameters and an analysis for `remove`.
-            left: units left.
-            most: a price that is certified already, or one above every budget.
+        By bisection, each step of which composes the query with one curve: milliseconds, by the table's points. The
+        query has scalar, concrete parameters and an analysis for `remove`; ``most`` is certified already, or above
+        every budget.
         """
         if left < 1:
             return most

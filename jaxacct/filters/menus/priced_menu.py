@@ -238,11 +238,7 @@ def priced_menu(
 
 
 def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
-    """The filter of a table.
-
-    Raises:
-        ArithmeticError: a certified curve that misses the target.
-    """
+    """The filter of a table."""
     excess = kept["excess"]
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
     worst: Any = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))

@@ -87,11 +87,7 @@ class _Carry(NamedTuple):
 
 
 def prices_in_nodes(prices: np.ndarray, node: int) -> tuple[np.ndarray, np.ndarray]:
-    """``(K, t)`` of whole prices, with price = (K - 1 + t) node and 0 < t <= 1.
-
-    Raises:
-        ValueError: a number of nodes that int32 does not hold.
-    """
+    """``(K, t)`` of whole prices, with price = (K - 1 + t) node and 0 < t <= 1."""
     whole = -(-np.asarray(prices, np.int64) // node)
     if whole.max() > 2**31 - 2:
         raise ValueError(f"prices must be at most {2**31 - 2} nodes of {node} units, got {prices.max()} units")

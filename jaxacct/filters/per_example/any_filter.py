@@ -50,12 +50,7 @@ def for_each_example(guarantee: Any) -> Any:
 
 
 class IndividualState(NamedTuple):
-    """What a run carries, all of it as private as the data.
-
-    Attributes:
-        each: the scalar filter's state with a leading axis of examples.
-        allowed: float32, shape ``(examples,)``: the norm up to which each takes part in the last step.
-    """
+    """What a run carries, private: every example's state, and the norm (float32) up to which it takes part."""
 
     each: Any
     allowed: Array

@@ -44,11 +44,7 @@ def check_examples(examples: int) -> int:
 
 
 def given_norms(norms: ArrayLike, examples: int) -> Array | np.ndarray:
-    """Norms as an array, traced or not, before a compiled program sees them.
-
-    Raises:
-        ValueError: not one floating-point number for each example.
-    """
+    """Norms as an array, traced or not, before a compiled program sees them."""
     _validate.numbers(norms=norms)
     found = norms if isinstance(norms, Array) else np.asarray(norms)
     if found.shape != (examples,) or not jnp.issubdtype(found.dtype, jnp.floating):
@@ -57,11 +53,7 @@ def given_norms(norms: ArrayLike, examples: int) -> Array | np.ndarray:
 
 
 def settle_norms(norms: ArrayLike, examples: int) -> Array:
-    """Norms as float32, none smaller than given (inside ``enable_x64``).
-
-    Raises:
-        ValueError: as `given_norms`.
-    """
+    """Norms as float32, none smaller than given (inside ``enable_x64``)."""
     found = jnp.asarray(given_norms(norms, examples))
     return amounts.outward(found, "float32", up=True) if found.dtype == "float64" else found.astype(jnp.float32)
 

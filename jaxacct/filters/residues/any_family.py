@@ -36,12 +36,7 @@ _STATEMENT = (
 
 
 class ResidueCheck(NamedTuple):
-    """Whether after * query <= before at every epsilon, up to the tolerance.
-
-    Attributes:
-        holds: certain; a bool array.
-        excess: an upper bound of how much the left side exceeds the right one anywhere; a float64 array.
-    """
+    """Whether after * query <= before for certain, and the most by which the left side exceeds the right one."""
 
     holds: Array
     excess: Array

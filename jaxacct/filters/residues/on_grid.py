@@ -20,13 +20,7 @@ from jaxacct.losses.grids.grid import LossGrid
 
 
 class ComposedState(NamedTuple):
-    """The composed law, each number as two float32 whose sum it is, rounded up.
-
-    Attributes:
-        masses: float32[size, 2].
-        infinity: float32[2].
-        rounds: int32, how many queries ran.
-    """
+    """The composed law, each number as two float32 whose sum it is, rounded up; and how many queries ran, int32."""
 
     masses: Array
     infinity: Array
@@ -68,13 +62,8 @@ def admitted_if(
 ) -> tuple[Array, ComposedState]:
     """Whether ``law`` may run after ``state``, and the state after it (inside ``enable_x64``).
 
-    Args:
-        within: whether the composed law is within the budget.
-        law: of the query; refused where its masses are negative or add up to less than 1 - ``lacks``.
-        state: what ran so far.
-        grid: of the state.
-        rounds: the most queries, or None.
-        lacks: see ``law``.
+    ``within`` says whether the composed law is within the budget. A law whose masses are negative or add up to less
+    than 1 - ``lacks`` is refused, as is the query after ``rounds`` others.
     """
     xp, masses, infinity = floats(law.masses, law.infinity_mass)
     total = masses.sum() + infinity
@@ -87,11 +76,7 @@ def admitted_if(
 
 
 def on_grid(query: Any, grid: LossGrid, relation: str, *, symmetric: bool) -> PLD:
-    """The query as an upper law on ``grid``; its supremum with its reversal where the theory is of symmetric losses.
-
-    Raises:
-        ValueError: a curve that is a bound from below, or has another spacing.
-    """
+    """The query as an upper law on ``grid``; its supremum with its reversal where the theory is of symmetric losses."""
     side = "lower" if isinstance(query, TradeOff) else "upper"
     if isinstance(query, (PLD, PrivacyProfile, TradeOff)) and query.bound != side:
         raise ValueError(f"query must be a guarantee (bound {side!r}), got bound {query.bound!r}")

@@ -33,8 +33,8 @@ class Chain(NamedTuple):
 
     Attributes:
         verdict: 1 yes, 0 undecided, -1 no; certified.
-        pair: indices of two members that are certainly not ordered, or that the verdict hangs on; (-1, -1) for a yes.
-        epsilon: where the first of them certainly exceeds the second, and the other way round (NaN if none).
+        pair: two members that are certainly not ordered, or on which the verdict depends; (-1, -1) for a yes.
+        epsilon: where either certainly exceeds the other (NaN if none).
     """
 
     verdict: Any

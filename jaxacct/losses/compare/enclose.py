@@ -51,11 +51,7 @@ def members_of(family: Any) -> list[Any]:
 
 
 def common_grid(members: Sequence[Any], relation: str, grid: LossGrid | None = None) -> LossGrid:
-    """One lattice for all: the given one, or that of the curves (their union), or one chosen for the mechanisms.
-
-    Raises:
-        ValueError: curves on lattices of different spacings; nothing to take a grid from.
-    """
+    """One lattice for all: the given one, or that of the curves (their union), or one chosen for the mechanisms."""
     if grid is not None:
         validity.check_grid(grid)
     grids = [conversions.grid_of_pld(m.grid) for m in members if isinstance(m, PLD)]
@@ -98,13 +94,10 @@ def enclose(member: Any, grid: LossGrid, relation: str) -> Enclosed:
 
 @compiled()
 def excess_of_segments(widths: Any, drops: Any, losses: Any) -> tuple[Any, Any]:
-    """``(lower, upper)`` of a trade-off curve's excess at ``losses``: a sum of positive terms, segment by segment.
+    """``(lower, upper)`` of a trade-off curve's excess at ``losses`` (m,): a sum of positive terms, segment by segment.
 
-    Args:
-        widths: shape ``(..., n)``.
-        drops: shape ``(..., n)``.
-        losses: shape ``(m,)``; plus and minus infinity stand for the mass that only P, or only Q, has, the latter
-            as the slope E / gamma at 0.
+    Segments have shape ``(..., n)``. Plus and minus infinity stand for the mass that only P, or only Q, has, the latter
+    as the slope E / gamma at 0.
     """
     xp = array_module(widths, drops, losses)
 

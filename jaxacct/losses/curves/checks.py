@@ -20,11 +20,7 @@ _FLOOR = 1e-14  # the same for values near 1 - gamma, where only absolute accura
 
 
 def check_grid(grid: LossGrid) -> None:
-    """A grid fit for curves: two points or more, loss 0 among them, none beyond 650.
-
-    Raises:
-        ValueError: naming what is wrong.
-    """
+    """A grid fit for curves: two points or more, loss 0 among them, none beyond 650."""
     _validate.instance(LossGrid, grid=grid)
     if grid.size < 2:
         raise ValueError(f"grid must have at least 2 points, got {grid.size}")
@@ -42,9 +38,6 @@ def check_profile_values(values: np.ndarray, grid: LossGrid) -> None:
     Args:
         values: shape ``(..., grid.size)``.
         grid: see :func:`check_grid`.
-
-    Raises:
-        ValueError: what is wrong first, the value, and the epsilon where it is.
     """
     if values.shape[-1:] != (grid.size,):
         raise ValueError(f"values must have {grid.size} points on the last axis, as the grid, got shape {values.shape}")
@@ -83,9 +76,6 @@ def check_trade_off_points(alpha: np.ndarray, beta: np.ndarray) -> None:
     """Points of a trade-off curve: alpha from 0 to 1, beta decreasing, convex, at most 1 - alpha, 0 at the end.
 
     Theorem 2.3 of the paper on f-DP filters (Dong, Roth, Su 2022, Proposition 2.2).
-
-    Raises:
-        ValueError: what is wrong first, and the alpha where it is.
     """
     if alpha.shape != beta.shape or alpha.ndim < 1 or alpha.shape[-1] < 2:
         raise ValueError(f"alpha and beta must have one shape of 2 or more points, got {alpha.shape} and {beta.shape}")

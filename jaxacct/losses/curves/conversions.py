@@ -42,11 +42,7 @@ _CANDIDATES = 2.0 ** (np.arange(-80, 76) / 8.0)  # reaches of a grid, 1e-3 to 64
 
 
 def grid_for(mechanisms: Sequence[Any], relation: str) -> LossGrid:
-    """8,192 losses around 0 that hold all but about 1e-16 of every mechanism's loss (cut at 650).
-
-    Raises:
-        ValueError: traced parameters; an unknown relation, or one without an analysis.
-    """
+    """8,192 losses around 0 that hold all but about 1e-16 of every mechanism's loss (cut at 650)."""
     reach = 0.0
     for mechanism in mechanisms:
         for parts in directions(mechanism, relation):
@@ -122,9 +118,6 @@ def pld_excess(pld: PLD, grid: LossGrid, literal: str | None = None) -> Any:
 
     With ``literal`` ("upper" or "lower") the law is taken at its word, whatever it bounds, and its curve is
     enclosed from that side.
-
-    Raises:
-        ValueError: grids of different spacings.
     """
     if grid.spacing != pld.grid.spacing:
         raise ValueError(f"spacings must agree, got {grid.spacing} and {pld.grid.spacing}")

@@ -64,13 +64,7 @@ def unknown(settings: int, parts: int) -> Slopes:
 
 
 def composition_slopes(pairs: Any, counts: Array, epsilon: Array) -> Slopes:
-    """Derivatives of delta(epsilon) of compositions, in NumPy.
-
-    Args:
-        pairs: GaussianPairs, leaves of shape ``(B, K)``.
-        counts: shape ``(B, K)``.
-        epsilon: shape ``(B,)``.
-    """
+    """Derivatives of delta(epsilon) of composed GaussianPairs, in NumPy; leaves and counts of shape ``(B, K)``."""
     found = unknown(*counts.shape)
     open_, leaves = np.arange(epsilon.size), (pairs.noise, pairs.rate, pairs.reverse, pairs.rest)
     for size in _SIZES:

@@ -11,11 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 def check_devices(devices: Any) -> None:
-    """JAX's devices, at least one, or None.
-
-    Raises:
-        ValueError: anything else.
-    """
+    """JAX's devices, at least one, or None."""
     if devices is None:
         return
     if not (isinstance(devices, list | tuple) or (isinstance(devices, np.ndarray) and devices.ndim == 1)):

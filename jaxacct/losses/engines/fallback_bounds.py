@@ -36,14 +36,10 @@ _UNITS = 2.0**-50  # of an exponential and what is next to it
 
 @np.errstate(all="ignore")  # NaN is no bound
 def capped(kind: str, groups: tuple[Any, ...], counts: Array, goal: Array, bounds: tuple[Array, Array]):
-    """``bounds`` of queries with the above worked in.
+    """``bounds``, ``(lower, upper)`` of shape ``(...)``, with the above worked in; NaN counts as knowing nothing.
 
-    Args:
-        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        groups: pairs with leaves of shape ``(..., parts of the group)``, together the K parts.
-        counts: steps of each part, shape ``(..., K)``.
-        goal: shape ``(...)``.
-        bounds: ``(lower, upper)``, shape ``(...)``; NaN counts as knowing nothing.
+    Groups have leaves of shape ``(..., parts of the group)``, and ``counts`` the shape ``(..., K)`` of all parts
+    together.
     """
     lower, upper = bounds
     xp = array_module(goal, counts, lower, upper, *jax.tree.leaves(groups))

@@ -75,12 +75,8 @@ def sum_bounds(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """``(answered, lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(batch,)``.
 
-    Args:
-        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        groups: :func:`enumerable` pairs, leaves of shape ``(batch, parts of the group)``.
-        counts: how often each part runs, ``(batch, parts)``.
-        goal: shape ``(batch,)``.
-        report: told how many more are answered, now and then.
+    Groups are of :func:`enumerable` pairs, leaves of shape ``(batch, parts of the group)``; ``counts`` has shape
+    ``(batch, parts)``. ``report`` is told now and then how many more are answered.
     """
     lower, upper = np.zeros(goal.shape), np.full(goal.shape, np.inf if kind == "epsilon" else 1.0)
     answered = np.zeros(goal.shape, bool)

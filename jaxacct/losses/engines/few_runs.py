@@ -81,12 +81,8 @@ def few_run_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(B,)``.
 
-    Args:
-        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
-        counts: whole numbers >= 0, shape ``(B, K)``, that add up to at most ``MOST_RUNS``.
-        goal: shape ``(B,)``.
-        enough: upper bounds that are as good as any smaller ones, shape ``(B,)``.
+    Groups have leaves of shape ``(B, parts of the group)``, ``counts`` the shape ``(B, K)``, at most ``MOST_RUNS`` in
+    all. ``enough`` are upper bounds that are as good as any smaller ones.
     """
     enough = np.full(goal.shape, -np.inf) if enough is None else enough
 

@@ -123,16 +123,10 @@ def _chain(x: list[float], y: list[float], bend: list[float]) -> np.ndarray:
 
 
 def convex_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Array]:
-    """Masses below a curve, none of them spurious.
+    """``(masses, 0)`` below a curve, shape ``(k + 1,)``, none of them spurious.
 
     What `losses.grids.supporting_lines.masses_below` does with local moves, at the cost of a loop over all points where
     there is a negative mass: the convex envelope of the signed masses' curve, checked at every point.
-
-    Args:
-        chords: see :func:`jaxacct.losses.grids.supporting_lines.masses_below`, as are the others.
-
-    Returns:
-        ``(masses, 0)``, shape ``(k + 1,)``.
     """
     xp = array_module(chords, *sums, spacing)
     masses = signed_below(chords, xp.maximum(*line_errors(sums)), spacing)

@@ -54,18 +54,10 @@ def step_masses(
     size: int,
     below: Callable[[Any, CellSums, Any], tuple[Any, Any]] = masses_below,
 ) -> Step:
-    """Discretises one run of ``pair`` on lattice points ``(lowest + i) * spacing``, i < size.
+    """Discretises one run of ``pair`` on ``size`` lattice points ``(lowest + i) * spacing``.
 
-    Args:
-        pair: a :class:`jaxacct.mechanisms.pairs.base.Pair`.
-        spacing: lattice spacing, scalar.
-        lowest: integer index of the first point, scalar float64 or int64.
-        size: number of points, static.
-        below: what makes the masses from below, static; takes and returns what
-            :func:`jaxacct.losses.grids.supporting_lines.masses_below` does.
-
-    Returns:
-        :class:`Step`.
+    ``below`` makes the masses from below; it takes and returns what
+    :func:`jaxacct.losses.grids.supporting_lines.masses_below` does.
     """
     xp = array_module(pair, spacing, lowest)
     losses = (lowest + np.arange(size)) * spacing

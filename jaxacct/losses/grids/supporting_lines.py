@@ -60,9 +60,7 @@ class CellSums(NamedTuple):
 def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Array, Array]:
     """x- and x+ of the module's docstring at the k + 1 lattice points, rounded up: how the cells' lines are chosen.
 
-    Args:
-        sums: see :class:`CellSums`.
-        from_right: cells whose line is to touch at the right end, whatever speaks against it.
+    Cells ``from_right`` have a line that touches at the right end, whatever speaks against it.
     """
     xp = array_module(*sums)
     held = sums.left_mass + sums.right_mass
@@ -85,15 +83,9 @@ def line_errors(sums: CellSums, from_right: Any = False) -> tuple[Array, Array]:
 
 
 def signed_below(chords: Any, error: Array, spacing: Any) -> Array:
-    """Masses of the curve h of the module's docstring.
+    """Masses of the curve h of the module's docstring, ``(k + 1,)``, rounded down; negative where h is not convex.
 
-    Args:
-        chords: masses of the chords of H, shape ``(k + 1,)``.
-        error: e, shape ``(k + 1,)``.
-        spacing: the lattice's, scalar.
-
-    Returns:
-        Masses of shape ``(k + 1,)``, rounded down; negative where h is not convex.
+    ``chords`` are the masses of the chords of H, ``error`` is e.
     """
     xp = array_module(chords, error, spacing)
     up, down = xp.expm1(spacing), -xp.expm1(-spacing)
@@ -105,16 +97,9 @@ def signed_below(chords: Any, error: Array, spacing: Any) -> Array:
 
 
 def masses_below(chords: Any, sums: CellSums, spacing: Any) -> tuple[Array, Array]:
-    """Non-negative masses of the curve h of the module's docstring.
+    """Non-negative masses of the curve h of the module's docstring, shape ``(k + 1,)``, from those of the chords of H.
 
-    Args:
-        chords: masses of the chords of H, shape ``(k + 1,)``.
-        sums: see :class:`CellSums`.
-        spacing: the lattice's, scalar.
-
-    Returns:
-        ``(masses, spurious)``: non-negative masses of shape ``(k + 1,)``, and a bound on mass in them that has no
-        right to be there: callers charge it as an error.
+    A bound on mass in them that has no right to be there comes with them: callers charge it as an error.
     """
     # Where h is not convex a mass is negative. Lowering h there to the chord of its neighbours sets the mass to 0
     # and moves the debt to both neighbours; moving all of it to the upper neighbour lowers h more. Every move

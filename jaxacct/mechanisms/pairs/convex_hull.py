@@ -27,9 +27,6 @@ def hull_atoms(epsilons: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np
 
     Returns:
         ``(losses, p, q)``, sorted by loss, 2 n + 2 atoms for n points; those that are no knots have no mass.
-
-    Raises:
-        ValueError: a point below 1 - gamma, which no pair attains.
     """
     one = Fraction(1)
     used = np.abs(epsilons) <= LARGEST

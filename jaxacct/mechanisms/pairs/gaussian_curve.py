@@ -105,17 +105,7 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
 
     delta = Phi(-epsilon / mu + mu / 2) - exp(epsilon) Phi(-epsilon / mu - mu / 2) (Dong, Roth, Su 2022,
     Corollary 2.13), evaluated as an integral of a positive function so that small mu and deep tails keep
-    their digits.
-
-    Args:
-        mu: the GDP parameter, >= 0; any shape.
-        epsilon: at least 0; broadcasts with ``mu``.
-
-    Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give 1.
-
-    Raises:
-        ValueError: a concrete ``mu`` or ``epsilon`` that is negative or not finite.
+    their digits. Numbers >= 0 of shapes that broadcast; float64, NumPy's outside a trace; 1 for invalid traced values.
     """
     return _parametric.answered(_delta, mu=mu, epsilon=epsilon)
 
@@ -124,14 +114,6 @@ def gdp_delta(mu: ArrayLike, epsilon: ArrayLike) -> Array:
 def gdp_epsilon(mu: ArrayLike, delta: ArrayLike) -> Array:
     """The smallest epsilon at which mu-GDP implies (epsilon, delta)-DP, rounded up (so gdp_delta <= delta).
 
-    Args:
-        mu: the GDP parameter, >= 0; any shape.
-        delta: strictly between 0 and 1; broadcasts with ``mu``.
-
-    Returns:
-        A float64 array of the broadcast shape, NumPy's outside a trace. Invalid traced values give infinity.
-
-    Raises:
-        ValueError: a concrete ``mu`` that is negative or not finite, a ``delta`` outside (0, 1).
+    float64 of the broadcast shape, NumPy's outside a trace; infinite for invalid traced values.
     """
     return _parametric.answered(_epsilon, mu=mu, delta=delta)

@@ -15,11 +15,7 @@ _RULE = np.polynomial.legendre.leggauss(128)
 
 
 class BoundedLoss(Pair):
-    """A pair of losses in [-eps, eps] whose density falls by exp(-1/2) per nat below eps.
-
-    Attributes:
-        epsilon: eps, a rounded quotient; float64.
-    """
+    """A pair of losses in [-eps, eps], eps a rounded quotient, whose density falls by exp(-1/2) per nat below eps."""
 
     epsilon: Array
 

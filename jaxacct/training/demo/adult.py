@@ -51,10 +51,6 @@ def adult(path: str | Path | None = None) -> Dataset:
     With ``path``: ``adult.data.gz`` (32,561 rows, private) and ``adult.test.gz`` (16,281 rows, held out).
     Without: scikit-learn's OpenML loader (a download), the last 16,281 rows of a fixed permutation held
     out.
-
-    Raises:
-        ValueError: a row with the wrong number of fields, an unknown label or a number that is none.
-        FileNotFoundError: a file that is missing.
     """
     if path is None:
         rows = list(_from_openml())
@@ -74,9 +70,6 @@ def encode(rows: Iterable[list[str]]) -> tuple[np.ndarray, np.ndarray]:
     A row's encoding depends on that row and on public constants alone. A value outside the documented
     categories ("?" for missing) leaves its columns at zero. Every row then has the same small length, which
     suits a common clip norm.
-
-    Raises:
-        ValueError: a row that does not parse.
     """
     rows = list(rows)
     for row in rows:

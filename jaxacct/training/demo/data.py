@@ -56,11 +56,6 @@ def mnist(path: str | Path | None = None) -> Dataset:
     With ``path``: the IDX files ``train-images-idx3-ubyte.gz`` and so on; where only the 10,000 ``t10k``
     images are there, 8,000 are for training and 2,000 are held out. Without: scikit-learn's OpenML loader
     (a download).
-
-    Raises:
-        ValueError: files that are not IDX files of matching lengths.
-        FileNotFoundError: no ``t10k`` files under ``path``.
-        ConnectionError: no ``path``, and no way to OpenML.
     """
     if path is None:
         bunch = from_openml("mnist_784", 1, "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz and maybe train-*")

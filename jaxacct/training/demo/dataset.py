@@ -31,11 +31,7 @@ class Dataset(NamedTuple):
 
 
 def from_openml(name: str, version: int, files: str) -> Any:
-    """scikit-learn's download of a data set; ``files`` says what a folder would have to hold instead.
-
-    Raises:
-        ConnectionError: there is no way to OpenML.
-    """
+    """scikit-learn's download of a data set; ``files`` says what a folder would have to hold instead."""
     from sklearn.datasets import fetch_openml
 
     try:

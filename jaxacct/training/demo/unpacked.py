@@ -12,12 +12,7 @@ MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
 
 
 def unpacked(file: Path, kind: str) -> bytes:
-    """What ``file``, one of ``kind`` files, holds.
-
-    Raises:
-        ValueError: damaged, no gzip, no regular file, or more than 2^28 bytes.
-        OSError: it is missing, or cannot be read.
-    """
+    """What ``file``, one of ``kind`` files, holds."""
     refuse_special(file, "path")
     try:
         with gzip.open(file, "rb") as stream:

@@ -21,9 +21,6 @@ class Checkpoints:
 
     Args:
         folder: made if missing.
-
-    Raises:
-        ValueError: Orbax is not installed; something in the folder is neither a file nor a folder.
     """
 
     def __init__(self, folder: Path):
@@ -55,11 +52,7 @@ class Checkpoints:
         self._manager.wait_until_finished()
 
     def restore(self, step: int, like: Any) -> tuple[Any, dict[str, Any]]:
-        """The tree of checkpoint ``step``, shaped and placed like ``like``, and its notes.
-
-        Raises:
-            ValueError: it cannot be read, is not what was written, or holds a tree of another shape.
-        """
+        """The tree of checkpoint ``step``, shaped and placed like ``like``, and its notes."""
         leaves = _named(like)
         args = self._ocp.args
         where = f"checkpoint {step} in {self.folder}"

@@ -20,11 +20,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 
 
 def checked(journal: Journal) -> list[dict[str, Any]]:
-    """A journal's records, each with the fields of its kind.
-
-    Raises:
-        ValueError: a whole journal, but of no run.
-    """
+    """A journal's records, each with the fields of its kind."""
     charged: set[int] = set()
     for number, record in enumerate(journal.records, 1):
         fields = _FIELDS.get(str(record.get("kind"))) if isinstance(record, dict) else None

@@ -22,14 +22,8 @@ def accuracy_over_epsilon(
 ) -> Any:
     """Figure 1: true validation accuracy of what was accepted over its epsilon, one panel for each check.
 
-    Args:
-        runs: for each check, its runs.
-        epsilons: the budgets that were tried, rising.
-        threshold: what the check asked for.
-        without_noise: validation accuracy without privacy, if known.
-
-    Returns:
-        A ``matplotlib.figure.Figure``.
+    ``runs`` has the runs of each check, ``epsilons`` the budgets that were tried, rising, ``without_noise`` the
+    accuracy without privacy.
     """
     figure, axes = _panels(1, len(runs), width=4.2, height=3.4)
     for axis, (name, some) in zip(axes[0], runs.items(), strict=True):

@@ -8,7 +8,7 @@ import pytest
 from jaxacct.filters.boxes import family as families
 from jaxacct.filters.boxes import kernels, lines
 from jaxacct.losses.grids.grid import LossGrid
-from verification.prices import brute
+from verification.prices import brute, search
 from verification.prices.inequality import Curves, worst_margins
 
 
@@ -34,6 +34,15 @@ def test_least_prices_hold_off_the_lattice_and_one_percent_less_does_not():
         assert (margin > error).all()
         margin, error, _ = worst_margins(curves, added, size, after + 0.99 * price, after)
         assert (margin < -error).any()
+
+
+def test_no_price_between_the_grids_points_is_too_low_and_one_percent_less_is(monkeypatch):
+    box = {"sigma": (1.2, 1.5), "rate": 0.03, "epsilon": 1.5, "delta": 1e-3}
+    monkeypatch.setitem(search.BOXES, "small", box)
+    found, _ = search.search("small", points=8000, seed=1)
+    assert found.violated == 0
+    assert found.least > -1e-6
+    assert found.violated_below > 0.3 * found.lowered  # between the grid's points a price is a little above the least
 
 
 @pytest.mark.parametrize("play", [brute.menu, brute.box_of_coins])
