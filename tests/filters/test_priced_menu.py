@@ -37,16 +37,6 @@ def test_no_adaptive_strategy_of_the_general_recursion_exceeds_it():
     assert (claimed <= bounds.upper * 1.35).all()
 
 
-@pytest.mark.slow
-def test_adaptivity_costs_little_more_than_the_dearest_constant_schedule():
-    menu = [MENU[0], MENU[-1]]
-    ledger = filters.priced_menu(menu, epsilon=EPSILON, delta=DELTA, points=2048)
-    bounds = filters.constant_schedules(ledger, menu, DELTA)
-    claimed = float(ledger.guarantee.epsilon(DELTA))
-    assert bounds.lower.max() <= claimed <= EPSILON
-    assert claimed <= bounds.lower.max() * 1.07  # some tens of runs, of which only whole ones count
-
-
 def greedy(loss, left):
     """Loud while the loss lags behind the target, quiet once it has passed it."""
     return jnp.where(loss < EPSILON, 0, 3)

@@ -54,13 +54,6 @@ def case(function, /, *spared, sound=None, words=(), functions=(), **arguments):
     return lambda: Case(function, arguments, sound, spared, words, functions)
 
 
-def short(found, arguments):
-    """Clipped is no longer than the clip norm; a clip norm that is none gives nothing."""
-    bound = np.float64(np.asarray(arguments["clip_norm"]))
-    norm = np.sqrt(sum(np.sum(np.asarray(leaf, np.float64) ** 2) for leaf in jax.tree.leaves(found)))
-    assert norm <= (bound if bound > 0 else 0.0)
-
-
 def noised(found, arguments):
     """Without noise that is one nothing is released."""
     sigma = np.float64(np.asarray(arguments["sigma"]))
@@ -133,7 +126,6 @@ CASES = {
     ),
     "attempt_keys": case(training.attempt_keys, keys=KEYS, attempt=0),
     "build": case(training.build, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4),
-    "clip_by_global_norm": case(training.clip_by_global_norm, sound=short, tree=PARAMS, clip_norm=1.0),
     "clipped_gradient_sum": case(
         training.clipped_gradient_sum,
         sound=sums,

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
+from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus import gaussian_menu as _menus
@@ -152,54 +151,6 @@ def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypat
     assert asked == [("a", 1e-5, 3), ("c", 1e-5, 2)]
     assert found.lower == pytest.approx([0.3, 0.0, 0.2])
     assert found.upper == pytest.approx([0.6, 0.0, 0.4])
-
-
-def test_an_online_query_is_read_twice_as_far_as_the_menus_and_its_roots_are_rounded_up(monkeypatch):
-    asked = []
-
-    def law_of(query, step, grid):
-        asked.append((query, step, grid))
-        return PLD(np.arange(5.0), np.float64(0.0), LossGrid(0.25, -2, 5)), np.ones(grid.size)
-
-    monkeypatch.setattr(online, "law_of", law_of)
-    grid = LossGrid(0.25, -40, 60)
-    masses, lowest, excess = online.MenuCurves.law(SimpleNamespace(reach=7, grid=grid), "query")
-    assert asked == [("query", LossGrid(0.25, -14, 29), grid)]
-    assert lowest == -2
-    with mpmath.workdps(30):
-        for found, line, factor in (
-            (masses, 0.25 * np.arange(-2, 3), np.arange(5)),
-            (excess, grid.losses, np.ones(60)),
-        ):
-            for value, loss, one in zip(found.tolist(), line.tolist(), factor, strict=True):
-                exact = one * mpmath.exp(-mpmath.mpf(loss) / 2)
-                # At least what the exponential, its argument and the product may be off by, and hardly more.
-                assert exact * (1 + 12 * 2.0**-53 * (4 + abs(loss))) <= value
-                assert value <= exact * (1 + 20 * 2.0**-53 * (4 + abs(loss)))
-
-
-def test_nodes_are_parts_of_the_cheapest_price_and_at_least_so_many_and_prices_go_as_one_over_runs(monkeypatch):
-    for unit, runs, node, prices in (
-        (288, (700.0, 350.0, 701.0), 256, (288, 577, 288)), (288, (200.0, 199.0), 85, (288, 289)),
-        (288, (1e6,), 256, (288,)), (16, (3.0, 1.0), 1, (16, 48)), (32, (300.0, 0.5), 14, (32, 19200)),
-        (100, (401.0,), 88, (100,)), (100, (399.0,), 44, (100,)),
-    ):  # fmt: skip
-        given, told = [], []
-
-        total, laws = int(unit * max(runs) / node), SimpleNamespace(grid=LossGrid(0.5, -2, 5))
-
-        def table(_, prices, node, met, most, report, whole, given=given, total=total):
-            given.append((prices.tolist(), node, most, whole))
-            report(total // 2)
-            report(total + 5)
-            return SimpleNamespace(budget=10**9, excess=np.zeros(5), curves=None)
-
-        monkeypatch.setattr(kept_table, "menu_laws", lambda *_, laws=laws, runs=runs: (laws, np.array(runs)))
-        monkeypatch.setattr(kept_table, "budget_table", table)
-        kept_table._table([], 1.0, 1e-3, unit, None, lambda *x, told=told: told.append(x), False)
-        assert given == [(list(prices), node, 2**31 - 2, False)]
-        assert told == [(total // 2, total), (total, total)]
-        assert node < unit  # a price is more than a node
 
 
 @jax.enable_x64(True)
