@@ -1,6 +1,7 @@
 """The contour's bounds against truth computed in another way; NumPy's answers and compiled ones are the same."""
 
 import numpy as np
+import pytest
 
 import jaxacct
 
@@ -27,3 +28,19 @@ def test_compiled_formulas_are_the_same():
     together = epsilon(slice(None))  # enough of them to be compiled
     alone = np.stack([epsilon(i) for i in range(len(noise))], -1)
     np.testing.assert_allclose(together, alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["epsilon", "delta"])
+def test_of_many_settings_each_is_bounded_as_it_is_alone(kind):
+    """Of many the second direction is looked at with the bounds of the first one at hand."""
+    noise, rate = np.linspace(0.7, 3.0, 300), np.geomspace(0.9, 0.01, 300)
+    goal = 1e-6 if kind == "epsilon" else 0.3
+
+    def bounds(some):
+        sampled = jaxacct.PoissonSampled(jaxacct.Gaussian(noise[some]), rate[some])
+        return np.array(getattr(jaxacct, kind)(sampled, goal, steps=200))
+
+    some = slice(None, None, 30)
+    together, alone = bounds(slice(None))[:, some], bounds(some)
+    assert np.all((together[0] <= alone[1]) & (alone[0] <= together[1]))
+    np.testing.assert_allclose(together, alone, rtol=2e-6)

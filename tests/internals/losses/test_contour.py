@@ -1,16 +1,17 @@
 """The contour's bounds against truth computed in another way; NumPy's answers and compiled ones are the same."""
 
 import numpy as np
+import pytest
 
 from jaxacct.losses.engines.contour.bounds import Size, contour_bounds
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from tests.losses.test_contour import SETTINGS
 
 
-def _bounds(kind, size, settings, goal):
+def _bounds(kind, size, settings, goal, worst=None):
     noise, rate, reverse, steps = (np.array(column, float)[:, None] for column in zip(*settings, strict=True))
     with np.errstate(all="ignore"):
-        return contour_bounds(kind, size, GaussianPair(noise, rate, reverse), steps, goal)
+        return contour_bounds(kind, size, GaussianPair(noise, rate, reverse), steps, goal, worst)
 
 
 EPSILONS = np.array([2.0, 2.0, 1.5, 1.0, 30.0, 2.0, 1.0, 6.0])
@@ -22,6 +23,19 @@ def test_few_points_and_nodes_cost_width_and_not_soundness():
         lower, upper = _bounds("delta", size, SETTINGS, EPSILONS)
         assert np.all(lower <= good_upper)
         assert np.all(good_lower <= upper)
+
+
+@pytest.mark.parametrize(("kind", "goal"), [("delta", EPSILONS), ("epsilon", np.full(8, 1e-9))])
+def test_next_to_a_worse_direction_the_bound_of_one_tilt_is_enough(kind, goal):
+    low, high = _bounds(kind, Size(256, 256), SETTINGS, goal)
+    every = np.full(8, np.inf)
+    zero, tilted = _bounds(kind, Size(256, 256), SETTINGS, goal, every)  # whatever it is, it is no worse
+    assert np.all(zero == 0)
+    assert np.all(tilted >= low)
+    add = np.array([reverse > 0 for _, _, reverse, _ in SETTINGS])
+    assert np.all(tilted[add] <= (1.15 if kind == "epsilon" else 8.0) * high[add])  # Chernoff's
+    below, above = _bounds(kind, Size(256, 256), SETTINGS, goal, np.where(add, tilted, 0.999 * low))
+    np.testing.assert_array_equal([below, above], np.where(add, [zero, tilted], [low, high]))
 
 
 def test_where_the_contour_does_not_suit_it_says_so():
