@@ -32,12 +32,7 @@ _DIGITS = 4
 
 
 def nearest(query: Any, fits: Callable[[Any], bool]) -> list[Any]:
-    """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is.
-
-    Args:
-        query: what was refused.
-        fits: whether a query would be admitted; each one in the answer was asked.
-    """
+    """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is."""
     return [found for found in (_quieter(query, fits), _fewer(query, fits)) if found is not None]
 
 
