@@ -57,7 +57,8 @@ from jaxacct.filters.additive.zcdp import (
 from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCDPState
 from jaxacct.filters.amounts import LedgerState as LedgerState
 from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
+from jaxacct.filters.boxes.box_filter import PricedBoxFilter
+from jaxacct.filters.boxes.priced_box import priced_box
 from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.guarantees import (
     AnyOrderGuarantee,

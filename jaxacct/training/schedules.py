@@ -34,6 +34,11 @@ class Released(NamedTuple):
     accuracy: jax.Array
     evaluations: jax.Array
 
+    @classmethod
+    def nothing(cls) -> Released:
+        """Before the first step."""
+        return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(jnp.nan), jnp.int32(0))
+
 
 class Schedule(NamedTuple):
     """A schedule as a pair of pure functions, beside its plan.

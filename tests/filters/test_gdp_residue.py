@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from jaxacct import PLD, LossGrid, TradeOff
 from jaxacct.filters import gdp_residue, prepare
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.curves.trade_off import TradeOff
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, RandomizedResponse
 
 

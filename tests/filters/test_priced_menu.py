@@ -9,9 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import Composed, Gaussian, Laplace, PoissonSampled, RandomAllocation, adversary, epsilon, filters
-from jaxacct.losses.curves.profile import PrivacyProfile
-from jaxacct.losses.grids.grid import LossGrid
+from jaxacct import (
+    Composed,
+    Gaussian,
+    Laplace,
+    LossGrid,
+    PoissonSampled,
+    PrivacyProfile,
+    RandomAllocation,
+    adversary,
+    epsilon,
+    filters,
+)
 
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
 MENU = filters.gaussian_menu((1.2, 2.4), 0.1, sigmas=4)

@@ -95,11 +95,6 @@ def outcome():
     return training.Outcome(state(), RECORDS, [(1, 0.5)], "plan finished")
 
 
-@functools.cache
-def report():
-    return training.make_report(outcome(), a_budget(), delta=1e-5, data={"name": "d"}, settings={"filter": "f"}, seed=1)
-
-
 def measured(**arguments):
     """What `accuracy` makes is asked."""
     return training.accuracy(**arguments)(PARAMS)
@@ -247,12 +242,10 @@ CASES = {
     "sample_pieces": case(training.sample_pieces, mask=np.ones(3, bool), piece=2),
     "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
     "step_keys": case(training.step_keys, keys=KEYS, step=0),
-    "table": lambda: Case(training.table, {"report": report()}),
     "take_piece": lambda: Case(
         training.take_piece, {"sample": training.sample_pieces(np.ones(3, bool), 2), "number": 0}
     ),
     "with_accuracy": lambda: Case(training.with_accuracy, {"state": state(), "accuracy": 0.5}),
-    "write_report": lambda: Case(training.write_report, {"report": report(), "folder": "/"}, spared=("folder",)),
 }
 CASES = {f"training.{name}": make for name, make in CASES.items()}
 DEAR = {

@@ -188,13 +188,8 @@ def _law(mu: Array, charge: Array, losses: Array, masses: Array) -> tuple[Array,
 def certified(mu: Array, charge: Array, losses: Array, masses: Array, ratio: Array, nodes: Nodes) -> Check:
     """Whether budget G_m, m^2 = mu^2 - charge, is certainly a residue for one direction of the query.
 
-    Args:
-        mu: above 0, scalar.
-        charge: in (0, mu^2), scalar.
-        losses: shape ``(atoms,)``, finite; 0 where the mass is.
-        masses: shape ``(atoms,)``, >= 0.
-        ratio: rho, >= 1.
-        nodes: of `_nodes`, for any charge; best for a near one.
+    Atoms have finite losses, 0 where the mass is, shape ``(atoms,)``; ``ratio`` is rho, >= 1. ``nodes`` may be of any
+    charge, and are best of a near one.
     """
     xp = array_module(mu, charge, losses, masses, ratio, nodes)
     unit, t, gamma, density, start, stop, room, bounded, safe, fit = nodes
