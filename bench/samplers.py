@@ -40,6 +40,8 @@ SETTINGS = [
     (0.5, 100_000, 1, 1e-6),
     (0.3, 100_000, 1, 1e-6),
 ]
+PARTICIPATIONS = [(1.0, 64, 2), (1.0, 64, 4), (2.0, 1000, 5), (1.0, 64, 16)]
+"""Sigma, batches and participations, for 1 and 10 epochs at delta 1e-6: an attack from below, a proof from above."""
 SAMPLES = {
     "TruncatedPoisson, at most 120": TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000),
     "TruncatedPoisson, at most 160": TruncatedPoisson(Gaussian(1.0), 0.01, 160, 10_000),
@@ -86,6 +88,15 @@ def _timed(name: str, mechanism: Any) -> dict[str, Any]:
     return row
 
 
+def _several_times(sigma: float, batches: int, participations: int, epochs: int) -> dict[str, Any]:
+    """Bounds of epsilon for several participations, and how far apart they are."""
+    found = epsilon(RandomAllocation(Gaussian(sigma), batches, participations), 1e-6, steps=epochs)
+    row = {"sigma": sigma, "batches": batches, "participations": participations, "epochs": epochs}
+    row |= {"lower": float(found.lower), "upper": float(found.upper), "gap": float(found.upper / found.lower - 1.0)}
+    print(row)
+    return row
+
+
 def _held(mechanism: Any, steps: int, at: float, values: dict[str, float]) -> list[dict[str, Any]]:
     """Bounds of delta beside what it is."""
     rows = []
@@ -112,6 +123,7 @@ def main() -> None:
         row |= {"lower": float(found.lower), "upper": float(found.upper), "peer": PEER.get((sigma, batches, epochs))}
         rows.append(row)
         print(row)
+    several = [_several_times(*case, epochs) for case in PARTICIPATIONS for epochs in (1, 10)]
     samples = [_timed(name, mechanism) for name, mechanism in SAMPLES.items()]
     references = [row for case in REFERENCE for row in _held(*case)]
     costs = {
@@ -124,7 +136,13 @@ def main() -> None:
         for epochs in (1, 100)
     }
     print(json.dumps(costs, indent=1))
-    found = {"random_allocation": rows, "samples": samples, "references": references, "costs": costs}
+    found = {
+        "random_allocation": rows,
+        "participations": several,
+        "samples": samples,
+        "references": references,
+        "costs": costs,
+    }
     (RESULTS / "samplers.json").write_text(json.dumps(found, indent=1) + "\n")
     import matplotlib
 
