@@ -234,7 +234,7 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    near_1 = _BACK if kind == "delta" else _BACK[:0]  # no epsilon asks for it
+    near_1 = _BACK if kind == "delta" else _BACK[:0]
     back = xp.broadcast_to(near_1, (near_1.size, theta.size))
     every = xp.concatenate([tilts, -back])
     every = xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1]))
@@ -242,23 +242,25 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Pr
     moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
     moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
     missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
-    rest = moments[tilts.shape[0] :] + back * chosen.epsilon
-    rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
-    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0, initial=1.0), 1e-12) + missing
+    rest = xp.ones_like(theta)
+    if kind == "delta":  # no epsilon asks for it
+        linear = back * chosen.epsilon
+        rest = moments[tilts.shape[0] :] + linear
+        rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(linear) + 1.0)
+        rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
+        rest = xp.where(rest <= 1.0, rest, 1.0)
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
-    excess = moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
+    excess = moments - tilts * chosen.epsilon - xp.log1p(tilts) - chosen.log_delta + _DIGITS
     gap = xp.abs(tilts - theta)
     needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
     each = xp.broadcast_to(spacing[:, None], counts.shape)
     parts = quadrature(pairs, wide, cut, points, each, size.nodes, law)
-    return Prepared(
-        chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0))
-    )
+    return Prepared(chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(rest))
 
 
 def _strided(nodes: int) -> np.ndarray:
@@ -288,12 +290,13 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     log_modulus = powered(log_moduli).sum(1)
     angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
     # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself (docs/proofs/contour.md, lemmas 4 and 5).
-    growth = powered(log1p(eta * xp.exp(-log_moduli))).sum(1)
+    growth = powered(xp.log1p(eta * xp.exp(-log_moduli))).sum(1)
     rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + xp.abs(angles).sum(1))
     power = xp.exp(log_modulus)
     off = power_error(log_modulus, growth) + power * rounding
     t = theta[:, None]
-    size_of = xp.hypot(t, frequencies) * xp.hypot(t + 1.0, frequencies)
+    squares = frequencies**2
+    size_of = xp.sqrt(t**2 + squares) * xp.sqrt((t + 1.0) ** 2 + squares)
     angle = angles.sum(1) - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
     weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / size_of
 

@@ -68,7 +68,7 @@ def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
     least, log_shifted = log_rest(xp.where(sampled, q, 0.5), xp.where(sampled, rest, 0.5)), xp.log(q) + u
     apart = log_shifted - least
     less = xp.exp(-xp.abs(apart))
-    far = xp.maximum(least, log_shifted) + log1p(less)
+    far = xp.maximum(least, log_shifted) + xp.log1p(less)
     whole = u - (q - 1.0) * xp.expm1(xp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
     value = xp.where(near, log1p(xp.where(near, small, 0.0)), xp.where(sampled, far, whole))
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)

@@ -49,7 +49,7 @@ def log_taper(t: Any, cut: Any) -> Any:
     inverse, series = 1.0 / far**2, xp.zeros_like(far)
     for factor in reversed(_SERIES):
         series = (series + factor) * inverse
-    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + log1p(series), near)
+    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + xp.log1p(series), near)
 
 
 def log_taper_above(t: Any, cut: Any) -> Any:
