@@ -187,21 +187,32 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
     between = ends(kind, goal, variance, 1e6)
 
-    def anywhere(cut: Array) -> tuple[Array, ...]:
+    def anywhere(cut: Array, bracket: tuple[Array, Array] = between) -> tuple[Array, ...]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
 
         def nearer(state: tuple[Array, ...]) -> tuple[Array, ...]:
             near, spacing, *rest = searched(cut, *state[:2])
             return near - spacing, near + 2.0 * spacing, near, *rest  # where the least of what two say lies
 
-        return repeated(nearer, (*between, *[goal] * (2 if xp is np else 5)), _TIMES)[2:]
+        return repeated(nearer, (*bracket, *[goal] * (2 if xp is np else 5)), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """An upper bound of delta, and the taper that goes with it; a lower one suits smaller tilts only."""
         near, value = anywhere(state[-1])[:2]
         return near, xp.minimum(near, state[1]), tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
-    if kind == "delta":
+    def in_turn(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The same and what follows, in a program: the search is there once."""
+        turn, near, least, _, value, *_ = state
+        cut = xp.where(turn > 0, tapered(xp.clip(value, -700.0, 0.0) - 5.0), np.inf)
+        nearby = zip((least - 0.5, near + 0.3), between, strict=True)
+        near, value, *known = anywhere(cut, tuple(xp.where(turn > 1, some, every) for some, every in nearby))
+        return turn + 1, near, xp.minimum(near, least), cut, value, *known
+
+    if kind == "delta" and xp is not np:
+        start = (0, goal, between[1], xp.full_like(counts, np.inf), *[goal] * 4)
+        _, near, _, cut, value, *known = repeated(in_turn, start, 3)
+    elif kind == "delta":
         near, least, cut = repeated(twice, (goal, between[1], xp.full_like(counts, np.inf)), 2)
         # A taper further out spoils tilts that were good.
         near, _, value, *known = searched(cut, least - 0.5, near + 0.3)

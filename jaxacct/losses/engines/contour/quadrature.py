@@ -75,8 +75,8 @@ def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
 
 
 @shared
-def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> list[Array]:
-    """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, for any ``beta``.
+def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> Array:
+    """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, on one more axis.
 
     The log integrand falls there at least as fast as a normal density's from where it stands, a standard deviation
     out or more: see ``edges_of``. A sum over points of step exp(-x - x^2 / 2), x > 0, is at most 1.26 + step. At a tilt
@@ -87,19 +87,19 @@ def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> list
     slope = slope_at_0(pair, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
-    ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]
-    return [xp.where(enough, end + xp.log(1.26 + points.step), np.inf) for end in ends]
+    base, psi = (x[..., :: x.shape[-1] - 1] for x in (points.edge_base, points.edge_psi))
+    ends = base + beta[..., None] * psi + xp.log(1.26 + points.step)[..., None]
+    return xp.where(enough[..., None], ends, np.inf)
 
 
-def _outside(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, list[Array]]:
+def _outside(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, Array]:
     """Log of a bound on the integral, and on the rule's sum, outside the points, for any ``beta``; and `_beyond`."""
     xp = array_module(beta)
     some = slice(None)
     if xp is np:  # what points cover everywhere counts for nothing, and takes half the time
         some = np.flatnonzero(~(points.uncovered == -np.inf).all(tuple(range(points.uncovered.ndim - 1))))
-    cells = logsumexp(_largest(beta, points, some) + points.uncovered[..., some])
-    beyond = _beyond(pair, beta, cut, points)
-    return xp.logaddexp(cells, xp.logaddexp(*beyond)) - _HALF_LOG_2PI, beyond
+    cells, beyond = _largest(beta, points, some) + points.uncovered[..., some], _beyond(pair, beta, cut, points)
+    return logsumexp(xp.concatenate([cells, beyond], -1)) - _HALF_LOG_2PI, beyond
 
 
 @shared
@@ -138,7 +138,7 @@ def _strip(
     beta: Array,
     cut: Array,
     points: Points,
-    beyond: list[Array],
+    beyond: Array,
     log_total: Array,
     spacing: Array,
     nodes: int,
@@ -156,8 +156,7 @@ def _strip(
         xp.maximum(left * (1.0 - left), right * (1.0 - right)), 8.0 * room[..., None]
     )  # p (1 - p), the largest on a cell
     bent = xp.where((left < 0.5) & (right > 0.5), 0.25, bent)
-    below, above = (x[..., None] for x in beyond)
-    masses = xp.concatenate([below, _largest(beta, points) + points.cells, above], -1)
+    masses = xp.concatenate([beyond[..., :1], points.most + points.cells, beyond[..., 1:]], -1)
     masses = masses - (log_total + _HALF_LOG_2PI)[..., None]
 
     # Axes: heights, frequencies that grow by factors of 4, cells.
@@ -212,13 +211,13 @@ class _Tilted(NamedTuple):
     total: Array
     log_total: Array
     relative: Array
-    beyond: list[Array]
+    beyond: Array
     strip: Array
 
 
 def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Tilted:
     beta = exponent(pair, theta)
-    return _Tilted(*_weighed(pair, beta, cut, points), _strip_at_0(pair, beta, cut, points.step))
+    return _Tilted._make((*_weighed(pair, beta, cut, points), _strip_at_0(pair, beta, cut, points.step)))
 
 
 def log_moments(pair: GaussianPair, tilts: Array, cut: Array, points: Points) -> Array:

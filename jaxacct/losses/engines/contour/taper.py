@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, erfc, shared
+from jaxacct._numerics.arrays import array_module, erfc
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -62,16 +62,13 @@ def log_taper_slope(t: Any, cut: Any) -> Any:
     return array_module(t).minimum((cut - t) / _SOFT, 0.0) / _SOFT
 
 
-@shared
 def steepened(t: Any, cut: Any) -> Any:
     """Where -x + d/dx log g(x) is surely as low as -t: at t, or before it where the taper falls off.
 
     The derivative of log Phi at -y is at least y, so that of log g is at most (cut - x) / s^2, and at most 0.
     """
-    xp = array_module(t)
-    tapered = cut < np.inf
     steep = 1.0 / _SOFT**2
-    return xp.minimum(t, xp.where(tapered, (t + xp.where(tapered, cut, 0.0) * steep) / (1.0 + steep), np.inf))
+    return array_module(t, cut).minimum(t, (t + cut * steep) / (1.0 + steep))
 
 
 def placed_cut(pair: GaussianPair, log_share: Any) -> Any:
