@@ -266,7 +266,7 @@ CHECKS = {"plain": "plain Gaussian", "sparse": "sparse vector"}
 
 def draw(result: dict[str, Any], out: str) -> None:
     """Figures 1 and 2 of the paper, beside the file ``out``."""
-    picture = needed("jaxacct.plotting.accuracy_first")
+    picture = importlib.import_module("accuracy_first_pictures")
     runs = {title: [run[name] for run in result["runs"]] for name, title in CHECKS.items()}
     mean = result["not_private"] and result["not_private"]["validation_mean"]
     first = picture.accuracy_over_epsilon(runs, BUDGETS, threshold=result["threshold"], without_noise=mean)

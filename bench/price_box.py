@@ -14,6 +14,7 @@ empty folder to measure them.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import time
@@ -84,7 +85,10 @@ def share(queries: list[Any], counts: list[int], epsilon: float, delta: float) -
 
 
 def steps_at_own_price(box: Any, sigma: float, rate: float) -> int:
-    """How often a query runs at its own least price."""
+    """How often a query runs at its own least price, in the better one of two tables."""
+    if box.other is not None:
+        each = dataclasses.replace(box, other=None), box.other
+        return max(steps_at_own_price(one, sigma, rate) for one in each)
     atoms = sampled(gaussian_atoms(1.0 / sigma), rate)
     count = len(box.nodes) - 1
     lines = np.stack(price_lines(kernel_next_to(atoms, box.family), box.family)[:2])[:, :count]

@@ -47,6 +47,15 @@ def refuse_special_in(folder: Path, what: str) -> None:
             refuse_special(Path(place) / name, what)
 
 
+def sync_folder(folder: Path) -> None:
+    """Returns when the folder is on the disk: a new file's name is there only then."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _mode(path: str | os.PathLike[str]) -> int | None:
     try:
         return os.stat(path).st_mode

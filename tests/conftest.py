@@ -11,6 +11,8 @@ import tempfile
 import jax
 import pytest
 
+from tests.ledger.stores import server, store  # noqa: F401
+
 jax.config.update("jax_numpy_dtype_promotion", "standard")
 # Compilations are most of the suite's time. Workers and the processes that tests start share them, the small ones too;
 # the folder is outside the checkout and makes the second run a short one.

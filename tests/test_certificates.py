@@ -28,7 +28,6 @@ from jaxacct import (
     SampledWithoutReplacement,
     SampledWithReplacement,
     Shuffled,
-    Skellam,
     TruncatedPoisson,
 )
 from jaxacct.cli import main
@@ -110,13 +109,10 @@ CASES = {
     "approximate": (ApproximateDP(0.5, 1e-4), 10, 1.5),
     "tables": (FromTables([0.5, 0.3, 0.2, 0.0], [0.3, 0.3, 0.39, 0.01]), 7, 1.0),
     "discrete laplace": (DiscreteLaplace(3.0, 2), 6, 0.9),
-    "discrete gaussian": (DiscreteGaussian(3.0), 1, 0.5),
     "discrete gaussian, many": (DiscreteGaussian(9.0), 40, 0.5),
-    "skellam": (Skellam(5.0), 1, 0.4),
     "response, many": (RandomizedResponse(1e-3), 10**6, 1.0),
     "laplace, many": (Laplace(50.0), 4000, 2.0),
     "replaced, sampled": (PoissonSampled(Gaussian(1.0), 0.1), 100, 1.0, "replace"),
-    "replaced, one run": (PoissonSampled(Gaussian(1.0), 0.01), 1, 0.05, "replace"),
     "replaced mixture": (MixtureOfGaussians(2.0, (0.0, 1.0, 2.0), (0.5, 0.3, 0.2)), 1, 0.5, "replace"),
     "replaced laplace": (PoissonSampled(Laplace(1.0), 0.3), 1, 0.2, "replace"),
     "replaced table": (PoissonSampled(FromTables([0.7, 0.3, 0.0], [0.3, 0.69, 0.01]), 0.3), 3, 0.3, "replace"),
@@ -124,13 +120,10 @@ CASES = {
     "replaced categories": (PoissonSampled(RandomizedResponse(1.0, 5), 0.3), 3, 0.3, "replace"),
     "special table": (PoissonSampled(FromTables([0.7, 0.3], [0.2, 0.8]), 0.3), 3, 0.3, "replace_special"),
     "cut": (TruncatedPoisson(Gaussian(1.0), 0.1, 30, 200), 300, 9.0, "remove"),
-    "cut, replaced": (TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000), 1, 0.1, "replace"),
     "cut, special": (TruncatedPoisson(Gaussian(1.0), 0.01, 120, 10_000), 1, 0.1, "replace_special"),
     "fixed size": (SampledWithoutReplacement(Gaussian(2.0), 10, 100), 50, 0.3, "add_or_remove"),
     "fixed size, replaced": (SampledWithoutReplacement(Laplace(1.0), 10, 100), 1, 0.1, "replace"),
     "fixed size, categories": (SampledWithoutReplacement(RandomizedResponse(1.0), 10, 100), 5, 0.3, "replace"),
-    "with replacement": (SampledWithReplacement(Gaussian(1.0), 10, 100), 1, 0.2, "add_or_remove"),
-    "with replacement, replaced": (SampledWithReplacement(Gaussian(1.0), 10, 100), 1, 0.2, "replace"),
     "shuffled": (Shuffled(Laplace(2.0), 100), 3, 0.2, "add_or_remove"),
     "shuffled, replaced": (Shuffled(RandomizedResponse(1.0, 4), 100), 3, 0.2, "replace"),
     "allocated": (RandomAllocation(RandomizedResponse(1.0), 4), 1, 0.2, "add_or_remove"),
@@ -207,25 +200,9 @@ def test_what_is_certified_is_said():
             jaxacct.read_certificate(json.dumps(held))
 
 
-def test_epsilon_is_enclosed_and_checked():
-    found = jaxacct.certify(Laplace(2.0), delta=1e-3, steps=4, digits=12)
-    bounds = jaxacct.epsilon(Laplace(2.0), 1e-3, steps=4)
-    assert found.encloses(float(bounds.lower), float(bounds.upper))
-    assert found.digits >= 11.9
-    assert found.check()
+def test_an_epsilon_may_be_infinite_or_0():
     assert jaxacct.certify(ApproximateDP(1.0, 1e-3), delta=1e-4).upper == "inf"
     assert jaxacct.certify(Laplace(2.0), delta=0.5).upper == "0"
-
-
-def test_a_certificate_survives_json_and_a_false_one_does_not_hold():
-    found = jaxacct.certify(Composed([SAMPLED, Gaussian(3.0)], [40, 2]), epsilon=0.6, digits=12)
-    again = jaxacct.read_certificate(found.to_json())
-    assert again.to_json() == found.to_json()
-    assert again.check()
-    for side, other in (("upper", found.lower[:6]), ("lower", str(float(found.upper) * 1.001))):
-        held = json.loads(found.to_json())
-        held["answer"][side] = other
-        assert not jaxacct.read_certificate(json.dumps(held)).check()
 
 
 def test_what_is_no_certificate_is_refused_and_named():

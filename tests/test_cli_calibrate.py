@@ -63,29 +63,6 @@ def test_where_nothing_is_shown_to_fail_the_output_says_so(capsys):
     assert "no smaller sigma was shown to fail" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--epsilon", "-1", "--delta", "1e-5"], "epsilon must be a finite number of at least 0, got -1"),
-        (["--epsilon", "1", "--delta", "2"], "delta must be strictly between 0 and 1, got 2"),
-        (["--epsilon", "1", "--delta", "1e-5", "--rate", "1.5"], "rate must be between 0 and 1, got 1.5"),
-        (["--epsilon", "0", "--delta", "1e-12", "--steps", "100"], "reachable inside the bracket"),
-        (["--delta", "1e-5"], "--epsilon"),
-        (["--epsilon", "1", "--delta", "1e-5", "--sigma", "1"], "--sigma is what is looked for"),
-        (["--epsilon", "1", "--delta", "1e-5", "--seek", "rate"], "gaussian needs --sigma"),
-        (["--epsilon", "1", "--delta", "1e-5", "--seek", "steps", "--sigma", "1", "--steps", "3"], "--steps is what"),
-        (["--epsilon", "nan", "--delta", "1e-5"], "epsilon must be"),
-        (["--epsilon", "inf", "--delta", "1e-5"], "epsilon must be"),
-    ],
-)
-def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
-    code, out, err = _run(capsys, *arguments)
-    assert code == 2
-    assert out == ""
-    assert words in err
-    assert len(err.strip().splitlines()) == 1
-
-
 def test_where_to_look_may_be_said_and_a_single_step_too_many_is_named(capsys):
     code, out, _ = _run(capsys, "--epsilon", "1", "--delta", "1e-5", "--between", "3.5", "4", "--json")
     assert (code, json.loads(out)["sigma"] <= 4) == (0, True)

@@ -74,33 +74,6 @@ def test_pictures_are_written(capsys, tmp_path, options):
     assert file.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["compare", "--sigma", "1,2", "--rate", "0.1,0.2,0.3", "--delta", "1e-5"], "one length"),
-        (["compare", "--sigma", "1,2", "--steps", "1", "--delta", "1e-5"], "at least the number of levels"),
-        (["compare", "--sigma", "1,2", "--steps", "1,2,3", "--delta", "1e-5"], "one for each level"),
-        (["compare", "--sigma", "1", "--steps", "0", "--delta", "1e-5"], "steps must be"),
-        (["compare", "--sigma", "nan", "--delta", "1e-5"], "sigma must be"),
-        (["compare", "--sigma", "1", "--delta", "2"], "delta must be"),
-        (["compare", "--sigma", "1", "--delta", "1e-5", "--epsilon", "-1"], "epsilon must be"),
-        (["compare", "--sigma", "1", "--delta", "1e-5", "--csv", "--json"], "give one of them"),
-        (["compare", "--sigma", "1", "--sample-size", "1", "--dataset-size", "9", "--delta", "1e-5"], "fixed size"),
-        (["compare", "--delta", "1e-5"], "gaussian needs --sigma"),
-        (["plot", "profile", "--sigma", "1"], "--output"),
-        (["plot", "profile", "--sigma", "1", "-o", "picture.txt"], "must end in .png, .svg or .pdf"),
-        (["plot", "profile", "-o", "picture.png"], "gaussian needs --sigma"),
-        (["plot", "surface"], "No such command"),
-        (["plot", "heat-map", "--sigma", "1,2", "--delta", "1e-5", "-o", "picture.png"], "exactly two parameters"),
-    ],
-)
-def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
-    code, out, err = _run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert len(err.strip().splitlines()) == 1
-
-
 def test_an_asymptotic_number_below_a_proven_lower_bound_is_said_to_be_too_small(capsys):
     words = ["compare", "--sigma", "0.6", "--rate", "0.01", "--steps", "1000", "--delta", "1e-5"]
     code, out, err = _run(capsys, *words)

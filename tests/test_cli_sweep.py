@@ -67,33 +67,3 @@ def test_other_runs_are_composed_with_every_setting(capsys):
     truth = [float(jaxacct.epsilon(jaxacct.GDP(math.sqrt(1 + 1 / s**2)), 1e-5).upper) for s in (1, 2)]
     assert code == 0
     assert [row["epsilon_upper"] for row in json.loads(out)["rows"]] == pytest.approx(truth, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--sigma", "1", "--delta", "1e-5", "--epsilon", "1"], "leave out what you want to know"),
-        (["--sigma", "1"], "leave out what you want to know"),
-        (["--delta", "1e-5"], "leave out what you want to know: one of --sigma"),
-        (["--mechanism", "pure-dp", "--epsilon", "1"], "one of --each-epsilon"),
-        (["--sigma", "1:2", "--delta", "1e-5"], "LOW:HIGH:COUNT"),
-        (["--sigma", "1:2:1", "--delta", "1e-5"], "2 to 1000000 numbers"),
-        (["--sigma", "0:2:9:log", "--delta", "1e-5"], "ends above 0"),
-        (["--sigma", "nan:2:9", "--delta", "1e-5"], "finite ends"),
-        (["--sigma", "1,,2", "--delta", "1e-5"], "could not convert"),
-        (["--sigma", "1,-2", "--delta", "1e-5"], "sigma must be a finite number above 0, got -2"),
-        (["--sigma", "1,nan", "--delta", "1e-5"], "sigma must be a finite number above 0, got nan"),
-        (["--sigma", "1", "--delta", "1e-5,0"], "delta must be strictly between 0 and 1, got 0"),
-        (["--sigma", "1", "--steps", "1,2.5", "--delta", "1e-5"], "whole numbers"),
-        (["--sigma", "1", "--steps", "0", "--delta", "1e-5"], "steps must be a whole number"),
-        (["--sigma", "1:2:2000", "--rate", "0:1:2000", "--delta", "1e-5"], "at most 1000000 settings, got 4000000"),
-        (["--sigma", "1", "--delta", "1e-5", "--csv", "--json"], "give one of them"),
-        (["--sigma", "1", "--delta", "1e-5", "-o", "/nowhere/at/all"], "/nowhere/at/all"),
-        (["--sigma", "1", "--delta", "1e-5", "-o", "/"], "directory"),
-    ],
-)
-def test_bad_values_end_in_one_line_and_exit_code_2(capsys, arguments, words):
-    code, out, err = _run(capsys, *arguments)
-    assert (code, out) == (2, "")
-    assert words in err
-    assert len(err.strip().splitlines()) == 1

@@ -24,49 +24,6 @@ def call(capsys, *arguments):
     return caught.value.code, out, err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--rate", "1.5"], "rate must be between 0 and 1"),
-        (["--rate", "nan"], "rate must be"),
-        (["--epsilon", "-1"], "epsilon must be a finite number above 0"),
-        (["--delta", "0"], "delta must be strictly between 0 and 1"),
-        (["--clip", "0"], "clip must be"),
-        (["--steps", "0"], "steps must be a whole number of at least 1"),
-        (["--steps", "10", "--epochs", "3"], "give one of them"),
-        (["--learning-rate", "-1"], "learning_rate must be"),
-        (["--physical-batch", "0"], "physical_batch must be"),
-        (["--seed", "-3"], "seed must be"),
-        (["--filter", "gdp", "--rate", "0.1"], "rate must be 1 for the gdp filter"),
-        (["--filter", "approximate-gdp", "--rate", "0.5"], "use --filter priced-box"),
-        (["--filter", "zcdp"], "zcdp"),
-        (["--data", "mnist", "--path", "/nowhere"], "/nowhere"),
-        (["--data", "adult", "--path", "/nowhere"], "/nowhere"),
-        (["--rate"], "--rate"),
-        (["--nonsense"], "--nonsense"),
-        (["--sampling", "allocation", "--schedule", "adaptive"], "use --schedule constant"),
-        (["--sampling", "fixed", "--filter", "renyi"], "leave --filter out"),
-        (["--sampling", "shuffled", "--checkpoint", "/nowhere"], "a second time"),
-        (["--largest", "5"], "largest goes with sampling truncated"),
-        (["--sampling", "truncated", "--largest", "2000"], "largest must be at most records"),
-        (["--sampling", "allocation", "--rate", "1e-6"], "rate must be at least 1 / size"),
-        (["--resume"], "resume needs checkpoint"),
-    ],
-)
-def test_a_bad_value_ends_in_one_clear_line_and_exit_code_2(capsys, tmp_path, arguments, message):
-    code, out, err = call(capsys, "train", *arguments, "--output", str(tmp_path / "run"))
-    assert code == 2
-    assert message in err
-    assert err.count("\n") == 1
-    assert "Traceback" not in err + out
-    assert not (tmp_path / "run").exists()
-
-
-def test_an_unknown_command_ends_in_one_clear_line(capsys):
-    code, _, err = call(capsys, "trian")
-    assert (code, err.count("\n")) == (2, 1)
-
-
 def test_help_lists_the_commands_and_the_filters(capsys):
     assert "train" in call(capsys, "--help")[1]
     code, out, _ = call(capsys, "train", "--help")

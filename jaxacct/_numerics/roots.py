@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,11 @@ from jaxacct._numerics.rounding import EPS
 
 _HALVINGS = 60  # that close a bracket
 _HEADSTART = 8  # halvings that secants may be behind
+
+
+def last(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """The last whole number from ``low`` on and below ``high`` that ``fits``; ``low`` does, without being asked."""
+    return low + bisect.bisect_left(range(low + 1, high), True, key=lambda number: not fits(number))
 
 
 @np.errstate(all="ignore")

@@ -113,11 +113,7 @@ def _more_is_private(run: Run, seek: str) -> bool:
 def search(
     run: Run, others: list[Run], seek: str, epsilon: Any, delta: Any, relation: str, report: Any, **options: Any
 ) -> Any:
-    """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays.
-
-    Raises:
-        ValueError: see :func:`jaxacct.calibrate`.
-    """
+    """A :class:`jaxacct.Calibration` of what was left out of ``run``; values and targets may be arrays."""
     import jax
 
     from jaxacct.accounting.calibration import calibrate as calibrated

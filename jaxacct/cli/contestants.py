@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxacct import accounting, filters
+from jaxacct._numerics.roots import last
 from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms import Composed
 
 _UP = 1.0 + 2.0**-38  # above the ledgers' slack, 2**-40 of a budget
 _SLACK = 0.1  # of delta, that the residue filter gives up
@@ -103,21 +105,12 @@ def _renyi(schedule: Schedule) -> Answer:
 
 def _approximate_gdp(schedule: Schedule) -> Answer:
     """The least B, a sum of mean losses, that leaves every step unclipped (Algorithm 2 of the f-DP filter paper)."""
-    total, regimes = 0.0, set()
-    for part, count in schedule.parts:
-        rate = float(np.asarray(part.rate)) if isinstance(part, PoissonSampled) else 1.0
-        inner = part.mechanism if isinstance(part, PoissonSampled) else part
-        if not isinstance(inner, Gaussian):
-            raise ValueError("it is for sampled Gaussians")
-        if 0.2 <= rate <= 0.8:
-            raise ValueError("it is for rates below 0.2 or above 0.8")
-        regimes.add("small" if rate < 0.2 else "large")
-        precision = float(np.asarray(inner.mu)) ** 2
-        total += count * rate**2 * (math.expm1(min(precision, 700.0)) if rate < 0.2 else precision) / 2.0
-    if len(regimes) > 1:
-        raise ValueError("it is for rates all below 0.2 or all above 0.8")
-    budget = filters.approximate_gdp(total, regime=regimes.pop())
-    return Answer(float(budget.guarantee.epsilon(schedule.delta)), "asymptotic")
+    for regime in ("small", "large"):
+        with contextlib.suppress(ValueError):  # a step outside of the regime
+            total = float(schedule.total(filters.approximate_gdp(1.0, regime)._cost))
+            budget = filters.approximate_gdp(total, regime)
+            return Answer(float(budget.guarantee.epsilon(schedule.delta)), "asymptotic")
+    raise ValueError("it is for sampled Gaussians of rates all below 0.2, or all above 0.8")
 
 
 def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
@@ -144,27 +137,17 @@ def _gdp_residue(schedule: Schedule, epsilon: float | None) -> Answer:
     def certified(mu: float) -> float:
         return float(filters.gdp_residue(mu, slack).guarantee.epsilon(schedule.delta))
 
-    most = 1e3
-    within = _largest(lambda mu: certified(mu) <= epsilon, 1e-9, most) if epsilon is not None else None
-    steps = None if within is None else int(count(within))
+    def largest(target: float) -> float:
+        return float(filters.from_epsilon("gdp_residue", target, schedule.delta, slack=slack).mu)
+
+    steps = None if epsilon is None else int(count(largest(epsilon)))
     # No filter admits a composition whose own epsilon is beyond the guarantee.
-    goal = float(accounting.epsilon(schedule.whole(), schedule.delta).lower)
-    floor = _largest(lambda mu: certified(mu) <= goal, 1e-9, most)
-    low, high = 0, math.ceil(math.log(8.0) / math.log(_RATIO))
+    floor = largest(max(float(accounting.epsilon(schedule.whole(), schedule.delta).lower), 1e-9))
+    high = math.ceil(math.log(8.0) / math.log(_RATIO))
     if int(count(floor * _RATIO**high)) < schedule.steps:
         return Answer(math.inf, steps=steps)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if int(count(floor * _RATIO**middle)) == schedule.steps else (middle, high)
-    return Answer(certified(floor * _RATIO**high), steps=steps)
-
-
-def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
-    """The largest number that fits, by halving in logarithms."""
-    for _ in range(50):
-        middle = math.sqrt(low * high)
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    low = last(lambda n: int(count(floor * _RATIO**n)) < schedule.steps, 0, high)
+    return Answer(certified(floor * _RATIO ** (low + 1)), steps=steps)
 
 
 def _priced_menu(schedule: Schedule, epsilon: float | None) -> Answer:
@@ -201,12 +184,7 @@ def _dp_accounting(kind: str) -> Callable[[Schedule], Answer]:
 
 def admitted(name: str, schedule: Schedule, epsilon: float) -> int:
     """How many of the schedule's first steps keep what `FILTERS` [``name``] says within ``epsilon``."""
-    low, high = 0, schedule.steps + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        fits = FILTERS[name](schedule.first(middle)).epsilon <= epsilon
-        low, high = (middle, high) if fits else (low, middle)
-    return low
+    return last(lambda steps: FILTERS[name](schedule.first(steps)).epsilon <= epsilon, 0, schedule.steps + 1)
 
 
 FILTERS: dict[str, Callable[[Schedule], Answer]] = {

@@ -40,11 +40,7 @@ PARAMETERS = (
 
 
 def parameters_of(name: str, parameters: tuple[str, ...]) -> dict[str, Any]:
-    """The arguments of filter ``name`` in words like ``rho=0.5``.
-
-    Raises:
-        ValueError: a word that is none of them, a bad number, or one that is missing.
-    """
+    """The arguments of filter ``name`` in words like ``rho=0.5``."""
     wanted = FILTERS[name].split()
     targets = ["epsilon", "delta"] if name in _TARGETS else []
     found: dict[str, Any] = {}
@@ -101,12 +97,7 @@ _IMPLIED = {
 
 
 def query_of(cost: float | None, arguments: dict[str, Any]) -> tuple[Any, list[str]]:
-    """The query that the options of a request describe, and what its cost assumes of the sampling.
-
-    Raises:
-        ValueError: options that do not go together.
-        click.UsageError: a parameter that is missing or that the mechanism does not have.
-    """
+    """The query that the options of a request describe, and what its cost assumes of the sampling."""
     from jaxacct import mechanisms
 
     given = [name for name, value in arguments.items() if value not in (None, False, ())]

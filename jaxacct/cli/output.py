@@ -81,8 +81,7 @@ def tqdm(**options: Any) -> Any:
 def progress(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
     """Says on a terminal's standard error how far work has come, once it took a second; otherwise nothing.
 
-    Yields:
-        A function of (done, total), or None where nothing is to be said.
+    What it yields is a function of (done, total), or None where nothing is to be said.
     """
     if quiet or not sys.stderr.isatty():
         yield None

@@ -38,13 +38,10 @@ _HELP = {
 def mechanism_options(
     number: Any = click.FLOAT, whole: Any = WHOLE, short: bool = False, family: str = "gaussian"
 ) -> Callable[[Any], Any]:
-    """Adds the options of a mechanism.
+    """Adds the options of a mechanism, numbers of the types ``number`` and ``whole``.
 
-    Args:
-        number: the type of numbers.
-        whole: the type of whole numbers.
-        short: whether ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
-        family: what the help page calls the default.
+    With ``short``, ``--epsilon`` and ``--delta`` are the mechanism's own, in a command that asks for neither.
+    ``family`` is what the help page calls the default.
     """
 
     def add(command: Any) -> Any:
@@ -99,15 +96,10 @@ def mechanism_options(
 
 
 def runs_of(arguments: dict[str, Any], without: str | None = None) -> list[Run]:
-    """The runs that the options of `mechanism_options` describe, which are taken out of ``arguments``.
+    """The runs that the options of `mechanism_options` describe, which are taken out of a command's ``arguments``.
 
-    Args:
-        arguments: a command's.
-        without: the part of the first run that is looked for and so must be left out: "noise" (the family's
-            ``seeks``), "rate" or "steps". It is absent from the first run's parameters, or None there.
-
-    Raises:
-        click.UsageError: no run at all, a parameter that is missing or that the family does not have.
+    ``without`` is the part of the first run that is looked for and so must be left out: "noise" (the family's
+    ``seeks``), "rate" or "steps". It is absent from the first run's parameters, or None there.
     """
     take_multiplier(arguments)
     family = arguments.pop("mechanism")

@@ -72,11 +72,7 @@ class Run(NamedTuple):
     epoch: tuple[Any, Any] | None = None
 
     def mechanism(self) -> Any:
-        """One run of it.
-
-        Raises:
-            ValueError: bad parameters.
-        """
+        """One run of it."""
         from jaxacct import mechanisms
 
         made = getattr(mechanisms, FAMILIES[self.family].name)(**self.parameters)
@@ -155,11 +151,9 @@ def warn_of_delta(delta: float, records: list[int]) -> None:
 
 
 def said_of(runs: list[Run], delta: Any = None) -> list[str]:
-    """What an answer about sampled runs holds for, a line for each sampler; warns of a ``delta`` that is too large.
+    """What an answer about sampled runs holds for, a line for each sampler.
 
-    Args:
-        runs: what the answer is about.
-        delta: the question's; one number or several.
+    Warns of a ``delta``, one number or several, that is too large.
     """
     if delta is not None:
         warn_of_delta(float(np.max(delta)), [run.records for run in runs if run.records is not None])

@@ -27,11 +27,7 @@ class Cost(NamedTuple):
 
 
 def sampling_costs(runs: list[Run], delta: float) -> tuple[list[Cost], dict[str, Any]]:
-    """The rows, and the epoch that they are of.
-
-    Raises:
-        UsageError: not one Gaussian with one rate, or a number of records that is not said.
-    """
+    """The rows, and the epoch that they are of."""
     from jaxacct.plotting.samplers import sampler_costs
 
     if len(runs) != 1 or runs[0].family != "gaussian" or runs[0].sample is not None:

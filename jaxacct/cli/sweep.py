@@ -81,11 +81,7 @@ def sweep(as_csv: bool, output: Path | None, as_json: bool, quiet: bool, **argum
 
 
 def swept(arguments: dict[str, Any], quiet: bool) -> Sweep:
-    """Answers the question of `sweep_options`.
-
-    Raises:
-        click.UsageError: not exactly one thing is asked for, too many settings, or bad values.
-    """
+    """Answers the question of `sweep_options`."""
     arguments = dict(arguments)
     take_multiplier(arguments)
     targets = {name: arguments.pop(name) for name in ("epsilon", "delta")}

@@ -190,11 +190,7 @@ def train(
 
 
 def _own_filter(sampling: str, schedule: str, checkpoint: Path | None) -> str:
-    """The name of the filter of a sampler.
-
-    Raises:
-        ValueError: what such a sampler has no analysis for, and what would work.
-    """
+    """The name of the filter of a sampler; raises, with what would work, where such a sampler has no analysis."""
     if click.get_current_context().get_parameter_source("filter_name") == ParameterSource.COMMANDLINE:
         raise ValueError(
             f"filter goes with sampling poisson: {sampling} batches are charged by a menu of their own mechanism "

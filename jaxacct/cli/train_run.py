@@ -32,16 +32,10 @@ def run(
     interrupted: Any,
     durable: dict[str, Any] | None,
 ) -> None:
-    """Plans the budget, trains, and writes the report.
+    """Plans the budget, trains, and writes the report into ``folder``.
 
-    Args:
-        data: name of the data set.
-        path: folder of its files, or None.
-        settings: the options of the run, as the report lists them.
-        seed: of a reproducible run, or None.
-        folder: of the report.
-        interrupted: whether Ctrl-C was pressed.
-        durable: folder, steps between checkpoints and whether to resume, of a run with checkpoints; else None.
+    ``settings`` are the options of the run, as the report lists them; ``interrupted`` says whether Ctrl-C was pressed;
+    ``durable`` holds folder, steps between checkpoints and whether to resume, of a run with checkpoints.
     """
     _keep_compiled()
     with plain_errors():

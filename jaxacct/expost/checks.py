@@ -49,8 +49,28 @@ class Check(Protocol):
         ...
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _AtOneOrder:
+    """Checks with a Rényi cost."""
+
+    threshold: ArrayLike
+    epsilon: ArrayLike
+    sensitivity: ArrayLike
+    order: float = dataclasses.field(metadata={"static": True})
+
+    def __post_init__(self) -> None:
+        RenyiExPost(self.order)  # concrete and above 1
+        _validate.finite(threshold=self.threshold)
+        check_sizes(order=self.order, epsilon=self.epsilon, sensitivity=self.sensitivity)
+
+    @property
+    def definition(self) -> Definition:
+        """Rényi at this order."""
+        return RenyiExPost(self.order)
+
+
 @_register
-class PlainGaussian:
+class PlainGaussian(_AtOneOrder):
     """Scores with Gaussian noise against a threshold, at most ``checks`` of them (Appendix D).
 
     Asked more often, it answers "no" without looking. All answers and all noisy scores together are
@@ -65,22 +85,11 @@ class PlainGaussian:
         checks: whole number >= 1, concrete.
     """
 
-    threshold: ArrayLike
-    epsilon: ArrayLike
-    sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
     checks: int = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        RenyiExPost(self.order)
-        _validate.finite(threshold=self.threshold)
-        check_sizes(order=self.order, epsilon=self.epsilon, sensitivity=self.sensitivity)
+        super().__post_init__()
         _validate.count(checks=self.checks)
-
-    @property
-    def definition(self) -> Definition:
-        """Rényi at this order."""
-        return RenyiExPost(self.order)
 
     def start(self, key: Array) -> None:
         """Nothing to keep."""
@@ -103,7 +112,7 @@ class _NoisyThreshold:
 
 
 @_register
-class SparseVector(_NoisyThreshold):
+class SparseVector(_NoisyThreshold, _AtOneOrder):
     """A noisy threshold and noisy scores, any number of them, until the first that passes (Zhu, Wang 2020).
 
     Only the answers are published. See `sparse_vector_scales` for the noise and the proof. After the first "yes"
@@ -115,21 +124,6 @@ class SparseVector(_NoisyThreshold):
         sensitivity: of a score, > 0.
         order: above 1, concrete.
     """
-
-    threshold: ArrayLike
-    epsilon: ArrayLike
-    sensitivity: ArrayLike
-    order: float = dataclasses.field(metadata={"static": True})
-
-    def __post_init__(self) -> None:
-        RenyiExPost(self.order)
-        _validate.finite(threshold=self.threshold)
-        check_sizes(order=self.order, epsilon=self.epsilon, sensitivity=self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Rényi at this order."""
-        return RenyiExPost(self.order)
 
     def start(self, key: Array) -> tuple[Array, Array]:
         """The threshold with its Gaussian noise, and the scale of the scores' noise."""

@@ -66,8 +66,7 @@ class _WithDelta(Definition):
     delta: float
 
     def __post_init__(self) -> None:
-        _concrete(delta=self.delta)
-        _validate.rate(delta=self.delta)
+        _validate.scalar(_validate.rate, delta=self.delta)
         object.__setattr__(self, "delta", float(self.delta))
 
 
@@ -116,16 +115,9 @@ class RenyiExPost(Definition):
     source: ClassVar[str] = "accuracy-first Rényi paper, Section 4 (Definition, immunity, composition)"
 
     def __post_init__(self) -> None:
-        _concrete(order=self.order)
+        _validate.scalar(order=self.order)
         _validate.greater(1.0, order=self.order)
         object.__setattr__(self, "order", float(self.order))
-
-
-def _concrete(**named: Any) -> None:
-    for name, value in named.items():
-        if _validate.is_traced(value):
-            raise ValueError(f"{name} must be a concrete number fixed in advance, got a traced value")
-    _validate.number(**named)
 
 
 @_register

@@ -21,8 +21,7 @@ filter                   accepts (or the number in brackets)         theorem    
 The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD` as a query too; `pure_dp`, `zcdp`,
 `renyi` and `gdp` refuse one with mass at an infinite loss, as a lattice law of a continuous mechanism has it.
 
-`priced_menu(..., online=True)` prices queries off the menu too, outside of compiled code; `online_menu` is an alias of
-it that warns, for one release.
+`priced_menu(..., online=True)` prices queries off the menu too, outside of compiled code.
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
@@ -38,7 +37,6 @@ One ledger for each example, who pays for their own gradient: `individual_priced
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
-import functools
 import warnings
 from typing import Any
 
@@ -59,7 +57,8 @@ from jaxacct.filters.additive.zcdp import (
 from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCDPState
 from jaxacct.filters.amounts import LedgerState as LedgerState
 from jaxacct.filters.base import Filter, Guarantee
-from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
+from jaxacct.filters.boxes.box_filter import PricedBoxFilter
+from jaxacct.filters.boxes.priced_box import priced_box
 from jaxacct.filters.from_epsilon import from_epsilon
 from jaxacct.filters.guarantees import (
     AnyOrderGuarantee,
@@ -81,8 +80,9 @@ from jaxacct.filters.per_example.priced_menu import IndividualPricedMenuFilter, 
 from jaxacct.filters.residues.any_family import ResidueFilter, check_residue, residue
 from jaxacct.filters.residues.gdp_residue import GDPResidueFilter, gdp_residue
 from jaxacct.filters.residues.gdp_residue import ResidueState as ResidueState
-from jaxacct.filters.residues.natural import NaturalFilter, UndeclaredNaturalFilter, natural
+from jaxacct.filters.residues.natural import NaturalFilter, natural
 from jaxacct.filters.residues.prepare import Prepared, prepare
+from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
 
 __all__ = [
     "ORDERS",
@@ -151,13 +151,6 @@ _IN_ADVERSARY = (
 
 
 def __getattr__(name: str) -> Any:
-    if name == "online_menu":
-        warnings.warn(
-            "jaxacct.filters.online_menu(...) is now jaxacct.filters.priced_menu(..., online=True)",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return functools.partial(priced_menu, online=True)
     if name not in _IN_ADVERSARY:
         raise AttributeError(f"module 'jaxacct.filters' has no attribute {name!r}")
     from jaxacct import adversary

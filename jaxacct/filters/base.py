@@ -107,10 +107,6 @@ def is_scalar_query(query: Any) -> bool:
     """Whether ``query`` is a real number (or array, or tracer) that JAX can hold, rather than a mechanism."""
     if isinstance(query, int):
         return not isinstance(query, bool) and query.bit_length() < 64
-    if isinstance(query, np.ma.MaskedArray | np.timedelta64):
-        return False
     if isinstance(query, np.ndarray | np.generic | jax.Array):
-        # Real numbers of at most 64 bits: no random keys, no times.
-        kinds = (jnp.floating, jnp.integer)
-        return any(jnp.issubdtype(query.dtype, kind) for kind in kinds) and query.dtype.itemsize <= 8
+        return any(jnp.issubdtype(query.dtype, kind) for kind in (jnp.floating, jnp.integer))
     return isinstance(query, float)

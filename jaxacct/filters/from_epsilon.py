@@ -51,13 +51,8 @@ def from_epsilon(name: str, epsilon: float, delta: float, **others: Any) -> Any:
         TypeError: an argument that the filter does not take.
     """
     _validate.one_of(tuple(FROM_EPSILON), name=name)
-    for word, value in (("epsilon", epsilon), ("delta", delta)):
-        if _validate.is_traced(value):
-            raise ValueError(f"{word} must be concrete, got a traced one: make the filter outside jit, vmap and grad")
-    _validate.number(epsilon=epsilon)
-    _validate.number(delta=delta)
-    _validate.positive(epsilon=epsilon)
-    _validate.probability(delta=delta)
+    _validate.scalar(_validate.positive, epsilon=epsilon)
+    _validate.scalar(_validate.probability, delta=delta)
     return FROM_EPSILON[name](float(epsilon), float(delta), **others)
 
 

@@ -139,9 +139,7 @@ class FilteredConfig:
         )
 
     def _init(self, params: Any) -> FilteredNoiseState:
-        zero = jnp.float32(0.0)
-        released = Released(zero, zero, jnp.float32(jnp.nan), jnp.int32(0))
-        sigma, _, schedule_state = self.schedule.propose(jnp.int32(0), self.schedule.init(), released)
+        sigma, _, schedule_state = self.schedule.propose(jnp.int32(0), self.schedule.init(), Released.nothing())
         return FilteredNoiseState(
             filter_state=self.filter.init(),
             schedule_state=schedule_state,
@@ -165,12 +163,8 @@ class FilteredConfig:
             mean = jax.tree.map(lambda leaf, drawn: (leaf + deviation * drawn) / divisor, total, noise)
             mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, total)
             dimension = sum(leaf.size for leaf in jax.tree.leaves(total))
-            released = Released(
-                gradient_norm=global_norm(mean),
-                noise_norm=deviation * jnp.float32(dimension**0.5) / divisor,
-                accuracy=jnp.float32(jnp.nan),
-                evaluations=jnp.int32(0),
-            )
+            noise_norm = deviation * jnp.float32(dimension**0.5) / divisor
+            released = Released.nothing()._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             sigma, _, schedule_state = self.schedule.propose(state.step + 1, state.schedule_state, released)
             sigma = jnp.asarray(sigma, jnp.float32)
             return mean, FilteredNoiseState(

@@ -81,11 +81,11 @@ class Chain:
             raise LedgerCorrupted(f"{self.store} holds no ledger: {len(versions)} schema versions")
         if versions[0] > _store.SCHEMA:
             raise LedgerTooNew(
-                f"{self.store} has schema {versions[0]}, this is jaxacct {__version__}, which knows schemas up to "
+                f"{self.store} has schema {versions[0]}, this is jaxacct {__version__}, which knows schema "
                 f"{_store.SCHEMA}: install a newer one"
             )
-        if versions[0] < 1:
-            raise LedgerCorrupted(f"{self.store} has schema {versions[0]}, which never was one")
+        if versions[0] < _store.SCHEMA:
+            raise LedgerCorrupted(f"{self.store} has schema {versions[0]}, which no release had")
 
     def stated(self, sql: Sql) -> tuple[Policy, float | None]:
         """The filter and the delta that record 0 states."""
@@ -100,7 +100,7 @@ class Chain:
             stated = (record["filter_digest"], record["state"], record["schema"])
             if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
                 raise LedgerTampered(f"{self.store} has a first record that does not agree with itself")
-            return policy, record.get("delta")
+            return policy, record["delta"]
         raise LedgerTampered(f"{self.store} has lost its first record")
 
     def place(self, sql: Sql) -> Place:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._numerics.roots import last
+
 # The parameter of a mechanism that sets its privacy, and whether more of it is more private.
 _KNOBS = {
     "Gaussian": ("sigma", True),
@@ -30,12 +32,7 @@ _DIGITS = 4
 
 
 def nearest(query: Any, fits: Callable[[Any], bool]) -> list[Any]:
-    """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is.
-
-    Args:
-        query: what was refused.
-        fits: whether a query would be admitted; each one in the answer was asked.
-    """
+    """Queries like ``query`` that ``fits`` said yes to: one with more noise, one with fewer runs; what there is."""
     return [found for found in (_quieter(query, fits), _fewer(query, fits)) if found is not None]
 
 
@@ -93,8 +90,5 @@ def _fewer(query: Any, fits: Callable[[Any], bool]) -> Any:
     ((part, steps),) = query.parts()
     if np.ndim(steps) or not int(steps) > 1 or not fits(part):
         return None
-    low, high = 1, int(steps)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(type(query)([part], [middle])) else (low, middle)
-    return part if low == 1 else type(query)([part], [low])
+    most = last(lambda runs: fits(type(query)([part], [runs])), 1, int(steps))
+    return part if most == 1 else type(query)([part], [most])

@@ -24,9 +24,8 @@ from jaxacct.ledger.policy import Policy, reproducible
 from jaxacct.ledger.reading import Reading, read
 from jaxacct.ledger.records import Entry, as_head, head_of, parsed, when
 from jaxacct.ledger.stores import base as _store
+from jaxacct.ledger.stores import store_at
 from jaxacct.ledger.stores.base import Sql, Store
-from jaxacct.ledger.stores.postgres import PostgresStore
-from jaxacct.ledger.stores.sqlite import SqliteStore
 from jaxacct.ledger.verify import Verification, entries, verified, walked
 
 
@@ -85,7 +84,7 @@ class Ledger:
         if delta is not None:
             _validate.number(_validate.probability, delta=delta)
             delta = float(delta)
-        self._store = _store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
+        self._store = store_at(path_or_url, _seconds(timeout, "timeout", finite=True))
         weakref.finalize(self, _given_back, self._store)
         self._chain = Chain(self._store, _seconds(clock_tolerance, "clock_tolerance"))
         wanted = None if filter is None else Policy.of(filter)
@@ -170,7 +169,7 @@ class Ledger:
         Raises:
             ValueError: an id that is no admitted request's, or one whose release was written down before.
         """
-        if isinstance(id, bool | np.timedelta64) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
+        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
             raise ValueError(f"id must be the number of an admitted request, got {id!r}")
         number = int(id)
         with self._writing() as (sql, place):
@@ -298,17 +297,6 @@ def _given_back(store: Store) -> None:
     """When a ledger is collected, or the program ends: drivers warn of connections that nobody closed."""
     with contextlib.suppress(Exception):
         store.close()
-
-
-def _store_at(place: Any, timeout: float) -> Store:
-    if isinstance(place, str) and "://" in place:
-        return PostgresStore(place, timeout)
-    if not isinstance(place, str | os.PathLike):
-        raise ValueError(f"path_or_url must be a path or a URL postgresql://..., got {type(place).__name__}")
-    path = os.fspath(place)
-    if not isinstance(path, str) or not path or "\x00" in path or path == ":memory:":
-        raise ValueError(f"path_or_url must be the path of a file, got {path!r}")
-    return SqliteStore(path, timeout)
 
 
 def _seconds(value: Any, name: str, *, finite: bool = False) -> float:

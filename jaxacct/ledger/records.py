@@ -17,7 +17,7 @@ from jaxacct.ledger.errors import LedgerCorrupted, LedgerTampered
 
 NONE = "0" * 64  # what stands before record 0
 _KEYS = {
-    "create": {"filter", "schema"},
+    "create": {"delta", "filter", "schema"},
     "request": {"admitted", "label", "query"},
     "release": {"of"},
 }
@@ -84,8 +84,7 @@ def parsed(seq: Any, body: Any, digest: Any, previous: str | None = None) -> dic
         raise LedgerTampered(f"record {seq} is not the one that was written: its hash does not agree")
     record = canonical.loads(body)
     kind = record.get("kind") if isinstance(record, dict) else None
-    since = {"delta"} if kind == "create" and record.get("schema") != 1 else set()  # schema 2 states a delta
-    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED | since:
+    if kind not in _KEYS or set(record) != _KEYS[kind] | _SHARED:
         raise LedgerCorrupted(f"record {seq} is no record of a ledger")
     numbers = [record["at"], record["seq"]] + ([record["of"]] if kind == "release" else [])
     if not all(type(number) is int and 0 <= number < 2**56 for number in numbers):

@@ -34,12 +34,12 @@ class RandomAllocation(Mechanism):
     Q x .. x P (at i) x .. x Q and the product Q x .. x Q; for `add` the two are exchanged. Its ratio is the mean of t
     independent ratios of (P, Q). The runs may depend on the results of earlier ones, in the epoch and before, and their
     noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded.
-    For k participations upper bounds are those of k epochs of one participation and a k-th part of the batches each;
-    lower bounds are those of a test on the sum of the ratios of all t batches. `replace` is bounded from above by
-    the antipodal pair of an epoch's pair, and from below by records that become one that adds nothing; the two may be
-    far apart. Where noise is so small or so large that no table of ratios is of use (for Gaussians below some 0.05 and
-    above 10^4 sensitivities), the upper bound is that of k runs whose batches are known, the lower one that of a single
-    batch. Proofs are in docs/proofs/random-allocation.md.
+    For k participations the upper bound is proven: that of k epochs of one participation and a k-th part of the
+    batches each. The lower one is that of the best attack known, a test on the sum of log(1 + c r) over the ratios r
+    of all t batches. `replace` is bounded from above by the antipodal pair of an epoch's pair, and from below by
+    records that become one that adds nothing; the two may be far apart. Where noise is so small or so large that no
+    table of ratios is of use (for Gaussians below some 0.05 and above 10^4 sensitivities), the upper bound is that of
+    k runs whose batches are known, the lower one that of a single batch. Proofs: docs/proofs/random-allocation.md.
 
     Rényi divergences are those of k runs whose batches are known: filters that compose laws (``filters.priced_menu``)
     see what the allocation hides, those of Rényi type do not.

@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # parts of steps and reports, for notebooks and tests
     from jaxacct.training.accuracy_first import divided as divided
     from jaxacct.training.budget import planned_mechanism as planned_mechanism
     from jaxacct.training.clipping import add_clipped as add_clipped
-    from jaxacct.training.clipping import clip_by_global_norm as clip_by_global_norm
     from jaxacct.training.clipping import global_norm as global_norm
     from jaxacct.training.demo.models import Functional as Functional
     from jaxacct.training.demo.report import privacy_rows as privacy_rows

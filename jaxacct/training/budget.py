@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
-from jaxacct.mechanisms.pairs.gaussian_curve import gdp_epsilon
 from jaxacct.training import schedules
 from jaxacct.training.schedules import Schedule
 
@@ -135,40 +134,31 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
             f"rate must be 1 for the gdp filter (a sampled Gaussian has no GDP parameter), got {rate:g}: "
             "use --rate 1, or --filter priced-box"
         )
-    mu = _gdp_mu(epsilon, delta)
+    budget = filters.from_epsilon("gdp", epsilon, delta)
 
     def fits(schedule: Schedule) -> bool:
-        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= deflated(mu**2, 1e-9)
+        # A little short of the budget: steps that are charged one by one round more often than their sum does.
+        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= deflated(float(budget.mu) ** 2, 1e-9)
 
-    return Budget(filters.gdp(mu), _least_noise(planned, fits, epsilon), "mu (GDP)")
+    return Budget(budget, _least_noise(planned, fits, epsilon), "mu (GDP)")
 
 
 def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
     rates = [rate for _, rate, _ in planned(1.0).planned]
-    if max(rates) < 0.2:
-        regime = "small"
-    elif min(rates) > 0.8:
-        regime = "large"
-    else:
-        wrong = (
-            next(rate for rate in rates if 0.2 <= rate <= 0.8) if any(0.2 <= r <= 0.8 for r in rates) else max(rates)
-        )
+    if not (max(rates) < 0.2 or min(rates) > 0.8):
+        wrong = next((rate for rate in rates if 0.2 <= rate <= 0.8), max(rates))
         raise ValueError(
             f"rate must stay below 0.2 or above 0.8 for the approximate-gdp filter, got {wrong:g} in the plan"
             ": use --filter priced-box between"
         )
-    whole = _gdp_mu(epsilon, delta) ** 2 / 2
-
-    def cost(sigma: float, rate: float) -> float:
-        gain = math.expm1(min(700.0, sigma**-2)) if regime == "small" else sigma**-2
-        return rate**2 * gain / 2
+    regime = "small" if max(rates) < 0.2 else "large"
+    budget = filters.from_epsilon("approximate_gdp", epsilon, delta, regime=regime)
+    whole = deflated(float(budget.budget), 1e-9)  # as in `_gdp`: the last planned step is not to be clipped
 
     def fits(schedule: Schedule) -> bool:
-        # A little short of the budget, so that rounding does not turn the last planned step into a clipped
-        # one.
-        return sum(steps * cost(sigma, rate) for sigma, rate, steps in schedule.planned) <= deflated(whole, 1e-9)
+        return sum(steps * float(budget._cost(_query(sigma, rate))) for sigma, rate, steps in schedule.planned) <= whole
 
-    return Budget(filters.approximate_gdp(whole, regime=regime), _least_noise(planned, fits, epsilon), "B")
+    return Budget(budget, _least_noise(planned, fits, epsilon), "B")
 
 
 def _renyi(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
@@ -206,16 +196,3 @@ def _least_noise(
         middle = (low + high) / 2
         low, high = (low, middle) if fits(planned(math.exp(middle))) else (middle, high)
     return planned(math.exp(high))
-
-
-def _gdp_mu(epsilon: float, delta: float) -> float:
-    """The largest mu whose GDP curve gives at most ``epsilon`` at ``delta``, by bisection from below."""
-    low, high = 0.0, 1.0
-    while float(gdp_epsilon(high, delta)) <= epsilon:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if float(gdp_epsilon(middle, delta)) <= epsilon else (low, middle)
-    if low == 0:
-        raise ValueError(f"epsilon must be larger, got {epsilon:g}")
-    return deflated(low, 1e-11)  # room for the slack that the gdp filter's guarantee counts

@@ -46,34 +46,6 @@ def global_norm(tree: Any) -> jax.Array:
     return inverse * jnp.sqrt(jnp.sum(squares))
 
 
-def clip_by_global_norm(tree: Any, clip_norm: ArrayLike) -> Any:
-    """``tree`` times min(1, clip_norm / norm), float32, of global L2 norm at most ``clip_norm`` for sure.
-
-    "For sure" includes float32: the computed norm of d entries may be too small by a relative error of at
-    most (terms in the longest chain of additions) * 2^-24, whatever the compiler's order inside a block, so
-    the target is lowered by that much and a few roundings more (3e-6 for a thousand parameters, 6e-5 for a
-    million). A gradient with an entry that is not finite becomes zero: one broken record must neither
-    poison the model nor tell on itself.
-
-    Args:
-        tree: pytree of float arrays: one example's gradient.
-        clip_norm: scalar >= 0. Zero, negative or NaN gives zero (fails closed).
-
-    Raises:
-        ValueError: no tree of real arrays, a clip norm that is not one number.
-    """
-    _validate.real_arrays(tree=tree)
-    _validate.number(clip_norm=clip_norm)
-    tree = jax.tree.map(jnp.asarray, tree)
-    leaves = jax.tree.leaves(tree)
-    target = jnp.asarray(clip_norm, jnp.float32) * jnp.float32(1.0 - _norm_error(leaves))
-    norm = global_norm(tree)
-    # where, not minimum: a NaN norm must land on the zero branch.
-    factor = jnp.where(norm <= target, 1.0, target / jnp.where(norm > 0, norm, 1.0))
-    usable = jnp.isfinite(norm) & (target > 0)
-    return jax.tree.map(lambda leaf: jnp.where(usable, leaf.astype(jnp.float32) * factor, 0.0), tree)
-
-
 def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, examples: Any) -> Any:
     """Gradients of ``loss(params, example)`` for each example alone: leaves (batch, *parameter shape).
 
@@ -143,10 +115,13 @@ def add_clipped(
 def _factors(gradients: Any, unit: jax.Array, scale: jax.Array) -> jax.Array:
     """What each row is multiplied with to be of norm at most ``scale`` units, (batch,) float32; 0 where it counts as 0.
 
-    `clip_by_global_norm` says why that is certain. Two cases differ from it, because squares are not scaled here. A
-    row whose squares overflow (a norm above 1e19 units) counts as 0. Where they vanish (below 2^-60 in all, of at most
-    2^30 entries, each flushed below 2^-126), the norm is below 2^-29 units, so that every coordinate is less than a
-    quantum, and truncated to 0 whatever the factor.
+    That is certain in float32: the computed norm may be too small by a relative error of at most (terms in the longest
+    chain of additions) * 2^-24, whatever the compiler's order inside a block, so the target is lowered by that much and
+    a few roundings more (3e-6 for a thousand parameters, 6e-5 for a million). A row with an entry that is not finite,
+    or whose squares overflow (a norm above 1e19 units), counts as 0: one broken record must neither poison the model
+    nor tell on itself. Where squares vanish (below 2^-60 in all, of at most 2^30 entries, each flushed below 2^-126),
+    the norm is below 2^-29 units, so that every coordinate is less than a quantum, and truncated to 0 whatever the
+    factor.
     """
     leaves = [leaf for leaf in jax.tree.leaves(gradients) if leaf.size]
     if not leaves:
@@ -158,7 +133,7 @@ def _factors(gradients: Any, unit: jax.Array, scale: jax.Array) -> jax.Array:
     norm = jnp.sqrt(total)
     # where, not minimum: a NaN norm must land on the zero branch.
     factor = jnp.where(norm <= target, 1.0, target / jnp.where(norm > 0, norm, 1.0))
-    return jnp.where(jnp.isfinite(total) & (target > 0), factor, 0.0)
+    return jnp.where(jnp.isfinite(total) & (target > 0) & (unit > 0), factor, 0.0)
 
 
 def _rows_of_squares(leaf: jax.Array, unit: jax.Array) -> jax.Array:
@@ -297,9 +272,3 @@ def _sum_of_squares(leaf: jax.Array) -> jax.Array:
 
 def _block(size: int) -> int:
     return max(1, math.isqrt(size))
-
-
-def _norm_error(leaves: list[jax.Array]) -> float:
-    """Relative error of the clipped norm: half the sum's (square root), and 16 roundings elsewhere."""
-    chain = max((_block(leaf.size) + -(-leaf.size // _block(leaf.size)) for leaf in leaves if leaf.size), default=0)
-    return (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF

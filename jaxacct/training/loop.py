@@ -170,8 +170,7 @@ def _evaluated(evaluate: Callable[[Any], float], state: TrainState) -> float:
 def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C (SIGINT) into a flag, so that the step at hand ends; a second one interrupts.
 
-    Yields:
-        A function that says whether Ctrl-C was pressed.
+    What it yields says whether Ctrl-C was pressed.
     """
     pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():

@@ -109,8 +109,7 @@ def filtered_aggregate(
     inner = optax.with_extra_args_support(optax.identity() if then is None else then)
 
     def init(params: Any) -> FilteredAggregateState:
-        zero = jnp.float32(0.0)
-        released = Released(zero, zero, jnp.float32(jnp.nan), jnp.int32(0))
+        released = Released.nothing()
         sigma, rate, schedule_state = schedule.propose(jnp.int32(0), schedule.init(), released)
         return FilteredAggregateState(
             filter_state=filter.init(),

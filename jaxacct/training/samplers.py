@@ -232,9 +232,6 @@ def gradient_sum_of_sample(
     """The exact sum of the clipped gradients of a sample, as often as each example is in it, in units of ``clip_norm``.
 
     Like :func:`jaxacct.training.clipped_gradient_sum`, for a `Sample` instead of a mask; piece by piece.
-
-    Raises:
-        ValueError: parameters that are not floating point, or a loss that is no scalar.
     """
     loss = _check.losses(loss)
     total = empty_sum(params, min(max(sample.indices.shape[0], 1), _MOST))

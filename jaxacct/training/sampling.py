@@ -34,7 +34,7 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     Raises:
         ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
-    if isinstance(size, bool | np.timedelta64) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
         raise ValueError(f"size must be a whole number of at least 0, got {size!r}")
     _validate.number(_validate.rate, rate=rate)
     rate = jnp.asarray(rate, jnp.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -34,6 +33,11 @@ class Released(NamedTuple):
     noise_norm: jax.Array
     accuracy: jax.Array
     evaluations: jax.Array
+
+    @classmethod
+    def nothing(cls) -> Released:
+        """Before the first step."""
+        return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(jnp.nan), jnp.int32(0))
 
 
 class Schedule(NamedTuple):
@@ -116,8 +120,6 @@ def adaptive(
     less_noise: int = 2,
     per_octave: int = 4,
     gain: float = 0.002,
-    louder: int | None = None,
-    quieter: int | None = None,
 ) -> Schedule:
     """Noise that reacts to releases: more of it while held-out accuracy climbs, less when progress stalls.
 
@@ -126,16 +128,11 @@ def adaptive(
     the (public) held-out accuracy the level goes up by one if the best accuracy so far was beaten by more
     than ``gain``, down by one if not; it also goes down when the noisy gradient is no longer than its noise
     alone would be (within 5 %), because such a step learns nothing. The number of steps is the filter's to
-    decide. ``louder`` and ``quieter`` are deprecated names of ``more_noise`` and ``less_noise``.
+    decide.
 
     Raises:
         ValueError: as :func:`constant`, or more_noise, less_noise or per_octave below 1.
     """
-    if louder is not None or quieter is not None:
-        warnings.warn("louder and quieter are called more_noise and less_noise", DeprecationWarning, stacklevel=2)
-        more_noise, less_noise = (
-            now if old is None else old for old, now in ((louder, more_noise), (quieter, less_noise))
-        )
     _check(sigma, rate, steps)
     _validate.count(more_noise=more_noise, less_noise=less_noise, per_octave=per_octave)
     table = np.array(

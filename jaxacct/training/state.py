@@ -110,13 +110,12 @@ def init_state(
     _validate.methods("init", "update", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_keys(keys)
-    zero = jnp.float32(0.0)
     state = TrainState(
         params=params,
         opt_state=optimizer.init(params),
         filter_state=filter.init(),
         schedule_state=schedule.init(),
-        released=Released(zero, zero, jnp.float32(jnp.nan), jnp.int32(0)),
+        released=Released.nothing(),
         keys=keys,
         step=jnp.int32(0),
         halted=jnp.bool_(False),

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct import certify, delta, epsilon, mechanisms
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct import delta, epsilon, mechanisms
 from tests.contract.mechanism_cases import CASES
 
 every_mechanism = pytest.mark.parametrize("name", CASES)
@@ -26,8 +23,7 @@ def agree(first, second, room=1e-9):
 
 
 def test_every_public_mechanism_has_a_case() -> None:
-    public = [getattr(mechanisms, name) for name in mechanisms.__all__]
-    assert {kind.__name__ for kind in public if inspect.isclass(kind) and issubclass(kind, Mechanism)} == set(CASES)
+    assert set(mechanisms.__all__) == set(CASES)
 
 
 @every_mechanism
@@ -82,16 +78,3 @@ def test_rebuilding_its_tree_checks_nothing_and_keeps_everything(name: str) -> N
 def test_an_unknown_relation_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=r"relation must be one of add_or_remove, .*, got 'swap'"):
         delta(CASES[name].make(0.8), 1.0, relation="swap")
-
-
-def test_every_mechanism_has_a_certificate_that_is_compared_with_the_engines_or_is_refused_by_name() -> None:
-    pytest.importorskip("flint")
-    from tests import test_certificates as certificates
-
-    compared = {type(row[0]).__name__ for table in (certificates.CASES, certificates.WIDE) for row in table.values()}
-    for name, case in CASES.items():
-        if case.certified:
-            assert name in compared | {"Gaussian", "GDP", "PureDP"}, "no line in tests/test_certificates.py"
-        else:
-            with pytest.raises(ValueError, match=f"closed form for a certificate, got {name}; .* Composed have one"):
-                certify(case.make(0.75), epsilon=0.5)

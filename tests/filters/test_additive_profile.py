@@ -4,10 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxacct import adversary, filters
+from jaxacct import PLD, LossGrid, adversary, filters
 from jaxacct.adversary import additive_profile, natural_approximate_dp
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import RandomizedResponse
 
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from jaxacct import PLD, LossGrid, TradeOff
 from jaxacct.filters import gdp_residue, prepare
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.curves.trade_off import TradeOff
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled, RandomizedResponse
 
 
@@ -88,37 +86,6 @@ def test_the_residue_condition_holds_and_nearly_is_an_equality():
     # The charge is near that of the central limit, as measured with a prototype.
     cost = 1e-4 * np.expm1(1 / 2.25)
     assert 1.03 < (mu**2 - m**2) / cost < 1.08
-
-
-@pytest.mark.slow  # many laws
-def test_sampled_gaussians_cost_what_the_prototype_measured():
-    """Relative to the central limit, q = 0.01 and a slack of 1.4e-9."""
-    mus = np.array([1, 0.6, 0.35, 0.2, 0.1])
-    budget = gdp_residue(mus, 1.4e-6, steps=1000)
-    admitted, state = budget.update(prepare(PoissonSampled(Gaussian(1.414), 0.01)), budget.init())
-    assert np.all(admitted)
-    ratio = (mus**2 - exact(state.mu) ** 2) / (1e-4 * np.expm1(1 / 1.414**2))
-    np.testing.assert_allclose(ratio, [1.009, 1.027, 1.063, 1.150, 1.62], rtol=0.012)
-    # Above all never below what the truth costs: the exact residues are those of the table, to its digits.
-    assert np.all(ratio > np.array([1.0085, 1.0265, 1.0625, 1.1495, 1.615]))
-
-
-@pytest.mark.slow  # compiles for seconds; bench/residue_showcase.py has all of it
-def test_a_short_showcase_costs_little_more_than_the_central_limit():
-    """The first levels of the DP-SGD showcase in one compiled loop; bench/residue_showcase.py has all 3,650 steps."""
-    sigmas = 1.5 + np.sin(np.pi / 3650 * 150 * np.array([1.0, 8.0, 16.0, 24.0]))
-    queries = prepare(PoissonSampled(Gaussian(sigmas), 0.01), grid=LossGrid(6 / 4096, -4096, 8193))
-    budget = gdp_residue(0.3378, 1e-6, steps=3650)
-
-    def step(state, level):
-        admitted, state = budget.update(jax.tree.map(lambda x: x[level], queries), state)
-        return state, admitted
-
-    state, admitted = jax.jit(lambda s: jax.lax.scan(step, s, np.arange(100) % 4))(budget.init())
-    assert np.all(admitted)
-    charged = exact(budget.init().mu) ** 2 - exact(state.mu) ** 2
-    assert 1.0 < charged / (25e-4 * np.expm1(1 / sigmas**2).sum()) < 1.07
-    assert 0.97 * 100 / 3650 < 1 - exact(state.delta) / 1e-6 < 1.03 * 100 / 3650
 
 
 def test_gaussians_are_exact_and_small_ones_are_never_lost():

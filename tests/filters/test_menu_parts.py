@@ -1,4 +1,4 @@
-"""Parts of priced menus by themselves: online certificates, the scan's margins, tables, schedules."""
+"""Arguments and entries of priced menus."""
 
 from __future__ import annotations
 
@@ -7,41 +7,9 @@ import inspect
 import numpy as np
 import pytest
 
-from jaxacct import LossGrid, filters
-from jaxacct.filters.menus.online import MenuCurves
+from jaxacct import filters
 
 RNG = np.random.default_rng(4)
-
-
-def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fits():
-    grid, lowest = LossGrid(0.25, -6, 14), -2
-    masses = np.array([0.1, 0.2, 0.3, 0.15, 0.2, 0.05])  # losses -2 .. 3 points
-    excess = RNG.uniform(0.01, 0.02, grid.size)
-    after = RNG.uniform(0.2, 0.4, grid.size)
-    wide = {
-        k: after[k] if 0 <= k < 14 else after[13] * np.exp(-0.125 * (k - 13)) if k > 0 else after[0] * np.exp(0.125 * k)
-        for k in range(-5, 20)
-    }
-    whole = np.array([e + sum(m * wide[k - (lowest + j)] for j, m in enumerate(masses)) for k, e in enumerate(excess)])
-    for slack in (0.0, 1e-3):
-        bump = slack * np.exp(-0.5 * np.abs(grid.losses))
-        # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
-        # What rounding may have taken is not there to be spent; any point may be the one that decides.
-        for scale, fits, point in (
-            (1 + 1e-12, True, 0), (1 + 2e-14, False, 5), *((1 - 1e-12, False, k) for k in range(14)),
-        ):  # fmt: skip
-            raised = whole * scale + np.where(np.arange(14) == point, 0.0, 1e-3)
-            curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
-            one = MenuCurves(curves, 4, 9, slack, 0, grid)
-            certified = lambda left, price, one=one: one.certified(masses, lowest, excess, left, price)  # noqa: E731
-            assert certified(8, 4) == fits
-            np.testing.assert_allclose(one.curve(6), 0.5 * (after + raised), rtol=1e-13)
-            np.testing.assert_allclose(one.curve(5), 0.75 * after + 0.25 * raised - bump * 0, rtol=1e-13)
-        assert [certified(*x) for x in ((8, 0), (4, 5), (10, 4))] == [False] * 3
-    empty = MenuCurves(np.zeros((4, 14)), 4, 9, 0.0, 0, grid)
-    assert empty.certified(masses, lowest, 0 * excess, 8, 8)
-    assert empty.certified(masses, lowest, 0 * excess, 8, 1)
-    assert not empty.certified(masses, lowest, 0 * excess + 1e-320, 8, 8)
 
 
 def test_what_is_as_there_has_the_defaults_from_there():

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from jaxacct import LossGrid
 from jaxacct.adversary import counterexample
 from jaxacct.filters import natural
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, RandomizedResponse
 
 MU = 1.11326725

@@ -94,15 +94,6 @@ def test_compiled_code_and_arrays_pay_the_menus_prices_which_the_same_curves_cer
     assert both.tolist() == [snapped, NOWHERE]
 
 
-def test_the_former_name_warns_and_makes_the_same_filter(online, monkeypatch):
-    with pytest.warns(DeprecationWarning, match=r"priced_menu\(\.\.\., online=True\)"):
-        make = filters.online_menu
-    made = make(MENU[:1], epsilon=EPSILON, delta=DELTA, points=256, unit=32, cache=False)
-    assert isinstance(made, filters.PricedMenuFilter)
-    assert made.curves is not None
-    assert "off the menu" in made.guarantee.statement
-
-
 @pytest.mark.slow
 def test_other_kinds_of_queries_have_prices_as_well(online):
     state = online.init()

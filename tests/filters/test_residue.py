@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct import PLD, LossGrid
 from jaxacct.filters import check_residue, residue
-from jaxacct.losses.curves.pld import PLD
-from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import RandomizedResponse
 from tests.contract.filter_cases import GRID, STEP, honest, response
 

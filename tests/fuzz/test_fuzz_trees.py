@@ -54,13 +54,6 @@ def case(function, /, *spared, sound=None, words=(), functions=(), **arguments):
     return lambda: Case(function, arguments, sound, spared, words, functions)
 
 
-def short(found, arguments):
-    """Clipped is no longer than the clip norm; a clip norm that is none gives nothing."""
-    bound = np.float64(np.asarray(arguments["clip_norm"]))
-    norm = np.sqrt(sum(np.sum(np.asarray(leaf, np.float64) ** 2) for leaf in jax.tree.leaves(found)))
-    assert norm <= (bound if bound > 0 else 0.0)
-
-
 def noised(found, arguments):
     """Without noise that is one nothing is released."""
     sigma = np.float64(np.asarray(arguments["sigma"]))
@@ -102,11 +95,6 @@ def outcome():
     return training.Outcome(state(), RECORDS, [(1, 0.5)], "plan finished")
 
 
-@functools.cache
-def report():
-    return training.make_report(outcome(), a_budget(), delta=1e-5, data={"name": "d"}, settings={"filter": "f"}, seed=1)
-
-
 def measured(**arguments):
     """What `accuracy` makes is asked."""
     return training.accuracy(**arguments)(PARAMS)
@@ -133,7 +121,6 @@ CASES = {
     ),
     "attempt_keys": case(training.attempt_keys, keys=KEYS, attempt=0),
     "build": case(training.build, words=("model",), name="linear", shape=(3,), classes=2, seed=0, hidden=4),
-    "clip_by_global_norm": case(training.clip_by_global_norm, sound=short, tree=PARAMS, clip_norm=1.0),
     "clipped_gradient_sum": case(
         training.clipped_gradient_sum,
         sound=sums,
@@ -255,12 +242,10 @@ CASES = {
     "sample_pieces": case(training.sample_pieces, mask=np.ones(3, bool), piece=2),
     "shard_examples": case(training.shard_examples, data=(X, Y), devices=None),
     "step_keys": case(training.step_keys, keys=KEYS, step=0),
-    "table": lambda: Case(training.table, {"report": report()}),
     "take_piece": lambda: Case(
         training.take_piece, {"sample": training.sample_pieces(np.ones(3, bool), 2), "number": 0}
     ),
     "with_accuracy": lambda: Case(training.with_accuracy, {"state": state(), "accuracy": 0.5}),
-    "write_report": lambda: Case(training.write_report, {"report": report(), "folder": "/"}, spared=("folder",)),
 }
 CASES = {f"training.{name}": make for name, make in CASES.items()}
 DEAR = {

@@ -17,14 +17,6 @@ def _with_failures(delta, failing, runs):
         return float(1 - none + none * mpmath.mpf(delta))
 
 
-@pytest.fixture(autouse=True)
-def _the_contour_alone(monkeypatch):
-    def refused(*_):
-        raise AssertionError("Gaussians alone are left, and they need no discrete laws")
-
-    monkeypatch.setattr("jaxacct.losses.engines.run.universal_bounds", refused)
-
-
 @pytest.mark.parametrize(("failing", "runs"), [(1e-7, 10), (1e-20, 1), (0.3, 2)])
 def test_delta_and_epsilon_of_sampled_gaussians_that_may_fail(failing, runs):
     sides = [contour_delta(2.0, 0.05, RUNS, 1.5, reverse=reverse) for reverse in (False, True)]

@@ -4,7 +4,6 @@ import math
 from fractions import Fraction as F
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,20 +16,6 @@ from jaxacct.losses.curves import trade_off as tradeoff
 pytestmark = pytest.mark.usefixtures("in_float64")
 
 EPS = 2.0**-52
-
-
-def hull_of(points):
-    """The lower convex hull of points, in exact arithmetic."""
-    kept = []
-    for x, y in sorted(points):
-        if kept and kept[-1][0] == x:
-            continue
-        while len(kept) > 1 and (kept[-1][1] - kept[-2][1]) * (x - kept[-2][0]) >= (y - kept[-2][1]) * (
-            kept[-1][0] - kept[-2][0]
-        ):
-            kept.pop()
-        kept.append((x, y))
-    return kept
 
 
 def test_a_float32_program_does_not_round_what_is_made_of_curves():
@@ -77,40 +62,6 @@ def test_a_risk_is_rounded_by_its_order_and_two_units(bound, sign):
                 read += EPS * (4 + 2 * odds) * (w + gamma * d)
         room = prior * (16 * (1 + odds) * EPS + read + 2 * EPS * saved) + 4 * EPS * saved + 2 * EPS
         assert 0.8 * room <= sign * float(exact - found) <= 1.2 * room + 2 * EPS
-
-
-@pytest.mark.parametrize("leakier", [True, False])
-def test_the_hull_of_curves_is_that_of_their_vertices_but_for_a_margin(leakier):
-    rng = np.random.default_rng(2)
-    n, error = 4, 8 * 8 * EPS
-    for _ in range(6):
-        rows = []
-        for _ in range(3):
-            w, d = (np.sort(rng.multinomial(64, np.ones(n) / n)) / 64 for _ in range(2))
-            rows.append((w, d[::-1]))
-        widths, drops = (np.stack(x) for x in zip(*rows, strict=True))
-        found_w, found_d = (np.asarray(x) for x in extremes._hull(jnp.asarray(widths), jnp.asarray(drops), leakier))
-        assert found_w.shape == found_d.shape == (3 * n + 3,)
-        points = [(F(0), F(1)), (F(1), F(0))]
-        for w, d in rows:
-            for k in range(1, n + 1):
-                points.append((F(float(w[:k].sum())), min(F(float(d[k:].sum())), 1 - F(float(w[:k].sum())))))
-        corners = hull_of(points)
-        if leakier:
-            assert found_w[-1] == error
-            assert found_d[0] - error == pytest.approx(1 - float(corners[0][1]), abs=EPS)
-            alpha, beta = np.cumsum(found_w[:-1]), 1 - np.cumsum(np.append(found_d[0] - error, found_d[1:-1]))
-            at = np.interp([float(x) for x, _ in corners], alpha, beta)
-            for value, (x, y) in zip(at, corners, strict=True):
-                assert x == 0 or abs(value - float(y)) < 4 * EPS
-        else:
-            # Every vertex moved up and to the right by the margin: the hull of those.
-            moved = [(F(0), F(1)), (F(1), F(0))]
-            moved += [(min(x + F(error), F(1)), min(y + F(error), 1 - min(x + F(error), F(1)))) for x, y in points[2:]]
-            corners = hull_of(moved)
-            alpha, beta = np.cumsum(found_w), 1 - np.cumsum(found_d)
-            for x, y in corners[1:]:
-                assert abs(np.interp(float(x), alpha, beta) - float(y)) < 8 * EPS
 
 
 def test_a_sequence_of_batches_is_a_family_of_batches():

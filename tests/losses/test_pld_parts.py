@@ -1,29 +1,12 @@
 """What a law on a grid is made of, part by part: the lattice step and the transform are given, and what they charge."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxacct
 from jaxacct import PLD, LossGrid
-from jaxacct.losses.curves import pld
 
 pytestmark = pytest.mark.usefixtures("in_float64")
-
-
-@pytest.mark.parametrize(("lowest", "largest", "at"), [(3, 1.0, 0), (3, 0.5, None), (-2, 2.0, 7), (-2, 2.5, None)])
-def test_the_ends_of_a_grid_hold_what_may_underflow_and_no_more(lowest, largest, at):
-    masses, infinite = pld._within(jnp.zeros(8), jnp.asarray(1e-260), jnp.asarray(largest), LossGrid(0.5, lowest, 8))
-    assert np.flatnonzero(masses).tolist() == ([] if at is None else [at])
-    assert float(infinite) == (1e-260 if at is None else 0.0)
-
-
-def test_a_law_has_four_points_or_more(monkeypatch):
-    law = PLD(np.full(4, 0.25), np.array(0.0), LossGrid(0.5, -1, 4))
-    monkeypatch.setattr(pld, "_single", lambda *_: law)
-    assert PLD.from_mechanism(jaxacct.Laplace(1.0), grid=law.grid) is not None
-    with pytest.raises(ValueError, match="grid must have at least 4 points, got 3"):
-        PLD.from_mechanism(jaxacct.Laplace(1.0), grid=LossGrid(0.5, -1, 3))
 
 
 def test_entries_that_no_sum_can_be_stay_empty():

@@ -4,7 +4,6 @@ import math
 from fractions import Fraction as F
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -98,22 +97,6 @@ def test_vertices_are_sums_of_segments():
     alpha, beta = curve.points()
     np.testing.assert_array_equal(alpha, [[0.0, 0.25, 1.0], [0.5, 1.0, 1.0]])
     np.testing.assert_array_equal(beta, [[0.5, 0.125, 0.0], [0.25, 0.0, 0.0]])
-
-
-def test_tails_of_segments_are_sums_over_their_losses():
-    widths = np.array([0.0, 0.0, 0.125, 0.25, 0.5, 0.125, 0.0, 0.0])
-    drops = np.array([0.25, 0.0, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0])
-    each = [-math.inf, None, math.log(0.5), 0.0, math.log(2), math.inf, None, None]
-    losses = np.array([-50.0, math.log(0.5) + 1e-12, -0.5, 0.0, 0.1, math.log(2) - 1e-12, 3.0])
-    found = tradeoff._tails(*map(jnp.asarray, (widths, drops, losses)))
-    for k, at in enumerate(losses):
-        above = [i for i, x in enumerate(each) if x is not None and x > at]
-        below = [i for i, x in enumerate(each) if x is not None and x <= at]
-        assert found.p_above[k] == sum(widths[above])
-        assert found.p_below[k] == sum(widths[below])
-        assert found.q_above[k] == sum(drops[above])
-        assert found.q_below[k] == sum(drops[below])
-    np.testing.assert_allclose(found.error, 16 * EPS, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("bound", "sign"), [("upper", 1), ("lower", -1)])

@@ -1,4 +1,4 @@
-"""Pairs answer in NumPy what they answer in JAX, over settings, and one run of a mechanism compiles nothing."""
+"""One run of a mechanism is answered without compiling anything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SCRIPT = """
 import logging, warnings
 import jax
 import jaxacct
-from tests.internals.mechanisms.test_pairs_in_numpy import EVERY
+from tests.contract.mechanism_cases import CASES
 
 seen = []
 handler = logging.Handler()
@@ -18,9 +18,10 @@ logging.getLogger("jax").addHandler(handler)
 logging.getLogger("jax").propagate = False
 warnings.simplefilter("ignore", RuntimeWarning)
 with jax.log_compiles(True):
-    for mechanism, relation in EVERY.values():
-        jaxacct.epsilon(mechanism, 1e-5, relation=relation)
-        jaxacct.delta(mechanism, 0.5, relation=relation)
+    for case in CASES.values():
+        for relation in case.relations:
+            jaxacct.epsilon(case.make(0.8), 1e-5, relation=relation)
+            jaxacct.delta(case.make(0.8), 0.5, relation=relation)
     assert not seen, seen[:3]
     jax.jit(lambda x: x + 1)(1.0)
     assert seen

@@ -3,10 +3,12 @@
 import mpmath
 import numpy as np
 import pytest
+import scipy.stats
 
 from jaxacct import (
     Composed,
     DiscreteGaussian,
+    DiscreteLaplace,
     Gaussian,
     Laplace,
     MixtureOfGaussians,
@@ -96,3 +98,71 @@ def test_known_answers():
     assert float(drawn.upper) == pytest.approx(1.88910564, abs=5e-8)
     assert float(epsilon(Laplace(10.0), 1e-5, steps=100).upper) == pytest.approx(4.2203472361, rel=1e-6)
     assert float(epsilon(SAMPLED, 1e-5, steps=1000, relation="remove").upper) == pytest.approx(0.5304450592, rel=1e-9)
+
+
+@pytest.mark.parametrize("runs", [2, 3, 5, 10])
+@pytest.mark.parametrize("rate", [1e-2, 1e-3, 1e-6, 1e-9])
+@pytest.mark.parametrize("noise", [0.5, 1.0, 2.0])
+def test_epsilons_of_few_rare_runs_are_a_millionth_wide(noise, rate, runs):
+    low, high = epsilon(PoissonSampled(Gaussian(noise), rate), np.array([rate / 10, rate / 1000]), steps=runs)
+    assert np.all(high - low <= 1e-6 * high)
+
+
+def test_epsilons_of_few_rare_runs_of_laplace_noise_are_a_thousandth_wide():
+    for rate in (1e-3, 1e-6, 1e-9):
+        for steps in (2, 5, 10):
+            low, high = epsilon(PoissonSampled(Laplace(1.0), rate), rate / 10, steps=steps)
+            assert 0 < high - low <= 1e-3 * np.asarray(high)
+
+
+def test_parts_of_very_different_length_compose_tightly():
+    schedule = Composed([Gaussian(0.5), PoissonSampled(Gaussian(1.0), 1e-3)], [1, 100_000])
+    bounds = delta(schedule, np.array([0.5, 5.0]))
+    assert np.all(bounds.lower > 0)
+    assert np.all(bounds.upper / bounds.lower < 1.01)
+
+
+def test_deltas_near_one_are_as_narrow_as_others_and_mirror_each_other():
+    """The hockey stick of (P, Q) at epsilon is 1 - e^epsilon + e^epsilon times that of (Q, P) at -epsilon."""
+    noise, rate, steps = np.array([[0.6, 0.6, 1.0], [0.02, 0.02, 0.04], [5000.0, 500.0, 9000.0]])[..., None]
+    at = np.array([0.25, 1.0, 3.0])
+
+    def both(relation, x):
+        sampled = PoissonSampled(Gaussian(noise), rate)
+        return np.array(delta(sampled, x, steps=steps, relation=relation))
+
+    lower, upper = both("remove", at)
+    mirrored_lower, mirrored_upper = 1 - np.exp(at) + np.exp(at) * both("add", -at)
+    assert (upper <= lower * (1 + 1e-6)).all()
+    assert upper.max() > 0.8
+    assert (lower <= mirrored_upper + 1e-13).all()
+    assert (mirrored_lower <= upper + 1e-13).all()
+
+
+@pytest.mark.filterwarnings("ignore:.*bounds of delta are wide")
+def test_tiny_deltas_of_rare_samples_are_never_far_above():
+    sampled = PoissonSampled(Gaussian(2.25), 6e-4)
+    assert delta(sampled, [0.4, 0.5], steps=2405).upper.max() < 1e-15
+
+
+def test_far_tails_and_deltas_next_to_1_are_narrow():
+    lower, upper = delta(PoissonSampled(Gaussian(1.0), 0.01), np.array([2.0, 6.0, 10.0]), steps=1000)
+    assert np.all(upper / lower - 1 < 1e-2)
+    assert 1e-34 < upper[2] < 1e-31
+    lower, upper = delta(PoissonSampled(Gaussian(0.9), 0.0766), 2.73, steps=36_429)
+    assert 0.9999 < lower <= upper <= 1.0
+
+
+@pytest.mark.parametrize(("scale", "steps"), [(42.54, 338_552), (8.0, 2_000_000), (5.0, 30_000)])
+@pytest.mark.parametrize("deviations", [-3.0, -1.0, 0.0])
+def test_many_runs_of_weak_privacy_have_narrow_deltas_near_1(scale, steps, deviations):
+    # Losses are 1 / scale or its negative, so their sum is a binomial count.
+    up = 1.0 / (1.0 + np.exp(-1.0 / scale))
+    at = (steps * (2.0 * up - 1.0) + deviations * 2.0 * np.sqrt(steps * up * (1.0 - up))) / scale
+    count = np.arange(np.floor((at * scale + steps) / 2.0) + 1.0, steps + 1.0)
+    mass = scipy.stats.binom.pmf(count, steps, up)
+    truth = -(mass * np.expm1(np.minimum(at - (2.0 * count - steps) / scale, 0.0))).sum()
+    lower, upper = delta(DiscreteLaplace(scale), at, steps=steps)
+    assert lower <= truth * (1.0 + 1e-8)
+    assert truth * (1.0 - 1e-8) <= upper
+    assert upper <= lower * (1.0 + 1e-4)

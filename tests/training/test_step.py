@@ -301,9 +301,3 @@ def test_a_schedule_lists_every_query_that_it_may_make():
     np.testing.assert_allclose([entry.sigma for entry in menu], 2.0 * 2.0 ** (np.arange(-2, 5) / 4), rtol=1e-6)
     with pytest.raises(ValueError, match="schedule must list its levels"):
         constant(2.0, 0.1, 5)._replace(levels=()).menu()
-
-
-def test_old_names_of_the_adaptive_schedules_levels_warn_and_work() -> None:
-    with pytest.warns(DeprecationWarning, match="more_noise and less_noise"):
-        old = adaptive(2.0, 0.1, 20, louder=3, quieter=1)
-    assert old.levels == adaptive(2.0, 0.1, 20, more_noise=3, less_noise=1).levels

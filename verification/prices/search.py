@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Iterator
@@ -70,19 +71,23 @@ def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: i
     rng, found, sample, start = np.random.default_rng(seed), Found(), [], time.monotonic()
     with jax.enable_x64(True):
         box = filters.priced_box(**BOXES[name])
-    family, curves, count = box.family, None, 0
-    assert family is not None
+    # A ledger stays in one of a box's tables: each is searched by itself.
+    tables = [box] if box.other is None else [dataclasses.replace(box, other=None), box.other]
+    table, curves, count = box, None, 0
     for sigma, rate in _queries(BOXES[name], rng):
         if found.points >= points or time.monotonic() - start > seconds:
             break
         if curves is None or count % 25 == 0:
-            curves = Curves(family, float(rng.uniform()))
+            table = tables[count // 25 % len(tables)]
+            curves = Curves(table.family, float(rng.uniform()))
+        family = table.family
+        assert family is not None
         count += 1
         # Half anywhere, half near the end, where prices move most.
         shares = np.where(rng.uniform(size=_EACH) < 0.5, rng.uniform(size=_EACH), 10 ** rng.uniform(-3, 0, _EACH))
         left = np.maximum((UNITS * shares).astype(np.int64), 1)
         with jax.enable_x64(True):
-            price = np.asarray(_prices(box, sigma, rate, jnp.asarray(left, jnp.int32))).astype(np.int64)
+            price = np.asarray(_prices(table, sigma, rate, jnp.asarray(left, jnp.int32))).astype(np.int64)
         fits = price <= left
         left, price = left[fits], price[fits]
         if not left.size:

@@ -21,6 +21,7 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import on_device
+from jaxacct._numerics.roots import last
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -92,12 +93,9 @@ def ladder(epsilon: float, delta: float, rounds: int) -> Ladder:
     budgets = [float(rounds)]
     for i in range(2, k):
         # The hockey stick grows with the count; a count that is too high only makes the bound larger.
-        low, high = 0, int(rounds)
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = _response_power(ends[i - 2], middle, epsilon) <= inflated(2.0 * delta, 1e-9)
-            low, high = (middle, high) if fits else (low, middle - 1)
-        budgets.append(float(min(low + 1, rounds)))
+        end, most = ends[i - 2], inflated(2.0 * delta, 1e-9)
+        runs = last(lambda n: _response_power(end, n, epsilon) <= most, 0, int(rounds) + 1)  # noqa: B023
+        budgets.append(float(min(runs + 1, rounds)))
     budgets.append(inflated(-math.log1p(-delta / h), 8.0 * EPS))
     answers, failure = [int(rounds)], budgets[-1]
     share = delta / (k - 2)

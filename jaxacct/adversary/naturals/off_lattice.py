@@ -92,9 +92,7 @@ def values(
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Excess of the worst case at ``epsilon`` (n,), rounded to the side of ``bound``, and the choices.
 
-    Returns:
-        ``(values, choices)``: shape ``(n,)``, and per round the best move of every node and epsilon, int8 of shape
-        ``(nodes, n)``, -1 to stop.
+    Choices are, for each round, the best move of every node and epsilon, int8 of shape ``(nodes, n)``, -1 to stop.
     """
     epsilon = np.asarray(epsilon, np.float64)
     upper = bound == "upper"

@@ -79,6 +79,15 @@ def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     return _settled(xp, mean, xp.asarray(nodes), left).astype(np.int32)
 
 
+def either(left: Any, first: Any, second: Any) -> Any:
+    """The units left by the one of two tables that holds a ledger, from what each would leave (negative: no fit).
+
+    The last bit of the units left says which table it is. A ledger with nothing spent goes where more is left.
+    """
+    first, second = first - (first & 1), second - ((second + 1) & 1)  # less is left: sound in either table
+    return jnp.where(left == UNITS, jnp.maximum(first, second), jnp.where(left & 1, second, first))
+
+
 def _below(xp: ModuleType, rising: Any, value: Any, right: bool) -> Any:
     """How many of a few numbers are below ``value`` (or equal to it), less 1."""
     less = rising <= value[..., None] if right else rising < value[..., None]

@@ -1,4 +1,4 @@
-"""The family of a box: about the worst case of an analyst who may run a few reference queries (`chosen_family`).
+"""The families of a box: about the worst case of an analyst who may run a few reference queries (`chosen_families`).
 
 The recursion of the worst case, U_b = max over c of T_c U_(b - price_c), on evenly spaced budgets and a lattice of
 losses. It need not be a bound: prices are certified against the curves that come out, whatever they are. That they are
@@ -7,6 +7,7 @@ near the worst case of loud queries is what makes prices low.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -14,10 +15,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
+from jaxacct import accounting
 from jaxacct.filters.boxes.family import Family, circular, delta_at, family_of, kinks_of, padded
 from jaxacct.filters.boxes.kernels import Atoms, excess_of, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import runs_of
-from jaxacct.filters.menus.laws import menu_laws, runs_alone
+from jaxacct.filters.menus.laws import menu_laws
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
@@ -27,16 +29,18 @@ _POINTS = 4096
 _LEAST_POINTS = 1024
 _CELLS = 4.5  # lattice points in a standard deviation of G
 _FINER = 8  # a lattice on which chords cost next to nothing
-_DEARER = (1.02, 1.06, 1.2, 1.6)
+_DEARER = (1.02, 1.06, 1.2, 1.6, 2.2)
 """What the loudest query's price is multiplied by where that is better than nothing."""
 _NEXT = 0.4  # the next reference's price is multiplied by this power of that, and so on
 _DEAR_GAUSSIAN = 1.3  # what G's price is multiplied by where that is better
 _APART = 1.07  # references' noise at one rate, at least
 _MOST = 7  # of them
-_LEAST_GROWTH = 0.1  # of runs, as a power of epsilon
+_WORTH_TWO = 0.02  # by which two families must be better than one, in shares of epsilon
+_MIXED = 0.2  # weight of what a query spends in the table that its first run would not choose
+_COARSER = 1.8  # nodes of two families, which take the room of one
 
 
-def chosen_family(
+def chosen_families(
     sigma: tuple[float, float],
     rate: tuple[float, float],
     epsilon: float,
@@ -45,12 +49,14 @@ def chosen_family(
     grade: float,
     spared: float,
     tries: bool,
+    two: bool,
     report: Callable[[int, int], object],
-) -> Family:
-    """The family of a few loud queries of a box and one small Gaussian G.
+) -> list[Family]:
+    """The family of a few loud queries of a box and one small Gaussian G, or two such families on one lattice.
 
     Loud queries bend curves most: how much dearer than alone they are made, and whether G is, is chosen by what a few
-    queries of the box then cost. All this steers, and is no part of any certificate.
+    queries of the box then cost. A wide box may have two families, one for loud queries and one for the rest. All this
+    steers, and is no part of any certificate.
 
     Args:
         sigma: the box's noise multipliers.
@@ -61,6 +67,7 @@ def chosen_family(
         grade: as in `family_of`.
         spared: as there.
         tries: whether anything is chosen; otherwise all references are as dear as alone.
+        two: whether there may be two families.
         report: called with the trials done and their number.
     """
     width = _mu(epsilon, delta) / small
@@ -69,16 +76,16 @@ def chosen_family(
     asked = [PoissonSampled(Gaussian(s), q) for s, q in loud + tried] + [Gaussian(1.0 / width)]
     atoms = [sampled(gaussian_atoms(1.0 / s), q) for s, q in loud + tried] + [gaussian_atoms(width)]
     laws, runs = menu_laws(asked, epsilon, delta, _POINTS)  # for the lattice's ends, and how often each runs alone
-    growth = np.log(runs_alone(laws, 1.1 * epsilon, delta) / runs) / math.log(1.1)
     runs = runs * _dearer_on(laws.grid, atoms, 8 * _FINER)
     spacing = min(width / _CELLS, (laws.grid.highest - laws.grid.lowest) * laws.grid.spacing / _LEAST_POINTS)
+    spacing = epsilon / math.ceil(epsilon / spacing)  # the target is at a point: two curves meet it if each does
     lowest = math.floor(laws.grid.losses[0] / spacing)
     grid = LossGrid(spacing, lowest, math.ceil(laws.grid.losses[-1] / spacing) - lowest + 1)
     used, alone = [*atoms[:count], atoms[-1]], np.append(runs[:count], runs[-1])
     ones = [excess_of(one, spacing, grid.size) for one in used]
     dearer, powers = _dearer_on(grid, used, _FINER), _NEXT ** np.arange(count)
 
-    def made(budgets: int, factor: float, gaussian: float) -> Family:
+    def made(budgets: int, factor: float, gaussian: float, grade: float) -> Family:
         prices = dearer * budgets / alone
         times = np.ceil(1.0 / prices).astype(int)  # what runs more often than there are budgets runs so often at once
         singles = [several(one, int(k), spacing) for one, k in zip(ones, times, strict=True)]
@@ -86,19 +93,36 @@ def chosen_family(
         curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
         return family_of(curves, grid, width, epsilon, delta, grade, spared)
 
-    def worth(family: Family) -> float:
-        shares = np.array([runs_of(one, family) for one in atoms[count:-1]]) / runs[count:-1]
-        shares = shares ** (1.0 / np.maximum(growth[count:-1], _LEAST_GROWTH))  # of epsilon
-        return float(shares.mean() + 0.5 * shares.min())
+    def shares(family: Family) -> np.ndarray:
+        """What the tried queries spend of epsilon until they are refused, about."""
+        steps = np.maximum([runs_of(one, family) for one in atoms[count:-1]], 1.0)
+        queries, whole = asked[count:-1], steps.astype(int)
+        low, high = (
+            np.array([float(accounting.epsilon(one, delta, steps=k).upper) for one, k in zip(queries, n, strict=True)])  # pyright: ignore[reportAttributeAccessIssue]
+            for n in (whole.tolist(), (whole + 1).tolist())
+        )
+        return (low + (high - low) * (steps - whole)) / epsilon
 
-    best, most = (1.0, 1.0), -math.inf
     trials = [(1.0, 1.0), (1.0, _DEAR_GAUSSIAN), *((factor, None) for factor in _DEARER if count > 1)] if tries else []
+    found: dict[tuple[float, float], np.ndarray] = {}
     for i, (factor, gaussian) in enumerate(trials):
         report(i, len(trials) + 2)
-        trial = factor, best[1] if gaussian is None else gaussian
-        if (found := worth(made(_FEW_BUDGETS, *trial))) > most:
-            best, most = trial, found
-    return made(_BUDGETS, *best)
+        trial = factor, max(found, key=lambda one: _worth(found[one]))[1] if gaussian is None else gaussian
+        found[trial] = shares(made(_FEW_BUDGETS, *trial, grade))
+    if not found:
+        return [made(_BUDGETS, 1.0, 1.0, grade)]
+    best = max(found, key=lambda one: _worth(found[one]))
+    if two:
+        pair = max(itertools.combinations(found, 2), key=lambda pair: _worth(*(found[one] for one in pair)))
+        if _worth(*(found[one] for one in pair)) > _worth(found[best]) + _WORTH_TWO:
+            return [made(_BUDGETS, *one, _COARSER * grade) for one in pair]
+    return [made(_BUDGETS, *best, grade)]
+
+
+def _worth(*shares: np.ndarray) -> float:
+    """Of families between which a query's first run chooses."""
+    best = np.max(shares, axis=0)
+    return float(best.mean() + 0.5 * best.min() + _MIXED * np.min(shares, axis=0).mean())
 
 
 def _dearer_on(grid: LossGrid, atoms: Sequence[Atoms], finer: int) -> np.ndarray:

@@ -15,6 +15,7 @@ where the price is the mean of the corners' plus what the curvature of V in b as
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters.boxes.family import UNITS, Family
 from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import NEVER, kernel_next_to, price_lines
-from jaxacct.filters.boxes.references import chosen_family
+from jaxacct.filters.boxes.references import chosen_families
 from jaxacct.filters.boxes.words import least_of, packed
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -61,15 +62,16 @@ _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
 
 
-def box_table(
+def box_tables(
     sigma: tuple[float, float],
     rate: tuple[float, float],
     epsilon: float,
     delta: float,
     extra: Sequence[Any],
+    two: bool,
     report: Callable[[int, int], Any],
-) -> dict[str, np.ndarray]:
-    """The arrays of a table.
+) -> list[dict[str, np.ndarray]]:
+    """The arrays of a box's table; of two tables where ``two`` may be and are better.
 
     Raises:
         ValueError: a box of which nothing meets the target even once.
@@ -79,28 +81,43 @@ def box_table(
         fine = _SMALL
     sigmas, rates = _grid(sigma, fine.sigma), _grid(rate, fine.rate)
     total = sigmas.size * rates.size + len(extra)
-    work = total + max(total // 4, 8)  # the family takes about that long
-    family = chosen_family(
-        *(sigma, rate, epsilon, delta, fine.small, fine.grade, fine.spared, fine is not _SMALL),
-        lambda done, of: report(int((work - total) * done / of), work),
+    before = max(total // 4, 8)  # the families take about that long
+    families = chosen_families(
+        *(sigma, rate, epsilon, delta, fine.small, fine.grade, fine.spared, fine is not _SMALL, two and fine is _WIDE),
+        lambda done, of: report(int(before * done / of), before + total),
     )
+    work = before + total * len(families)
+    return [
+        _table(family, sigmas, rates, extra, functools.partial(_report_from, report, before + i * total, work))
+        for i, family in enumerate(families)
+    ]
+
+
+def _report_from(report: Callable[[int, int], Any], start: int, work: int, done: int) -> None:
+    report(start + done, work)
+
+
+def _table(
+    family: Family, sigmas: np.ndarray, rates: np.ndarray, extra: Sequence[Any], report: Callable[[int], Any]
+) -> dict[str, np.ndarray]:
+    """The prices of one family, and what it is read back from."""
     count = int(np.searchsorted(family.nodes, 1.0))  # intervals within the budget
     first, second = (np.full((sigmas.size, rates.size, count), NEVER) for _ in range(2))
     straight = np.zeros(first.shape, bool)
-    done = work - total
+    done = 0
     for i, s in enumerate(sigmas):
         atoms = gaussian_atoms(1.0 / deflated(float(s), _HAIR))
         for k, q in enumerate(rates):
             kernel = kernel_next_to(sampled(atoms, min(inflated(float(q), _HAIR), 1.0)), family)
             first[i, k], second[i, k], straight[i, k] = (x[:count] for x in price_lines(kernel, family))
             done += 1
-            report(done, work)
+            report(done)
     bent = _bent(first, second, straight, family)
     extra_lines = np.full((2, len(extra), count), NEVER)
     for i, query in enumerate(extra):
         extra_lines[:, i] = np.stack(price_lines(kernel_of_query(query, family), family)[:2])[:, :count]
         done += 1
-        report(done, work)
+        report(done)
     promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
     positive = family.excess > 0  # small budgets reach less far
     support = np.stack([positive.argmax(1), family.grid.size - positive[:, ::-1].argmax(1)], 1)

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct._numerics.roots import last
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.filters.menus.laws import law_of
 from jaxacct.losses.grids.grid import LossGrid
@@ -66,11 +67,7 @@ class MenuCurves:
         high = min(most, left)
         if high < most and not self.certified(*law, left, high):
             return most
-        low = 0
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.certified(*law, left, middle) else (middle, high)
-        return high
+        return last(lambda price: not self.certified(*law, left, price), 0, high) + 1
 
     def certified(self, masses: np.ndarray, lowest: int, excess: np.ndarray, left: int, price: int) -> bool:
         """Whether (2) holds, with all rounding against it.

@@ -103,14 +103,12 @@ def budget_table(
     progress: Callable[[int], Any] | None = None,
     keep: bool = False,
 ) -> Table:
-    """The largest whole budget whose certified curve passes ``met``, and that curve.
+    """The largest whole budget, at most ``most``, whose certified curve passes ``met``, and that curve.
 
     Args:
-        laws: the menu on its lattice.
         prices: units a query takes, whole numbers above ``node``, shape ``(queries,)``.
         node: units between nodes.
         met: whether a curve (excess at lattice points) meets the target.
-        most: the largest budget that may be returned, in units.
         progress: called with the number of nodes done.
         keep: whether to return the curves of all nodes, 8 bytes a node and point.
     """

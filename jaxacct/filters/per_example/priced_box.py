@@ -13,9 +13,10 @@ from jax import Array
 
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
+from jaxacct.filters.boxes.box_filter import PricedBoxFilter
 from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.look_up import corners_of
-from jaxacct.filters.boxes.priced_box import PricedBoxFilter, priced_box
+from jaxacct.filters.boxes.priced_box import box_for
 from jaxacct.filters.boxes.table import DEAR
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian
 from jaxacct.filters.per_example.examples import (
@@ -153,7 +154,7 @@ def individual_priced_box(
         ValueError: as in `priced_box`; examples that are no whole number above 0.
     """
     examples = check_examples(examples)
-    common = priced_box(sigma=sigma, rate=rate, epsilon=epsilon, delta=delta, cache=cache, progress=progress)
+    common = box_for(sigma, rate, epsilon, delta, (), cache, progress, two=False)
     with jax.enable_x64(True):
         noise = np.asarray(amounts.join(jnp.asarray(common.sigmas)))
     return IndividualPricedBoxFilter(common, *_largest(common), examples, rows_for(noise[-1] / noise[0]))

@@ -76,12 +76,7 @@ def individual_priced_menu(
     Args:
         menu: as in `priced_menu`, for instance ``gaussian_menu((sigma, 8 * sigma), rate)``.
         examples: how many; a static part of the program.
-        epsilon: as in `priced_menu`, as are all others.
-        delta: as there.
-        unit: as there.
-        points: as there.
-        cache: as there.
-        progress: as there.
+        epsilon, delta, unit, points, cache, progress: as in `priced_menu`.
 
     Raises:
         ValueError: as in `priced_menu`; examples that are no whole number above 0.

@@ -26,7 +26,8 @@ from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import number, printed_as
 from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
-from jaxacct.filters.residues.solver import largest, largest_for_response
+from jaxacct.filters.residues.response import largest_for_response
+from jaxacct.filters.residues.solver import largest
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile

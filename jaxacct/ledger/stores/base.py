@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
-SCHEMA = 2  # 2: the first record states the delta at which epsilons are quoted
+SCHEMA = 2
 
 # `verify` compares these texts with the file's: they change with the schema's number only.
 TABLES = (

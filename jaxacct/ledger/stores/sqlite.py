@@ -21,7 +21,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from jaxacct._files import refuse_special
+from jaxacct._files import refuse_special, sync_folder
 from jaxacct.ledger.errors import (
     LedgerBusy,
     LedgerCorrupted,
@@ -109,7 +109,7 @@ class SqliteStore:
                     os.link(part, self.path)
                 except FileExistsError:
                     return False
-                _sync_directory(self.path.parent)
+                sync_folder(self.path.parent)
                 return True
             finally:
                 for end in _FILES:
@@ -307,11 +307,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
-
-
-def _sync_directory(path: pathlib.Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

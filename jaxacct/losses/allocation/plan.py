@@ -15,7 +15,7 @@ from jaxacct.losses.allocation.ratios import RatioCells
 _DEEPEST = 48.0  # e-foldings of calls and puts that are of interest
 _PART = 24.0  # e-foldings of a window
 _LEAST = 4.0  # a window of so few is not made smaller
-_ALIAS = 46.0  # e-foldings of what comes round
+ALIAS = 46.0  # e-foldings of what comes round
 _TIERS = (
     (14.0, (1e-4, 1e-3), 3 * 2**17),
     (20.0, (3e-4, 1e-3), 3 * 2**16),
@@ -23,7 +23,7 @@ _TIERS = (
     (np.inf, (5e-2, 2e-1), 2**16),
 )
 """Up to so many e-foldings: relative changes of calls by rounding aimed at, at both ends of a window; most points."""
-_POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
+POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
 _SKETCH = (8.0, 16.0)  # points of the rough law, for large and for small sums, between square roots of e-foldings
 _RANGE = 25.0  # standard deviations on a lattice, about
 _MOST = 16  # windows on a side
@@ -117,17 +117,12 @@ class _Law:
     """The ratio's law, and what a window of its sum needs."""
 
     def __init__(self, cells: RatioCells, t: int) -> None:
-        base, other = (0.5 * (low + high) for low, high in (cells.base, cells.other))
-        # A few hundred points: neighbouring cells as one.
-        starts = np.arange(0, base.size, _TOGETHER)
-        mass, mean = np.add.reduceat(base, starts), np.add.reduceat(other, starts)
-        used = mass > 0
-        self.values, self.logs = mean[used] / mass[used], np.log(mass[used])
-        self.first = starts[used]  # cell of each point
-        self.right = cells.right[np.minimum(starts[used] + _TOGETHER, base.size) - 1]
+        self.first, mass, mean = merged_cells(cells)
+        self.values, self.logs = mean / mass, np.log(mass)
+        self.right = cells.right[np.minimum(self.first + _TOGETHER, cells.right.size) - 1]
         self.cells, self.t = cells, t
         tilts = -np.geomspace(1e-4, 1e7, 80) / t
-        self.least = float((-(self._moments(tilts, slice(None)) + _ALIAS) / -tilts).max())
+        self.least = float((-(self._moments(tilts, slice(None)) + ALIAS) / -tilts).max())
 
     def _moments(self, tilts: np.ndarray, own: Any) -> np.ndarray:
         return self.t * logsumexp(self.logs[own] + tilts[:, None] * self.values[own])
@@ -180,15 +175,13 @@ class _Law:
         sized, tilts = self.logs[own] + np.log(right), (tilt + gaps)[:, None]
         larger = logsumexp(sized + tilts * right) - logsumexp(sized + tilt * right)
         several = t * logsumexp(self.logs[own] + np.where(tilts > 0, tilts * right, tilts * values))
-        top = float(((several - here + larger + _ALIAS) / gaps).min())
-        bottom = float((-(self._moments(tilt - gaps, own) - here + _ALIAS) / gaps).max())
+        top = float(((several - here + larger + ALIAS) / gaps).min())
+        bottom = float((-(self._moments(tilt - gaps, own) - here + ALIAS) / gaps).max())
         top = min(max(top, high), t * float(right[-1])) + 0.01 * deviation
         bottom = max(min(bottom, float(sums.min())), 0.0)
         points, step, blur = 0, np.inf, np.inf
-        for points in (points for points in _POINTS if points <= most):
-            step = (top - bottom) / (points - 8)
-            mantissa, exponent = np.frexp(step)
-            step = float(np.ldexp(np.ceil(mantissa * 2.0**20) / 2.0**20, exponent))
+        for points in (points for points in POINTS if points <= most):
+            step = lattice_step((top - bottom) / (points - 8))
             part = values / step
             part = part - np.floor(part)
             spread = 0.5 * t * float((weights * part * (1.0 - part)).sum()) * step**2
@@ -199,6 +192,20 @@ class _Law:
         window = Window(side > 0, float(sums.min()), high, cut, tilt, step, first, points, deviation)
         floor = _ROUNDING * (12.0 * t + points / (1.0 + 2.5 * deviation / step)) * np.exp(faint) * float(added[best])
         return window, max(blur, floor)
+
+
+def merged_cells(cells: RatioCells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A few hundred points, neighbouring cells as one: the first cell of each, and its masses in the middle."""
+    base, other = (0.5 * (low + high) for low, high in (cells.base, cells.other))
+    starts = np.arange(0, base.size, _TOGETHER)
+    mass, mean = np.add.reduceat(base, starts), np.add.reduceat(other, starts)
+    return starts[mass > 0], mass[mass > 0], mean[mass > 0]
+
+
+def lattice_step(least: float) -> float:
+    """A step of at least ``least`` with 20 digits."""
+    mantissa, exponent = np.frexp(least)
+    return float(np.ldexp(np.ceil(mantissa * 2.0**20) / 2.0**20, exponent))
 
 
 def chernoff_gaps(high: float, deviation: float) -> np.ndarray:

@@ -27,6 +27,7 @@ import numpy as np
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.allocation.plan import planned
 from jaxacct.losses.allocation.ratios import RatioCells
+from jaxacct.losses.allocation.scores import tests_of_scores
 from jaxacct.losses.allocation.window_law import Events, WindowLaw, thinned
 
 _ENOUGH = 1e-14  # a call, or a put, of one ratio that is worth a point of the curve of the sum
@@ -51,34 +52,33 @@ class SumBounds(NamedTuple):
 
 
 def sum_of_ratios(cells: RatioCells, t: int, k: int) -> SumBounds:
-    """Bounds for ``t`` ratios, ``k`` of them from P in the alternative; calls and puts if ``k`` = 1."""
+    """Bounds for ``t`` ratios, ``k`` of them from P in the alternative: of several only events, of sums of scores."""
     if t == 1:
         return _one_ratio(cells)
+    smallest = float(cells.left[cells.base[1] > 0][0])
+    if k > 1:
+        nothing = (np.zeros(0), np.zeros(0))
+        return SumBounds(nothing, nothing, *tests_of_scores(cells, t, k), smallest)
     calls, puts, above, below = [], [], [], []
-    plan = planned(cells, t)
-    for window in plan:
+    for window in planned(cells, t):
         found = WindowLaw(cells, window, t, k)
         (above if window.upper else below).append(found.events())
-        if k == 1:
-            (calls if window.upper else puts).append(found.calls() if window.upper else found.puts())
-    if k == 1:
-        # A mean is no larger, in convex order, than one of its terms; and no sum without A exceeds t c.
-        one = _one_ratio(cells)
-        for curves, (at, values), side in ((calls, one.calls, 1), (puts, one.puts, -1)):
-            # Rarer ones would only make losses larger than any that matter.
-            mass = values if side > 0 else values / at
-            some = thinned(np.where(mass > _ENOUGH, values, 0.0)[::side], side * at[::side], -np.inf, np.inf)
-            curves.append((at[::side][some], values[::side][some]))
-        over = cells.other_over[1][-1] + (t - 1) * cells.base_over[1][-1]
-        if over == 0.0 or over > _ENOUGH:
-            calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
-    nothing = (np.zeros(0), np.zeros(0))
+        (calls if window.upper else puts).append(found.calls() if window.upper else found.puts())
+    # A mean is no larger, in convex order, than one of its terms; and no sum without A exceeds t c.
+    one = _one_ratio(cells)
+    for curves, (at, values), side in ((calls, one.calls, 1), (puts, one.puts, -1)):
+        # Rarer ones would only make losses larger than any that matter.
+        mass = values if side > 0 else values / at
+        some = thinned(np.where(mass > _ENOUGH, values, 0.0)[::side], side * at[::side], -np.inf, np.inf)
+        curves.append((at[::side][some], values[::side][some]))
+    over = cells.other_over[1][-1] + (t - 1) * cells.base_over[1][-1]
+    if over == 0.0 or over > _ENOUGH:
+        calls.append((cells.right[-1:], np.atleast_1d(inflated(over, 8.0 * UNIT))))
 
     def join(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-        return (np.concatenate([at for at, _ in parts]), np.concatenate([x for _, x in parts])) if parts else nothing
+        return np.concatenate([at for at, _ in parts]), np.concatenate([x for _, x in parts])
 
-    seen = cells.base[1] > 0
-    return SumBounds(join(calls), join(puts), above, below, float(cells.left[seen][0]))
+    return SumBounds(join(calls), join(puts), above, below, smallest)
 
 
 def _one_ratio(cells: RatioCells) -> SumBounds:

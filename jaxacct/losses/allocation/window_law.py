@@ -243,7 +243,8 @@ class WindowLaw:
         """Events {S on the lattice is at least, or at most, a point}, with A among the large ones."""
         c, w, t, k = self.cells, self.window, self.t, self.k
         low, high, other_low, other_high = (x[self.kept] for x in (*c.base, *c.other))
-        value = np.clip(np.where(high > 0, other_high / high, 0.0), c.left[self.kept], c.right[self.kept])
+        left, right = c.left[self.kept], c.right[self.kept]
+        value = np.clip(np.where(high > 0, other_high / high, 0.0), left, right) if k == 1 else 0.5 * (left + right)
         # A test may be randomised: a cell goes to one of its neighbours on the lattice, with a probability that is the
         # same for both measures. So sums of many small ratios keep their mean; of few, the nearest tells more.
         place = np.floor(value / w.step)
@@ -305,7 +306,8 @@ class WindowLaw:
             base_mass = deflated(np.maximum(base_mass - 8.0 * UNIT * most, 0.0), 8.0 * UNIT)
             other_mass = inflated(other_mass, 8.0 * UNIT)
         values = (w.step * self.places)[self._inside()]
-        curve = np.maximum((other_mass if w.upper else base_mass)[::-1], 1e-320)
+        # The true curve rises inwards to 1, also where a tilt has lost all digits.
+        curve = np.clip(np.maximum.accumulate(other_mass if w.upper else base_mass), 1e-320, 1.0)[::-1]
         chosen = np.sort(values.size - 1 - thinned(curve, values if w.upper else -values[::-1], -np.inf, np.inf))
         return Events(base_mass[chosen], other_mass[chosen], slack[chosen])
 

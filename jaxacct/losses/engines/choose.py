@@ -44,10 +44,12 @@ from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 _SIZES = (
     Size(160, 128),
     Size(256, 256),
-    Size(512, 1024),
+    Size(768, 512),
     Size(2048, 1024),
     Size(2048, 4096),
 )  # of the contour, tried in turn
+_BESIDE_ANOTHER = Size(96, 64)  # of a direction that is only to be no worse than another
+_MANY = 512  # directions, from which on they are answered in turn
 _CELLS = tuple(Cells(2**i, 4 ** (i - 4), False) for i in (9, 10, 11, 12))  # of discrete laws
 _LINES = (Cells(256, 256), *(Cells(1024, 4**i) for i in (5, 6, 7, 8)))  # of transforms
 _FEW_AFTER = 2  # sizes of cells were tried, few runs are composed law by law
@@ -208,18 +210,35 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         report(members.size - left.size)
         return left
 
+    def each_of(size: Size) -> float:
+        return size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
+
+    def in_turn(members: np.ndarray) -> np.ndarray:
+        """The smallest contours, direction by direction: one tilt may say that one is no worse than another."""
+        kept = []
+        for side in range(sides):
+            own = members[members // (total // sides) == side]
+            for size in (_BESIDE_ANOTHER, _SIZES[0]) if side else _SIZES[:1]:
+                known = (worst(narrow_enough(_NARROW)),) if side else ()
+                run = functools.partial(contour_run(options), kind, size)
+                own = attempt(run, parts, each_of(size), (groups[0], counts, goal, *known), own, _NARROW)
+            kept.append(own)
+        return np.concatenate(kept)
+
     compiled = is_compiled(options) or options.precision == "float32"
     for i, size in enumerate(_SIZES if contour else ()):
         if i == 0 and compiled:  # every size is a compilation
+            continue
+        if i == 0 and sides > 1 and open_.size >= _MANY:
+            open_ = in_turn(open_)
             continue
         if i == _RAYS_AFTER:
             open_ = by_rays(open_)
         if i == _VERY_FEW_AFTER:
             open_ = law_by_law(open_, _VERY_FEW)
-        each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
         run = functools.partial(contour_run(options), kind, size)
         width = _NARROW if i < _SMALL and not compiled else None
-        open_ = attempt(run, parts, each, (groups[0], counts, goal), open_, width)
+        open_ = attempt(run, parts, each_of(size), (groups[0], counts, goal), open_, width)
     if contour:
         open_ = law_by_law(open_)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone

@@ -26,8 +26,10 @@ from jaxacct.losses.engines.rays.bounds import ray_bounds
 
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
-_ROWS = 64  # of a table of NumPy's
+_ROWS = 64  # of a table of NumPy's, more where they are so short that Python's own work would show:
+_SHORT = 2**19  # points times square roots of nodes
 _LEAST_ROWS = 16  # of which a table is worth a thread
+_KEPT = 2**24  # bytes of an array after which freed memory is not given back at once, to be asked for again
 _RUNS = 1024  # single runs worked on at once
 _WORK = 2**25  # points times square roots of nodes worked on at once: 256 MiB a table
 _TRACED_CELLS = Cells(1024, 4096)
@@ -81,7 +83,7 @@ def is_compiled(options: Options) -> bool:
 
 def in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
-    rows = max(1, min(_ROWS, int(_WORK / each)))
+    rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
     sizes = [size for size in _BATCHES if size == _BATCHES[0] or (size * each <= _WORK and size <= most)]
     sizes = [size * spread.shares for size in sizes]
@@ -112,6 +114,7 @@ def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
     if workers <= 1:
         yield from map(run, chunks)
         return
+    np.empty(_KEPT, np.uint8)  # once freed, the C library keeps smaller arrays' memory for the next ones
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(run, chunks)
 
@@ -135,9 +138,9 @@ def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: j
     return contour_bounds(kind, size, pairs, counts, goal)
 
 
-def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
+def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any, worst: Any = None):
     with np.errstate(all="ignore"):  # what comes of it fails closed
-        return contour_bounds(kind, size, pairs, counts, goal)
+        return contour_bounds(kind, size, pairs, counts, goal, worst)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

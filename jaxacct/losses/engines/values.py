@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import array_module, erfc
-from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period, powers
+from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period
 from jaxacct.losses.engines.discrete_laws.plan import Plan, plan_of
+from jaxacct.losses.engines.discrete_laws.powers import powers
 
 Array = Any  # NumPy's or JAX's
 

@@ -65,16 +65,11 @@ def _irfft(n: int) -> Callable[[Array], Array]:
 
 
 def convolved(measure: Any, count: int, n: int, other: Any = None) -> tuple[Any, Any]:
-    """``other * measure^count``, a circular convolution on ``n`` points, of non-negative measures.
+    """``(product, error)``: ``other * measure^count``, a circular convolution on ``n`` points of non-negative measures.
 
-    Args:
-        measure: shape ``(..., size)``, at most ``n`` points; zeros follow.
-        count: how often it is taken, static, >= 1.
-        n: even; 2^k, 3 2^k or 5 2^k; static.
-        other: likewise, its batch broadcasts with the measure's; without it a point mass at 0.
-
-    Returns:
-        ``(product, error)``: shapes ``(..., n)`` and ``(...)``. No entry is off by more than the error.
+    Shapes ``(..., n)`` and ``(...)``: no entry is off by more than the error. ``count`` >= 1 and ``n`` (even; 2^k, 3
+    2^k or 5 2^k) are static. Measures have at most ``n`` points, zeros follow; without ``other`` it is a point mass at
+    0.
     """
     power, bound, errors = spectrum(measure, count, n, other)
     xp = array_module(power)

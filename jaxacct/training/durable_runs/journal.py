@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from jaxacct._files import as_path, refuse_special
+from jaxacct._files import as_path, refuse_special, sync_folder
 
 
 class Journal:
@@ -60,7 +60,7 @@ class Journal:
                 os.write(self._file, b"\n")  # a whole record that lost its line's end: it counts
             _to_disk(self._file)
             if fresh:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except BaseException:
             os.close(self._file)
             raise
@@ -178,12 +178,3 @@ def _to_disk(file: int) -> None:
     os.fsync(file)
     if hasattr(fcntl, "F_FULLFSYNC"):  # where fsync stops at the drive's own cache (macOS)
         fcntl.fcntl(file, fcntl.F_FULLFSYNC)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file's name is on the disk only when its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -34,7 +34,7 @@ from jaxacct._files import as_path
 from jaxacct.filters import Filter
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal
-from jaxacct.training.durable_runs.records import agree, checked, history
+from jaxacct.training.durable_runs.records import agree, check, history
 from jaxacct.training.keys import Keys, fresh_keys
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
@@ -237,7 +237,7 @@ def durable_run(
                 raise ValueError(f"folder {folder} holds checkpoints and no journal: what was spent cannot be told")
             journal.append(header)
         else:
-            checked(journal)
+            check(journal)
             agree(journal, header)
         run = DurableRun(split, journal, checkpoints, every, ahead)
         run._start(state, keys)

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxacct import PLD, Gaussian, LossGrid, adversary, filters
+from jaxacct import PLD, LossGrid, adversary, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.residues import on_grid as _composed_law
 
 natural = importlib.import_module("jaxacct.filters.residues.natural")
+undeclared_filter = importlib.import_module("jaxacct.filters.residues.undeclared")
 approximate = importlib.import_module("jaxacct.adversary.filters.natural_approximate_dp")
 units = importlib.import_module("jaxacct.filters.menus.units")
 
@@ -83,24 +84,6 @@ def test_an_order_that_is_out_reads_as_infinitely_spent_and_stays_out():
     assert not step(np.array([0.41 * rho[0], 0.0]), state)[0]
 
 
-def test_rounds_are_counted_over_the_most_there_may_be():
-    declared = natural._Declared(None, (Gaussian(1.0), Gaussian(2.0)), 8, "remove", None)
-    made = natural.NaturalFilter(np.ones((9, 9), bool), declared)
-    state = natural.NaturalState(jnp.array([2, 1], jnp.int32))
-    assert float(made.fraction(state)) == 3 / 8
-    assert int(made.spent(state)) == 3
-    grid = LossGrid(0.5, -2, 5)
-    for rounds, share in ((8, 3 / 8), (None, 0.0)):
-        undeclared = natural.UndeclaredNaturalFilter(np.zeros((5, 2), np.float32), grid, "remove", rounds)
-        state = _composed_law.ComposedState(jnp.zeros((5, 2)), jnp.zeros(2), jnp.int32(3))
-        assert float(undeclared.fraction(state)) == share
-    # Of the natural (epsilon, delta) filter it is delta that is spent.
-    for spent in (0.0, 3e-6, 1e-5):
-        asked = SimpleNamespace(parameters=(0.5, 1e-5, 7), spent=lambda _, spent=spent: jnp.float32(spent))
-        found = float(approximate.NaturalApproximateDPFilter.fraction(asked, state))
-        assert spent / 1e-5 <= found <= spent / 1e-5 * (1 + 2.0**-18)
-
-
 def test_a_menus_fraction_is_exact_at_the_end_and_rounded_up_before_it():
     for wide, width in ((False, 2.0**-22), (True, 2.0**-50)):
         with jax.enable_x64(wide):
@@ -124,7 +107,7 @@ def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
 
     query = PLD(np.array([0.0, 1.0, 0.0]), np.float64(0.0), grid)
     monkeypatch.setattr(_composed_law, "after", after)
-    monkeypatch.setattr(natural, "pld_excess", lambda law, grid: jnp.zeros(3))
+    monkeypatch.setattr(undeclared_filter, "pld_excess", lambda law, grid: jnp.zeros(3))
     monkeypatch.setattr(_composed_law, "law_of", lambda *_: SimpleNamespace(hockey_stick=lambda epsilon: 0 * epsilon))
     undeclared = natural.UndeclaredNaturalFilter(np.zeros((3, 2), np.float32), grid, "remove", 2)
     for ledger in (undeclared, approximate.NaturalApproximateDPFilter((1.0, 1e-4, 2), grid)):
@@ -144,20 +127,3 @@ def test_the_most_queries_are_the_most_and_not_one_more(monkeypatch):
         ):  # fmt: skip
             law = _past_checks(approximate.SymmetricLaw if ledger is not undeclared else PLD, masses, atom, grid)
             assert bool(ledger.update(law, fresh)[0]) == fine, (masses, atom)
-
-
-def test_a_declared_family_may_play_what_the_budget_holds_after_every_query_and_in_as_many_rounds(monkeypatch):
-    asked = []
-
-    def test(counts):
-        asked.append(counts)
-        return SimpleNamespace(certain=counts not in ((1, 1), (3, 0)))
-
-    monkeypatch.setattr(natural, "Compositions", lambda *x: x)
-    monkeypatch.setattr(natural, "Budget", lambda budget, made, tolerance: SimpleNamespace(test=test))
-    made = filters.natural(Gaussian(0.5), (Gaussian(2.0), Gaussian(3.0)), 3)
-    wanted = {(0, 0), (1, 0), (2, 0), (0, 1), (0, 2), (0, 3)}
-    assert {tuple(x) for x in np.argwhere(made.allowed).tolist()} == wanted
-    assert set(asked) == wanted | {(1, 1), (3, 0)}
-    with pytest.raises(ValueError, match="rounds must give at most 200000 counts of 2 members, got 200704"):
-        filters.natural(Gaussian(0.5), (Gaussian(2.0), Gaussian(3.0)), 447)

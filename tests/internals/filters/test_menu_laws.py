@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from jaxacct import PLD, Gaussian, LossGrid, PrivacyProfile
 from jaxacct.filters.menus import laws as _menu_laws
@@ -94,60 +93,3 @@ def test_the_delta_of_a_curve_is_that_of_the_worse_direction(epsilon):
         excess -= np.maximum(1 - gamma[:, 0], 0)
         exact = float(PrivacyProfile(excess, grid, "upper").symmetrise().hockey_stick(epsilon))
         assert exact * (1 - 1e-9) <= _menu_laws.delta_of(excess, grid, epsilon) <= exact * (1 + 3e-9)
-
-
-@pytest.mark.parametrize(
-    ("menu", "epsilon", "delta", "points"),
-    [((0.1, 0.3), 1.5, 1e-5, 1024), ((1.0,), 8.0, 1e-3, 1024), ((3.0,), 9, 0.1, 1024), ((1.0,), 8.0, 1e-3, 32768)],
-)
-def test_the_lattice_holds_all_that_matters_of_one_run_and_of_all_of_them_and_little_else(
-    monkeypatch, menu, epsilon, delta, points
-):
-    monkeypatch.setattr(_menu_laws, "_laws", gaussians)
-    monkeypatch.setattr(_menu_laws, "_excess", lambda laws, grid: np.zeros((len(menu), grid.size)))
-    laws, runs = _menu_laws.menu_laws(menu, epsilon, delta, points)
-    coarse, fine, menu = 2 * (4 * epsilon + 10) / 4096, laws.grid.spacing, np.array(menu)
-    assert laws.grid.size + laws.below + laws.above == points
-    assert laws.masses.shape == (menu.size, laws.below + laws.above + 1)
-    # Alone, n runs of mu are one of mu sqrt(n): on the lattice a little less.
-    whole = menu * np.sqrt(runs)
-    exact = norm.cdf(whole / 2 - epsilon / whole) - np.exp(epsilon) * norm.cdf(-whole / 2 - epsilon / whole)
-    assert np.all(exact <= delta * 1.1)
-    assert np.all(exact >= delta * 0.4)
-    # One run: what matters within all its runs; all runs: a millionth of delta, and epsilon in any case.
-    lost, doubt = 1e-5 * delta / runs.max(), 3 * coarse + 3 * fine
-    up = (menu**2 / 2 + menu * norm.isf(lost)).max()
-    down = min(-(menu**2 / 2 - menu * norm.isf(lost)).min(), -laws.grid.losses[0] + doubt)
-    assert abs(laws.above * fine - up) <= doubt
-    assert abs(laws.below * fine - max(down, coarse)) <= doubt
-    total, line = whole[:, None], laws.grid.losses
-    above = norm.sf((line - total**2 / 2) / total).max(0)
-    below = (np.exp(line) * norm.cdf((line + total**2 / 2) / total)).max(0)
-    high = max(line[above > 1e-6 * delta].max(), epsilon)
-    assert line[-1] >= (whole**2 / 2 + whole * norm.isf(1e-6 * delta)).max()
-    low = min(line[below > 1e-6 * delta * math.exp(-epsilon)].min(), -epsilon)
-    assert -doubt - coarse <= low - line[0] - coarse <= doubt + coarse
-    assert line[0] <= -epsilon - 0.5 * coarse
-    assert line[-1] >= epsilon + 0.5 * coarse
-    assert 0 <= line[-1] - high <= 2 * doubt + 8 * fine
-
-
-def test_there_are_more_points_for_more_runs_between_two_ends(monkeypatch):
-    monkeypatch.setattr(_menu_laws, "_laws", gaussians)
-    monkeypatch.setattr(_menu_laws, "_excess", lambda laws, grid: np.zeros((1, grid.size)))
-    monkeypatch.setattr(_menu_laws, "runs_alone", lambda *_: None)
-    for runs, points in ((9.0, 2048), (200.0, 2048), (1000.0, 4096), (6400.0, 8192), (30000.0, 16384), (1e6, 32768)):
-        monkeypatch.setattr(_menu_laws, "_runs", lambda *_, runs=runs: np.array([runs, 1.0]))
-        laws, _ = _menu_laws.menu_laws((0.05, 0.06), 2.0, 1e-5, None)
-        assert laws.grid.size + laws.below + laws.above == points
-
-
-def test_epsilon_is_on_the_lattice_where_nothing_reaches_so_far(monkeypatch):
-    monkeypatch.setattr(_menu_laws, "_laws", gaussians)
-    monkeypatch.setattr(_menu_laws, "_excess", lambda laws, grid: np.zeros((1, grid.size)))
-    monkeypatch.setattr(_menu_laws._Powers, "ends", lambda *_: (-0.01, 0.01))
-    monkeypatch.setattr(_menu_laws, "runs_alone", lambda *_: None)
-    for points in (1024, 32768):
-        laws, _ = _menu_laws.menu_laws((0.05, 0.06), 2.0, 1e-5, points)
-        for end in (-laws.grid.losses[0], laws.grid.losses[-1]):
-            assert 2.0 + laws.grid.spacing <= end <= 2.2

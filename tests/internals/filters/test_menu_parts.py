@@ -8,11 +8,10 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import mpmath
 import numpy as np
 import pytest
 
-from jaxacct import GDP, PLD, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
+from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
 from jaxacct.filters import amounts
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus import gaussian_menu as _menus
@@ -154,54 +153,6 @@ def test_schedules_fixed_in_advance_run_as_often_as_their_price_allows(monkeypat
     assert found.upper == pytest.approx([0.6, 0.0, 0.4])
 
 
-def test_an_online_query_is_read_twice_as_far_as_the_menus_and_its_roots_are_rounded_up(monkeypatch):
-    asked = []
-
-    def law_of(query, step, grid):
-        asked.append((query, step, grid))
-        return PLD(np.arange(5.0), np.float64(0.0), LossGrid(0.25, -2, 5)), np.ones(grid.size)
-
-    monkeypatch.setattr(online, "law_of", law_of)
-    grid = LossGrid(0.25, -40, 60)
-    masses, lowest, excess = online.MenuCurves.law(SimpleNamespace(reach=7, grid=grid), "query")
-    assert asked == [("query", LossGrid(0.25, -14, 29), grid)]
-    assert lowest == -2
-    with mpmath.workdps(30):
-        for found, line, factor in (
-            (masses, 0.25 * np.arange(-2, 3), np.arange(5)),
-            (excess, grid.losses, np.ones(60)),
-        ):
-            for value, loss, one in zip(found.tolist(), line.tolist(), factor, strict=True):
-                exact = one * mpmath.exp(-mpmath.mpf(loss) / 2)
-                # At least what the exponential, its argument and the product may be off by, and hardly more.
-                assert exact * (1 + 12 * 2.0**-53 * (4 + abs(loss))) <= value
-                assert value <= exact * (1 + 20 * 2.0**-53 * (4 + abs(loss)))
-
-
-def test_nodes_are_parts_of_the_cheapest_price_and_at_least_so_many_and_prices_go_as_one_over_runs(monkeypatch):
-    for unit, runs, node, prices in (
-        (288, (700.0, 350.0, 701.0), 256, (288, 577, 288)), (288, (200.0, 199.0), 85, (288, 289)),
-        (288, (1e6,), 256, (288,)), (16, (3.0, 1.0), 1, (16, 48)), (32, (300.0, 0.5), 14, (32, 19200)),
-        (100, (401.0,), 88, (100,)), (100, (399.0,), 44, (100,)),
-    ):  # fmt: skip
-        given, told = [], []
-
-        total, laws = int(unit * max(runs) / node), SimpleNamespace(grid=LossGrid(0.5, -2, 5))
-
-        def table(_, prices, node, met, most, report, whole, given=given, total=total):
-            given.append((prices.tolist(), node, most, whole))
-            report(total // 2)
-            report(total + 5)
-            return SimpleNamespace(budget=10**9, excess=np.zeros(5), curves=None)
-
-        monkeypatch.setattr(kept_table, "menu_laws", lambda *_, laws=laws, runs=runs: (laws, np.array(runs)))
-        monkeypatch.setattr(kept_table, "budget_table", table)
-        kept_table._table([], 1.0, 1e-3, unit, None, lambda *x, told=told: told.append(x), False)
-        assert given == [(list(prices), node, 2**31 - 2, False)]
-        assert told == [(total // 2, total), (total, total)]
-        assert node < unit  # a price is more than a node
-
-
 @jax.enable_x64(True)
 def test_a_sampled_gaussian_is_its_noise_and_the_product_of_its_rates_and_anything_else_is_none():
     # Past the checks of their constructors, as traced numbers are.
@@ -257,3 +208,34 @@ def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
     with jax.enable_x64(True):
         assert np.asarray(amounts.join(jnp.asarray(made.noise)))[0] == 1.5
         assert np.isnan(np.asarray(amounts.join(jnp.asarray(made.rate)))[1])
+
+
+def test_an_online_price_is_certified_exactly_where_the_curve_after_the_query_fits():
+    grid, lowest = LossGrid(0.25, -6, 14), -2
+    masses = np.array([0.1, 0.2, 0.3, 0.15, 0.2, 0.05])  # losses -2 .. 3 points
+    excess = RNG.uniform(0.01, 0.02, grid.size)
+    after = RNG.uniform(0.2, 0.4, grid.size)
+    wide = {
+        k: after[k] if 0 <= k < 14 else after[13] * np.exp(-0.125 * (k - 13)) if k > 0 else after[0] * np.exp(0.125 * k)
+        for k in range(-5, 20)
+    }
+    whole = np.array([e + sum(m * wide[k - (lowest + j)] for j, m in enumerate(masses)) for k, e in enumerate(excess)])
+    for slack in (0.0, 1e-3):
+        bump = slack * np.exp(-0.5 * np.abs(grid.losses))
+        # A node is 4 units: the curve after is at 4 units, that before at 8, and 6 lies half-way.
+        # What rounding may have taken is not there to be spent; any point may be the one that decides.
+        for scale, fits, point in (
+            (1 + 1e-12, True, 0), (1 + 2e-14, False, 5), *((1 - 1e-12, False, k) for k in range(14)),
+        ):  # fmt: skip
+            raised = whole * scale + np.where(np.arange(14) == point, 0.0, 1e-3)
+            curves = np.stack([0 * after, after - 4 * bump, raised - 8 * bump, raised])
+            one = online.MenuCurves(curves, 4, 9, slack, 0, grid)
+            certified = lambda left, price, one=one: one.certified(masses, lowest, excess, left, price)  # noqa: E731
+            assert certified(8, 4) == fits
+            np.testing.assert_allclose(one.curve(6), 0.5 * (after + raised), rtol=1e-13)
+            np.testing.assert_allclose(one.curve(5), 0.75 * after + 0.25 * raised - bump * 0, rtol=1e-13)
+        assert [certified(*x) for x in ((8, 0), (4, 5), (10, 4))] == [False] * 3
+    empty = online.MenuCurves(np.zeros((4, 14)), 4, 9, 0.0, 0, grid)
+    assert empty.certified(masses, lowest, 0 * excess, 8, 8)
+    assert empty.certified(masses, lowest, 0 * excess, 8, 1)
+    assert not empty.certified(masses, lowest, 0 * excess + 1e-320, 8, 8)

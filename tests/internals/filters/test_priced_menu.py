@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-from fractions import Fraction as F
 
 import numpy as np
 import pytest
@@ -13,8 +12,7 @@ from jaxacct import filters
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus import table as _budget_table
 from jaxacct.filters.menus.gaussian_menu import shrunk
-from jaxacct.filters.menus.laws import MenuLaws, delta_of, menu_laws
-from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.filters.menus.laws import delta_of, menu_laws
 
 module = importlib.import_module("jaxacct.filters.menus.kept_table")  # the room's name is the function's
 EPSILON, DELTA, POINTS = 1.5, 1e-3, 512
@@ -71,57 +69,6 @@ def test_every_node_and_every_budget_between_two_dominates_every_query_before_it
         > DELTA
         >= delta_of(table.excess, laws.grid, EPSILON)
     )
-
-
-def randomized_response(offset, size, above):
-    """Randomised response whose losses are +-offset points of a lattice of spacing log 2, in rational numbers."""
-    ratio = F(2) ** offset
-    masses = {offset: ratio / (1 + ratio), -offset: 1 / (1 + ratio)}
-    excess = [
-        sum(p * max(1 - F(2) ** (k - loss), 0) for loss, p in masses.items()) - max(1 - F(2) ** k, 0)
-        for k in range(-size, size + 1)
-    ]
-    return masses, excess
-
-
-def two_coins(size, reach):
-    """Randomised responses of losses 1 and 2, in rational numbers and as a menu's laws."""
-    laws = [randomized_response(offset, size, reach) for offset in (1, 2)]
-    masses = np.zeros((2, 2 * reach + 1))
-    for i, (one, _) in enumerate(laws):
-        for offset, p in one.items():
-            masses[i, reach + offset] = float(p)
-    excess = np.array([[float(e) for e in excess] for _, excess in laws])
-    return laws, MenuLaws(LossGrid(math.log(2.0), -size, 2 * size + 1), masses, excess, reach, reach)
-
-
-def test_it_dominates_the_exact_worst_case_of_coins_in_rational_numbers_and_is_not_far_above():
-    size, reach, node = 40, 2, 5
-    prices = np.array([7, 22])  # two coins of loss 1 for less than one of loss 2 would be a bargain: both matter
-    laws, lattice = two_coins(size, reach)
-    table, _ = curves_of(lattice, prices, node, lambda curve: curve[size + 2] <= 0.7)
-    assert table.budget > 60
-
-    def value(known, k):
-        # Outside the lattice: 0 below the truth is fine for a lower bound, and the truth itself is below 2^-30 there.
-        return known[k + size] if -size <= k <= size else F(0)
-
-    exact = [[F(0)] * (2 * size + 1)]
-    for b in range(1, table.budget + 1):
-        best = list(exact[-1])
-        for (one, excess), price in zip(laws, prices, strict=True):
-            if price <= b:
-                known = exact[b - price]
-                for k in range(-size, size + 1):
-                    mean = sum(p * value(known, k - loss) for loss, p in one.items())
-                    best[k + size] = max(best[k + size], excess[k + size] + mean)
-        # Rounded down to 60 bits: still a lower bound, and small numbers.
-        exact.append([F(math.floor(x * 2**60), 2**60) for x in best])
-    truth = np.array([float(x) for x in exact[-1]])
-    assert (table.excess >= truth).all()
-    # At least as good as what five coins more could do.
-    more = exact[max(0, table.budget - 12)]
-    assert table.excess[size] <= float(exact[-1][size]) + 2 * float(exact[-1][size] - more[size]) + 0.02
 
 
 def test_tables_on_disk_are_used_and_damaged_or_foreign_ones_are_not(monkeypatch, tmp_path):

@@ -29,30 +29,6 @@ def searched(monkeypatch, holds, step, tries, tolerance=1e-4):
     return jax.jit(jax.vmap(run))
 
 
-@pytest.mark.parametrize(
-    ("step", "tries"),
-    [
-        (lambda c, _, root: root - c, 3),
-        # Newton's, of a slope that is off by a quarter.
-        pytest.param(lambda c, _, root: (root - c) * 0.75, 12, marks=pytest.mark.slow),
-        # Of no use; where nothing is certain they may be no number.
-        (lambda c, _, root: jnp.where(c < root, jnp.nan, -jnp.inf), 70),
-        pytest.param(lambda c, _, root: jnp.where(c < root, root - c, -jnp.inf), 40, marks=pytest.mark.slow),
-        # Hardly away from where it failed already.
-        (lambda c, _, root: jnp.where(c < root, -0.45e-4 * c, -jnp.inf), 70),
-    ],
-)
-@jax.enable_x64(True)
-def test_steps_that_lead_there_take_a_few_and_others_halve(monkeypatch, step, tries):
-    mu, root = np.array([[2.0, 0.01], [2.0, 1.9], [0.3, 1e-9], [12.0, 143.0]]).T.repeat(8, -1)
-    starts = np.tile([1e-9, 1e-3, 0.2, 0.9, 1.0, 1.3, 40.0, np.inf], 4)
-    found = np.asarray(searched(monkeypatch, lambda c, _, root: c >= root, step, tries)(mu, root * starts, root))
-    charge = mu * mu - found * found
-    assert (found >= 0).all()
-    assert np.all(charge >= root * (1 - 1e-13) - 1e-14 * mu * mu)
-    assert np.all(charge <= root * (1 + 1.6e-4) + 1e-13 * mu * mu)
-
-
 @jax.enable_x64(True)
 def test_the_root_of_what_is_left_is_rounded_down_by_a_few_units(monkeypatch):
     rng = np.random.default_rng(3)
@@ -62,18 +38,6 @@ def test_the_root_of_what_is_left_is_rounded_down_by_a_few_units(monkeypatch):
     for m, r, left in zip(mu, root, np.asarray(run(mu, root, root)), strict=True):
         exact = Fraction(m) ** 2 - Fraction(r)
         assert exact * (1 - Fraction(1, 2**47)) <= Fraction(left) ** 2 <= exact
-
-
-@jax.enable_x64(True)
-def test_nodes_are_made_anew_until_they_are_for_what_was_found(monkeypatch):
-    # The farther the nodes are from the charge, the more is charged.
-    at_least = lambda at, root: root * (1 + 0.2 * jnp.minimum(jnp.abs(jnp.log(at / root)), 5.0))  # noqa: E731
-    holds, step = (lambda c, at, root: c >= at_least(at, root)), (lambda c, at, root: at_least(at, root) - c)
-    run = searched(monkeypatch, holds, step, 5)
-    mu, root = np.array([[2.0, 0.02], [10.0, 20.0]]).T.repeat(4, -1)
-    charge = mu * mu - np.asarray(run(mu, root * np.tile([0.01, 0.7, 1.0, 30.0], 2), root)) ** 2
-    assert np.all(charge >= root * (1 - 1e-12))
-    assert np.all(charge <= root * 1.04)
 
 
 @jax.enable_x64(True)

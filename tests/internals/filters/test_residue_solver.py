@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from jaxacct.filters.residues import solver
+from jaxacct.filters.residues.response import largest_for_response
 
 RNG = np.random.default_rng(2)
 MU, CHARGE = 1.3, 0.2
@@ -97,7 +98,7 @@ def test_what_is_left_after_a_response_is_the_root_of_its_total_variation_rounde
     pairs = [(1.0, 0.0), (1.0, 0.25), (0.3, 0.2), (4.0, 3.0), (10.0, 1.0), (30.0, 5.0), (1e-3, 1e-4), (0.5, 1e-6)]
     none = [(0.3, 0.5), (1e-3, 1.0), (np.nan, 0.1), (1.0, np.nan), (1.0, -0.1), (0.0, 0.1), (np.inf, 0.1)]
     mu, epsilon = (np.array(x) for x in zip(*pairs, *none, (1.0, np.inf), (-1.0, 0.1), strict=True))
-    found = np.asarray(jax.jit(solver.largest_for_response)(mu, epsilon))
+    found = np.asarray(jax.jit(largest_for_response)(mu, epsilon))
     assert (found[len(pairs) :] == -1).all()
     with mpmath.workdps(40):
         root = mpmath.sqrt(mpmath.mpf("0.5"))
@@ -157,7 +158,7 @@ def test_a_charge_is_certified_from_the_residue_on_and_only_where_all_that_a_pro
     epsilon = 0.4
     losses = np.array([-epsilon, epsilon, 0.0])
     masses = np.array([1 / (1 + np.exp(epsilon)), 1 / (1 + np.exp(-epsilon)), 0.0])
-    m = float(jax.jit(solver.largest_for_response)(MU, epsilon))
+    m = float(jax.jit(largest_for_response)(MU, epsilon))
     exact = MU**2 - m**2
     make = jax.jit(lambda losses: solver._nodes(MU, exact, losses, masses, 0.0, 1.0))
     check = jax.jit(lambda charge, losses, nodes: solver.certified(MU, charge, losses, masses, 1.0, nodes))

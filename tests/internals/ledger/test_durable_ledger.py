@@ -1,7 +1,9 @@
 """What a ledger promises when nothing goes wrong."""
 
+import contextlib
 import dataclasses
 import json
+import sqlite3
 
 import jax
 import numpy as np
@@ -18,7 +20,7 @@ from jaxacct import (
     ZeroConcentratedDP,
     filters,
 )
-from jaxacct.ledger import canonical, register
+from jaxacct.ledger import LedgerCorrupted, canonical, register
 from jaxacct.ledger import export as _export
 from jaxacct.ledger.policy import Policy
 from tests.contract.filter_cases import CASES
@@ -119,3 +121,12 @@ def test_numbers_are_exported_as_what_the_filter_takes_them_for():
         _export._mechanism(0.5, filters.approximate_gdp(1.0))
     with pytest.raises(ValueError, match="dp_events must be of mechanisms, got the numbers"):
         _export._mechanism((0.5, 1e-6), filters.approximate_zcdp(1.0, 1e-5))
+
+
+def test_a_ledger_of_an_older_schema_is_refused(path):
+    Ledger(path, filters.gdp(1.0)).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE jaxacct_schema SET version = 1")
+        connection.commit()
+    with pytest.raises(LedgerCorrupted, match="has schema 1, which no release had"):
+        Ledger(path)

@@ -2,7 +2,6 @@
 
 import functools
 from fractions import Fraction as F
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +10,8 @@ import pytest
 
 import jaxacct
 from jaxacct._numerics.rows import Row
-from jaxacct.losses.compare.gaussian_order import _exactly
-from jaxacct.losses.engines import fallback_bounds as caps
 from jaxacct.losses.engines.fallback_bounds import capped
-from jaxacct.mechanisms.pairs.base import Tails
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds, log_inverse
 from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 
@@ -128,133 +123,3 @@ def test_sampled_gaussians_are_no_worse_than_without_sampling():
     known = np.asarray(jaxacct.mechanisms.pairs.gaussian_curve.gdp_epsilon(STEPS**0.5 / 2.0, np.array([1e-3, 1e-30])))
     assert np.all(high >= known * (1 - 1e-13))
     np.testing.assert_allclose(high, known, rtol=1e-9)
-
-
-def test_only_a_gaussian_without_sampling_is_answered_as_one():
-    assert _exactly(jaxacct.PoissonSampled(jaxacct.Gaussian(1.0), 0.5), "remove") is None
-    assert _exactly(jaxacct.Laplace(1.0), "remove") is None
-    found = _exactly(jaxacct.Gaussian(2.0), "remove")
-    assert found.dominated < 0.5 < found.dominating
-    assert found.dominating - found.dominated < 1e-14
-    with jax.enable_x64(True):
-        traced = []
-        jax.jit(lambda s: traced.append(_exactly(jaxacct.Gaussian(s), "remove")))(2.0)
-    assert traced == [None]
-
-
-class Vague(NamedTuple):
-    """Losses up to ``largest`` whose tails are off by hundredths, as they say."""
-
-    rate: jax.Array
-    largest: jax.Array
-    mu: jax.Array
-    distance: jax.Array
-
-    def tails(self, losses):
-        rate = self.rate[..., None]
-        p, q = jnp.exp(-rate * losses), 0.999 * jnp.exp(-(1.0 + rate) * losses)
-        return Tails(p, 1.0 - p, q, 1.0 - q, 0.01 * (1.0 + jnp.sin(losses) ** 2) + 0.0 * p)
-
-    def max_loss(self):
-        return self.largest
-
-    def loss_error(self):
-        return 1e-3 * jnp.minimum(self.largest, 1e3)
-
-    def gaussian_mu(self):
-        return self.mu
-
-
-SURE, LEAST, SHARE, UNITS = 0.999, 1e-4, 1e-3, 1e-4
-
-
-def definitions(kind, pair, counts, goal, bounds):
-    """The three bounds of the module's docstring and what is taken off each, candidate by candidate."""
-    parts, some, every = list(zip(*pair, strict=True)), [], []
-    runs = lambda p: 1 - np.prod([(1 - min(max(x, 0), 1)) ** t for x, t in zip(p, counts, strict=True)])  # noqa: E731
-
-    def tails(rate, x):
-        off = 0.01 * (1 + np.sin(x) ** 2)
-        return np.exp(-rate * x) * (1 - off) - LEAST, 0.999 * np.exp(-(1 + rate) * x) * (1 + off) + LEAST
-
-    for t in np.geomspace(1e-4, 1e7, 100):
-        p, q = zip(*(tails(rate, t) for rate, *_ in parts), strict=True)
-        some.append((runs(p) * SURE, min(runs(q) / SURE + LEAST, 1.0)))
-    for s in np.geomspace(1e-12, 0.5, 36):
-        at = [high * (1 - s) if high < np.inf else 0.0 for _, high, *_ in parts]
-        p = [tails(rate, x)[0] if high < np.inf else 0.0 for (rate, high, *_), x in zip(parts, at, strict=True)]
-        p = [x**t if t else 1.0 for x, t in zip(p, counts, strict=True)]
-        total = sum(t * (x - 1e-3 * min(high, 1e3)) for (_, high, *_), x, t in zip(parts, at, counts, strict=True) if t)
-        log = np.log(np.prod(p)) if np.prod(p) > 0 else -np.inf
-        every.append((np.exp(log * (1 + SHARE)) * SURE, total - SHARE * abs(total)))
-    mu = np.sqrt(sum(t * m**2 for (*_, m, _), t in zip(parts, counts, strict=True))) / SURE
-    distance = runs([d for *_, d in parts]) / SURE
-    lower, upper = bounds
-    if kind == "epsilon":
-        upper = 0.0 if distance <= goal else min(upper, float(log_inverse(mu, np.log(goal))) if mu < np.inf else np.inf)
-        with np.errstate(divide="ignore"):
-            inside = [(x + np.log1p(-min(goal / p / SURE, 1.0))) * SURE for p, x in every if p > goal]
-        found = {
-            "known": lower,
-            "some": max([np.log((p - goal) / q) if p > goal else 0.0 for p, q in some]) * SURE - 1e-13,
-            "every": max([*inside, 0.0]),
-        }
-    else:
-        floor = max(-np.expm1(goal), 0.0)
-        gaussian = float(np.exp(log_delta_bounds(mu, goal)[1])) + LEAST if mu < np.inf and goal >= 0 else 1.0
-        upper = min(upper, gaussian, (floor + distance) * (1 + UNITS), 1.0)
-        upper = max(upper, min(floor * (1 + UNITS), 1.0))
-        allowed = [SHARE + UNITS * (abs(goal) + abs(np.log(q))) for _, q in some]
-        found = {
-            "known": lower,
-            "some": max(p - np.exp(goal + np.log(q)) * (1 + a) for (p, q), a in zip(some, allowed, strict=True)),
-            "every": max(p * -np.expm1(min(goal - x + UNITS * abs(goal), 0.0)) * SURE for p, x in every),
-        }
-    best = max(found, key=lambda name: found[name])
-    return every, best, min(max(found[best], 0.0) if kind == "epsilon" else found[best], upper), upper
-
-
-def test_every_bound_without_a_lattice_is_what_it_is_charged(monkeypatch):
-    monkeypatch.setattr(caps, "_SURE", SURE)
-    monkeypatch.setattr(caps, "_LEAST", LEAST)
-    monkeypatch.setattr(caps, "_SHARE", SHARE)
-    monkeypatch.setattr(caps, "_UNITS", UNITS)
-    monkeypatch.setattr(caps, "single_delta", lambda pair, _: (0.0, pair.distance))
-    inf, seen = np.inf, set()
-    ask = {
-        kind: jax.jit(lambda pair, counts, goal, known, kind=kind: capped(kind, (pair,), counts, goal, known))
-        for kind in ("epsilon", "delta")
-    }
-    with jax.enable_x64(True):
-        for rate, largest, mu, distance, counts, goals, known in (
-            ([0.9, 0.3], [inf, inf], [inf, 0.5], [0.3, 0.1], [2, 3], {"epsilon": [0.2, 0.97], "delta": [-1, 0, 2]}, 0),
-            ([0.9, 2.3], [inf, inf], [0.2, 0.7], [0.3, 0.1], [3, 1], {"epsilon": [0.2, 0.9], "delta": [0, 1]}, 0),
-            ([1e-3, 2e-3], [300.0, 9.0], [inf, 1], [1, 1], [2, 3], {"epsilon": [1e-3, 0.1], "delta": [600, 100]}, 0),
-            ([1e-3, 2e-3], [300.0, inf], [3.0, 1], [1, 1], [2, 0], {"epsilon": [1e-3, 0.1], "delta": [599, 100]}, 0),
-            ([1e-3, 2e-3], [300.0, inf], [inf, inf], [1, 1], [2, 1], {"epsilon": [1e-3], "delta": [599, 3]}, 0),
-            ([2.0, 3.0], [0.7, 0.3], [0.9, 0.1], [0.2, 0.1], [2, 3], {"epsilon": [1e-9, 0.4], "delta": [0.1, 1.5]}, 0),
-            ([2.0, 3.0], [0.7, 0.3], [0.9, 0.1], [0.2, 0.1], [2, 3], {"epsilon": [1e-2], "delta": [0.1, -0.5]}, 0.4),
-            ([50.0, 1.0], [inf, inf], [inf, 1.0], [1, 1], [1, 0], {"delta": [-1.0, -9.0]}, 0),
-        ):
-            pair = Vague(*(np.array(x, float) for x in (rate, largest, mu, distance)))
-            for kind, some in goals.items():
-                asked = some
-                if (
-                    kind == "epsilon"
-                ):  # and next to the probability of one of the events, within what that is lowered by
-                    events = definitions(kind, pair, counts, 0.5, (0.0, inf))[0]
-                    asked = [*asked, next((p * (1 + SURE) / 2 for p, _ in events if 0 < p < 1), 0.3)]
-                for goal in asked:
-                    bounds = (known, 2 * known + 0.1) if known else (-inf, inf if kind == "epsilon" else 1.0)
-                    given = (jnp.nan, jnp.nan) if not known else bounds
-                    found = ask[kind](pair, np.array(counts, float), float(goal), given)
-                    bounds = (max(bounds[0], 0.0), bounds[1])
-                    _, best, lower, upper = definitions(kind, pair, counts, float(goal), bounds)
-                    seen.add((kind, best))
-                    np.testing.assert_allclose(np.array(found), [lower, upper], rtol=1e-13, atol=1e-16)
-    assert len(seen) == 6
-
-
-def test_parts_that_know_of_no_gaussian_are_as_many_as_there_are():
-    row, number = Row(np.zeros((3, 6))), np.zeros(3)
-    np.testing.assert_array_equal(caps._gaussian(TablePair(row, row, row, number, number)), np.full(3, np.inf))

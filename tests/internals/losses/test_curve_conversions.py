@@ -5,13 +5,10 @@ import mpmath
 import numpy as np
 import pytest
 
-import jaxacct
 from jaxacct import PLD, LossGrid, PrivacyProfile, supremum
-from jaxacct._numerics.rows import Row
 from jaxacct.losses.compare.enclose import enclose
 from jaxacct.losses.compare.gaussian_order import _dominated_one
 from jaxacct.losses.curves import conversions
-from jaxacct.mechanisms.pairs.table import TablePair
 from tests import finite
 from tests.losses.test_curve_conversions import GRID, LAW, UNIT, excess
 
@@ -147,25 +144,6 @@ def test_a_supremum_from_below_is_below_everywhere():
     assert batch.bound == "lower"
 
 
-@pytest.mark.slow
-def test_a_grid_of_runs_holds_their_mean_and_nine_deviations():
-    level, steps = 0.5, 40
-    runs = jaxacct.Composed([jaxacct.RandomizedResponse(level)], steps)
-    grid = conversions.grid_for([runs], "replace")
-    mean = level * np.tanh(level / 2)
-    spread = (level**2 - mean**2) ** 0.5
-    reach = grid.highest * grid.spacing
-    assert reach >= level + steps * mean + 9 * spread * steps**0.5
-    assert reach <= 2**0.25 * level + steps * mean + 9 * spread * steps**0.5 + 1e-9
-    assert grid.size == 2**13
-    assert grid.lowest == 1 - 2**12
-    one = conversions.grid_for([jaxacct.RandomizedResponse(level)], "replace")
-    assert level <= one.highest * one.spacing <= 2**0.25 * level
-    assert conversions.grid_of_pld(LossGrid(1.0, 3, 4)) == LossGrid(1.0, -1, 8)
-    assert conversions.grid_of_pld(LossGrid(1.0, -9, 4)) == LossGrid(1.0, -9, 11)
-    assert conversions.grid_of_pld(LossGrid(1.0, -1000, 3000)) == LossGrid(1.0, -650, 1301)
-
-
 def test_a_dominated_gaussian_is_dominated_to_the_last_bits():
     """At the largest loss and a mu of about the root of twice that, where rounding of the loss counts most."""
     losses = jnp.asarray([649.5, 650.0])
@@ -176,16 +154,3 @@ def test_a_dominated_gaussian_is_dominated_to_the_last_bits():
             tail = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2  # noqa: E731
             truth = tail(eps / mu - mu / 2) - mpmath.exp(eps) * tail(eps / mu + mu / 2)
             assert height * (1 - 1e-11) <= truth <= height
-
-
-def test_the_reach_of_many_runs_is_their_mean_and_nine_deviations():
-    masses, losses = np.array([0.3, 0.7]), np.array([-0.5, 0.5])
-    pair = TablePair(Row(losses), Row(masses), Row(masses * np.exp(-losses)), np.float64(0.0), np.float64(0.0))
-    spread = 1 - 0.4**2
-    one, many = conversions._reach([(pair, 1.0)]), conversions._reach([(pair, 16.0), (pair, 9.0)])
-    assert 0.5 <= one <= 0.5 * 2**0.25
-    rows = np.array([[-0.5, 0.5], [-0.25, 0.25]])
-    masses = np.tile(masses, (2, 1))
-    batch = TablePair(Row(rows), Row(masses), Row(masses * np.exp(-rows)), np.zeros(2), np.zeros(2))
-    assert conversions._reach([(batch, np.array([16.0, 4.0])), (pair, 9.0)]) == pytest.approx(many, rel=1e-12)
-    assert many - one == pytest.approx(25 * 0.2 + 9 * (25 * 0.25 * spread) ** 0.5, rel=1e-12)

@@ -1,12 +1,42 @@
 """Numbers read off laws and curves, one argument at a time, with roundings that are large enough to be seen."""
 
+import functools
+
+import jax
 import numpy as np
 import pytest
 
 from jaxacct import LossGrid
 from jaxacct.losses.curves import profile
 from jaxacct.losses.grids import hockey_stick as pld_curves
-from tests.losses.test_curve_margins import AT, GRID, LOSSES, UNIT, asked
+
+UNIT = 1e-5
+
+
+GRID = LossGrid(0.5, -4, 9)
+
+
+LOSSES = GRID.losses
+
+
+@functools.cache
+def _program(function, *fixed):
+    """Traced anew, so that the large roundings stay here; None stands for an array."""
+
+    def program(*arrays):
+        left = iter(arrays)
+        return function.__wrapped__(*(next(left) if x is None else x for x in fixed))
+
+    return jax.jit(program)
+
+
+def asked(function, *arguments):
+    fixed = (None if isinstance(x, np.ndarray) else x for x in arguments)
+    return np.asarray(_program(function, *fixed)(*(x for x in arguments if isinstance(x, np.ndarray))))
+
+
+AT = np.array([-3.0, -2.00001, -2.0, -1.99999, -1.3, -0.5, -1e-6, 0.0, 0.2, 0.49999, 1.0, 1.99999, 2.0, 2.1, 9.0])
+
 
 MASSES = np.array([0.1, 0.05, 0.0, 0.2, 0.1, 0.15, 0.05, 0.1, 0.2])
 SIDES = pytest.mark.parametrize("sign", [1, -1])
@@ -24,21 +54,6 @@ def curve(masses, at):
 
 def relative(n=9):
     return UNIT * (4 * n + 16)
-
-
-@SIDES
-def test_hockey_sticks(sign):
-    for infinity in (0.01, 0.0):
-        found = asked(pld_curves.hockey_stick, MASSES, np.array(infinity), GRID, AT, float(sign))
-        for at, one in zip(AT, found, strict=True):
-            value = curve(MASSES, at) + infinity
-            beside = np.abs(LOSSES - at) <= 4 * UNIT * (abs(at) + 0.5)
-            mass = MASSES[(at < LOSSES) | (beside & (at >= LOSSES))].sum()
-            if at >= LOSSES[-1] and not beside[-1]:
-                mass = 0.0
-            value += sign * (relative() * value + 2 * UNIT * abs(at) * (mass + value))
-            floor = max(-np.expm1(at), 0.0) * (1 + sign * 2.0**-50)
-            assert one == pytest.approx(min(max(value, floor), 1.0), rel=1e-12, abs=1e-15), at
 
 
 @SIDES
@@ -70,24 +85,3 @@ def test_trade_offs(sign):
                 assert one == pytest.approx(expected, rel=1e-12, abs=1e-15)
     found = asked(pld_curves.trade_off, np.nan * MASSES, np.array(0.0), GRID, np.full(7, 0.25), float(sign))
     np.testing.assert_allclose(found, 0.0 if sign > 0 else 0.75 * (1 + 2 * UNIT), rtol=1e-12)
-
-
-@SIDES
-def test_moments_and_tilts(sign):
-    held = MASSES > 0
-    for theta in (0.0, 1.0, 7.0):
-        terms = theta * LOSSES[held] + np.log(MASSES[held])
-        value = np.log(np.exp(terms).sum())
-        error = 4 * UNIT * (4 + np.abs(terms).max()) + 8 * UNIT * theta * 2 + relative() + 4 * UNIT * abs(value)
-        found = asked(pld_curves.log_moment, MASSES, GRID, np.array(theta), float(sign))
-        assert found == pytest.approx(value + sign * error, rel=1e-12)
-        for normaliser in (0.3, -5.0):
-            made = asked(pld_curves.tilted, MASSES, GRID, np.array(theta), np.array(normaliser), float(sign))
-            exponent = terms - normaliser
-            error = 4 + theta * np.abs(LOSSES[held]) + np.abs(np.log(MASSES[held])) + abs(normaliser) + np.abs(exponent)
-            np.testing.assert_allclose(made[held], np.exp(exponent) * (1 + sign * 4 * UNIT * error), rtol=1e-12)
-            assert not made[~held].any()
-    nothing = asked(pld_curves.log_moment, 0 * MASSES, GRID, np.array(1.0), float(sign))
-    assert nothing == -np.inf
-    steep = asked(pld_curves.tilted, MASSES, GRID, np.array(0.0), np.array(3e4), -1.0)
-    assert np.all(steep >= 0)

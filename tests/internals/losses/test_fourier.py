@@ -49,26 +49,3 @@ def test_a_transform_is_off_by_much_less_than_is_charged(n):
     few = np.random.default_rng(1).integers(0, n // 2, 20)
     exact = [np.exp(-2j * np.pi * ((k * np.arange(n)) % n) / n) @ x for k in few]
     assert np.abs(spectrum[few] - exact).max() <= 0.1 * fourier.ETA * np.log2(n)
-
-
-def test_errors_are_those_of_the_docstring(monkeypatch):
-    unit, butterfly, n = 1e-5, 1e-4, 16
-    monkeypatch.setattr(fourier, "UNIT", unit)
-    monkeypatch.setattr(fourier, "ETA", butterfly)
-    rng = np.random.default_rng(1)
-    measure, other = rng.random(n) ** 3, rng.random(n)
-    measure /= 3.0
-    eta = (1 + butterfly) ** 5 - 1
-    off = [eta * m.sum() * (1 + 1e-9) for m in (measure, other)]
-    sizes = [np.abs(np.fft.fft(m)) * (1 + 8 * unit) + e for m, e in zip((measure, other), off, strict=True)]
-    for count in (1, 6):
-        size = sizes[0] ** count * (1 + 4 * unit * (count + 4))
-        relative = count * off[0] / sizes[0] + 6 * unit * (count + 1)
-        for rest in (None, other):
-            if rest is not None:
-                size, relative = size * sizes[1], relative + off[1] / sizes[1] + 12 * unit
-            product, error = convolved(measure, count, n, rest)
-            expected = np.mean(size * relative + eta * (size + size * relative)) * (1 + 1e-9)
-            np.testing.assert_allclose(error, expected, rtol=1e-12)
-            exact = np.fft.fft(measure) ** count * (1 if rest is None else np.fft.fft(rest))
-            np.testing.assert_allclose(product, np.fft.ifft(exact).real, rtol=1e-11)

@@ -173,15 +173,3 @@ def test_a_known_order_needs_no_slack(monkeypatch):
     assert chained([ordered[1], ordered[2], ordered[0]]) == "yes"  # equal keys do not say which is first
     assert chained([*ordered, s(0.999, 0.4)]) == "undecided"
     assert chained(s(np.array([1.0, 0.999]), np.array([0.5, 0.4]))) == "undecided"
-
-
-def test_enclosures_are_stacked_along_a_first_axis():
-    row, rows = jnp.arange(3.0), jnp.arange(6.0).reshape(2, 3)
-    of = lambda x: Enclosed(x, x + 1, x + 2)  # noqa: E731
-    assert chain._stack([of(row)]).upper.shape == (1, 3)
-    np.testing.assert_array_equal(chain._stack([of(rows)]).line, rows)
-    assert chain._stack([of(rows.reshape(1, 2, 3))]).upper.shape == (2, 3)
-    np.testing.assert_array_equal(chain._stack([of(row), of(row + 5)]).point, jnp.stack([row + 1, row + 6]))
-    for bad in ([of(row), of(rows)], [of(rows), of(rows)]):
-        with pytest.raises(ValueError, match="must have no batch axes"):
-            chain._stack(bad)

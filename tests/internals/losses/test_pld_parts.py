@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from jaxacct import PLD, LossGrid
+from jaxacct import PLD, Laplace, LossGrid
 from jaxacct.losses.curves import pld, pld_composition
 from jaxacct.losses.grids.discretize import Step
-from jaxacct.mechanisms.pairs.base import Survey, Tails
+from jaxacct.mechanisms.pairs.base import Tails
 
 pytestmark = pytest.mark.usefixtures("in_float64")
 
@@ -252,15 +252,6 @@ def test_what_a_cut_law_leaves_out_is_charged(monkeypatch, bound, infinity):
         np.testing.assert_allclose(found.masses, np.maximum(exact[inside] - 2e-3, 0.0), atol=1e-4)
 
 
-def test_transforms_have_few_points_more_than_they_need():
-    for points in (*range(1, 70), 1000, 244285, 2**20, 2**20 + 1):
-        size = pld_composition._fast(points)
-        assert size >= points
-        assert size <= max(1.34 * points, 2)
-        assert size % 2 == 0
-        assert any((size // k) * k == size and (size // k).bit_count() == 1 for k in (1, 3, 5))
-
-
 def test_a_composed_law_has_a_largest_size(monkeypatch):
     monkeypatch.setattr(pld_composition, "_MOST", 40)
     law = PLD(np.full(8, 0.125), np.array(0.0), LossGrid(0.5, -2, 8))
@@ -269,18 +260,16 @@ def test_a_composed_law_has_a_largest_size(monkeypatch):
         law.self_compose(6)
 
 
-def test_a_grid_holds_ten_deviations_and_what_one_step_reaches():
-    losses = [np.array([-1.0, 0.5, 2.0, 30.0, 90.0]), np.array([-0.2, 0.1, 0.4, 7.0, -50.0])]
-    masses = [np.array([0.3, 0.4, 0.3, 2e-18, 5e-19]), np.array([0.5, 0.3, 0.2, 1e-19, 1e-300])]
-    pairs = [Given(survey=Survey(x, np.log(m))) for x, m in zip(losses, masses, strict=True)]
-    counts = [np.array(3.0), np.array(7.0)]
-    means = [(x * m).sum() for x, m in zip(losses, masses, strict=True)]
-    variances = [(m * (x - a) ** 2).sum() for x, m, a in zip(losses, masses, means, strict=True)]
-    found = pld._grid_for(pairs, counts)
-    reach = 10 * math.sqrt(3 * variances[0] + 7 * variances[1]) + (30 - means[0])
-    centre = 3 * means[0] + 7 * means[1]
-    assert found.size == 2**13
-    assert found.spacing == pytest.approx(2 * reach / (2**13 - 2), rel=1e-12)
-    assert found.lowest == math.floor((centre - reach) / found.spacing)
-    wide = pld._grid_for(pairs[:1], [np.array(1e6)])
-    assert wide.spacing == pytest.approx(2 * 650 / (2**13 - 2), rel=1e-12)
+@pytest.mark.parametrize(("lowest", "largest", "at"), [(3, 1.0, 0), (3, 0.5, None), (-2, 2.0, 7), (-2, 2.5, None)])
+def test_the_ends_of_a_grid_hold_what_may_underflow_and_no_more(lowest, largest, at):
+    masses, infinite = pld._within(jnp.zeros(8), jnp.asarray(1e-260), jnp.asarray(largest), LossGrid(0.5, lowest, 8))
+    assert np.flatnonzero(masses).tolist() == ([] if at is None else [at])
+    assert float(infinite) == (1e-260 if at is None else 0.0)
+
+
+def test_a_law_has_four_points_or_more(monkeypatch):
+    law = PLD(np.full(4, 0.25), np.array(0.0), LossGrid(0.5, -1, 4))
+    monkeypatch.setattr(pld, "_single", lambda *_: law)
+    assert PLD.from_mechanism(Laplace(1.0), grid=law.grid) is not None
+    with pytest.raises(ValueError, match="grid must have at least 4 points, got 3"):
+        PLD.from_mechanism(Laplace(1.0), grid=LossGrid(0.5, -1, 3))

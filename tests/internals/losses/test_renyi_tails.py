@@ -70,51 +70,6 @@ def test_a_bound_from_tails_holds_for_every_pair_within_the_declared_errors(erro
             assert worst <= value <= nominal + 260 * error
 
 
-def reference(losses, p, q, error, loss_error, a, edges):
-    """The bound as its docstring has it, a cell at a time, from exact sums."""
-    units = error + UNIT * (len(losses) + 4)
-
-    def cell(masses, start, end):
-        left, right = masses[losses <= end].sum(), masses[losses > start].sum()
-        inside = masses[(losses > start) & (losses <= end)].sum()
-        moved = 2 * min(left, right) * units
-        return inside + moved, 2 * moved / inside if inside else 1.0
-
-    total = 0.0
-    for start, end in itertools.pairwise(edges):
-        (p_mass, p_slack), (q_mass, q_slack) = cell(p, start, end), cell(q, start, end)
-        if not q_mass:
-            continue
-        low, high = start - loss_error, end + loss_error
-        f_low, f_high = rest(low, a), rest(high, a)
-        mean = p_mass / q_mass * math.exp(-low)
-        slack = 4 * units + p_slack + q_slack + 16 * UNIT
-        share = (mean - 1) / math.expm1(high - low)
-        away = mean * slack / math.expm1(high - low) if slack <= 0.1 else math.inf
-        share = min(max(share + away if f_high > f_low else share - away, 0.0), 1.0)
-        total += q_mass * (1 + q_slack) * ((1 - share) * f_low + share * f_high)
-    under = q[losses <= edges[0]].sum() * (1 + units) * max(a - 1, rest(edges[0] + loss_error, a))
-    return math.log(total + under)
-
-
-@pytest.mark.parametrize("error", [pytest.param(1e-3, marks=pytest.mark.slow), 0.03])
-def test_a_bound_from_tails_is_its_formula(error):
-    cases = [
-        ([-0.9, -0.2, 0.4, 0.7], [0.1, 0.3, 0.4, 0.2]),
-        ([-3.0, -0.5, 0.0, 1.5], [0.5, 0.2, 0.2, 0.1]),
-        ([-0.3, 0.1, 2.0, 6.0], [0.6, 0.3, 0.1 - 1e-4, 1e-4]),
-        ([-math.inf, -0.4, 0.3, 0.8], [0.2, 0.1, 0.3, 0.4]),
-    ]
-    for losses, q in cases:
-        one = table(losses, q, error, 0.01)
-        found = bounds([one], ORDERS)[0]
-        losses, p, q = (np.asarray(row.values) for row in (one.losses, one.p, one.q))
-        for value, a in zip(found, ORDERS, strict=True):
-            assert value == pytest.approx(
-                reference(losses, p, q, error, 0.01, a, np.asarray(tails._edges(one))), abs=1e-11
-            )
-
-
 def test_masses_of_cells_come_from_the_smaller_tail():
     masses, error = np.array([0.125, 0.5, 0.0, 0.25, 0.125]), np.array([1.0, 2.0, 3.0, 4.0, 1.0, 5.0]) * 1e-3
     below = np.append(0.0, np.cumsum(masses))

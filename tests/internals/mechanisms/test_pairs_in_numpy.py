@@ -92,38 +92,6 @@ def test_tails_in_numpy_are_those_in_jax(name):
         assert np.all((np.abs(mine - its) <= room) | (np.maximum(mine, its) < 1e-290))
 
 
-@pytest.mark.parametrize("name", EVERY)
-def test_what_a_pair_says_has_the_settings_first(name):
-    pair, size = pair_of(*EVERY[name])
-
-    def said(pair):
-        survey = pair.survey()
-        return survey, (pair.max_loss(), pair.infinity(), pair.loss_error(), pair.anchor())
-
-    survey, numbers = said(pair)
-    assert survey.losses.shape == survey.log_masses.shape == (size, survey.losses.shape[-1])
-    seen = np.exp(survey.log_masses).sum(-1)  # a survey leaves out what failed before the sampling
-    assert np.all((seen > 0.4) & (seen < 1.0 + 1e-6))
-    assert all(isinstance(x, np.ndarray | np.generic) and np.shape(x) == (size,) for x in numbers)
-    with jax.enable_x64(True):  # in JAX likewise, and of one setting too
-        shapes = jax.tree.map(lambda x: x.shape, jax.eval_shape(said, pair))
-        assert shapes == jax.tree.map(np.shape, (survey, numbers))
-        shapes = jax.tree.map(lambda x: x.shape, jax.eval_shape(jax.vmap(said), pair))
-        assert shapes == jax.tree.map(np.shape, (survey, numbers))
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_each_setting_has_losses_of_its_own(name):
-    pair, size = pair_of(*EVERY[name])
-    own = LOSSES + 0.01 * np.arange(size)[:, None]
-    found = pair.tails(own)
-    for row in range(size):
-        one = jax.tree.map(lambda x: x[row], pair).tails(own[row])  # noqa: B023
-        for mine, its in zip(found, one, strict=True):
-            assert its.shape == (LOSSES.size,)
-            np.testing.assert_allclose(mine[row], its, rtol=1e-12, atol=1e-300)
-
-
 @pytest.mark.parametrize("name", ["gaussian", "discrete gaussian", "mixture", "concentrated", "randomized response"])
 def test_parameters_that_are_none_give_tails_that_are_none(name):
     pair, size = pair_of(*EVERY[f"sampled {name}"])

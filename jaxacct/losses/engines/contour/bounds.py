@@ -33,6 +33,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import array_module, pick, repeated, running_total, stopped
@@ -44,7 +45,8 @@ from jaxacct.losses.engines.contour.points import Points, placed
 from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
-from jaxacct.losses.engines.contour.taper import left_out, placed_cut
+from jaxacct.losses.engines.contour.taper import placed_cut
+from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
 
@@ -100,7 +102,9 @@ class Prepared(NamedTuple):
     rest: Array
 
 
-def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
+def contour_bounds(
+    kind: str, size: Size, pairs: Any, counts: Array, goal: Array, worst: Array | None = None
+) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for compositions, shape ``(B,)``.
 
     Args:
@@ -109,11 +113,24 @@ def contour_bounds(kind: str, size: Size, pairs: Any, counts: Array, goal: Array
         pairs: GaussianPairs, leaves of shape ``(B, K)``.
         counts: whole numbers >= 0, shape ``(B, K)``.
         goal: shape ``(B,)``.
+        worst: upper bounds of other directions, shape ``(B,)``; NumPy's only. No upper bound needs to be smaller.
 
     Returns:
         Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
     """
-    prepared = prepare(kind, size, pairs, counts, goal)
+    chosen = plan(kind, pairs, counts, goal)
+    if worst is not None:
+        upper = tilted_upper(kind, size.points, pairs, chosen.theta, chosen.cut, counts, goal)
+        rest, lower = np.flatnonzero(~(upper <= worst)), np.zeros(goal.shape)
+        if rest.size:
+            chosen, *some = jax.tree.map(lambda x: x[rest], (chosen, pairs, counts, goal))
+            lower[rest], upper[rest] = _bounds_by(kind, size, chosen, *some)
+        return lower, upper
+    return _bounds_by(kind, size, chosen, pairs, counts, goal)
+
+
+def _bounds_by(kind: str, size: Size, chosen: Plan, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
+    prepared = prepare(kind, size, pairs, counts, goal, chosen)
     return bounds_on(kind, prepared, integrand(size, prepared, counts)[0], pairs, counts, goal)
 
 
@@ -162,9 +179,9 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 
     def cumulants(t: Array, cut: Array):
         """Of the composition at tilts of shape ``(N, B)``."""
-        return [composed(one) for one in rough_cumulants(pairs, t[..., None], cut)]
+        return [total(one) for one in rough_cumulants(pairs, t[..., None], cut)]
 
-    def composed(each: Array) -> Array:
+    def total(each: Array) -> Array:
         return xp.where(counts > 0, counts * each, 0.0).sum(-1)
 
     def ahead(t: Array, value: Array, spacing: Array) -> Array:
@@ -174,7 +191,7 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     def searched(cut: Array, low: Any, high: Any) -> tuple[Array, ...]:
         def bound_at(t: Array) -> list[Array]:
             if xp is np:
-                return [tilt_bound(kind, t, composed(rough_log_moment(pairs, t[..., None], cut)), goal)]
+                return [tilt_bound(kind, t, total(rough_log_moment(pairs, t[..., None], cut)), goal)]
             known = cumulants(t, cut)  # in a program they are there once
             return [tilt_bound(kind, t, known[0], goal), *known]
 
@@ -203,15 +220,14 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 
     def in_turn(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """The same and what follows, in a program: the search is there once."""
-        turn, near, least, _, value, *_ = state
+        turn, near, least, _, value = state[:5]
         cut = xp.where(turn > 0, tapered(xp.clip(value, -700.0, 0.0) - 5.0), np.inf)
         nearby = zip((least - 0.5, near + 0.3), between, strict=True)
         near, value, *known = anywhere(cut, tuple(xp.where(turn > 1, some, every) for some, every in nearby))
         return turn + 1, near, xp.minimum(near, least), cut, value, *known
 
     if kind == "delta" and xp is not np:
-        start = (0, goal, between[1], xp.full_like(counts, np.inf), *[goal] * 4)
-        _, near, _, cut, value, *known = repeated(in_turn, start, 3)
+        _, near, _, cut, value, *known = repeated(in_turn, (0, goal, between[1], counts, *[goal] * 4), 3)
     elif kind == "delta":
         near, least, cut = repeated(twice, (goal, between[1], xp.full_like(counts, np.inf)), 2)
         # A taper further out spoils tilts that were good.
@@ -233,31 +249,24 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), cut)
 
 
-def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array) -> Prepared:
+def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array, chosen: Plan | None = None) -> Prepared:
     """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
-    chosen = plan(kind, pairs, counts, goal)
-    theta, cut = chosen.theta, chosen.cut
-    xp = array_module(theta)
-    digits = xp.broadcast_to((30.0 + xp.log(counts.sum(-1)))[:, None], counts.shape)
+    chosen = chosen or plan(kind, pairs, counts, goal)
+    theta, cut, xp = chosen.theta, chosen.cut, array_module(chosen.theta)
     wide = xp.broadcast_to(theta[:, None], counts.shape)
-    points = placed(pairs, wide, size.points, digits, cut)
+    points = placed(pairs, wide, size.points, digits_of(counts), cut)
 
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    near_1 = _BACK if kind == "delta" else _BACK[:0]
-    back = xp.broadcast_to(near_1, (near_1.size, theta.size))
-    every = xp.concatenate([tilts, -back])
-    every = xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1]))
+    back = (_BACK if kind == "delta" else _BACK[:0]) + 0.0 * theta
+    every = xp.broadcast_to(xp.concatenate([tilts, -back])[..., None], (len(tilts) + len(back), *counts.shape))
     law, moments = law_and_moments(pairs, wide, every, cut, points)
-    moments = xp.where(counts == 0, 0.0, counts * moments)  # NaN stays NaN
-    moments = moments.sum(-1) + UNIT * (8.0 + counts.shape[1]) * xp.abs(moments).sum(-1)
-    missing = inflated(xp.where(counts == 0, 0.0, counts * left_out(pairs, cut)).sum(-1), 1e-12)
+    moments, missing = composed(moments, counts), composed_left_out(pairs, counts, cut)
     rest = xp.ones_like(theta)
     if kind == "delta":  # no epsilon asks for it
-        linear = back * chosen.epsilon
-        rest = moments[tilts.shape[0] :] + linear
-        rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(linear) + 1.0)
+        one, other = moments[tilts.shape[0] :], back * chosen.epsilon
+        rest = one + other + 8.0 * UNIT * (xp.abs(one) + xp.abs(other) + 1.0)
         rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
         rest = xp.where(rest <= 1.0, rest, 1.0)
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)

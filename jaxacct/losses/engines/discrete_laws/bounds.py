@@ -20,21 +20,17 @@ from jaxacct._numerics.arrays import array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.losses.engines.contour.layers import decay
-from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand
-from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.discrete_laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
 from jaxacct.losses.engines.discrete_laws.plan import Plan, edges_of, plan_of
+from jaxacct.losses.engines.discrete_laws.powers import Parts, Powers, powers, times
 from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsilon
-from jaxacct.losses.engines.lines.base import Closed
 from jaxacct.losses.engines.lines.law import LawLine
 from jaxacct.losses.engines.lines.of_pair import line_of
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
 Array = Any  # NumPy's or JAX's
-_Parts = list[tuple[Any, Array]]  # a group's line, and how often each of its parts runs
 
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
@@ -42,8 +38,6 @@ _SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
 _STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
 _LOWER = np.array([1.0, 0.93, 0.85, 0.7])[:, None]  # parts of a tilt that are tried
-_NEGLIGIBLE = 52.0  # e-foldings of a power below 1 from which on its term is dropped
-_CHECKS = 48  # frequencies at which the decay is asked for
 
 
 class Size(NamedTuple):
@@ -55,31 +49,6 @@ class Size(NamedTuple):
     """Frequencies; a power of 2."""
     lines: bool = True
     """Whether pairs are asked for their transforms; otherwise all are cut into cells."""
-
-
-class _Powers(NamedTuple):
-    """The transform of a composition over its value at 0, at the frequencies that matter; shape ``(B, n)``.
-
-    Attributes:
-        log_total, mean: of the transform at 0, and of the tilted loss, shape ``(B,)``, with bounds on their errors.
-        index: which frequencies, shape ``(n,)``.
-        power, angle: modulus and argument of the transform of the loss less its mean.
-        off: bound on the error of the power.
-        dropped: bound on the modulus at any other frequency, shape ``()``.
-        left: bound on the modulus at and beyond frequencies ``checks``, shape ``(B, checks)``, in logarithms.
-    """
-
-    log_total: Array
-    log_error: Array
-    mean: Array
-    mean_error: Array
-    index: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
-    power: Array
-    angle: Array
-    off: Array
-    dropped: float
-    checks: np.ndarray
-    left: Array
 
 
 def has_lines(groups: tuple[Any, ...]) -> bool:
@@ -114,7 +83,7 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     return read_epsilon(lower, upper, largest, plan.epsilon, goal)
 
 
-def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tuple[_Parts, _Parts]:
+def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tuple[Parts, Parts]:
     """The parts from below and from above; a pair that gives its transform is the same on both sides."""
     xp = array_module(counts)
     below, above = [], []
@@ -136,7 +105,7 @@ def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tup
     return below, above
 
 
-def _lower_tilt(kind: str, plan: Plan, above: _Parts, goal: Array) -> Array:
+def _lower_tilt(kind: str, plan: Plan, above: Parts, goal: Array) -> Array:
     """The tilt, or a lower one where far outcomes, which the plan's survey cuts off, outweigh all others."""
     tilts = _LOWER * plan.theta
     moments = sum(_log_moments(line, count, tilts) for line, count in above)
@@ -146,12 +115,7 @@ def _lower_tilt(kind: str, plan: Plan, above: _Parts, goal: Array) -> Array:
     return np.where(better, pick(tilts.T, value.argmin(0)), plan.theta)
 
 
-def _times(counts: Array, value: Array) -> Array:
-    """``counts * value``, and 0 for parts that never run; NaN stays NaN."""
-    return array_module(counts).where(counts != 0, counts * value, 0.0)
-
-
-def period(plan: Plan, above: _Parts) -> tuple[Array, Array, Array]:
+def period(plan: Plan, above: Parts) -> tuple[Array, Array, Array]:
     """Chernoff's tilts around theta and bounds there, and the spacing of frequencies that their aliases ask for."""
     theta = plan.theta
     xp = array_module(theta)
@@ -169,94 +133,31 @@ def period(plan: Plan, above: _Parts) -> tuple[Array, Array, Array]:
 
 def _log_moments(line: Any, counts: Array, tilts: Array) -> Array:
     """Upper bounds of sum_k T_k log E[exp(t L_k)] at tilts of shape ``(N, B)``."""
-    return inflated(_times(counts, line.log_moments(tilts)), 8.0 * UNIT * counts.shape[-1]).sum(-1)
+    return inflated(times(counts, line.log_moments(tilts)), 8.0 * UNIT * counts.shape[-1]).sum(-1)
 
 
-def _largest(parts: _Parts) -> Array:
+def _largest(parts: Parts) -> Array:
     """What no sum of finite losses exceeds, shape ``(B,)``; NaN where a law is none."""
     found = 0.0
     for line, counts in parts:
-        most = _times(counts, line.largest())
+        most = times(counts, line.largest())
         found = found + most.sum(-1) + UNIT * (8.0 + 2.0 * most.shape[-1]) * abs(most).sum(-1)
     return found
 
 
-def failures(below: _Parts, above: _Parts) -> tuple[Array, Array]:
+def failures(below: Parts, above: Parts) -> tuple[Array, Array]:
     """A lower bound of the probability that some loss is infinite; an upper one, with all that was left out."""
     xp = array_module(above[0][1])
     unit = UNIT * (8.0 + sum(counts.shape[1] for _, counts in above))
-    log_low = sum(_times(counts, log1p(-xp.minimum(line.infinite()[0], 1.0))).sum(-1) for line, counts in below)
-    log_high = sum(_times(counts, log1p(-xp.minimum(line.infinite()[1], 1.0))).sum(-1) for line, counts in above)
-    left = sum(_times(counts, line.left_out()).sum(-1) for line, counts in above)
+    log_low = sum(times(counts, log1p(-xp.minimum(line.infinite()[0], 1.0))).sum(-1) for line, counts in below)
+    log_high = sum(times(counts, log1p(-xp.minimum(line.infinite()[1], 1.0))).sum(-1) for line, counts in above)
+    left = sum(times(counts, line.left_out()).sum(-1) for line, counts in above)
     failed = -xp.expm1(log_low) * (1.0 - unit * (4.0 - 8.0 * log_low))
     return failed, inflated(-xp.expm1(log_high), unit * (4.0 - 8.0 * log_high)) + inflated(left, 4.0 * unit)
 
 
-def powers(parts: _Parts, spacing: Array, nodes: int) -> _Powers:
-    """The transform of the composition at ``nodes`` multiples of ``spacing``."""
-    xp = array_module(spacing)
-    number = sum(count.shape[1] for _, count in parts)
-    unit = UNIT * (8.0 + number)
-    quadratures = [line.quadrature(spacing, nodes) for line, _ in parts]
-    found = [_transform(each, spacing, nodes) for each in quadratures]
-    etas = [other.error for other in found]
-    every = [count for _, count in parts]
-    index, dropped = _that_matter(found, etas, every)
-
-    log_total = mean = size = mean_size = wrong = log_modulus = angle = turns = growth = 0.0
-    for each, other, eta, counts in zip(quadratures, found, etas, every, strict=True):
-        real, imag, eta = (x[..., index] for x in (other.real, other.imag, eta))
-        times = lambda x: _times(counts[..., None], x).sum(1)  # noqa: B023, E731
-        terms, means = _times(counts, each.log_total), _times(counts, each.mean)
-        log_total, size = log_total + terms.sum(-1), size + xp.abs(terms).sum(-1)
-        mean, mean_size = mean + means.sum(-1), mean_size + xp.abs(means).sum(-1)
-        error_at_0 = each.error[..., 0]
-        wrong = wrong + _times(counts, xp.where(error_at_0 < 0.5, 1.5 * error_at_0, np.inf)).sum(-1)
-        log_moduli = log_modulus_of(real, imag)
-        turned = _times(counts[..., None], xp.arctan2(imag, 1.0 + real))
-        log_modulus, angle = log_modulus + times(log_moduli), angle + turned.sum(1)
-        turns = turns + xp.abs(turned).sum(1)
-        growth = growth + times(log1p(eta * xp.exp(-log_moduli)))
-    power = xp.exp(log_modulus)
-    rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + turns)
-    off = power_error(log_modulus, growth) + power * rounding
-
-    # The decay is known for all larger frequencies, so a few will do.
-    checks = np.unique(np.geomspace(2, nodes - 1, _CHECKS).astype(int))
-    left = 0.0
-    for each, counts in zip(quadratures, every, strict=True):
-        if each.layer_masses.shape[-1] > 1:
-            at = xp.broadcast_to(checks * spacing[:, None, None], (*counts.shape, checks.size))
-            fallen = decay(each.layer_masses, each.layer_lengths, at)
-            left = left + _times(counts[..., None], log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
-    left = left + xp.zeros_like(checks * spacing[:, None])
-    error = wrong + unit * (size + 1.0)
-    return _Powers(log_total, error, mean, unit * mean_size, index, power, angle, off, dropped, checks, left)
-
-
-def _transform(each: Quadrature | Closed, spacing: Array, nodes: int) -> Transform:
-    if isinstance(each, Closed):
-        return Transform(each.real, each.imag, each.error)
-    found = transform(each.losses, each.weights, spacing, nodes)
-    return found._replace(error=found.error + each.error)
-
-
-def _that_matter(found: Any, etas: Any, every: Any) -> tuple[np.ndarray, float]:
-    """Which frequencies have a power that is not negligible, and a bound on all others; all of them in a program."""
-    nodes = found[0].real.shape[-1]
-    if array_module(found[0].real) is not np:
-        return np.arange(nodes), 0.0
-    log_bound: Any = 0.0
-    for other, eta, counts in zip(found, etas, every, strict=True):
-        modulus = np.sqrt((1.0 + other.real) ** 2 + other.imag**2) + eta
-        log_bound = log_bound + _times(counts[..., None], np.log(modulus)).sum(1)
-    matter = ~(log_bound < -_NEGLIGIBLE).all(0)  # NaN matters
-    matter[0] = True
-    return np.flatnonzero(matter), 1.01 * float(np.exp(-_NEGLIGIBLE)) * nodes
-
-
 def _integrand(
-    powers: _Powers, plan: Plan, spacing: Array, nodes: int, tilts: Array, moments: Array
+    powers: Powers, plan: Plan, spacing: Array, nodes: int, tilts: Array, moments: Array
 ) -> tuple[Integrand, Integrand]:
     """The terms of a lower and of an upper bound, every error, and where to cut off."""
     theta = plan.theta
@@ -313,7 +214,7 @@ def _integrand(
     return side(band.below), side(band.above)
 
 
-def _all_but(parts: _Parts, epsilon: Array) -> Array:
+def _all_but(parts: Parts, epsilon: Array) -> Array:
     """A lower bound of the hockey stick of finite losses that is good where almost all of them are far above epsilon.
 
     It is the total mass less the mean of min(1, e^(epsilon - L)) <= e^(s (epsilon - L)), for any s in [0, 1].
@@ -324,6 +225,6 @@ def _all_but(parts: _Parts, epsilon: Array) -> Array:
     log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(log_moments) + xp.abs(epsilon))
     log_total = 0.0
     for line, counts in parts:
-        log_total = log_total + inflated(_times(counts, line.log_mass()), 8.0 * UNIT).sum(-1)
+        log_total = log_total + inflated(times(counts, line.log_mass()), 8.0 * UNIT).sum(-1)
     log_total = log_total - 8.0 * UNIT * len(parts) * xp.abs(log_total)
     return xp.exp(log_total) - xp.exp(log_rest.min(0)) - 16.0 * UNIT

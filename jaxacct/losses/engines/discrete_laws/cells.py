@@ -265,15 +265,10 @@ def cell_masses(above: Array, below: Array, error: Array) -> tuple[Array, Array]
 
 
 def placed(losses: Array, weights: Array, ends: tuple[Array, Array], size: int) -> Array:
-    """``size + 1`` edges, shape ``(..., size + 1)``.
+    """``size + 1`` edges, shape ``(..., size + 1)``, between the first and the last, ``ends``.
 
     Cells of width h cost the weight in them times h^2, so their density goes with the cube root of that of the weight.
-
-    Args:
-        losses: points of a rough law, sorted, shape ``(..., points)``.
-        weights: how much each matters, same shape; only ratios do.
-        ends: the first edge and the last, shape ``(...)``.
-        size: number of cells, static.
+    ``losses`` are the sorted points of a rough law, shape ``(..., points)``; of ``weights`` only ratios matter.
     """
     xp = array_module(losses)
     low, high = (end[..., None] for end in ends)

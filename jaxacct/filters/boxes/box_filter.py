@@ -1,0 +1,240 @@
+"""The filter of a box: a budget of units, prices and updates (`PricedBoxFilter`)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+
+from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.host import at_hand
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct._printing import rounded_up
+from jaxacct.filters import amounts
+from jaxacct.filters.boxes.family import UNITS, Family
+from jaxacct.filters.boxes.lines import price_lines
+from jaxacct.filters.boxes.look_up import either, left_by_parts, left_by_runs, once
+from jaxacct.filters.boxes.table import DEAR, kernel_of_query
+from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.menus import cache as _cache
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
+from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.states import keeps
+from jaxacct.losses.curves.profile import PrivacyProfile
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.base import Mechanism
+
+_STATEMENT = (
+    "The whole interaction satisfies this privacy profile, for add-or-remove neighbours and at every epsilon at once, "
+    "if each query is dominated, given all earlier outputs, by the sampled Gaussian (or the entry) it was charged as, "
+    "and every refusal was obeyed. The profile bounds the worst case of all adaptive analysts, because each price was "
+    "certified: the promise for the budget left after the query, composed with the query, stays below the promise for "
+    "the budget before it, at every epsilon (docs/theorems/priced-box.md), with discretisation, truncation and "
+    "rounding counted."
+)
+
+
+@keeps(MenuState)
+@_register
+class PricedBoxFilter(UnitLedger):
+    """A budget of whole units for sampled Gaussians of a box; make it with `priced_box`.
+
+    Attributes:
+        prices: units at both ends of every interval of the budget left after a query, by noise and rate; int32, shape
+            ``(2, sigmas, rates, intervals)``.
+        extra: likewise for the further entries, shape ``(2, entries, intervals)``.
+        nodes: the intervals' ends in units, int32.
+        sigmas: noise multipliers of the grid in float32 pieces, rising.
+        rates: its rates, likewise.
+        excess: the certified worst case at the lattice's points, of both tables where there are two.
+        grid: of the profile, static.
+        target: (epsilon, delta), static.
+        family: what online prices are certified against, static; None for a box that was read from a `jaxacct.Ledger`,
+            which has no online prices.
+        other: a second table for the same box and target, in a wide box; None where there is none. A ledger's first
+            query picks the table in which it is cheaper, for good: that is decided before anything was seen. The last
+            bit of the units spent says which one it is.
+    """
+
+    prices: Any
+    extra: Any
+    nodes: Any
+    sigmas: Any
+    rates: Any
+    excess: Any
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    target: tuple[float, float] = dataclasses.field(metadata={"static": True})
+    family: Family | None = dataclasses.field(default=None, metadata={"static": True, "written": False})
+    other: Any = None
+
+    def __repr__(self) -> str:
+        """The box, the target and the number of prices."""
+        with jax.enable_x64(True):
+            ends = [(float(x[0]), float(x[-1])) for x in (amounts.join(self.sigmas), amounts.join(self.rates))]
+        (quiet, loud), (rare, often) = ends
+        epsilon, delta = self.target
+        entries = np.shape(self.extra)[1]
+        return (
+            f"PricedBoxFilter(sigma {quiet:.6g} to {loud:.6g}, rate {rare:.6g} to {often:.6g}"
+            + (f", {entries} further entries" if entries else "")
+            + f"; epsilon {rounded_up(epsilon)} at delta {delta:g}; budget {UNITS:,} units)"
+        )
+
+    @property
+    def budget(self) -> np.int32:
+        """The whole budget in units: 2,000,000,000 for every box."""
+        return np.int32(UNITS)
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """The certified profile of the whole interaction, a proven bound."""
+        return ProfileGuarantee(PrivacyProfile(self.excess, self.grid, "upper"), _STATEMENT)
+
+    def price(self, query: Any, state: MenuState | None = None) -> Array:
+        """The units that ``query`` would be charged in ``state`` (with nothing spent where it is None); int32.
+
+        2**31 - 1, which no budget holds, for what does not fit, for what has no price and for parameters that make
+        no sense. Concrete scalar queries louder than the box and mechanisms of other kinds are priced online: their
+        own least prices are computed, in some tenths of a second.
+
+        Raises:
+            ValueError: see :meth:`update`.
+        """
+        state = self.init() if state is None else state
+        admitted, after = self._after(query, state)
+        return jnp.where(admitted, after.spent - state.spent, DEAR)
+
+    def update(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
+        """Whether ``query`` may run (a bool array) and the state after it.
+
+        Args:
+            query: a `PoissonSampled` `Gaussian` (or a `Gaussian`, which has rate 1); an integer, the position of a
+                further entry; or a `Composed` of Gaussians, charged run by run, all or nothing. A query with more
+                noise or a smaller rate than the box has is charged as the nearest of the box, which dominates it.
+            state: from `init` or `update`. Its shape covers the query's.
+
+        Returns:
+            ``(admitted, state)``. What is louder than the box is refused, unless query and state are concrete scalars,
+            when it is priced online. A refused query leaves the state as it was.
+
+        Raises:
+            ValueError: a query of another type inside a trace, or of a shape that the state does not cover.
+        """
+        return self._after(query, state)
+
+    def _after(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
+        spent = jnp.asarray(state.spent)
+        left = self._left(query, state)
+        if self.other is not None:
+            left = either(UNITS - spent, left, self.other._left(query, state))
+        amounts.check_covered(np.shape(spent), np.shape(left))
+        fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
+        return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
+
+    def _left(self, query: Any, state: MenuState) -> Array:
+        """The units left after a query by this table; negative where it does not fit."""
+        parts, left = self._lines_of(query, state), UNITS - jnp.asarray(state.spent)
+        with jax.enable_x64(True):
+            if all(isinstance(lines, tuple) for lines, _ in parts) and not once(parts):
+                return left_by_parts(self, parts, left)
+            for lines, runs in parts:
+                left = left_by_runs(self, lines, runs, left)
+        return left
+
+    def _lines_of(self, query: Any, state: MenuState) -> list[tuple[Any, Any]]:
+        """For each part (noise, rate), or its lines in units, and how often it runs."""
+        position = isinstance(query, (int, np.integer)) and not isinstance(query, bool)
+        array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
+        if position or array:
+            return [(_entry(self.extra, np.int32(np.clip(query, -1, DEAR)) if position else query), 1.0)]
+        alone = not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
+        concrete = self.family is not None and at_hand(query, state.spent) and alone
+        found = []
+        for part, runs in parts_of(query):
+            with jax.enable_x64(True):
+                gaussian = as_sampled_gaussian(part)
+            if gaussian is None and not (concrete and isinstance(part, Mechanism)):
+                raise ValueError(
+                    "query must be a Gaussian, a PoissonSampled one, a Composed of them or the integer position of a "
+                    f"further entry, got {type(part).__name__} (others are priced outside of jit, and in a ledger only "
+                    "where they are in extra=)"
+                )
+            if gaussian is None or (concrete and not self._covers(*gaussian)):
+                found.append((_online_lines(self.family, _cache.digest(part), _Held(part)), runs))
+            else:
+                found.append((gaussian, runs))
+        return found
+
+    @reentrant_x64
+    def _covers(self, noise: Any, rate: Any) -> bool:
+        """Whether the box has a query that dominates a sampled Gaussian; True for what is none."""
+        noise, rate = float(noise), float(rate)
+        if not (noise > 0 and 0 <= rate <= 1):
+            return True  # NaN: refused by the table
+        return noise >= float(amounts.join(self.sigmas)[0]) and rate <= float(amounts.join(self.rates)[-1])
+
+    def steps_left(self, query: Any, state: MenuState | None = None) -> Array:
+        """How often ``query`` may still run, one after the other, until it is refused; int32.
+
+        Found by running the ledger: about a microsecond a step, inside one compiled loop.
+
+        Args:
+            query: one query of the box with scalar parameters, or the position of a further entry.
+            state: from `init` or `update`; nothing spent where it is None.
+
+        Raises:
+            ValueError: as `update`.
+        """
+        state = self.init() if state is None else state
+        with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
+            return _count(self, query, state)
+
+
+class _Held:
+    """A query as an argument that does not count for the cache."""
+
+    def __init__(self, query: Any) -> None:
+        self.query = query
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@functools.lru_cache(64)
+def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
+    with jax.enable_x64(True):
+        lines = np.stack(price_lines(kernel_of_query(held.query, family), family)[:2])
+    count = int(np.searchsorted(family.nodes, 1.0))
+    units = np.ceil(lines[:, :count] * (1.0 + 1e-12) * UNITS)
+    return np.where(lines[:, :count] <= 1.0, units, DEAR).astype(np.int32)
+
+
+def _entry(extra: Any, place: Any) -> Any:
+    """The lines of a further entry; those that never fit for a position that is none."""
+    xp = jnp if isinstance(place, Tracer) or isinstance(extra, jax.Array) else np
+    count = np.shape(extra)[1]
+    place = xp.asarray(place)
+    if not count:
+        return xp.full((2, *place.shape, np.shape(extra)[-1]), DEAR, np.int32)
+    good = (place >= 0) & (place < count)
+    return xp.where(good[..., None], xp.take(xp.asarray(extra), xp.where(good, place, 0), axis=1), DEAR)
+
+
+@jax.jit
+def _count(box: PricedBoxFilter, query: Any, state: MenuState) -> Array:
+    def go(carry: Any) -> Any:
+        _, count, state = carry
+        admitted, state = box.update(query, state)
+        return admitted, count + admitted.astype(jnp.int32), state
+
+    start = (jnp.ones(np.shape(state.spent), bool), jnp.zeros(np.shape(state.spent), jnp.int32), state)
+    return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), go, start)[1]

@@ -1,0 +1,110 @@
+"""The natural filter for queries that were not declared: a composition on a grid, without a guarantee."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.float64 import reentrant_x64
+from jaxacct._numerics.host import floats, hosted, on_device
+from jaxacct._numerics.pytree import mechanism as _register
+from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import ProfileGuarantee
+from jaxacct.filters.printing import printed_as
+from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
+from jaxacct.filters.residues.prepare import joined
+from jaxacct.filters.states import keeps
+from jaxacct.losses.curves.conversions import pld_excess
+from jaxacct.losses.curves.pld import PLD
+from jaxacct.losses.grids.grid import LossGrid
+from jaxacct.mechanisms.directions import first_side
+
+_ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and still count as within it
+
+
+@printed_as("natural", "rounds", "relation")
+@keeps(ComposedState)
+@_register
+class UndeclaredNaturalFilter:
+    """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
+
+    Attributes:
+        room: float32[size, 2], the budget's excess at the grid's points, from below.
+        grid: static.
+        relation: for mechanisms, static.
+        rounds: the most queries, static; None for any number.
+    """
+
+    room: Any
+    grid: LossGrid = dataclasses.field(metadata={"static": True})
+    relation: str = dataclasses.field(metadata={"static": True})
+    rounds: int | None = dataclasses.field(metadata={"static": True})
+
+    @property
+    def guarantee(self) -> ProfileGuarantee:
+        """There is none.
+
+        Raises:
+            ValueError: always, saying why and what to use instead.
+        """
+        raise ValueError(
+            "family must be declared for a guarantee: composing whatever an adaptive analyst chose as if it had been "
+            "fixed in advance can exceed the budget (residue filters, arXiv 2602.15815, Theorem 8); give "
+            "natural(budget, family=..., rounds=...), or use gdp_residue, renyi or natural_approximate_dp"
+        )
+
+    @reentrant_x64
+    def init(self) -> ComposedState:
+        """The state with nothing spent."""
+        return nothing(self.grid)
+
+    @reentrant_x64
+    def prepare(self, query: Any) -> PLD:
+        """The query's law on this filter's grid: do it once for a query that is asked again."""
+        return on_grid(query, self.grid, first_side(self.relation), symmetric=False)
+
+    def update(self, query: Any, state: ComposedState) -> tuple[Array, ComposedState]:
+        """Whether the composition with ``query`` stays within the budget at every epsilon, and the state after it.
+
+        Args:
+            query: a mechanism or an upper curve; a `PLD` on this filter's grid is taken as the result of `prepare`.
+            state: from `init` or `update`.
+
+        Raises:
+            ValueError: a curve that is a bound from below, or of another spacing.
+        """
+        ready = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
+        law = query if ready else self.prepare(query)
+        with jax.enable_x64(True):
+            return on_device(_within(law, state, self.room, grid=self.grid, rounds=self.rounds))
+
+    def spent(self, state: ComposedState) -> Array:
+        """How many queries ran, int32."""
+        return state.rounds
+
+    @amounts.rounded(up=False)
+    def remaining(self, state: ComposedState) -> Array:
+        """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
+        _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
+        least = (joined(self.room) - excess).min()
+        return array_module(least).maximum(least, 0.0)
+
+    def fraction(self, state: ComposedState) -> Array:
+        """The share of the rounds that are over; 0 where any number may run."""
+        return state.rounds / np.float32(np.inf if self.rounds is None else self.rounds)
+
+
+@hosted(static=("grid", "rounds"))
+def _within(
+    law: PLD, state: ComposedState, room: Array, *, grid: LossGrid, rounds: int | None
+) -> tuple[Array, ComposedState]:
+    def within(composed: PLD) -> Array:
+        _, excess = floats(pld_excess(composed, grid))
+        return (excess <= joined(room) + _ROUNDING).all()
+
+    return admitted_if(within, law, state, grid, rounds, 1e-6)
