@@ -13,11 +13,9 @@ BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 @pytest.fixture(scope="module")
 def bench():
     pytest.importorskip("sklearn", reason="the experiment needs scikit-learn")
-    sys.path.insert(0, str(BENCH))
-    try:
-        return importlib.import_module("accuracy_first")
-    finally:
-        sys.path.remove(str(BENCH))
+    sys.path.insert(0, str(BENCH))  # where its pictures are
+    yield importlib.import_module("accuracy_first")
+    sys.path.remove(str(BENCH))
 
 
 def test_a_missing_package_is_named_with_the_extra(bench):

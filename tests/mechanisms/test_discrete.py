@@ -168,6 +168,15 @@ def test_runs_of_discrete_noise_stay_close_to_brute_force():
     assert np.all(bounds.upper <= truth * 1.02)
 
 
+@pytest.mark.parametrize("steps", [5_000, 1_000_000])
+@pytest.mark.filterwarnings("ignore:.*bounds of epsilon are wide")
+def test_next_to_no_noise_every_run_has_the_likeliest_loss(steps):
+    """Another loss than 1 / (2 sigma^2) has probability 1e-33 a run: delta is 1 - e^(epsilon - the sum of them)."""
+    lower, upper = jaxacct.epsilon(jaxacct.DiscreteGaussian(0.08), 1e-5, steps=steps)
+    truth = steps / (2 * 0.08**2) + np.log1p(-1e-5)
+    assert truth * (1 - 1e-11) <= lower <= truth * (1 + 1e-15) <= upper
+
+
 def test_an_infinite_loss_stays_infinite():
     lower, upper = jaxacct.delta(ApproximateDP(0.1, 0.01), np.array([0.25, 5.0]), steps=3)
     truth = hockey_stick(*product([0.01, 0.99, 0.0], [0.0, 0.99, 0.01], 3), [5.0])

@@ -116,7 +116,7 @@ def test_cut_samples_enclose_an_inversion_of_the_transform(sigma, largest, epsil
     probability = np.array([math.comb(records - 1, int(i)) * rate**i * (1 - rate) ** (records - 1 - i) for i in k])
     cut, last = probability[largest:].sum(), probability[largest - 1]
     both = rate * (probability * largest / (k + 1))[largest:].sum()  # cut, and the record is there
-    x = np.linspace(-38 * sigma, 38 * sigma + 2, 6001)
+    x = np.linspace(-38 * sigma, 38 * sigma + 2, 3001)
     density = np.log((x[1] - x[0]) / sigma / np.sqrt(2 * np.pi)) - 0.5 * (x / sigma) ** 2
 
     def truth(share):

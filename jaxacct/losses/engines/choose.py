@@ -198,7 +198,8 @@ def _concrete(kind: str, contour: bool, groups: tuple[Any, ...], counts: Any, go
         nodes = np.zeros(total)
         for size in _LINES:
             # Widths fall with the square of the number of frequencies: what cannot do yet is not tried.
-            wide = upper[members] / np.maximum(lower[members], 1e-300) - 1.0
+            with np.errstate(over="ignore"):
+                wide = upper[members] / np.maximum(lower[members], 1e-300) - 1.0
             hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
             hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
             ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]

@@ -103,14 +103,18 @@ def _some_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Ar
 
 
 def _every_run_exceeds(groups: tuple[Any, ...], counts: Array) -> tuple[Array, Array]:
-    """P of the event that every loss exceeds (1 - s) of its bound, and what their sum exceeds; both rounded down."""
+    """P of the event that every loss exceeds (1 - s) of the largest, or of the likeliest, and what their sum exceeds.
+
+    Both rounded down.
+    """
     logs, losses = [], []
     for group in groups:
-        largest = group.max_loss()[..., None]
-        xp = array_module(largest)
+        largest, likely = group.max_loss()[..., None], group.anchor()[..., None]
+        xp = array_module(largest, likely)
+        largest = xp.where(largest < np.inf, largest, likely)
         at = xp.where((largest < np.inf) & (largest > 0), largest, 0.0) * (1.0 - _SHARES[::-1])
         tails = group.tails(at)
-        p = xp.where(largest < np.inf, deflated(tails.p_above, tails.error) - _LEAST, 0.0)
+        p = deflated(tails.p_above, tails.error) - _LEAST
         logs.append(xp.log(xp.clip(p, 0.0, 1.0)))
         losses.append(at - group.loss_error()[..., None])
     xp, counts = array_module(counts, *logs, *losses), counts[..., None]
