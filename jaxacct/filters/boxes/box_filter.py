@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family
 from jaxacct.filters.boxes.lines import price_lines
-from jaxacct.filters.boxes.look_up import either, left_by_parts, left_by_runs, once
+from jaxacct.filters.boxes.look_up import either, left_by_parts, left_by_runs, once, price_halfway
 from jaxacct.filters.boxes.table import DEAR, kernel_of_query
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.menus import cache as _cache
@@ -58,8 +59,8 @@ class PricedBoxFilter(UnitLedger):
         family: what online prices are certified against, static; None for a box that was read from a `jaxacct.Ledger`,
             which has no online prices.
         other: a second table for the same box and target, in a wide box; None where there is none. A ledger's first
-            query picks the table in which it is cheaper, for good: that is decided before anything was seen. The last
-            bit of the units spent says which one it is.
+            query picks the table in which it is cheaper with half of the budget left, for good. The last bit of the
+            units spent says which one it is.
     """
 
     prices: Any
@@ -130,22 +131,32 @@ class PricedBoxFilter(UnitLedger):
 
     def _after(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         spent = jnp.asarray(state.spent)
-        left = self._left(query, state)
+        parts = self._lines_of(query, state)
+        left = self._left(parts, spent)
         if self.other is not None:
-            left = either(UNITS - spent, left, self.other._left(query, state))
+            # The same arrays, so that a compiler finds a query's place in the grid once.
+            other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
+            others = other._lines_of(query, state)
+            cheaper = _where_fresh(spent, lambda: other._halfway(others) < self._halfway(parts))
+            left = either(UNITS - spent, cheaper, left, other._left(others, spent))
         amounts.check_covered(np.shape(spent), np.shape(left))
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
 
-    def _left(self, query: Any, state: MenuState) -> Array:
+    def _left(self, parts: list[tuple[Any, Any]], spent: Array) -> Array:
         """The units left after a query by this table; negative where it does not fit."""
-        parts, left = self._lines_of(query, state), UNITS - jnp.asarray(state.spent)
+        left = UNITS - spent
         with jax.enable_x64(True):
             if all(isinstance(lines, tuple) for lines, _ in parts) and not once(parts):
                 return left_by_parts(self, parts, left)
             for lines, runs in parts:
                 left = left_by_runs(self, lines, runs, left)
         return left
+
+    def _halfway(self, parts: list[tuple[Any, Any]]) -> Any:
+        """What a query costs in this table with about half of the budget left."""
+        with jax.enable_x64(True):
+            return sum(price_halfway(self, lines, runs) for lines, runs in parts)
 
     def _lines_of(self, query: Any, state: MenuState) -> list[tuple[Any, Any]]:
         """For each part (noise, rate), or its lines in units, and how often it runs."""
@@ -194,6 +205,14 @@ class PricedBoxFilter(UnitLedger):
         state = self.init() if state is None else state
         with jax.enable_x64(True):  # the program takes the table as it is, whatever was traced before
             return _count(self, query, state)
+
+
+def _where_fresh(spent: Array, cheaper: Callable[[], Array]) -> Array:
+    """``cheaper()``, which is not worked out where every ledger has spent something."""
+    if not isinstance(spent, Tracer):
+        return cheaper() if bool((spent == 0).any()) else jnp.bool_(False)
+    shape = jax.eval_shape(cheaper).shape
+    return jax.lax.cond(jnp.any(spent == 0), cheaper, lambda: jnp.zeros(shape, bool))
 
 
 class _Held:

@@ -52,6 +52,13 @@ def _left_by_table(box: Any, noise: Any, rate: Any, left: Any) -> Any:
     """The units left after one run of a sampled Gaussian; -1 where it does not fit."""
     xp = array_module(box, noise, rate, left)
     noise, rate, left = xp.broadcast_arrays(*(xp.asarray(x, np.float64) for x in (noise, rate, left)))
+    good, price = _prices_of(box, noise, rate)
+    return xp.where(good, _settled(xp, price, xp.asarray(box.nodes), left), -1).astype(np.int32)
+
+
+def _prices_of(box: Any, noise: Any, rate: Any) -> tuple[Any, Callable[[int, Any], Any]]:
+    """Whether the box covers a query, and its price at one end of an interval, infinite for none."""
+    xp = array_module(box, noise, rate)
     good, corners = corners_of(box, noise, rate)
     prices = xp.asarray(box.prices)
 
@@ -62,7 +69,18 @@ def _left_by_table(box: Any, noise: Any, rate: Any, left: Any) -> Any:
             total = total + xp.where(weight > 0, xp.where(one < DEAR, weight * one, np.inf), 0.0)
         return total
 
-    return xp.where(good, _settled(xp, mean, xp.asarray(box.nodes), left), -1).astype(np.int32)
+    return good, mean
+
+
+@hosted
+def price_halfway(box: Any, lines: Any, runs: Any) -> Any:
+    """A part's price with about half of the budget left, times its runs."""
+    xp = array_module(box, lines, runs)
+    interval = int(0.7 * box.nodes.shape[0])  # intervals are as long as the root of the budget
+    if isinstance(lines, tuple):
+        good, price = _prices_of(box, *(xp.asarray(x, np.float64) for x in lines))
+        return xp.where(good, price(1, interval), np.inf) * runs
+    return xp.asarray(lines)[1, ..., interval].astype(np.float64) * runs
 
 
 @hosted
@@ -79,13 +97,13 @@ def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
     return _settled(xp, mean, xp.asarray(nodes), left).astype(np.int32)
 
 
-def either(left: Any, first: Any, second: Any) -> Any:
+def either(left: Any, second_first: Any, first: Any, second: Any) -> Any:
     """The units left by the one of two tables that holds a ledger, from what each would leave (negative: no fit).
 
-    The last bit of the units left says which table it is. A ledger with nothing spent goes where more is left.
+    The last bit of the units left says which table it is. With nothing spent it is the second one if ``second_first``.
     """
     first, second = first - (first & 1), second - ((second + 1) & 1)  # less is left: sound in either table
-    return jnp.where(left == UNITS, jnp.maximum(first, second), jnp.where(left & 1, second, first))
+    return jnp.where(jnp.where(left == UNITS, second_first, (left & 1) == 1), second, first)
 
 
 def _below(xp: ModuleType, rising: Any, value: Any, right: bool) -> Any:

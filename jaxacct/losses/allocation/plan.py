@@ -25,6 +25,7 @@ _TIERS = (
 """Up to so many e-foldings: relative changes of calls by rounding aimed at, at both ends of a window; most points."""
 POINTS = tuple(sorted(2**n * factor for n in range(7, 17) for factor in (4, 5, 6)))
 _SKETCH = (8.0, 16.0)  # points of the rough law, for large and for small sums, between square roots of e-foldings
+_SORTED = 2**15  # places of a rough law that are sorted
 _RANGE = 25.0  # standard deviations on a lattice, about
 _MOST = 16  # windows on a side
 _ORDERS = 8.0  # a window over a larger ratio of sums is halved geometrically
@@ -239,7 +240,17 @@ def _powered(values: np.ndarray, masses: np.ndarray, t: int, points: float) -> t
 
 
 def _added(first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray], points: float):
+    """The rough law of the sum of two; many places are put together by distance from the mean and from 0, to 2^-6."""
     values = np.add.outer(first[0], second[0]).ravel()
     masses = np.multiply.outer(first[1], second[1]).ravel()
     kept = masses * np.maximum(values, 1.0) > 1e-50
-    return _merged(values[kept], masses[kept], points)
+    values, masses = values[kept], masses[kept]
+    if values.size > _SORTED:
+        center = float((first[0] * first[1]).sum() + (second[0] * second[1]).sum())
+        far, least = values - center, np.float64(2.0**-20 * center).view(np.int64) >> 46
+        places = np.maximum((np.abs(far).view(np.int64) >> 46) - least, 0)
+        places = np.where(far < 0, -places, places) + (values.view(np.int64) >> 46)
+        places -= places.min()
+        masses, means = np.bincount(places, masses), np.bincount(places, masses * values)
+        values, masses = means[masses > 0] / masses[masses > 0], masses[masses > 0]
+    return _merged(values, masses, points)

@@ -262,8 +262,9 @@ class WindowLaw:
         share = np.minimum(*(np.where(high > 0, low / high, 0.0) for low, high in zip(lows, laws, strict=True)))
         # A test may leave out places that are not known well: what that loses, and what is not known of the others.
         limits = 2.0 ** np.arange(-44.0, -12.0)
-        left_out = [t * laws[0][share < 1.0 - limit].sum() + laws[1][share < 1.0 - limit].sum() for limit in limits]
-        known = share >= 1.0 - limits[int(np.argmin(t * limits + np.array(left_out)))]
+        left_out = np.bincount(np.searchsorted(limits, 1.0 - share), t * laws[0] + laws[1], limits.size + 1)
+        left_out = np.cumsum(left_out[:0:-1])[::-1]
+        known = share >= 1.0 - limits[int(np.argmin(t * limits + left_out))]
         if not known.any():
             none = np.zeros(0)
             return Events(none, none, none)
