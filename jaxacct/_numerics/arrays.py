@@ -29,8 +29,26 @@ def array_module(*trees: Any) -> ModuleType:
         if isinstance(tree, (np.ndarray, np.generic, float, int)):
             continue
         if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(tree)):
-            return jnp
+            return _PROGRAM
     return np
+
+
+class _Program(ModuleType):
+    """jax.numpy with a ``where`` that is one operation, and not a function of the program's for every shape."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(jnp, name)
+
+    @staticmethod
+    def where(condition: Any, one: Any, other: Any) -> Any:
+        """One of two arrays or numbers, of one type."""
+        dtype = jnp.result_type(one, other)
+        shape = np.broadcast_shapes(*(np.shape(x) for x in (condition, one, other)))
+        values = (jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in (one, other))
+        return jax.lax.select(jnp.broadcast_to(condition, shape), *values)
+
+
+_PROGRAM = _Program("jax.numpy")
 
 
 def column(value: Any) -> Any:
@@ -59,11 +77,10 @@ def erfc(x: Any) -> Any:
 
 def logsumexp(x: Any) -> Any:
     """log of the sum of exp(x) over the last axis; -inf where all are."""
-    if array_module(x) is not np:
-        return jax.nn.logsumexp(x, axis=-1)
-    top = x.max(-1, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    return np.log(np.exp(x - top).sum(-1)) + top[..., 0]
+    xp = array_module(x)
+    top = stopped(x.max(-1, keepdims=True))
+    top = xp.where(xp.isfinite(top), top, 0.0)
+    return xp.log(xp.exp(x - top).sum(-1)) + top[..., 0]
 
 
 def iterated(step: Any, state: Any, done: Any, most: int, given: Any = ()) -> Any:
@@ -154,7 +171,7 @@ def histogram(places: Any, weights: Any, size: int) -> Any:
 def pick(values: Any, index: Any) -> Any:
     """``values[..., index]``, an index for every row."""
     if array_module(values) is not np:
-        return jnp.take_along_axis(values, index[..., None], -1)[..., 0]
+        return jnp.take_along_axis(values, index[..., None], -1, mode="promise_in_bounds")[..., 0]
     rows = values.reshape(-1, values.shape[-1])  # several times faster than NumPy's take_along_axis
     return rows[np.arange(len(rows)), index.ravel()].reshape(index.shape)
 

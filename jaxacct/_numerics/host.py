@@ -84,7 +84,7 @@ def barrier(tree: Any) -> Any:
 
 def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) -> Any:
     """``step`` applied to a tuple of arrays as long as it is ``going``; ``jax.lax.while_loop`` inside a trace."""
-    if array_module(state) is jnp:
+    if array_module(state) is not np:
         return jax.lax.while_loop(going, step, state)
     while going(state):
         state = step(state)
@@ -93,7 +93,7 @@ def loop(going: Callable[[Any], Any], step: Callable[[Any], Any], state: Any) ->
 
 def each(function: Callable[..., Any], *stacked: Any) -> Any:
     """``function`` of every row of the leaves' first axis, its results stacked; ``jax.vmap`` inside a trace."""
-    if array_module(stacked) is jnp:
+    if array_module(stacked) is not np:
         return jax.vmap(function)(*stacked)
     count = len(jax.tree.leaves(stacked)[0])
     found = [function(*jax.tree.map(lambda leaf: leaf[row], stacked)) for row in range(count)]  # noqa: B023

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
@@ -20,8 +19,15 @@ def first_least(values: Array) -> Array:
     if xp is np:
         return np.where(np.isnan(values.min(-1)), values.shape[-1] - 1, values.argmin(-1))
     values = jax.lax.stop_gradient(values)
-    at = jax.lax.top_k(-values, 1)[1][..., 0]  # the first of equals
-    return jnp.where(jnp.isnan(values).any(-1), np.int32(values.shape[-1] - 1), at)
+    last = values.ndim - 1
+    index = jax.lax.broadcasted_iota(np.int32, values.shape, last)
+
+    def lesser(one: Array, other: Array) -> Array:
+        before = (one[0] < other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
+        return tuple(jax.lax.select(before, a, b) for a, b in zip(one, other, strict=True))
+
+    start = values.dtype.type(np.inf), np.int32(values.shape[-1] - 1)  # as NaN is not less, the last if all are
+    return jax.lax.reduce((values, index), start, lesser, (last,))[1]
 
 
 def first_greatest(values: Array) -> Array:

@@ -61,6 +61,8 @@ class Batch(NamedTuple):
 def with_rare_sampling(kind: str, lower: Any, upper: Any, target: Any, rare: tuple[Any, Any], xp: ModuleType):
     """Corrects bounds of mechanisms whose rates are too small for any grid; ``rare`` is from ``rarely_sampled``."""
     some, total = rare
+    if not _validate.is_traced(some) and not np.any(some):
+        return lower, upper
     target = xp.asarray(target, np.float64)
     if kind == "epsilon":
         return xp.where(some, 0.0, lower), xp.where(total <= target, 0.0, upper)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from typing import Any
 
 import jax
@@ -120,15 +121,17 @@ class PoissonSampled(Mechanism):
         return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
-        xp = np if at_hand(self, steps) else jnp
         # A sample of a sample is one at the product of the rates, which the pair has as well.
-        rate, inner = xp.asarray(self.rate, np.float64), as_mechanism(self.mechanism)
+        rates, inner = [self.rate], as_mechanism(self.mechanism)
         while isinstance(inner, PoissonSampled):
-            rate, inner = rate * xp.asarray(inner.rate, np.float64), as_mechanism(inner.mechanism)
+            rates, inner = [*rates, inner.rate], as_mechanism(inner.mechanism)
         inner_rare, inner_total = inner._rarely_sampled(steps)
+        xp = np if at_hand(rates) else jnp
+        rate = functools.reduce(operator.mul, [xp.asarray(one, np.float64) for one in rates])
         rare = rate < LEAST_RATE
         if xp is np and not rare.any():
             return inner_rare, inner_total
+        xp = np if at_hand(self, steps) else jnp
         # NaN parameters or rates have no guarantee at all.
         pairs = self._dominating("remove")
         shape = np.broadcast_shapes(*settings_shapes(pairs))

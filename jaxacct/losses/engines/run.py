@@ -108,13 +108,13 @@ def in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Sp
 
 def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
     """``run`` of each chunk, in order. NumPy holds no lock while it works, so that threads share the cores."""
+    np.empty(_KEPT, np.uint8)  # once freed, the C library keeps smaller arrays' memory for the next ones
     workers = min(
         len(chunks), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     if workers <= 1:
         yield from map(run, chunks)
         return
-    np.empty(_KEPT, np.uint8)  # once freed, the C library keeps smaller arrays' memory for the next ones
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(run, chunks)
 

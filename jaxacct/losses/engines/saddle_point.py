@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxacct._numerics.arrays import array_module, pick
 from jaxacct._numerics.least import first_least
-from jaxacct._numerics.log1p import log1p
 
 Array = Any  # NumPy's or JAX's
 
@@ -20,7 +19,7 @@ def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Any) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
-    return k0 - t * epsilon - xp.log(t) - log1p(t) - 0.5 * xp.log(2 * np.pi * spread)
+    return k0 - t * epsilon - xp.log(t) - xp.log1p(t) - 0.5 * xp.log(2 * np.pi * spread)
 
 
 def estimate(kind: str, t: Array, k0: Array, k2: Array, goal: Array, bound: Array) -> tuple[Array, Array]:
@@ -39,7 +38,7 @@ def tilt_bound(kind: str, t: Array, k0: Array, goal: Array) -> Array:
     It is K - t epsilon + t log t - (1 + t) log(1 + t), the best conversion from Renyi divergence.
     """
     xp = array_module(t)
-    bound = k0 - log1p(t) - t * log1p(1.0 / t)
+    bound = k0 - xp.log1p(t) - t * xp.log1p(1.0 / t)
     value = bound - t * goal if kind == "delta" else (bound - xp.log(goal)) / t
     return xp.where(xp.isnan(value), np.inf, value)
 

@@ -204,21 +204,31 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
     variance = xp.where(counts > 0, counts * pairs.rate**2 * xp.expm1(xp.minimum(pairs.noise**-2.0, 50.0)), 0.0).sum(-1)
     between = ends(kind, goal, variance, 1e6)
 
-    def anywhere(cut: Array) -> tuple[Array, ...]:
+    def anywhere(cut: Array, bracket: tuple[Array, Array] = between) -> tuple[Array, ...]:
         """Over all magnitudes, where neighbours are too far apart for what they say, then between fewer."""
 
         def nearer(state: tuple[Array, ...]) -> tuple[Array, ...]:
             near, spacing, *rest = searched(cut, *state[:2])
             return near - spacing, near + 2.0 * spacing, near, *rest  # where the least of what two say lies
 
-        return repeated(nearer, (*between, *[goal] * (2 if xp is np else 5)), _TIMES)[2:]
+        return repeated(nearer, (*bracket, *[goal] * (2 if xp is np else 5)), _TIMES)[2:]
 
     def twice(state: tuple[Array, ...]) -> tuple[Array, ...]:
         """An upper bound of delta, and the taper that goes with it; a lower one suits smaller tilts only."""
         near, value = anywhere(state[-1])[:2]
         return near, xp.minimum(near, state[1]), tapered(xp.clip(value, -700.0, 0.0) - 5.0)
 
-    if kind == "delta":
+    def in_turn(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        """The same and what follows, in a program: the search is there once."""
+        turn, near, least, _, value = state[:5]
+        cut = xp.where(turn > 0, tapered(xp.clip(value, -700.0, 0.0) - 5.0), np.inf)
+        nearby = zip((least - 0.5, near + 0.3), between, strict=True)
+        near, value, *known = anywhere(cut, tuple(xp.where(turn > 1, some, every) for some, every in nearby))
+        return turn + 1, near, xp.minimum(near, least), cut, value, *known
+
+    if kind == "delta" and xp is not np:
+        _, near, _, cut, value, *known = repeated(in_turn, (0, goal, between[1], counts, *[goal] * 4), 3)
+    elif kind == "delta":
         near, least, cut = repeated(twice, (goal, between[1], xp.full_like(counts, np.inf)), 2)
         # A taper further out spoils tilts that were good.
         near, _, value, *known = searched(cut, least - 0.5, near + 0.3)
@@ -242,37 +252,35 @@ def plan(kind: str, pairs: Any, counts: Array, goal: Array) -> Plan:
 def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array, chosen: Plan | None = None) -> Prepared:
     """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
     chosen = chosen or plan(kind, pairs, counts, goal)
-    theta, cut = chosen.theta, chosen.cut
-    xp = array_module(theta)
+    theta, cut, xp = chosen.theta, chosen.cut, array_module(chosen.theta)
     wide = xp.broadcast_to(theta[:, None], counts.shape)
     points = placed(pairs, wide, size.points, digits_of(counts), cut)
 
     # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
     shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
     tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    near_1 = _BACK if kind == "delta" else _BACK[:0]  # no epsilon asks for it
-    back = xp.broadcast_to(near_1, (near_1.size, theta.size))
-    every = xp.concatenate([tilts, -back])
-    every = xp.broadcast_to(every[..., None], (*every.shape, counts.shape[1]))
+    back = (_BACK if kind == "delta" else _BACK[:0]) + 0.0 * theta
+    every = xp.broadcast_to(xp.concatenate([tilts, -back])[..., None], (len(tilts) + len(back), *counts.shape))
     law, moments = law_and_moments(pairs, wide, every, cut, points)
     moments, missing = composed(moments, counts), composed_left_out(pairs, counts, cut)
-    rest = moments[tilts.shape[0] :] + back * chosen.epsilon
-    rest = rest + 8.0 * UNIT * (xp.abs(moments[tilts.shape[0] :]) + xp.abs(back * chosen.epsilon) + 1.0)
-    rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0, initial=1.0), 1e-12) + missing
+    rest = xp.ones_like(theta)
+    if kind == "delta":  # no epsilon asks for it
+        one, other = moments[tilts.shape[0] :], back * chosen.epsilon
+        rest = one + other + 8.0 * UNIT * (xp.abs(one) + xp.abs(other) + 1.0)
+        rest = inflated(xp.exp(xp.clip(rest, -600.0, 0.0)).min(0), 1e-12) + missing
+        rest = xp.where(rest <= 1.0, rest, 1.0)
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
     # The period c: every alias that far away should be e^-DIGITS of delta.
     n = shift.shape[0]
-    excess = moments - tilts * chosen.epsilon - log1p(tilts) - chosen.log_delta + _DIGITS
+    excess = moments - tilts * chosen.epsilon - xp.log1p(tilts) - chosen.log_delta + _DIGITS
     gap = xp.abs(tilts - theta)
     needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
     period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
     spacing = stopped(2.0 * np.pi / period)
     each = xp.broadcast_to(spacing[:, None], counts.shape)
     parts = quadrature(pairs, wide, cut, points, each, size.nodes, law)
-    return Prepared(
-        chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(xp.where(rest <= 1.0, rest, 1.0))
-    )
+    return Prepared(chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(rest))
 
 
 def _strided(nodes: int) -> np.ndarray:
@@ -302,12 +310,13 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     log_modulus = powered(log_moduli).sum(1)
     angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
     # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself (docs/proofs/contour.md, lemmas 4 and 5).
-    growth = powered(log1p(eta * xp.exp(-log_moduli))).sum(1)
+    growth = powered(xp.log1p(eta * xp.exp(-log_moduli))).sum(1)
     rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + xp.abs(angles).sum(1))
     power = xp.exp(log_modulus)
     off = power_error(log_modulus, growth) + power * rounding
     t = theta[:, None]
-    size_of = xp.hypot(t, frequencies) * xp.hypot(t + 1.0, frequencies)
+    squares = frequencies**2
+    size_of = xp.sqrt(t**2 + squares) * xp.sqrt((t + 1.0) ** 2 + squares)
     angle = angles.sum(1) - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
     weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / size_of
 

@@ -58,8 +58,7 @@ def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
     """Layers of a unimodal step function: masses and lengths."""
     xp = array_module(hill)
     peak = hill.max(-1, keepdims=True)
-    good = xp.isfinite(peak)
-    peak = xp.where(good, peak, 0.0)
+    peak = xp.where(xp.isfinite(peak), peak, -np.inf)
     rungs = peak - _RUNG * np.arange(_LADDER) - 1e-9  # which makes good for the rounding of `drop`
     drop = xp.where(xp.isfinite(hill), (peak - hill) / _RUNG, _LADDER)
     if xp is np:  # the first rung that a step reaches; what is too low goes to a place that is dropped
@@ -69,7 +68,7 @@ def _cake(hill: Array, lengths: Array) -> tuple[Array, Array]:
         inside = xp.where(drop[..., None, :] <= np.arange(_LADDER)[:, None], lengths[..., None, :], 0.0).sum(-1)
     inside = deflated(inside, 1e-9)
     masses = deflated(xp.exp(rungs) * (1.0 - np.exp(-_RUNG)) * inside, 1e-9)
-    return xp.where(good, masses, 0.0), xp.where(good, inside, 0.0)
+    return masses, inside
 
 
 def decay(masses: Array, lengths: Array, frequency: Array) -> Array:

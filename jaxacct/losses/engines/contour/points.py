@@ -37,6 +37,7 @@ class Points(NamedTuple):
         cell_base: upper bounds of ``log_base`` on the cells.
         tangent: that of ``edge_base``, a concave function, at a cell's left end, taken at its right end.
         edge_slope: p at the edges.
+        most: bounds of the log integrand on the cells, at the tilt that the points are for.
         cells: log of the widths of the cells.
         uncovered: the same, two steps more, of cells that the points do not cover; -inf for the others.
         low, high: the first edge and the last.
@@ -53,6 +54,7 @@ class Points(NamedTuple):
     cell_base: Array
     tangent: Array
     edge_slope: Array
+    most: Array
     cells: Array
     uncovered: Array
     low: Array
@@ -68,7 +70,7 @@ def _log_ratio(q: Array, rest: Array, u: Array) -> tuple[Array, Array]:
     least, log_shifted = log_rest(xp.where(sampled, q, 0.5), xp.where(sampled, rest, 0.5)), xp.log(q) + u
     apart = log_shifted - least
     less = xp.exp(-xp.abs(apart))
-    far = xp.maximum(least, log_shifted) + log1p(less)
+    far = xp.maximum(least, log_shifted) + xp.log1p(less)
     whole = u - (q - 1.0) * xp.expm1(xp.minimum(-u, 700.0))  # u, and its derivative in q at q = 1
     value = xp.where(near, log1p(xp.where(near, small, 0.0)), xp.where(sampled, far, whole))
     return value, xp.where(sampled, xp.where(apart > 0, 1.0, less) / (1.0 + less), 1.0)
@@ -111,7 +113,8 @@ def edges_of(
     shares = (growth ** np.arange(1, wider + 1) - 1.0) / (growth**wider - 1.0)
     far = low + near + (high - low - near + _REST) * shares
     t = xp.concatenate([low + near * (np.arange(equal + 1) / equal), far], -1)
-    return t, mu[..., None] * t - (0.5 * mu * mu)[..., None], log_taper_above(t, cut[..., None])
+    mu = mu[..., None]
+    return t, mu * (t - 0.5 * mu), log_taper_above(t, cut[..., None])
 
 
 def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Array) -> Points:
@@ -149,14 +152,14 @@ def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Arra
     uncovered = xp.where(covered, -np.inf, xp.log(right - left + 2.0 * step[..., None]))
 
     mu, q = 1.0 / pair.noise[..., None], pair.rate[..., None]
-    u = mu * t - 0.5 * mu * mu
+    u = mu * (t - 0.5 * mu)
     psi, slope = _log_ratio(q, pair.rest[..., None], u)
     # psi is off by units of itself, the rate's among them, and by what u's rounding and the noise's, damped by the
     # slope, make of it: docs/proofs/parameters.md, lemma 6.
     sure = xp.where(pair.rest == 0.0, 16.0, 48.0)[..., None] * xp.abs(psi)
     off = UNIT * (sure + 16.0 * slope * (1.0 + xp.abs(xp.log(q)) + xp.abs(mu * t) + mu * mu))
     log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
-    cells = edge_psi, edge_base, cell_base, tangent, edge_slope, xp.log(right - left), uncovered
+    cells = edge_psi, edge_base, cell_base, tangent, edge_slope, most, xp.log(right - left), uncovered
     return Points(t, step, psi, slope, log_base, off, *cells, left[..., 0], right[..., -1])
 
 

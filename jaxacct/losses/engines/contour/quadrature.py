@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxacct._numerics.arrays import array_module, logsumexp, product, shared, stopped
@@ -74,8 +75,8 @@ def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
 
 
 @shared
-def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> list[Array]:
-    """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, for any ``beta``.
+def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> Array:
+    """Logs of bounds on the integral, and on the rule's sum, below the cells and above them, on one more axis.
 
     The log integrand falls there at least as fast as a normal density's from where it stands, a standard deviation
     out or more: see ``edges_of``. A sum over points of step exp(-x - x^2 / 2), x > 0, is at most 1.26 + step. At a tilt
@@ -86,18 +87,19 @@ def _beyond(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> list
     slope = slope_at_0(pair, mu)
     enough = points.high >= steepened(xp.maximum(beta * mu, 0.0) + 1.0, cut)
     enough &= points.low <= xp.minimum(beta * mu * slope, 0.0) - 1.0
-    ends = [points.edge_base[..., i] + beta * points.edge_psi[..., i] for i in (0, -1)]
-    return [xp.where(enough, end + xp.log(1.26 + points.step), np.inf) for end in ends]
+    base, psi = (x[..., :: x.shape[-1] - 1] for x in (points.edge_base, points.edge_psi))
+    ends = base + beta[..., None] * psi + xp.log(1.26 + points.step)[..., None]
+    return xp.where(enough[..., None], ends, np.inf)
 
 
-def _outside(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> Array:
-    """Log of a bound on the integral, and on the rule's sum, outside the points, for any ``beta``."""
+def _outside(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, Array]:
+    """Log of a bound on the integral, and on the rule's sum, outside the points, for any ``beta``; and `_beyond`."""
     xp = array_module(beta)
     some = slice(None)
     if xp is np:  # what points cover everywhere counts for nothing, and takes half the time
         some = np.flatnonzero(~(points.uncovered == -np.inf).all(tuple(range(points.uncovered.ndim - 1))))
-    cells = logsumexp(_largest(beta, points, some) + points.uncovered[..., some])
-    return xp.logaddexp(cells, xp.logaddexp(*_beyond(pair, beta, cut, points))) - _HALF_LOG_2PI
+    cells, beyond = _largest(beta, points, some) + points.uncovered[..., some], _beyond(pair, beta, cut, points)
+    return logsumexp(xp.concatenate([cells, beyond], -1)) - _HALF_LOG_2PI, beyond
 
 
 @shared
@@ -136,6 +138,7 @@ def _strip(
     beta: Array,
     cut: Array,
     points: Points,
+    beyond: Array,
     log_total: Array,
     spacing: Array,
     nodes: int,
@@ -153,8 +156,7 @@ def _strip(
         xp.maximum(left * (1.0 - left), right * (1.0 - right)), 8.0 * room[..., None]
     )  # p (1 - p), the largest on a cell
     bent = xp.where((left < 0.5) & (right > 0.5), 0.25, bent)
-    below, above = (x[..., None] for x in _beyond(pair, beta, cut, points))
-    masses = xp.concatenate([below, _largest(beta, points) + points.cells, above], -1)
+    masses = xp.concatenate([beyond[..., :1], points.most + points.cells, beyond[..., 1:]], -1)
     masses = masses - (log_total + _HALF_LOG_2PI)[..., None]
 
     # Axes: heights, frequencies that grow by factors of 4, cells.
@@ -175,8 +177,8 @@ def _strip(
 
 
 @shared
-def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, Array, Array, Array]:
-    """Weights and their total, the log of the integral, and its relative error but for the strip's."""
+def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Any, ...]:
+    """Weights and their total, the log of the integral, its relative error but for the strip's, and `_beyond`."""
     xp = array_module(beta)
     size = points.t.shape[-1]
     power = beta[..., None] * points.psi
@@ -192,8 +194,8 @@ def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tup
     means = product(weights[..., None, :], xp.stack([fixed, tilted], -1))[..., 0, :] / total[..., None]
     rounding = means[..., 0] + xp.abs(beta) * means[..., 1]
     rounding = rounding + UNIT * (2.0 * size + 32.0 + 8.0 * xp.abs(top - log_total))
-    outside = _outside(*stopped((pair, beta, cut, points)))
-    return weights, total, log_total, rounding + 2.0 * xp.exp(xp.minimum(outside - log_total, 700.0))
+    outside, beyond = _outside(*stopped((pair, beta, cut, points)))
+    return weights, total, log_total, rounding + 2.0 * xp.exp(xp.minimum(outside - log_total, 700.0)), beyond
 
 
 def _thinned(points: Points) -> Points:
@@ -209,21 +211,17 @@ class _Tilted(NamedTuple):
     total: Array
     log_total: Array
     relative: Array
+    beyond: Array
     strip: Array
 
 
 def _tilted(pair: GaussianPair, theta: Array, cut: Array, points: Points) -> _Tilted:
     beta = exponent(pair, theta)
-    weights, total, log_total, relative = _weighed(pair, beta, cut, points)
-    return _Tilted(weights, total, log_total, relative, _strip_at_0(pair, beta, cut, points.step))
+    return _Tilted._make((*_weighed(pair, beta, cut, points), _strip_at_0(pair, beta, cut, points.step)))
 
 
 def log_moments(pair: GaussianPair, tilts: Array, cut: Array, points: Points) -> Array:
     """Upper bounds of K(t) = log E_P[exp(t L)] at ``tilts`` of shape ``(N, ...)``; inf where the points do not suit."""
-    if array_module(tilts) is not np:  # one tilt after the other, as `quadrature` looks at one
-        import jax
-
-        return jax.lax.map(lambda tilt: _log_moment(_tilted(pair, tilt, cut, points)), tilts)
     return _log_moment(_tilted(pair, tilts, cut, _thinned(points)))
 
 
@@ -234,10 +232,8 @@ def law_and_moments(
     xp = array_module(tilts)
     if xp is np:
         return None, log_moments(pair, tilts, cut, points)
-    import jax
-
-    every = jax.lax.map(lambda tilt: _tilted(pair, tilt, cut, points), xp.concatenate([theta[None], tilts]))
-    return _Tilted(*(x[0] for x in every)), _log_moment(_Tilted(*every))[1:]
+    every = _tilted(pair, xp.concatenate([theta[None], tilts]), cut, points)
+    return jax.tree.map(lambda x: x[0], every), _log_moment(every)[1:]
 
 
 def _log_moment(law: _Tilted) -> Array:
@@ -258,7 +254,7 @@ def quadrature(
     mu = 1.0 / pair.noise
     beta = exponent(pair, theta)
     psi = points.psi
-    weights, total, log_total, relative, strip_at_0 = law or _tilted(pair, theta, cut, points)
+    weights, total, log_total, relative, beyond, strip_at_0 = law or _tilted(pair, theta, cut, points)
     weights = weights / total[..., None]
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     mean = (weights * loss).sum(-1)
@@ -267,7 +263,7 @@ def quadrature(
     still = stopped((pair, beta, cut, points))
     base = strip_at_0 + 2.0 * relative
     room = stopped(_room(pair, beta, points))
-    strip = _strip(*still, log_total=stopped(log_total), spacing=spacing, nodes=nodes, room=room)
+    strip = _strip(*still, *stopped((beyond, log_total)), spacing=spacing, nodes=nodes, room=room)
     frequencies = np.arange(nodes) * spacing[..., None]
     # Weights are those of the computed total, whose own error counts a second time; second-order terms are a fiftieth.
     wrong = xp.where((base < 0.01) & (room < 0.1), 2.0 * strip[..., 0] + 2.05 * relative, np.inf)[..., None]

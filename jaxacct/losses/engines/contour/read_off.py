@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxacct._numerics.arrays import array_module, iterated, product
-from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
 
@@ -72,7 +71,7 @@ def aliases(integrand: Integrand, epsilon: Array) -> Array:
     )
     gap = xp.abs(tilts - integrand.theta) * (2.0 * np.pi / integrand.spacing)
     linear = tilts * epsilon
-    log_first = log_moments - linear - log1p(tilts) - gap
+    log_first = log_moments - linear - xp.log1p(tilts) - gap
     log_first = log_first + 8.0 * UNIT * (xp.abs(log_moments) + xp.abs(linear) + gap)
     # A geometric series; D <= 1 with tilt 0.
     each = xp.where(gap > 0.1, xp.exp(log_first) / -xp.expm1(-gap), np.inf)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, erfc, shared
+from jaxacct._numerics.arrays import array_module, erfc
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
@@ -49,7 +49,7 @@ def log_taper(t: Any, cut: Any) -> Any:
     inverse, series = 1.0 / far**2, xp.zeros_like(far)
     for factor in reversed(_SERIES):
         series = (series + factor) * inverse
-    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + log1p(series), near)
+    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + xp.log1p(series), near)
 
 
 def log_taper_above(t: Any, cut: Any) -> Any:
@@ -62,16 +62,13 @@ def log_taper_slope(t: Any, cut: Any) -> Any:
     return array_module(t).minimum((cut - t) / _SOFT, 0.0) / _SOFT
 
 
-@shared
 def steepened(t: Any, cut: Any) -> Any:
     """Where -x + d/dx log g(x) is surely as low as -t: at t, or before it where the taper falls off.
 
     The derivative of log Phi at -y is at least y, so that of log g is at most (cut - x) / s^2, and at most 0.
     """
-    xp = array_module(t)
-    tapered = cut < np.inf
     steep = 1.0 / _SOFT**2
-    return xp.minimum(t, xp.where(tapered, (t + xp.where(tapered, cut, 0.0) * steep) / (1.0 + steep), np.inf))
+    return array_module(t, cut).minimum(t, (t + cut * steep) / (1.0 + steep))
 
 
 def placed_cut(pair: GaussianPair, log_share: Any) -> Any:
