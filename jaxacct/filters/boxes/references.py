@@ -35,8 +35,8 @@ _NEXT = 0.4  # the next reference's price is multiplied by this power of that, a
 _DEAR_GAUSSIAN = 1.3  # what G's price is multiplied by where that is better
 _APART = 1.07  # references' noise at one rate, at least
 _MOST = 7  # of them
-_WORTH_TWO = 0.02  # by which two families must be better than one, in shares of epsilon
-_MIXED = 0.1  # weight of what a query spends in the table that its first run would not choose
+_WORTH_TWO = 0.03  # by which two families must be better than one, in shares of epsilon
+_MIXED = 0.03  # weight of what a query spends in the table that its first run would not choose
 _COARSER = 1.8  # nodes of two families, which take the room of one
 
 
