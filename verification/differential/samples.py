@@ -101,6 +101,33 @@ def two_batches_truth(sigma):
     return {"remove": lambda x: mean_call(mpmath.exp(x)), "add": add}
 
 
+def two_outcomes(rng):
+    with_record, without = rng.uniform(0.02, 0.98, 2)
+    return {"with_record": with_record, "without": without}, 1.0
+
+
+def three_of_seven_truth(with_record, without):
+    """Exact sums over how many of seven outputs are ones, and how many of those are among the record's three."""
+    a, b = mpf(with_record), mpf(without)
+    one, other, choose = a / b, (1 - a) / (1 - b), mpmath.binomial
+    laws = []
+    for j in range(8):
+        ratio = mpmath.fsum(choose(j, i) * choose(7 - j, 3 - i) * one**i * other ** (3 - i) for i in range(4))
+        mass = choose(7, j) * b**j * (1 - b) ** (7 - j)
+        laws.append((mass * ratio / choose(7, 3), mass))
+
+    def curve(way):
+        pairs = laws if way == "remove" else [(q, p) for p, q in laws]
+        return lambda x: mpmath.fsum(max(p - mpmath.exp(x) * q, mpf(0)) for p, q in pairs)
+
+    return directions(curve)
+
+
+def tables(with_record, without):
+    """Two outcomes, of probability ``with_record`` and the rest, or ``without`` and the rest."""
+    return m.FromTables(*(np.stack([x, 1.0 - np.asarray(x)], -1) for x in (with_record, without)))
+
+
 def cut(rng):
     given, spread = poisson(rng)
     mean = given["rate"] * 100
@@ -166,6 +193,11 @@ SAMPLES = {
     ),
     "RandomAllocation of two batches, once": kind(
         two_batches, two_batches_truth, lambda sigma: m.RandomAllocation(m.Gaussian(sigma), 2),
+        tolerance=1e-9, size=24, batches=4,
+    ),
+    "RandomAllocation of seven batches, three participations, once": kind(
+        two_outcomes, three_of_seven_truth,
+        lambda with_record, without: m.RandomAllocation(tables(with_record, without), 7, 3),
         tolerance=1e-9, size=24, batches=4,
     ),
     "TruncatedPoisson, attacked, once": kind(
