@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from jaxacct.losses.engines.contour.bounds import Size, _integrand, contour_bounds, plan, prepare
+from jaxacct.losses.engines.contour.bounds import Size, _integrand, contour_bounds, prepare
 from jaxacct.losses.engines.contour.layers import decay
+from jaxacct.losses.engines.contour.plan import plan
 from jaxacct.losses.engines.contour.points import placed
 from jaxacct.losses.engines.contour.quadrature import log_moments
 from jaxacct.losses.engines.contour.read_off import Integrand, read_epsilon
