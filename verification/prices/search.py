@@ -68,12 +68,12 @@ def _queries(box: dict[str, Any], rng: np.random.Generator) -> Iterator[tuple[fl
 
 def search(name: str, points: int, seed: int, seconds: float = math.inf, kept: int = 0) -> tuple[Found, list[Any]]:
     """Random points of one box, and some of them with the order at which the margin is least."""
-    rng, found, sample, start = np.random.default_rng(seed), Found(), [], time.monotonic()
+    rng, found, sample = np.random.default_rng(seed), Found(), []
     with jax.enable_x64(True):
         box = filters.priced_box(**BOXES[name])
     # A ledger stays in one of a box's tables: each is searched by itself.
     tables = [box] if box.other is None else [dataclasses.replace(box, other=None), box.other]
-    table, curves, count = box, None, 0
+    table, curves, count, start = box, None, 0, time.monotonic()
     for sigma, rate in _queries(BOXES[name], rng):
         if found.points >= points or time.monotonic() - start > seconds:
             break
