@@ -35,7 +35,7 @@ class RandomAllocation(Mechanism):
     independent ratios of (P, Q). The runs may depend on the results of earlier ones, in the epoch and before, and their
     noise as well, as long as (P, Q) dominates each of them: more noise than was said is sound, and is not rewarded.
     For k participations the upper bound is proven: that of k epochs of one participation and a k-th part of the
-    batches each. The lower one is that of the best attack known, a test on the sum of log(1 + c r) over the ratios r
+    batches each. The lower one is that of an attack, a test on the sum of log(1 + c r) over the ratios r
     of all t batches. `replace` is bounded from above by the antipodal pair of an epoch's pair, and from below by
     records that become one that adds nothing; the two may be far apart. Where noise is so small or so large that no
     table of ratios is of use (for Gaussians below some 0.05 and above 10^4 sensitivities), the upper bound is that of

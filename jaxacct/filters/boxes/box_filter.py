@@ -59,8 +59,8 @@ class PricedBoxFilter(UnitLedger):
         family: what online prices are certified against, static; None for a box that was read from a `jaxacct.Ledger`,
             which has no online prices.
         other: a second table for the same box and target, in a wide box; None where there is none. A ledger's first
-            query picks the table in which it is cheaper with half of the budget left, for good. The last bit of the
-            units spent says which one it is.
+            query picks the table in which it is cheaper with half of the budget left, for good, even if it fits into
+            the other one only. The last bit of the units spent says which one it is.
     """
 
     prices: Any

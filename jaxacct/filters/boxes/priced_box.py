@@ -107,6 +107,8 @@ def box_for(
     )
     if not others:
         return first
+    if not all(np.array_equal(getattr(first, name), getattr(others[0], name)) for name in ("sigmas", "rates")):
+        raise ArithmeticError("both tables of a box must have the same noise multipliers and rates")
     return dataclasses.replace(first, excess=np.maximum(first.excess, others[0].excess), other=others[0])
 
 
