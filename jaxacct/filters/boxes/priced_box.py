@@ -22,7 +22,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
-_VERSION = 9  # of the table format and algorithm: increase it to invalidate cached tables
+_VERSION = 10  # of the table format and algorithm: increase it to invalidate cached tables
 
 
 def priced_box(

@@ -93,9 +93,13 @@ def chosen_families(
         curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
         return family_of(curves, grid, width, epsilon, delta, grade, spared)
 
-    def shares(family: Family) -> np.ndarray:
-        """What the tried queries spend of epsilon until they are refused, about."""
+    def gains(family: Family) -> np.ndarray:
+        """What each tried query spends of epsilon until it is refused; next to one rate or noise, where schedules that
+        move are meant, how many steps of one there are that has the tried queries in turn.
+        """
         steps = np.maximum([runs_of(one, family) for one in atoms[count:-1]], 1.0)
+        if rate[0] == rate[1] or sigma[0] == sigma[1]:
+            return np.array([1.0 / np.mean(1.0 / steps)])
         queries, whole = asked[count:-1], steps.astype(int)
         low, high = (
             np.array([float(accounting.epsilon(one, delta, steps=k).upper) for one, k in zip(queries, n, strict=True)])  # pyright: ignore[reportAttributeAccessIssue]
@@ -108,7 +112,7 @@ def chosen_families(
     for i, (factor, gaussian) in enumerate(trials):
         report(i, len(trials) + 2)
         trial = factor, max(found, key=lambda one: _worth(found[one]))[1] if gaussian is None else gaussian
-        found[trial] = shares(made(_FEW_BUDGETS, *trial, grade))
+        found[trial] = gains(made(_FEW_BUDGETS, *trial, grade))
     if not found:
         return [made(_BUDGETS, 1.0, 1.0, grade)]
     best = max(found, key=lambda one: _worth(found[one]))
@@ -119,10 +123,10 @@ def chosen_families(
     return [made(_BUDGETS, *best, grade)]
 
 
-def _worth(*shares: np.ndarray) -> float:
+def _worth(*gains: np.ndarray) -> float:
     """Of families between which a query's first run chooses."""
-    best = np.max(shares, axis=0)
-    return float(best.mean() + 0.5 * best.min() + _MIXED * np.min(shares, axis=0).mean())
+    best = np.max(gains, axis=0)
+    return float(best.mean() + 0.5 * best.min() + _MIXED * np.min(gains, axis=0).mean())
 
 
 def _dearer_on(grid: LossGrid, atoms: Sequence[Atoms], finer: int) -> np.ndarray:

@@ -49,8 +49,9 @@ def test_the_first_query_goes_to_the_table_in_which_it_is_cheaper_and_the_next_o
     costs = [int(table.price(query, halfway)) for table in each]
     admitted, state = box.update(query, box.init())
     assert admitted
-    at = int(costs[1] < costs[0])
-    assert int(state.spent) % 2 == at
+    at = int(state.spent) % 2
+    assert costs[at] <= 1.002 * min(costs)
+    assert at == turned or one[0] > 1.2  # the loudest query is cheaper in the first table by more than that
     held = each[at]
     assert 0 <= int(state.spent) - int(held.update(query, held.init())[1].spent) <= 1
     again = int(box.update(query, state)[1].spent)
