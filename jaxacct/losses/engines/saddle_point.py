@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick
+from jaxacct._numerics.arrays import Array, array_module, pick
 from jaxacct._numerics.least import first_least
-
-Array = Any  # NumPy's or JAX's
 
 _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 

@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, erfc
+from jaxacct._numerics.arrays import Array, array_module, erfc
 from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period
 from jaxacct.losses.engines.discrete_laws.plan import Plan, plan_of
 from jaxacct.losses.engines.discrete_laws.powers import powers
-
-Array = Any  # NumPy's or JAX's
 
 SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))
 """Sizes, to be tried in turn."""

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick, running_total, stopped
+from jaxacct._numerics.arrays import Array, array_module, pick, running_total, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -47,8 +47,6 @@ from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moment
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
-
-Array = Any  # NumPy's or JAX's
 
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 # How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind

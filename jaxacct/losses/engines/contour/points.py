@@ -6,18 +6,16 @@ pair's leaves, theta and cut; NumPy's or JAX's.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, shared, stopped
+from jaxacct._numerics.arrays import Array, array_module, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
-
-Array = Any  # NumPy's or JAX's
 
 _NEAR = 48.0  # standard deviations that equal cells cover at most; others are wider from one to the next
 _CELLS = (96, 24)  # numbers of both

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated, product
+from jaxacct._numerics.arrays import Array, array_module, iterated, product
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
-
-Array = Any  # NumPy's or JAX's
 
 _ITERATIONS = 16
 _CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick
+from jaxacct._numerics.arrays import Array, array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -29,8 +29,6 @@ from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsil
 from jaxacct.losses.engines.lines.law import LawLine
 from jaxacct.losses.engines.lines.of_pair import line_of
 from jaxacct.mechanisms.pairs.table import lists_outcomes
-
-Array = Any  # NumPy's or JAX's
 
 _DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out

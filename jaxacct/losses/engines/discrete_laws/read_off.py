@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, collected, iterated
+from jaxacct._numerics.arrays import Array, array_module, collected, iterated
 from jaxacct._numerics.trivial_bounds import possible
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
-
-Array = Any  # NumPy's or JAX's
 
 _ITERATIONS = 16
 _CLOSE = 1e-9

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.losses.engines.discrete_laws.cells import Law
 from jaxacct.losses.engines.lines.base import Quadrature, no_layers
-
-Array = Any  # NumPy's or JAX's
 
 
 class LawLine(NamedTuple):
