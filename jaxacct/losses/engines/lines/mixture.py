@@ -31,6 +31,7 @@ from jaxacct.losses.engines.contour.taper import (
     steepened,
     tail_left_out,
 )
+from jaxacct.losses.engines.lines.base import Totals, octaves
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _CELLS = 192
@@ -99,24 +100,12 @@ class MixtureLine(NamedTuple):
         points = (xp.floor(first / step)[..., None] + np.arange(size)) * step[..., None]
         return line._replace(points=points, step=step)
 
-    def infinite(self) -> tuple[Array, Array]:
-        """None."""
-        none = 0.0 * self.theta
-        return none, none
-
-    def left_out(self) -> Array:
-        """What the taper leaves out."""
-        xp = array_module(self.cut)
+    def totals(self) -> Totals:
+        """All but what the taper leaves out; the largest loss is the pair's."""
+        none, xp = 0.0 * self.theta, array_module(self.cut)
         mass = (self.weights * tail_left_out(self.cut[..., None], self.shifts)).sum(-1)
-        return xp.where(self.cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
-
-    def log_mass(self) -> Array:
-        """The rest."""
-        return log1p(-self.left_out()) - 4.0 * UNIT
-
-    def largest(self) -> Array:
-        """That of the pair."""
-        return self.most
+        left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
+        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.most)
 
     def _exponent(self, tilt: Array) -> Array:
         return array_module(tilt).where(self.reverse > 0.5, -tilt, 1.0 + tilt)
@@ -236,13 +225,10 @@ class MixtureLine(NamedTuple):
         loss = xp.where(self.reverse[..., None] > 0.5, -found.psi, found.psi)
         mean = (weights * loss).sum(-1)
         phase = (weights * (found.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-        # The rule's error grows with the frequency: within a factor of 2 it is that of the largest.
-        index = np.arange(nodes)
-        blocks = np.where(index > 0, np.ceil(np.log2(np.maximum(index, 1))).astype(int) + 1, 0)
-        ends = np.concatenate([[0.0], 2.0 ** np.arange(blocks[-1])])
+        ends, blocks = octaves(nodes)
         ends = xp.broadcast_to(ends * spacing[:, None, None], (*exponent.shape, ends.size))
         strip = xp.exp(xp.minimum(self._strip(exponent, masses, ends) - log_integral[..., None], 700.0))
-        frequencies = index * spacing[:, None, None]
+        frequencies = np.arange(nodes) * spacing[:, None, None]
         error = 2.0 * (strip[..., blocks] + 2.0 * strip[..., :1] + 2.0 * relative[..., None])
         log_total = log_integral - _HALF_LOG_2PI
         layers = self._layers(exponent, found, log_integral + 2.0 * (strip[..., 0] + relative))
