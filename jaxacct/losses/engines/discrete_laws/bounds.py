@@ -20,6 +20,7 @@ from jaxacct._numerics.arrays import Array, array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.losses.engines.contour.bounds import BACK
 from jaxacct.losses.engines.contour.read_off import Integrand
 from jaxacct.losses.engines.discrete_laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
@@ -29,13 +30,10 @@ from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsil
 from jaxacct.losses.engines.lines.base import Line, Totals
 from jaxacct.losses.engines.lines.listed import ListedLine
 from jaxacct.losses.engines.lines.of_pair import line_of
+from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
-_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
-_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
-_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
 _LOWER = np.array([1.0, 0.93, 0.85, 0.7])[:, None]  # parts of a tilt that are tried
 
 
@@ -117,18 +115,10 @@ def _lower_tilt(kind: str, plan: Plan, above: Parts, goal: Array) -> Array:
 
 def period(plan: Plan, above: Parts) -> tuple[Array, Array, Array]:
     """Chernoff's tilts around theta and bounds there, and the spacing of frequencies that their aliases ask for."""
-    theta = plan.theta
-    xp = array_module(theta)
-    shift = xp.concatenate([_SHIFTS / xp.maximum(plan.deviation, 1e-300), _STRETCHES * theta])
-    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+    tilts = tilts_around(plan.theta, plan.deviation)
     moments = sum(_log_moments(line, count, tilts) for line, count in above)
-    moments = xp.where(tilts > 0, moments, 0.0)
-    n = shift.shape[0]
-    excess = moments - tilts * plan.epsilon - log1p(tilts) - plan.log_delta + _DIGITS
-    gap = xp.abs(tilts - theta)
-    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
-    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
-    return tilts, moments, 2.0 * np.pi / period
+    moments = array_module(tilts).where(tilts > 0, moments, 0.0)
+    return tilts, moments, spacing_for(plan.theta, tilts, moments, plan.epsilon, plan.log_delta)
 
 
 def _log_moments(line: Line, counts: Array, tilts: Array) -> Array:
@@ -225,8 +215,8 @@ def _all_but(parts: Parts, wholes: list[tuple[Totals, Array]], epsilon: Array) -
     It is the total mass less the mean of min(1, e^(epsilon - L)) <= e^(s (epsilon - L)), for any s in [0, 1].
     """
     xp = array_module(epsilon)
-    log_moments = sum(_log_moments(line, counts, -_BACK * xp.ones_like(epsilon)) for line, counts in parts)
-    log_rest = log_moments + _BACK * epsilon
+    log_moments = sum(_log_moments(line, counts, -BACK * xp.ones_like(epsilon)) for line, counts in parts)
+    log_rest = log_moments + BACK * epsilon
     log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(log_moments) + xp.abs(epsilon))
     log_total = 0.0
     for whole, counts in wholes:

@@ -21,12 +21,12 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
+from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, multiples
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
     log_taper,
     log_taper_above,
-    log_taper_slope,
     spread_reach,
     steepened,
     tail_left_out,
@@ -95,9 +95,7 @@ class MixtureLine(NamedTuple):
         kept = bounds > peak[..., None] - _DIGITS
         first = xp.where(kept, edges[..., :-1], np.inf).min(-1)
         last = xp.where(kept, edges[..., 1:], -np.inf).max(-1)
-        # A step of 24 bits, and whole multiples of it: the points carry no rounding error.
-        step = inflated((last - first) / (size - 2), 2.0**-23).astype(np.float32).astype(np.float64)
-        points = (xp.floor(first / step)[..., None] + np.arange(size)) * step[..., None]
+        points, step = multiples(first, last, size)
         return line._replace(points=points, step=step)
 
     def totals(self) -> Totals:
@@ -126,18 +124,10 @@ class MixtureLine(NamedTuple):
 
     def _cells(self, exponent: Array) -> tuple[Array, Array]:
         """Log of a bound of the integrand on each cell, without the density's constant, and its value at a peak."""
-        xp = array_module(exponent)
-        cut = self.cut[..., None]
-        base = -0.5 * self.edges**2 + log_taper_above(self.edges, cut)
-        left, right = self.edges[..., :-1], self.edges[..., 1:]
-        nearest = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(left**2, right**2))
-        tangent = base[..., :-1] + (log_taper_slope(left, cut) - left) * (right - left)
-        power = exponent[..., None] * self._loss(self.edges).psi
-        # For b > 0 the power is convex: below its chord, as the rest is below its tangent.
-        growing = xp.maximum(base[..., :-1] + power[..., :-1], tangent + power[..., 1:])
-        falling = log_taper_above(left, cut) - 0.5 * nearest + xp.maximum(power[..., :-1], power[..., 1:])
-        found = xp.where(exponent[..., None] > 0, growing, falling) + 1e-9
-        return found, (base + power).max(-1)
+        psi = self._loss(self.edges).psi
+        base, cell_base, tangent = bases_of(self.edges, log_taper_above(self.edges, self.cut[..., None]), self.cut)
+        found = cell_bounds(exponent, psi[..., :-1], psi[..., 1:], base[..., :-1], cell_base, tangent) + 1e-9
+        return found, (base + exponent[..., None] * psi).max(-1)
 
     def _masses(self, exponent: Array) -> Array:
         """Logs of bounds on the integral below the edges, on every cell, and above, without the density's constant.
