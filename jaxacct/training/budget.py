@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
@@ -135,10 +137,11 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
             "use --rate 1, or --filter priced-box"
         )
     budget = filters.from_epsilon("gdp", epsilon, delta)
+    # A little short of the budget: steps that are charged one by one round more often than their sum does.
+    whole = deflated(float(budget.mu) ** 2, 1e-9)
 
     def fits(schedule: Schedule) -> bool:
-        # A little short of the budget: steps that are charged one by one round more often than their sum does.
-        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= deflated(float(budget.mu) ** 2, 1e-9)
+        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= whole
 
     return Budget(budget, _least_noise(planned, fits, epsilon), "mu (GDP)")
 
@@ -156,7 +159,8 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
     whole = deflated(float(budget.budget), 1e-9)  # as in `_gdp`: the last planned step is not to be clipped
 
     def fits(schedule: Schedule) -> bool:
-        return sum(steps * float(budget._cost(_query(sigma, rate))) for sigma, rate, steps in schedule.planned) <= whole
+        sigmas, rates, steps = np.transpose(schedule.planned)
+        return np.dot(steps, budget._cost(PoissonSampled(Gaussian(sigmas), rates))) <= whole
 
     return Budget(budget, _least_noise(planned, fits, epsilon), "B")
 

@@ -109,7 +109,7 @@ def add_clipped(
         of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
         return jnp.where(of_rows > 0, (leaf.astype(jnp.float32) / unit) * of_rows, 0.0)
 
-    return fixed_point.accumulate_of(total, gradients, valid, clipped)
+    return fixed_point.accumulate(total, gradients, valid, clipped)
 
 
 def _factors(gradients: Any, unit: jax.Array, scale: jax.Array) -> jax.Array:
@@ -127,7 +127,7 @@ def _factors(gradients: Any, unit: jax.Array, scale: jax.Array) -> jax.Array:
     if not leaves:
         return jnp.ones(jax.tree.leaves(gradients)[0].shape[0], jnp.float32)
     squares = [_rows_of_squares(leaf, unit) for leaf in leaves]
-    chain = max(_chain(leaf.shape[1:]) for leaf in leaves)
+    chain = max(_split(leaf.shape[1:])[1] for leaf in leaves)
     target = scale * jnp.float32(1.0 - (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF)
     total = jnp.sum(jnp.stack(squares), axis=0)
     norm = jnp.sqrt(total)
@@ -161,10 +161,6 @@ def _split(shape: tuple[int, ...]) -> tuple[int | None, int]:
     if chain <= max(_SHORT, 8 * math.isqrt(size)):
         return inner, chain
     return None, _block(size) + -(-size // _block(size))
-
-
-def _chain(shape: tuple[int, ...]) -> int:
-    return _split(shape)[1]
 
 
 def clipped_gradient_sum(

@@ -78,15 +78,10 @@ def check_shapes(shapes: Any) -> None:
             raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {leaf!r:.200} in it")
 
 
-def accumulate(total: FixedPointSum, vectors: Any, valid: jax.Array) -> FixedPointSum:
-    """Adds the vectors of norm at most 1 that ``valid``, (batch,) bool, marks; leaves of shape (batch, ...)."""
-    return accumulate_of(total, vectors, valid, lambda leaf: leaf.astype(jnp.float32))
-
-
-def accumulate_of(
+def accumulate(
     total: FixedPointSum, vectors: Any, valid: jax.Array, prepared: Callable[[jax.Array], jax.Array]
 ) -> FixedPointSum:
-    """`accumulate` of ``prepared(leaf)`` for the leaves of ``vectors``, in one pass over them.
+    """Adds ``prepared(leaf)``, vectors of norm at most 1, leaves (batch, ...), where ``valid``, (batch,) bool, is true.
 
     Coordinates are truncated towards zero to whole quanta, which never lengthens a vector. A coordinate is at most 2^24
     quanta, so that 64 of them fit into an int32; only their sums are split into limbs.
