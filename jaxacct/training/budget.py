@@ -11,18 +11,12 @@ import numpy as np
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
-from jaxacct.training import schedules
-from jaxacct.training.schedules import Schedule
+from jaxacct.training.schedules import SCHEDULES, Schedule, step_mechanism
 
 FILTERS = ("priced-box", "renyi", "gdp", "approximate-gdp")
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
-_SCHEDULES = {
-    "constant": schedules.constant,
-    "warmup-decay": schedules.warmup_decay,
-    "adaptive": schedules.adaptive,
-}
 
 
 class Budget(NamedTuple):
@@ -70,7 +64,7 @@ def plan_budget(
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
     _validate.one_of(FILTERS, filter=filter)
-    _validate.one_of(schedules.SCHEDULES, schedule=schedule)
+    _validate.one_of(tuple(SCHEDULES), schedule=schedule)
     _validate.number(epsilon=epsilon, delta=delta, steps=steps, rate=rate)
     _validate.positive(epsilon=epsilon, rate=rate)
     _validate.rate(rate=rate)
@@ -78,7 +72,7 @@ def plan_budget(
     _validate.count(steps=steps)
 
     def planned(sigma: float) -> Schedule:
-        return _SCHEDULES[schedule](sigma, rate, steps)
+        return SCHEDULES[schedule](sigma, rate, steps)
 
     if filter == "priced-box":
         return _priced_box(planned, epsilon, delta, progress)
@@ -93,13 +87,9 @@ def planned_mechanism(schedule: Schedule) -> Composed:
     """The schedule's plan as one mechanism (noise multipliers for sensitivity 1)."""
     _validate.instance(Schedule, schedule=schedule)
     return Composed(
-        [_query(sigma, rate) for sigma, rate, _ in schedule.planned],
+        [step_mechanism(sigma, rate) for sigma, rate, _ in schedule.planned],
         [steps for _, _, steps in schedule.planned],
     )
-
-
-def _query(sigma: float, rate: float) -> Any:
-    return Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate)
 
 
 def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Any) -> Budget:

@@ -11,13 +11,12 @@ import optax
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
-from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
 from jaxacct.training.clipping import add_clipped, global_norm
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.keys import Keys, check_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, largest_sigma
+from jaxacct.training.noise import add_gaussian_noise, largest_sigma, noise_length
 from jaxacct.training.schedules import Released, Schedule
 from jaxacct.training.step import ask_filter
 
@@ -104,9 +103,9 @@ def filtered_aggregate(
     check_keys(keys)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(size=size)
-    if then is not None:
-        _check.optimizer(then=then)
-    inner = optax.with_extra_args_support(optax.identity() if then is None else then)
+    then = optax.identity() if then is None else then
+    _validate.methods("init", "update", then=then)
+    inner = optax.with_extra_args_support(then)
 
     def init(params: Any) -> FilteredAggregateState:
         released = Released.nothing()
@@ -140,7 +139,7 @@ def filtered_aggregate(
                 raise ValueError(f"valid must have shape {(rows,)}, one entry a row, got {np.shape(valid)}")
         if accuracy is not None:
             _validate.number(accuracy=accuracy)
-        query: Any = Gaussian(state.sigma) if schedule.full_batch else PoissonSampled(Gaussian(state.sigma), state.rate)
+        query = schedule.query(state.sigma, state.rate)
         admitted, filter_state, scale = ask_filter(filter, query, state.filter_state)
         admitted = admitted & ~state.halted & (state.sigma > 0) & (state.sigma <= largest_sigma(rows))
         if isinstance(updates, FixedPointSum):
@@ -154,8 +153,7 @@ def filtered_aggregate(
             release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, clip_norm)
             expected = state.rate * jnp.float32(size)
             mean = jax.tree.map(lambda leaf, like: (leaf / expected).astype(like.dtype), release, shapes)
-            dimension = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-            noise_norm = state.sigma * jnp.float32(clip_norm * dimension**0.5 / size) / state.rate
+            noise_norm = noise_length(shapes, state.sigma, state.rate, clip_norm, size)
             released = state.released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             if accuracy is not None:
                 seen = jnp.asarray(accuracy, jnp.float32)

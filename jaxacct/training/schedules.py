@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
-
-SCHEDULES = ("constant", "warmup-decay", "adaptive")
 
 _STAIRS = 16
 
@@ -69,12 +68,21 @@ class Schedule(NamedTuple):
         """
         if not self.levels:
             raise ValueError("schedule must list its levels to have a menu, got none")
-        return [Gaussian(s) if self.full_batch else PoissonSampled(Gaussian(s), q) for s, q in self.levels]
+        return [self.query(sigma, rate) for sigma, rate in self.levels]
+
+    def query(self, sigma: ArrayLike, rate: ArrayLike) -> Gaussian | PoissonSampled:
+        """What a step that asks for ``sigma`` and ``rate`` is charged for."""
+        return Gaussian(sigma) if self.full_batch else PoissonSampled(Gaussian(sigma), rate)
 
     @property
     def steps(self) -> int:
         """How many steps the plan holds."""
         return sum(steps for _, _, steps in self.planned)
+
+
+def step_mechanism(sigma: ArrayLike, rate: float) -> Gaussian | PoissonSampled:
+    """A step of planned numbers as a mechanism: at rate 1 there is no sampling."""
+    return Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate)
 
 
 def constant(sigma: float, rate: float, steps: int) -> Schedule:
@@ -136,7 +144,7 @@ def adaptive(
     _check(sigma, rate, steps)
     _validate.count(more_noise=more_noise, less_noise=less_noise, per_octave=per_octave)
     table = np.array(
-        [_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-less_noise, more_noise + 1)], np.float32
+        [least_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-less_noise, more_noise + 1)], np.float32
     )
     share = np.float32(rate)
 
@@ -160,7 +168,7 @@ def adaptive(
 
 
 def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
-    planned = tuple((_float32(sigma), float(np.float32(rate)), count) for sigma, rate, count in parts)
+    planned = tuple((least_float32(sigma), float(np.float32(rate)), count) for sigma, rate, count in parts)
     ends = np.cumsum([count for _, _, count in planned]).astype(np.int32)
     sigmas = np.array([sigma for sigma, _, _ in planned], np.float32)
     rates = np.array([rate for _, rate, _ in planned], np.float32)
@@ -186,9 +194,10 @@ def _check(sigma: float, rate: float, steps: int) -> None:
     _validate.count(steps=steps)
 
 
-def _float32(sigma: float) -> float:
-    """The nearest float32 not below: noise rounds up, so that a calibrated plan still fits its budget."""
+def least_float32(sigma: float) -> float:
+    """The least float32 not below: noise rounds up, so that a calibrated plan still fits its budget."""
     rounded = np.float32(sigma)
-    if float(rounded) < sigma:
-        rounded = np.nextafter(rounded, np.float32(np.inf))
-    return float(rounded)
+    return float(rounded if float(rounded) >= sigma else np.nextafter(rounded, np.float32(np.inf)))
+
+
+SCHEDULES = {"constant": constant, "warmup-decay": warmup_decay, "adaptive": adaptive}
