@@ -1,6 +1,6 @@
 """`MenuCurves`: prices of what is not on a menu, certified against the curves of the menu's table.
 
-A ledger with b units left promises a curve of excess U_b at most (:mod:`jaxacct.filters.menus.table`). A query L may
+An account with b units left promises a curve of excess U_b at most (:mod:`jaxacct.filters.menus.table`). A query L may
 run for p units, 1 <= p <= b, if
 
     U_b >= T_L U_(b - p)    at every point of the lattice,                                                        (2)
