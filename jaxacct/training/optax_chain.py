@@ -18,7 +18,7 @@ from jaxacct.training.clipping import add_clipped, global_norm
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
-from jaxacct.training.schedules import Released, Schedule
+from jaxacct.training.schedules import ReleasedValues, Schedule
 from jaxacct.training.step import ask_filter
 
 
@@ -41,7 +41,7 @@ class FilteredAggregateState(NamedTuple):
     schedule_state: Any
     sigma: jax.Array
     rate: jax.Array
-    released: Released
+    released: ReleasedValues
     keys: Keys
     step: jax.Array
     halted: jax.Array
@@ -109,7 +109,7 @@ def filtered_aggregate(
     inner = optax.with_extra_args_support(optax.identity() if then is None else then)
 
     def init(params: Any) -> FilteredAggregateState:
-        released = Released.nothing()
+        released = ReleasedValues.nothing()
         sigma, rate, schedule_state = schedule.propose(jnp.int32(0), schedule.init(), released)
         return FilteredAggregateState(
             filter_state=filter.init(),

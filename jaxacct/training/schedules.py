@@ -18,7 +18,7 @@ SCHEDULES = ("constant", "warmup-decay", "adaptive")
 _STAIRS = 16
 
 
-class Released(NamedTuple):
+class ReleasedValues(NamedTuple):
     """What a schedule may look at: nothing here depends on private data except through a release.
 
     Attributes:
@@ -35,7 +35,7 @@ class Released(NamedTuple):
     evaluations: jax.Array
 
     @classmethod
-    def nothing(cls) -> Released:
+    def nothing(cls) -> ReleasedValues:
         """Before the first step."""
         return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(jnp.nan), jnp.int32(0))
 
@@ -55,7 +55,7 @@ class Schedule(NamedTuple):
     """
 
     init: Callable[[], Any]
-    propose: Callable[[jax.Array, Any, Released], tuple[jax.Array, jax.Array, Any]]
+    propose: Callable[[jax.Array, Any, ReleasedValues], tuple[jax.Array, jax.Array, Any]]
     planned: tuple[tuple[float, float, int], ...]
     is_adaptive: bool
     full_batch: bool
@@ -143,7 +143,7 @@ def adaptive(
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:
         return jnp.int32(min(2, more_noise)), jnp.float32(-jnp.inf), jnp.int32(0)
 
-    def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
+    def propose(step: jax.Array, state: Any, released: ReleasedValues) -> tuple[jax.Array, jax.Array, Any]:
         del step
         level, best, seen = state
         fresh = released.evaluations > seen
@@ -165,7 +165,7 @@ def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
     sigmas = np.array([sigma for sigma, _, _ in planned], np.float32)
     rates = np.array([rate for _, rate, _ in planned], np.float32)
 
-    def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
+    def propose(step: jax.Array, state: Any, released: ReleasedValues) -> tuple[jax.Array, jax.Array, Any]:
         del released
         stair = jnp.sum(jnp.asarray(ends)[:-1] <= step)
         return jnp.asarray(sigmas)[stair], jnp.asarray(rates)[stair], state
