@@ -24,14 +24,14 @@ from jaxacct.losses.renyi import renyi as _curve
 _LEAST, _MOST = 2.0**-60, 2.0**90
 
 
-class OdometerState(NamedTuple):
+class RenyiOdometerState(NamedTuple):
     """What a scan carries: the sum of divergences as three float32 numbers whose exact sum it is, float32[..., 3]."""
 
     pieces: Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Odometer:
+class RenyiOdometer:
     """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
 
     The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
@@ -52,11 +52,11 @@ class Odometer:
         """What the returned epsilon means."""
         return RenyiExPost(self.order)
 
-    def init(self) -> OdometerState:
+    def init(self) -> RenyiOdometerState:
         """The state with nothing spent."""
-        return OdometerState(jnp.zeros(3, jnp.float32))
+        return RenyiOdometerState(jnp.zeros(3, jnp.float32))
 
-    def update(self, query: Any, state: OdometerState) -> OdometerState:
+    def update(self, query: Any, state: RenyiOdometerState) -> RenyiOdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
 
         Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
@@ -69,18 +69,18 @@ class Odometer:
         return _update(cost, state)
 
     @rounded(up=True)
-    def spent(self, state: OdometerState) -> Array:
+    def spent(self, state: RenyiOdometerState) -> Array:
         """The sum so far, rounded up, in the caller's float type."""
         return _joined(state)
 
-    def result(self, output: Any, state: OdometerState) -> Result:
+    def result(self, output: Any, state: RenyiOdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
         return Result(output, self.spent(state), self.definition)
 
 
 @reentrant_x64
 @jax.jit
-def _update(cost: Any, state: OdometerState) -> OdometerState:
+def _update(cost: Any, state: RenyiOdometerState) -> RenyiOdometerState:
     cost = jnp.asarray(cost, jnp.float64)
     total = inflated(_joined(state) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
@@ -92,11 +92,11 @@ def _update(cost: Any, state: OdometerState) -> OdometerState:
         pieces.append(piece)
         rest = rest - piece.astype(jnp.float64)
     held = jnp.stack(pieces, axis=-1)
-    return OdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
+    return RenyiOdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
 
 
 @reentrant_x64
 @jax.jit
-def _joined(state: OdometerState) -> Array:
+def _joined(state: RenyiOdometerState) -> Array:
     parts = state.pieces.astype(jnp.float64)
     return parts[..., 0] + parts[..., 1] + parts[..., 2]

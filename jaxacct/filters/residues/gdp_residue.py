@@ -37,7 +37,7 @@ from jaxacct.mechanisms.directions import RELATIONS
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
 _ROUNDING = 2.0**-40  # at most this is an atom at infinity that a lattice makes of a query that has none
-_MOST_IN_TURN = 64  # ledgers that NumPy takes before a compiled program would be done sooner
+_MOST_IN_TURN = 64  # accounts that NumPy takes before a compiled program would be done sooner
 _STATEMENT = (
     "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
     "directions and at every epsilon at once, if each query is dominated by the loss it was charged as, given all "
@@ -93,7 +93,7 @@ class GDPResidueFilter:
 
     @reentrant_x64
     def init(self) -> ResidueState:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        """The state with nothing spent; one account for each entry of the budget's shape."""
         return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
     def update(self, query: Any, state: ResidueState) -> tuple[Array, ResidueState]:
@@ -103,7 +103,7 @@ class GDPResidueFilter:
             query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any
                 other mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
                 result of `prepare`, which is the fast way for a query that is asked again.
-            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
 
         Returns:
             ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain, because the query
@@ -288,7 +288,7 @@ def gdp_residue(
         (1 - d') H_(G_mu' * L)(gamma) + d'  <=  (1 - d) H_mu(gamma) + d    for all gamma >= 0, in both directions.
 
     Args:
-        mu: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. Only Gaussians and randomized
+        mu: the budget, between 1e-18 and 1e30; an array makes one account for each entry. Only Gaussians and randomized
             response can be charged above 20.
         delta: the slack, in [0, 1); broadcasts with ``mu``.
         steps: how many queries the slack is spread over evenly. More may be asked: it only steers what each may take.
