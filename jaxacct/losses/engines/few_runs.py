@@ -1,13 +1,10 @@
 """delta and epsilon of up to a thousand runs, composed law by law without a transform.
 
-A rare sample of few runs has losses of very different sizes: most next to nothing, few many times larger. No uniform
-line of frequencies serves that. But the laws of `discrete_laws.cells` have few points, wherever they are needed, so two
-of them are composed point by point, and what comes out is put on few points again, on the same side of the truth: from
-below points of a cell are merged (post-processing), from above each is split between the ends of its cell (convexity).
-The last composition is not written down: delta is the mean hockey stick of one half of the runs at epsilon minus the
-loss of the other half. All sums are of non-negative numbers, so deep tails keep their digits.
-
-NumPy only, one setting at a time.
+A rare sample of few runs has losses of very different sizes, which no uniform line of frequencies serves. But the laws
+of `discrete_laws.cells` have few points, wherever they are needed, so two of them are composed point by point, and what
+comes out is put on few points again, on the same side of the truth (`law_sums`). The last composition is not written
+down: delta is the mean hockey stick of one half of the runs at epsilon minus the loss of the other half (`two_laws`).
+All sums are of non-negative numbers, so deep tails keep their digits. NumPy only, one setting at a time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """delta and epsilon of one run of a mechanism, from the tails of its loss.
 
 H(eps) = P(L > eps) - e^eps Q(L > eps). Tails are read at eps - eta, where the pair may be off by up to eta: they are
-those of A = {L > l} for some l in [eps - 2 eta, eps], atoms at eps and all that rounding may have put there included.
-For any event, P(A) - e^eps Q(A) <= H(eps); and what of A lies at most at eps takes at most (e^(2 eta) - 1) P(A), and
-at most e^eps Q(A), from it. Nor does H exceed (1 - e^(eps - l)) P(A) where no loss exceeds l (docs/proofs/one-run.md).
+those of an event {L > l} with l in [eps - 2 eta, eps], atoms at eps included, which takes little from H and adds
+nothing (docs/proofs/one-run.md).
 
 A pair that knows its curve in closed form may have a method ``log_hockey_stick(epsilon, upper)``, a bound of log H for
 epsilon >= 0, and ``gaussian_mu()``, a mu such that mu-GDP dominates it: then deltas may underflow and epsilon has no

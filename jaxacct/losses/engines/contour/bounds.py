@@ -4,29 +4,12 @@ With M(z) = prod_k E[exp(z L_k)]^T_k, any theta > 0 and D(eps) = delta(eps),
 
     integral of e^(theta x) D(x) e^(i w x) dx = M(theta + i w) / ((theta + i w) (theta + 1 + i w)).
 
-*Aliasing.* Poisson's summation formula turns the trapezoid sum of the inverse transform, with step h = 2 pi / c, into
+The trapezoid sum of the inverse transform is D and its aliases e^(theta k c) D(eps + k c), c = 2 pi / step. These,
+frequencies that are left out, errors of M and its powers, and what tapers leave out: docs/proofs/contour.md. Near 1,
+1 - delta(eps) = E_P[min(1, e^(eps - L))] <= e^(s eps) M(-s) for 0 <= s <= 1, and no contour is needed.
 
-    sum over k of e^(theta k c) D(eps + k c),
-
-exactly. Every term is non-negative, so the full sum is an upper bound of D(eps); the terms k > 0 are bounded by
-D(x) <= M(t) e^(-t x) / (1 + t) with a t above theta, the terms k < 0 by the same with t below theta, or by D <= 1.
-
-*Truncation.* The terms with |w| >= W are at most prod_k (1 - decay_k(W))^T_k e^(-theta eps) M(theta) / (pi W).
-
-*Evaluation.* M(z) is known within the quadrature's certified error eta_k(w), and
-|a^T - b^T| <= (|b| + eta)^T - |b|^T for |a - b| <= eta.
-
-*Near 1.* 1 - delta(eps) = E_P[min(1, e^(eps - L))] <= e^(s eps) M(-s) for 0 <= s <= 1: where almost every loss is far
-above eps no contour is needed.
-
-*Left out.* D is the hockey stick of tapered laws (:mod:`jaxacct.losses.engines.contour.taper`); delta exceeds it by at
-most the probability that the taper leaves out, a billionth of delta.
-
-The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing. All errors
-as one inequality, with the proof: docs/proofs/contour.md.
-
-Every array has a leading axis of settings, and parts of a composition are the next one. The formulas run in NumPy as
-well as under ``jit``, see :mod:`jaxacct._numerics.arrays`.
+The work does not depend on the number of steps, and the relative error is some 1e-9, not a grid's spacing. Every array
+has a leading axis of settings, and parts of a composition are the next one; NumPy's or JAX's.
 """
 
 from __future__ import annotations

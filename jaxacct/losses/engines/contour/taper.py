@@ -1,18 +1,10 @@
 """A smooth weight that removes the far outputs of a sampled Gaussian; the mass removed is charged.
 
-Add to a run's output t a coin that says "keep" with probability g(t), the same under P and Q. That changes no hockey
-stick, since the loss is a function of t. Where every run of a composition says "keep" the loss is that of the
-measures g P and g Q; everything else has a probability of at most the sum of all E_P[1 - g], and contributes between
-0 and that. So with D the hockey stick of the composed measures g P and g Q,
+Each output t is kept with probability g(t), the same under P and Q. With D the hockey stick of the composed measures
+g P and g Q, D(epsilon) <= delta(epsilon) <= D(epsilon) + sum_k T_k E_{P_k}[1 - g_k] (docs/proofs/contour.md, lemma 7).
 
-    D(epsilon) <= delta(epsilon) <= D(epsilon) + sum_k T_k E_{P_k}[1 - g_k].
-
-g(t) = Phi((cut - t) / s), the normal distribution function. It is entire, and for real x and y
-
-    |g(x + i y)| <= exp(y^2 / (2 s^2)) g(x),
-
-because erfc(a + i b) is the integral of exp(-(x + i b)^2) over x > a, whose modulus is exp(b^2 - x^2). It falls off
-faster than any power of R can grow. Under N(m, 1), E[1 - g] = P(N(0, 1) > (cut - m) / (1 + s^2)^(1/2)).
+g(t) = Phi((cut - t) / s), the normal distribution function, is entire and falls off faster than any power of R grows;
+|g(x + i y)| <= exp(y^2 / (2 s^2)) g(x), and under N(m, 1), E[1 - g] = P(N(0, 1) > (cut - m) / (1 + s^2)^(1/2)).
 """
 
 from __future__ import annotations

@@ -1,16 +1,9 @@
 """Discrete laws above and below the privacy loss of one run, from the tails of its dominating pair.
 
-Cut the line of losses into cells (e_i, e_(i+1)], and let p_i and q_i be the P- and Q-probability of cell i.
-
-*Below*: which cell the loss lies in is a function of the output, so by post-processing the pair of these two discrete
-laws is dominated. It has P-mass p_i at the loss log(p_i / q_i). Less of P or more of Q lowers it further.
-
-*Above*: a loss in [a, b] of which only p and q are known is dominated by the two-point law on {a, b} with the same p
-and q (hockey sticks are convex in gamma, and a chord lies above a convex curve). The mass at b is
-(p - e^a q) / (1 - e^(a - b)). More of P, less of Q, or mass that moves to a larger loss raises it further. Losses
-below the first edge count as the first edge, losses above the last one as infinite.
-
-Both laws are good to the second order of the cells' widths. A pair that lists its outcomes needs no cells.
+Cut the line of losses into cells (e_i, e_(i+1)], and let p_i and q_i be the P- and Q-probability of cell i. From below,
+the cell has its P-mass at the loss log(p_i / q_i) (post-processing). From above, on a cell [a, b], a mass of
+(p - e^a q) / (1 - e^(a - b)) goes to b and the rest to a (convexity); losses below the first edge count as that edge,
+losses above the last one as infinite. Proofs: docs/proofs/cells.md. A pair that lists its outcomes needs no cells.
 
 *Samples.* Losses on a rare sample are tiny, and p - e^a q is lost in the rounding of p and q. But with p', q' of the
 sampled mechanism, and m its loss where that of the sample is a,

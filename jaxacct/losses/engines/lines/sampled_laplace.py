@@ -2,16 +2,8 @@
 
 With m the loss of the mechanism itself, R(m) = 1 - q + q e^m, and b = 1 + z (`remove`) or b = -z (`add`, after a
 reflection), E_P[exp(z L)] is the mean of R(m)^b under Q: half of it lies at m = -eps, exp(-eps) / 2 at m = eps, and
-between them it has the density exp(-(eps + m) / 2) / 4.
-
-The smooth piece is a composite Gauss-Legendre rule. On the ellipse of radius r around a panel of centre c and half
-length h, at X + i Y with |X - c| <= a h and |Y| <= b h < pi,
-
-    |R|^b <= R(X)^b for b >= 0, and at most (R(X) cos(Y / 2))^b for b < 0;    |arg R| <= p(X) |Y| where
-    p(X) = q e^X / R(X) <= 1/2, and |arg R| <= |Y| everywhere.
-
--X / 2 + b log R(X) is convex in X for b >= 0 and decreasing for b < 0: it is largest at an end. So the modulus has a
-bound on each ellipse, and with it the rule has one on its error (`gauss_legendre.log_rule_error`).
+between them it has the density exp(-(eps + m) / 2) / 4. That piece is a composite Gauss-Legendre rule, whose error is
+bounded by the modulus of the integrand on ellipses around the panels (docs/proofs/transforms.md, section 4).
 """
 
 from __future__ import annotations
