@@ -14,7 +14,7 @@ has a leading axis of settings, and parts of a composition are the next one; Num
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -31,6 +31,7 @@ from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_de
 from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
 from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 
@@ -61,7 +62,7 @@ class Prepared(NamedTuple):
 
 
 def contour_bounds(
-    kind: str, size: Size, pairs: Any, counts: Array, goal: Array, worst: Array | None = None
+    kind: str, size: Size, pairs: GaussianPair, counts: Array, goal: Array, worst: Array | None = None
 ) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for compositions, shape ``(B,)``.
 
@@ -87,13 +88,15 @@ def contour_bounds(
     return _bounds_by(kind, size, chosen, pairs, counts, goal)
 
 
-def _bounds_by(kind: str, size: Size, chosen: Plan, pairs: Any, counts: Array, goal: Array) -> tuple[Array, Array]:
+def _bounds_by(
+    kind: str, size: Size, chosen: Plan, pairs: GaussianPair, counts: Array, goal: Array
+) -> tuple[Array, Array]:
     prepared = prepare(kind, size, pairs, counts, goal, chosen)
     return bounds_on(kind, prepared, integrand(size, prepared, counts)[0], pairs, counts, goal)
 
 
 def bounds_on(
-    kind: str, prepared: Prepared, terms: Integrand, pairs: Any, counts: Array, goal: Array
+    kind: str, prepared: Prepared, terms: Integrand, pairs: GaussianPair, counts: Array, goal: Array
 ) -> tuple[Array, Array]:
     """Bounds from the terms of :func:`integrand`; see :func:`contour_bounds`."""
     lower, upper = _read(kind, prepared, terms, goal)
@@ -127,7 +130,9 @@ def integrand(size: Size, prepared: Prepared, counts: Array) -> tuple[Integrand,
     return _integrand(prepared, counts, found), found
 
 
-def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array, chosen: Plan | None = None) -> Prepared:
+def prepare(
+    kind: str, size: Size, pairs: GaussianPair, counts: Array, goal: Array, chosen: Plan | None = None
+) -> Prepared:
     """Chooses the contour and puts every part's tilted loss on points: all that comes before the transform."""
     chosen = chosen or plan(kind, pairs, counts, goal)
     theta, cut, xp = chosen.theta, chosen.cut, array_module(chosen.theta)

@@ -14,7 +14,7 @@ Arrays have any leading axes, the same for a pair's leaves, theta and cut; NumPy
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -52,7 +52,7 @@ class Quadrature(NamedTuple):
     layer_lengths: Array
 
 
-def _largest(beta: Array, points: Points, cells: Any = slice(None)) -> Array:
+def _largest(beta: Array, points: Points, cells: slice | np.ndarray = slice(None)) -> Array:
     ends = points.edge_psi[..., :-1], points.edge_psi[..., 1:], points.edge_base[..., :-1]
     return cell_bounds(beta, *(x[..., cells] for x in (*ends, points.cell_base, points.tangent)))
 
@@ -160,7 +160,7 @@ def _strip(
 
 
 @shared
-def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Any, ...]:
+def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tuple[Array, ...]:
     """Weights and their total, the log of the integral, its relative error but for the strip's, and `_beyond`."""
     xp = array_module(beta)
     size = points.t.shape[-1]

@@ -25,7 +25,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, running_greatest, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Tails, loss_room
+from jaxacct.mechanisms.pairs.base import Pair, Tails, loss_room
 from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
@@ -85,7 +85,7 @@ def laws(pair: Any, edges: Array) -> Laws:
     return _laws_of_sample(pair, pair.sample(), edges) if hasattr(pair, "sample") else _laws_of_any(pair, edges)
 
 
-def _laws_of_any(pair: Any, edges: Array) -> Laws:
+def _laws_of_any(pair: Pair, edges: Array) -> Laws:
     xp = array_module(edges)
     cells = _cells(pair.tails(edges))
     left = edges[..., :-1]
@@ -112,7 +112,7 @@ def _laws_of_any(pair: Any, edges: Array) -> Laws:
     return Laws(below, _above(pair, edges, edges + eta, lengths, cells.p_most, excess, cells.p_under, cells.p_over))
 
 
-def _laws_of_sample(pair: Any, sample: Sample, edges: Array) -> Laws:
+def _laws_of_sample(pair: Pair, sample: Sample, edges: Array) -> Laws:
     """See the module's docstring: ``cells`` has p' and q', and ``at`` is m at the edges."""
     inner, rate, rest, add = sample.inner, column(sample.rate), column(sample.rest), column(sample.reverse) > 0.5
     xp = array_module(edges, rate)
@@ -161,7 +161,7 @@ def _laws_of_sample(pair: Any, sample: Sample, edges: Array) -> Laws:
 
 
 def _above(
-    pair: Any, edges: Array, losses: Array, lengths: Array, most: Array, excess: Array, under: Array, over: Array
+    pair: Pair, edges: Array, losses: Array, lengths: Array, most: Array, excess: Array, under: Array, over: Array
 ) -> Law:
     """The law from above, on ``losses``, from the cells' P-masses and from p - e^a q, both rounded up."""
     xp = array_module(edges)

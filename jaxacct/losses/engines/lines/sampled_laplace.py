@@ -8,7 +8,7 @@ bounded by the modulus of the integrand on ellipses around the panels (docs/proo
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.lines.base import Totals, normalized, octaves
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
+from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 
 _NODES = 64  # of a panel
@@ -49,7 +50,7 @@ class SampledLaplaceLine(NamedTuple):
     panels: int
 
     @classmethod
-    def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
+    def of(cls, pair: SampledPair, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
         """Of a sampled LaplacePair, on about so many points."""
         inner = pair.inner
         most = pair.max_loss() + 2.0 * pair.loss_error()
@@ -114,7 +115,7 @@ class SampledLaplaceLine(NamedTuple):
         error = self._rule_errors(exponent, panels, xp.zeros_like(exponent)[..., None])[..., 0]
         return xp.logaddexp(value, error) + 8.0 * UNIT * (2.0 + xp.abs(value))
 
-    def _panels(self, frequency: Any) -> int:
+    def _panels(self, frequency: Array | float) -> int:
         """Enough panels for all settings, up to ``frequency``, in NumPy; otherwise as many as were asked for."""
         if array_module(self.epsilon, frequency) is not np:
             return self.panels
