@@ -20,7 +20,7 @@ about records that were in both parts.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,8 @@ from jaxacct.training.step import noisy_gradient, updated
 
 if TYPE_CHECKING:
     from jaxacct.training.demo.models import Functional
+
+Tree = TypeVar("Tree")
 
 _SIGMAS = 0.05, 1e4
 _HALVINGS = 50
@@ -110,17 +112,18 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
     return Rounds(sigmas, rate, int(steps), float(order), tuple(map(float, row)))
 
 
-def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
+def divided(key: jax.Array, examples: Tree, share: float) -> tuple[Tree, Tree]:
     """``examples`` in two disjoint parts, by a coin for each record that knows nothing of the others; NumPy arrays.
 
     ``key`` serves nothing else. ``share`` is the probability of a record to be in the first part, in (0, 1).
     """
     _validate.scalar(_validate.probability, share=share)
     first = np.asarray(poisson_sample(key, _check.rows(examples=examples), share))
-    inside, outside = (
-        jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[part], examples) for part in (first, ~first)
-    )
-    return inside, outside
+
+    def part(chosen: np.ndarray) -> Tree:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], examples)
+
+    return part(first), part(~first)
 
 
 def fit_until_accurate(
@@ -136,22 +139,20 @@ def fit_until_accurate(
     clip_norm: float = 1.0,
     keys: Keys | None = None,
     physical_batch: int = 256,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> expost.Released:
     """Trains round by round until the noisy validation accuracy reaches ``threshold``; see the module for the claim.
 
     Args:
         model: parameters not fitted to either part, ``loss(params, (x, y))`` of one example, ``logits(params, x)``.
-        optimizer: any optax transformation; it sees noisy gradients only.
+        optimizer, clip_norm, physical_batch: as in :func:`jaxacct.training.make_step`.
         rounds: from `plan_rounds`, made without looking at the data.
         train: (x, y), the private examples, n of them; n is public.
         validation: (x, y), disjoint from ``train`` (`divided`), private as well; its length is public.
         threshold: the accuracy to reach, in (0, 1), public.
         check_epsilon: Rényi divergence, at the rounds' order, of all answers of the check together.
         sparse: ask by a sparse vector, which publishes no scores, instead of by Gaussian accuracies.
-        clip_norm: L2 bound of each example's gradient.
         keys: from `fresh_keys`, which is the default.
-        physical_batch: most per-example gradients in memory at once.
         progress: called with a line of text after each round, published facts only.
 
     Returns:

@@ -34,8 +34,7 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     Raises:
         ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
-        raise ValueError(f"size must be a whole number of at least 0, got {size!r}")
+    _validate.integer(0, 2**53, size=size)
     _validate.number(_validate.rate, rate=rate)
     rate = jnp.asarray(rate, jnp.float32)
     inside = jnp.where((rate > 0) & (rate < 1), rate, 0.0)

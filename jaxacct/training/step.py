@@ -68,7 +68,8 @@ def noisy_gradient(
     _validate.number(sigma=sigma, rate=rate, clip_norm=clip_norm, clip_scale=clip_scale)
     _validate.truth(full_batch=full_batch)
     count = number_of(data)
-    size = public_size(size, count)
+    size = count if size is None else size
+    _validate.whole(size=size)
     mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
     total = clipped_gradient_sum(
         loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
@@ -76,14 +77,6 @@ def noisy_gradient(
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
     expected = jnp.asarray(1.0 if full_batch else rate, jnp.float32) * jnp.float32(size)
     return jax.tree.map(lambda leaf: leaf / expected, release)
-
-
-def public_size(size: int | None, count: int) -> int:
-    """``size``, or ``count`` where none is given."""
-    if size is None:
-        return count
-    _validate.whole(size=size)
-    return int(size)
 
 
 def make_step(
@@ -108,15 +101,12 @@ def make_step(
     what the budget still pays for; that step is released and is the last.
 
     Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        loss, clip_norm, physical_batch, size: as in :func:`noisy_gradient`.
         optimizer: any optax transformation; it sees noisy gradients only.
         filter: an object with the protocol of :mod:`jaxacct.filters`; ``None`` accounts for nothing
             (benchmarks).
         schedule: from :mod:`jaxacct.training.schedules`.
-        clip_norm: L2 bound C of each example's gradient.
-        physical_batch: most per-example gradients in memory at once (on each device).
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
-        size: as in :func:`noisy_gradient`.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1.
@@ -153,7 +143,8 @@ def make_split_step(
     _validate.instance(Schedule, schedule=schedule)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
-    public_size(size, 1)
+    if size is not None:
+        _validate.whole(size=size)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
@@ -191,7 +182,7 @@ def taking(
     """The ``take`` of a `SplitStep` that moves along ``mean(state, proposal, data)``, the noisy average gradient."""
 
     def take(state: TrainState, proposal: Proposal, data: Any) -> tuple[TrainState, StepReport]:
-        size = public_size(public, number_of(data))
+        size = number_of(data) if public is None else public
         sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:

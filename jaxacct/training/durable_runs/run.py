@@ -5,12 +5,9 @@ step's two halves, after the filter has admitted it and before any private data 
 parameters, and may be as old as they like.
 
 A resumed run takes its parameters from the last checkpoint and its budget from the journal. Steps after the checkpoint
-may have been released (printed, evaluated, watched), so they stay charged, and are lost. They are not replayed.
-Replaying a step with its old keys on the very parameters and data that it had would release the same output once more
-and cost nothing; but parameters that differ in a single bit (another compiler, device, physical batch or data order)
-would get the old noise on another sum, and the difference of the two releases has no noise at all. Nor would the keys
-have to lie on the disk otherwise, where whoever reads them could take the noise off everything released. So every
-attempt draws new keys, and a kill costs the steps since the last checkpoint.
+may have been released, so they stay charged, and are lost. Replaying one with its old keys on parameters that differ in
+a single bit would put the old noise on another sum, and the difference of the two releases has no noise at all; and
+keys on the disk would take the noise off everything. So every attempt draws new keys (docs/how-to/durable-training.md).
 """
 
 from __future__ import annotations
