@@ -19,8 +19,10 @@ about records that were in both parts.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +36,7 @@ from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Tree
 from jaxacct.training.keys import Keys, check_keys, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
 from jaxacct.training.sampling import poisson_sample
@@ -43,7 +46,7 @@ from jaxacct.training.step import noisy_gradient, updated
 if TYPE_CHECKING:
     from jaxacct.training.demo.models import Functional
 
-Tree = TypeVar("Tree")
+_State: TypeAlias = tuple[optax.Params, optax.OptState]
 
 _SIGMAS = 0.05, 1e4
 _HALVINGS = 50
@@ -190,8 +193,8 @@ def fit_until_accurate(
     x, y = (jnp.asarray(leaf) for leaf in validation)
 
     @jax.jit
-    def run(state: tuple[Any, Any], keys: Keys, sigma: jax.Array, data: Any) -> tuple[Any, Any]:
-        def one(state: tuple[Any, Any], number: jax.Array) -> tuple[tuple[Any, Any], None]:
+    def run(state: _State, keys: Keys, sigma: jax.Array, data: object) -> _State:
+        def one(state: _State, number: jax.Array) -> tuple[_State, None]:
             gradient = noisy_gradient(
                 model.loss,
                 state[0],
@@ -208,38 +211,31 @@ def fit_until_accurate(
         return jax.lax.scan(one, state, jnp.arange(rounds.steps))[0]
 
     @jax.jit
-    def right(params: Any) -> jax.Array:
+    def right(params: optax.Params) -> jax.Array:
         scores = model.logits(params, x)
         _check.labels(scores, y)
         return (scores.argmax(axis=-1) == y).sum()
 
-    def step(key: jax.Array, state: Any, number: int) -> tuple[Any, Composed]:
+    def step(key: jax.Array, state: _State, number: int) -> tuple[_State, Composed]:
         query = rounds.query(number)  # first: what cannot be charged must not run
         both = Keys(sampling=jax.random.fold_in(keys.sampling, number), noise=key)
         return run(state, both, jnp.float32(rounds.sigmas[number]), data), query
 
-    def accuracy(state: Any) -> float:
+    def accuracy(state: _State) -> float:
         return int(right(state[0])) / held  # in float64: a float32 share could move by more than the sensitivity
 
     # The margin covers the rounding of two such shares for up to 2^30 records.
     sensitivity = (1 + 2.0**-20) / held
-    check: Any = (
-        expost.SparseVector(threshold, check_epsilon, sensitivity, order=rounds.order)
-        if sparse
-        else expost.PlainGaussian(
-            threshold, check_epsilon, sensitivity, order=rounds.order, checks=max(len(rounds.sigmas) - 1, 1)
-        )
-    )
+    kind = expost.SparseVector if sparse else partial(expost.PlainGaussian, checks=max(len(rounds.sigmas) - 1, 1))
     found = expost.compose_until(
         step,
         (model.params, optimizer.init(model.params)),
         accuracy,
-        check,
+        kind(threshold, check_epsilon, sensitivity, order=rounds.order),
         order=rounds.order,
         most=len(rounds.sigmas),
         key=keys.noise,
         disjoint=True,
         progress=progress,
     )
-    result = expost.post_process(found.result, lambda state, _: state[0])
-    return expost.Released(result, found.steps, found.passed, found.scores)
+    return dataclasses.replace(found, result=expost.post_process(found.result, lambda state, _: state[0]))

@@ -30,11 +30,8 @@ class IndividualTrainState(NamedTuple):
     """Everything a run carries, as a pytree.
 
     Attributes:
-        params: pytree of float parameters: what may be published.
-        opt_state: the optimiser's state; it has seen noisy gradients only.
+        params, opt_state, keys, step: as in :class:`jaxacct.training.TrainState`.
         accounts: the filter's state. *As private as the data*: never publish it, nor anything computed from it.
-        keys: roots of the private randomness; whoever has them can remove the noise.
-        step: () int32, steps so far.
     """
 
     params: Any
@@ -44,7 +41,7 @@ class IndividualTrainState(NamedTuple):
     step: jax.Array
 
 
-def gradient_norms(loss: Loss[Params], params: Params, data: Any, *, physical_batch: int = 256) -> jax.Array:
+def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical_batch: int = 256) -> jax.Array:
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
     ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
@@ -84,7 +81,7 @@ def make_individual_step(
     norms: Callable[[Any, Any], jax.Array] | None = None,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[IndividualTrainState, Any, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
+) -> Callable[[IndividualTrainState, object, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
     """A jitted ``step(state, data, sigma, rate) -> (state, gradient_norm)`` in which each example pays for itself.
 
     Everybody's gradient norm at the current parameters is charged to their own account, sampled or not. Then coins say
@@ -132,7 +129,7 @@ def make_individual_step(
     _validate.whole(size=public)
 
     def step(
-        state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike
+        state: IndividualTrainState, data: object, sigma: ArrayLike, rate: ArrayLike
     ) -> tuple[IndividualTrainState, jax.Array]:
         size = _check.rows(data=data)
         if accounts is not None and size != accounts:

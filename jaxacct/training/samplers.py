@@ -240,7 +240,7 @@ def make_sampled_step(
     *,
     clip_norm: float,
     donate: bool = False,
-) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` of constant noise on the sampler's batches.
 
     The filter is asked at the first step of every run of the mechanism: before each batch, or once an epoch of
@@ -275,7 +275,7 @@ def make_sampled_step(
         whole = jnp.float32(1.0)
         return Proposal(admitted, sigma, rate, whole, charged, state.schedule_state, *budget_of(filter, charged))
 
-    def mean(state: TrainState, proposal: Proposal, data: Any) -> Any:
+    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
         sample = sampler.draw(state.keys.sampling, state.step)
         total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
         release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, proposal.sigma, clip_norm)

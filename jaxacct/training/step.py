@@ -28,7 +28,7 @@ from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 def noisy_gradient(
     loss: Loss[Params],
     params: Params,
-    data: Any,
+    data: object,
     keys: Keys,
     *,
     sigma: ArrayLike,
@@ -89,7 +89,7 @@ def make_step(
     physical_batch: int = 256,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
 
     Only if it admits are examples sampled, gradients clipped and noised and the parameters moved.
@@ -154,7 +154,7 @@ def make_split_step(
         charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
         return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *budget_of(filter, charged))
 
-    def mean(state: TrainState, proposal: Proposal, data: Any) -> Any:
+    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
         return noisy_gradient(
             loss,
             state.params,
@@ -175,13 +175,13 @@ def make_split_step(
 
 def taking(
     optimizer: optax.GradientTransformation,
-    mean: Callable[[TrainState, Proposal, Any], Any],
+    mean: Callable[[TrainState, Proposal, object], Any],
     clip_norm: float,
     public: int | None = None,
-) -> Callable[[TrainState, Proposal, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]:
     """The ``take`` of a `SplitStep` that moves along ``mean(state, proposal, data)``, the noisy average gradient."""
 
-    def take(state: TrainState, proposal: Proposal, data: Any) -> tuple[TrainState, StepReport]:
+    def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
         size = number_of(data) if public is None else public
         sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
 
@@ -210,18 +210,18 @@ def taking(
     return take
 
 
-def joined(split: SplitStep, donate: bool) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+def joined(split: SplitStep, donate: bool) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """The two halves as one jitted ``step(state, data) -> (state, report)``."""
     _validate.truth(donate=donate)
 
-    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+    def step(state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         return split.take(state, split.ask(state, number_of(data)), data)
 
     return jax.jit(step, donate_argnums=(0,) if donate else ())
 
 
 def updated(
-    optimizer: optax.GradientTransformation, gradient: Any, params: optax.Params, opt_state: optax.OptState
+    optimizer: optax.GradientTransformation, gradient: optax.Updates, params: optax.Params, opt_state: optax.OptState
 ) -> tuple[Any, optax.OptState, jax.Array]:
     """Parameters and optimiser state after an update along ``gradient``, and the gradient's norm."""
     gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, params)
@@ -243,7 +243,7 @@ def ask_filter(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def budget_of(filter: Filter | None, state: Any) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter | None, state: object) -> tuple[jax.Array, jax.Array]:
     """``(spent, share left)`` in a state of ``filter``."""
     if filter is None:
         return jnp.float32(0.0), jnp.float32(1.0)

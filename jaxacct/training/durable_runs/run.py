@@ -29,6 +29,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.filters import Filter
+from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.durable_runs.records import agree, check, history
@@ -89,7 +90,7 @@ class DurableRun:
         # New roots: no state on the disk holds any, and none that served before serves again.
         self.state = state._replace(filter_state=self._filter_state, keys=keys(self.attempt))
 
-    def step(self, state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+    def step(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
 
         Must be given the state that it returned last (or `state`, the first time): an older one would use a step's
@@ -244,12 +245,12 @@ def durable_run(
         yield DurableRun(split, journal, checkpoints, state, keys, every, ahead)
 
 
-def _kept(state: TrainState) -> dict[str, Any]:
+def _kept(state: TrainState) -> dict[str, object]:
     """What a checkpoint holds of a state: everything but the keys, which must never be on a disk."""
     return {name: value for name, value in state._asdict().items() if name != "keys"}
 
 
-def _unpacked(words: list[str], like: Any) -> Any:
+def _unpacked(words: list[str], like: Tree) -> Tree:
     leaves, structure = jax.tree.flatten(like)
     found = []
     try:
@@ -261,7 +262,7 @@ def _unpacked(words: list[str], like: Any) -> Any:
     return jax.tree.unflatten(structure, found)
 
 
-def _fingerprint(filter: Any) -> str:
+def _fingerprint(filter: object) -> str:
     """A digest of the filter's type, its static fields and every number in it."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(filter)]
     if not leaves or any(leaf.dtype.hasobject for leaf in leaves):
@@ -272,7 +273,7 @@ def _fingerprint(filter: Any) -> str:
     return found.hexdigest()
 
 
-def _static(part: Any) -> Any:
+def _static(part: object) -> object:
     if not dataclasses.is_dataclass(part):
         return type(part).__name__
     fields = dataclasses.fields(part)
