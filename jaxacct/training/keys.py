@@ -1,4 +1,4 @@
-"""Random keys of a run, each used once."""
+"""Makes the random keys of a run, each used once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop around the jitted step: update, record what was released, stop when asked."""
+"""`fit`, the loop around a jitted step: it updates, records what was released, and stops when asked."""
 
 from __future__ import annotations
 

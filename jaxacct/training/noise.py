@@ -1,4 +1,4 @@
-"""Gaussian noise on an exact sum: the point where private gradients become a release."""
+"""Adds Gaussian noise to an exact sum: the point where private gradients become a release."""
 
 from __future__ import annotations
 

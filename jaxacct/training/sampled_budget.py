@@ -1,4 +1,4 @@
-"""From (epsilon, delta) and a way to draw batches to a sampler, its filter, and the least noise that fits."""
+"""Plans a run on the batches of a sampler: its filter, and the least noise that meets (epsilon, delta)."""
 
 from __future__ import annotations
 

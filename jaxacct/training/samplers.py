@@ -7,6 +7,7 @@ drawn anew, and how large noise is. So the draw and the account cannot disagree.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
+from jaxacct.filters.amounts import outward
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -115,17 +117,15 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
     """Whole numbers in [0, ``most``), each with the same probability exactly: 32 random bits, rejected where uneven."""
     limit = jnp.uint32((2**32 // most) * most - 1)
-
-    def drawn(key: jax.Array) -> jax.Array:
-        return jax.random.bits(key, shape, jnp.uint32)
+    bits = functools.partial(jax.random.bits, shape=shape, dtype=jnp.uint32)
 
     def again(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, found = state
         key, own = jax.random.split(key)
-        return key, jnp.where(found > limit, drawn(own), found)
+        return key, jnp.where(found > limit, bits(own), found)
 
     first, rest = jax.random.split(key)
-    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, drawn(first)))
+    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, bits(first)))
     return (found % jnp.uint32(most)).astype(jnp.int32)
 
 
@@ -220,10 +220,9 @@ _DRAWS: dict[type[Mechanism], Callable[[Any, int], _Draw]] = {
 }
 
 
-def _below(rate: Any) -> np.float32:
+def _below(rate: ArrayLike) -> jax.Array:
     """The largest float32 that is no larger: a smaller rate costs no more."""
-    found = np.float32(rate)
-    return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
+    return outward(np.float64(rate), "float32", up=False)
 
 
 def _same(size: int, **named: Any) -> None:

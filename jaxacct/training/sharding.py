@@ -1,4 +1,4 @@
-"""Examples spread over devices: data-parallel steps that give the very sum that one device would give."""
+"""Spreads examples over devices: data-parallel steps give the very sum that one device would give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The UCI Adult income data, encoded by its documented domain."""
+"""Loads the UCI Adult income data, encoded by its documented domain."""
 
 from __future__ import annotations
 

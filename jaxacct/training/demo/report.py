@@ -1,4 +1,4 @@
-"""The report of a training run: each epsilon with the kind of number that it is."""
+"""Makes the report of a training run: each epsilon with the kind of number that it is."""
 
 from __future__ import annotations
 

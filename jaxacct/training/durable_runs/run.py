@@ -132,13 +132,12 @@ class DurableRun:
         number = int(state.step)
         # The budget is the journal's, whatever the state says.
         ahead = state._replace(filter_state=self._filter_state)
-        paid = []
+        paid = []  # none is taken before the disk has all of them
         for offset in range(self._ahead):
             proposal = self._split.ask(ahead, size)
             paid.append(proposal)
             if not bool(proposal.admitted):
                 break
-            words = [np.asarray(leaf) for leaf in jax.tree.leaves(proposal.filter_state)]
             self._journal.append(
                 {
                     "kind": "charge",
@@ -148,7 +147,7 @@ class DurableRun:
                     "rate": float(proposal.rate),
                     "clip_scale": float(proposal.clip_scale),
                     "budget_left": float(proposal.budget_left),
-                    "filter_state": [word.tobytes().hex() for word in words],
+                    "filter_state": _packed(proposal.filter_state),
                 }
             )
             self._filter_state = proposal.filter_state
@@ -227,13 +226,11 @@ def durable_run(
         raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
     folder = as_path(folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as closing:
-        journal = Journal(folder / "journal")
-        closing.callback(journal.close)
+    with contextlib.ExitStack() as opened:
+        journal = opened.enter_context(contextlib.closing(Journal(folder / "journal")))
         if journal.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
-        checkpoints = Checkpoints(folder / "checkpoints")
-        closing.callback(checkpoints.close)
+        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(folder / "checkpoints")))
         header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}
         if journal.records:
             check(journal)
@@ -248,6 +245,10 @@ def durable_run(
 def _kept(state: TrainState) -> dict[str, object]:
     """What a checkpoint holds of a state: everything but the keys, which must never be on a disk."""
     return {name: value for name, value in state._asdict().items() if name != "keys"}
+
+
+def _packed(state: object) -> list[str]:
+    return [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(state)]
 
 
 def _unpacked(words: list[str], like: Tree) -> Tree:
