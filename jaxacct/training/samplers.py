@@ -220,7 +220,7 @@ _DRAWS: dict[type[Mechanism], Callable[[Any, int], _Draw]] = {
 }
 
 
-def _below(rate: ArrayLike) -> jax.Array:
+def _below(rate: Any) -> jax.Array:
     """The largest float32 that is no larger: a smaller rate costs no more."""
     return outward(np.float64(rate), "float32", up=False)
 
