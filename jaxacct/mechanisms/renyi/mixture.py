@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.renyi.from_pair import largest
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
 _NODES = 2048
@@ -100,4 +100,4 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
     directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
-    return functools.reduce(array_module(found).maximum, found).reshape(shape)
+    return largest(found).reshape(shape)
