@@ -36,7 +36,6 @@ class BoundedRangePair(BoundedLoss):
     epsilon: Array
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps = column(self.epsilon)
         xp = array_module(losses, eps)
         inside = xp.clip(losses, -eps, eps)

@@ -59,7 +59,6 @@ class CurvePair(Pair):
         return repeated(halve, ends, _HALVINGS)[1]
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
         xp = array_module(losses, start)
         y = xp.maximum(self._locate(xp.abs(losses), start), start)
@@ -74,7 +73,6 @@ class CurvePair(Pair):
         return 0.0 * losses
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
         xp = array_module(start)
         y = start + _FAR * (np.arange(_POINTS + 1) / _POINTS) ** 3

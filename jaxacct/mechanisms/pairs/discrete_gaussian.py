@@ -68,7 +68,6 @@ class DiscreteGaussianPair(Pair):
         return two_sides(n >= 0, self._sum_from(xp.where(n >= 0, n + 1.0, -n)) / total)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         sigma, gap = column(self.sigma), column(self.sensitivity)
         xp = array_module(sigma, gap, losses)
         last = xp.floor(losses * (sigma**2 / gap) + 0.5 * gap)

@@ -77,7 +77,6 @@ class SkellamPair(Pair):
         return logs, error
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         size = self._size()
         z, gap = 2.0 * column(self.mu), column(self.sensitivity)
         logs, log_error = self._logs(size)

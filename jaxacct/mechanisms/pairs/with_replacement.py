@@ -79,7 +79,6 @@ class WithReplacementPair(Pair):
         return x, xp.maximum(x[..., None], own)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, w, tail = column(self.noise), self.weights.values[..., None, :], column(self.tail)
         xp = array_module(losses, noise, w, tail)
         negative = losses < 0.0
