@@ -14,11 +14,12 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Loss, Params
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
-from jaxacct.training.step import public_size
+from jaxacct.training.step import public_size, updated
 
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.
@@ -43,9 +44,7 @@ class IndividualTrainState(NamedTuple):
     step: jax.Array
 
 
-def gradient_norms(
-    loss: Callable[[Any, Any], jax.Array], params: Any, data: Any, *, physical_batch: int = 256
-) -> jax.Array:
+def gradient_norms(loss: Loss[Params], params: Params, data: Any, *, physical_batch: int = 256) -> jax.Array:
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
     ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
@@ -67,7 +66,7 @@ def init_individual(
         ValueError: a parameter that is not a floating-point array; no optimizer, filter or keys.
     """
     _check.floats(params=params)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
     check_keys(keys)
     state = IndividualTrainState(params, optimizer.init(params), filter.init(), keys, jnp.int32(0))
@@ -76,7 +75,7 @@ def init_individual(
 
 
 def make_individual_step(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Loss,
     optimizer: optax.GradientTransformation,
     filter: Any,
     *,
@@ -122,7 +121,7 @@ def make_individual_step(
             not say for how many examples it is, where no size is given.
     """
     loss = _check.losses(loss)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
@@ -161,11 +160,9 @@ def make_individual_step(
                 loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch
             )
             release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
-            gradient = jax.tree.map(lambda g, p: (g / (rate * public)).astype(p.dtype), release, state.params)
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            params = optax.apply_updates(state.params, updates)
-            moved = IndividualTrainState(params, opt_state, accounts, state.keys, state.step + 1)
-            return moved, global_norm(gradient)
+            gradient = jax.tree.map(lambda leaf: leaf / (rate * public), release)
+            params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
+            return IndividualTrainState(params, opt_state, accounts, state.keys, state.step + 1), norm
 
         usable = (sigma > 0) & (sigma <= largest_sigma(size)) & (rate > 0) & (rate <= 1)
         return jax.lax.cond(usable, take, lambda state: (state, jnp.float32(0.0)), state)

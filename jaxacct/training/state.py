@@ -106,8 +106,7 @@ def init_state(
         ValueError: a parameter that is not a floating-point array; no optimizer, filter, schedule or keys.
     """
     _check.floats(params=params)
-    _check.optimizer(optimizer=optimizer)
-    _validate.methods("init", "update", filter=filter)
+    _validate.methods("init", "update", optimizer=optimizer, filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_keys(keys)
     state = TrainState(
