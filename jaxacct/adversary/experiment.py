@@ -45,7 +45,7 @@ class Experiment(Atoms):
     @property
     def finite(self) -> np.ndarray:
         """The finite losses."""
-        return self.losses[np.isfinite(self.losses)]
+        return np.asarray(self.losses)[np.isfinite(self.losses)]
 
 
 def identity() -> Experiment:

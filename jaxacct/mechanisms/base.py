@@ -90,11 +90,11 @@ class Mechanism:
         """
         return self
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Array | float]] | None:
         """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
 
-    def _gaussian_noise(self) -> Array | None:
+    def _gaussian_noise(self) -> Any:
         """The noise multiplier of the one Gaussian mechanism that this is equivalent to, or None."""
         runs = self._gaussian_runs()
         return None if runs is None else composed_noise(runs)
@@ -188,7 +188,7 @@ class Mechanism:
         rho = self._rho()
         return None if rho is None else (rho, np.zeros(()))
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Any]:
         """See :func:`jaxacct.mechanisms.directions.rarely_sampled`."""
         return np.zeros((), bool), np.inf
 

@@ -75,7 +75,7 @@ class Composed(Mechanism):
         """Each part says for itself."""
         return side
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
+    def _gaussian_runs(self) -> list[tuple[Array, Array | float]] | None:
         """Those of all parts, if all have some."""
         found = []
         for part, steps in self.parts():
@@ -116,6 +116,6 @@ class Composed(Mechanism):
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 
-    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
+    def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Any]:
         found = [as_mechanism(part)._rarely_sampled(times(count, steps)) for part, count in self.parts()]
         return functools.reduce(operator.or_, [one for one, _ in found]), sum(total for _, total in found)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism

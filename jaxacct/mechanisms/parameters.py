@@ -135,7 +135,7 @@ def subset_rate(size: ArrayLike, whole: ArrayLike, least: float) -> Rate:
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
-def composed_noise(runs: list[tuple[Array, Array]], steps: ArrayLike = 1.0) -> Array:
+def composed_noise(runs: list[tuple[Array, Array | float]], steps: ArrayLike = 1.0) -> Array:
     """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
 
     (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism

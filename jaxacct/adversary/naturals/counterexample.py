@@ -195,7 +195,7 @@ class Counterexample:
             )
             if under_p:  # mass that rounding down has lost shows nothing
                 losses, masses = np.append(losses, 0.0), np.append(masses, max(1.0 - masses.sum(), 0.0))
-        return losses[generator.choice(losses.size, size, p=masses / masses.sum())]
+        return np.asarray(losses)[generator.choice(losses.size, size, p=masses / masses.sum())]
 
 
 def counterexample(

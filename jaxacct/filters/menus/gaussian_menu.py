@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -95,7 +94,7 @@ def shrunk(query: Any) -> Any:
     return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
 
 
-def parts_of(query: Any) -> list[tuple[Any, Array | float]]:
+def parts_of(query: Any) -> list[tuple[Any, Any]]:
     """Each mechanism of a query and how often it runs."""
     if isinstance(query, Composed):
         return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct.filters.residues.prepare import joined, pieces_up
 from jaxacct.losses.curves.conversions import grid_of_pld

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column
@@ -34,7 +36,7 @@ class AntipodalGaussianPair(Rated, Pair):
 
     noise: Array
     rate: Array
-    rest: Array = None
+    rest: Any = None
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome of losses >= 0."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ class AntipodalLaplacePair(Rated, Pair):
 
     epsilon: Array
     rate: Array
-    rest: Array = None
+    rest: Any = None
 
     def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
         return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)

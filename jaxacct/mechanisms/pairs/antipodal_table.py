@@ -51,7 +51,7 @@ class AntipodalTablePair(Rated, Pair):
 
     inner: Any
     rate: Array
-    rest: Array = None
+    rest: Any = None
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()

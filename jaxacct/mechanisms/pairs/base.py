@@ -93,12 +93,12 @@ class Pair:
         """Whether there are few outcomes, and a method ``atoms()`` that lists them."""
         return False
 
-    def _zero(self) -> Array:
+    def _zero(self) -> Any:
         """0 for every setting, NaN where a parameter is."""
         return 0.0 * sum(jax.tree.leaves(self))
 
 
-Runs = list[tuple[Any, Array]]
+Runs = list[tuple[Any, Any]]
 """Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
 
 

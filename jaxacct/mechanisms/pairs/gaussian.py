@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumexp
@@ -39,7 +41,7 @@ class GaussianPair(Rated, Pair):
     noise: Array
     rate: Array
     reverse: Array
-    rest: Array = None
+    rest: Any = None
 
     def _outcome(self, losses: Array) -> Array:
         """The outcome x at which log(1 - q + q exp((x - 1/2) / s^2)) equals ``losses`` (-inf below its range)."""

@@ -36,7 +36,7 @@ class SampledPair(Rated, Pair):
     inner: Any
     rate: Array
     reverse: Array
-    rest: Array = None
+    rest: Any = None
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""

@@ -50,7 +50,7 @@ class SkellamPair(Pair):
     mu: Array
     sensitivity: Array
 
-    def _size(self, order: Array = 0.0) -> int:
+    def _size(self, order: Array | float = 0.0) -> int:
         """M: outcomes from -M to M are in the window."""
         if array_module(self.mu, self.sensitivity, order) is not np:
             return _TRACED
@@ -188,7 +188,7 @@ class SkellamPair(Pair):
         return -_at(logs, column(self.sensitivity))[..., 0]
 
 
-def outcomes(mu: Array, gap: Array) -> Array:
+def outcomes(mu: Array, gap: Array | float) -> Array:
     """A window that leaves out exp(-710) at most, by Bernstein's inequality, and room for the shift on either side."""
     third = _EXPONENT / 3.0
     return 2.0 * gap + 2.0 + third + array_module(mu).sqrt(third**2 + 4.0 * _EXPONENT * mu)
@@ -204,7 +204,7 @@ def _chernoff(z: Array, t: Array) -> Array:
 
 
 @functools.lru_cache(maxsize=64)
-def _host_logs(mu: float, size: int, start: int) -> np.ndarray:
+def _host_logs(mu: float, size: int, start: int) -> Array:
     """The logarithms of :meth:`SkellamPair._logs` for one mu; the recurrence in plain floats."""
     if not mu > 0.0:
         return np.full(size + 1, np.nan)
@@ -228,7 +228,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Array, x: int) -> Any:
+def _first(mu: Any, x: int) -> Any:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
     return half + (half * half + 1.0) ** 0.5

@@ -26,9 +26,9 @@ class Atoms(NamedTuple):
     losses: Array
     p: Array
     q: Array
-    error: Array
+    error: Any
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
-    loss_error: Array
+    loss_error: Any
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 

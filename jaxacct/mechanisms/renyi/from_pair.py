@@ -8,9 +8,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -18,7 +17,7 @@ from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.renyi.tails import log_excess
 
-Curve = Callable[..., Array]
+Curve = Callable[[Array], Array]
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated

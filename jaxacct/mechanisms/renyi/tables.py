@@ -6,10 +6,9 @@ import functools
 from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes

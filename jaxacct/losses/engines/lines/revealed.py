@@ -45,7 +45,7 @@ class RevealedLine(NamedTuple):
         log = lambda x: xp.where(x > 0, xp.log(xp.where(x > 0, x, 1.0)), -np.inf)  # noqa: E731
         return log(self.rest), log(self.weight)
 
-    def _added(self, one: Array, other: Array) -> Array:
+    def _added(self, one: Array, other: Any) -> Array:
         """log of the mean of exp(one) and exp(other); ``other`` counts where there is a second line."""
         log_rest, log_weight = self._logs()
         xp = array_module(one, log_rest)

@@ -16,7 +16,7 @@ _ROWS = 32  # frequencies at once
 _MOST = 2**22  # frequencies times points
 
 
-def moment_on(run: Run, threshold: Threshold, z: Array, at: Ray) -> tuple[Array, Array]:
+def moment_on(run: Run, threshold: Threshold, z: Any, at: Ray) -> tuple[Array, Array]:
     """M at ``z`` by the trapezoid rule on a ray, and moduli of its weights without g."""
     if z.size * at.v.size > _MOST:
         raise OverflowError(f"{z.size} frequencies and {at.v.size} points are too many")
@@ -25,14 +25,14 @@ def moment_on(run: Run, threshold: Threshold, z: Array, at: Ray) -> tuple[Array,
     terms, found = weights * kept(threshold, loss), np.empty(z.size, np.complex128)
     for first in range(0, z.size, _ROWS):  # tables that stay in a core's cache
         some = slice(first, first + _ROWS)
-        table = np.multiply.outer(z[some], loss)
+        table: Any = np.multiply.outer(z[some], loss)
         np.exp(table, out=table)
         found[some] = np.einsum("ij,j->i", table, terms)  # no threads of its own
     return found, np.abs(weights)
 
 
 def moment_error(
-    run: Run, threshold: Threshold, z: Array, at: Ray, weights: Array, edges: list[Ray], factor: float
+    run: Run, threshold: Threshold, z: Any, at: Ray, weights: Array, edges: list[Ray], factor: float
 ) -> Array:
     """What M may be off by between neighbours of ``z``: the strip of rays, what lies outside the points, rounding."""
     ends = lambda angle: (z.real[1:] * math.cos(angle), z.imag[:-1] * math.sin(angle))  # noqa: E731
