@@ -19,12 +19,10 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.lines import price_lines
-from jaxacct.filters.boxes.look_up import either, left_by_parts, left_by_runs, once, price_halfway
-from jaxacct.filters.boxes.table import DEAR, kernel_of_query
+from jaxacct.filters.boxes.look_up import either, left_after, price_halfway
+from jaxacct.filters.boxes.table import DEAR, lines_in_units
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.menus import cache as _cache
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.menus.units import MenuState, UnitLedger
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -132,38 +130,21 @@ class PricedBoxFilter(UnitLedger):
     def _after(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         spent = jnp.asarray(state.spent)
         parts = self._lines_of(query, state)
-        left = self._left(parts, spent)
+        left = left_after(self, parts, UNITS - spent)
         if self.other is not None:
             # The same arrays, so that a compiler finds a query's place in the grid once.
             other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
             others = other._lines_of(query, state)
-            cheaper = _where_fresh(spent, lambda: other._halfway(others) < self._halfway(parts))
-            left = either(UNITS - spent, cheaper, left, other._left(others, spent))
+            cheaper = _where_fresh(spent, lambda: price_halfway(other, others) < price_halfway(self, parts))
+            left = either(UNITS - spent, cheaper, left, left_after(other, others, UNITS - spent))
         amounts.check_covered(np.shape(spent), np.shape(left))
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
 
-    def _left(self, parts: list[tuple[Any, Any]], spent: Array) -> Array:
-        """The units left after a query by this table; negative where it does not fit."""
-        left = UNITS - spent
-        with jax.enable_x64(True):
-            if all(isinstance(lines, tuple) for lines, _ in parts) and not once(parts):
-                return left_by_parts(self, parts, left)
-            for lines, runs in parts:
-                left = left_by_runs(self, lines, runs, left)
-        return left
-
-    def _halfway(self, parts: list[tuple[Any, Any]]) -> Any:
-        """What a query costs in this table with about half of the budget left."""
-        with jax.enable_x64(True):
-            return sum(price_halfway(self, lines, runs) for lines, runs in parts)
-
     def _lines_of(self, query: Any, state: MenuState) -> list[tuple[Any, Any]]:
         """For each part (noise, rate), or its lines in units, and how often it runs."""
-        position = isinstance(query, (int, np.integer)) and not isinstance(query, bool)
-        array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
-        if position or array:
-            return [(_entry(self.extra, np.int32(np.clip(query, -1, DEAR)) if position else query), 1.0)]
+        if (place := position_of(query)) is not None:
+            return [(_entry(self.extra, place), 1.0)]
         alone = not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
         concrete = self.family is not None and at_hand(query, state.spent) and alone
         found = []
@@ -177,7 +158,8 @@ class PricedBoxFilter(UnitLedger):
                     "where they are in extra=)"
                 )
             if gaussian is None or (concrete and not self._covers(*gaussian)):
-                found.append((_online_lines(self.family, _cache.digest(part), _Held(part)), runs))
+                leaves, structure = jax.tree.flatten(part)
+                found.append((_online_lines(self.family, structure, *(np.asarray(x).item() for x in leaves)), runs))
             else:
                 found.append((gaussian, runs))
         return found
@@ -215,26 +197,10 @@ def _where_fresh(spent: Array, cheaper: Callable[[], Array]) -> Array:
     return jax.lax.cond(jnp.any(spent == 0), cheaper, lambda: jnp.zeros(shape, bool))
 
 
-class _Held:
-    """A query as an argument that does not count for the cache."""
-
-    def __init__(self, query: Any) -> None:
-        self.query = query
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held)
-
-    def __hash__(self) -> int:
-        return 0
-
-
 @functools.lru_cache(64)
-def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
-    with jax.enable_x64(True):
-        lines = np.stack(price_lines(kernel_of_query(held.query, family), family)[:2])
-    count = int(np.searchsorted(family.nodes, 1.0))
-    units = np.ceil(lines[:, :count] * (1.0 + 1e-12) * UNITS)
-    return np.where(lines[:, :count] <= 1.0, units, DEAR).astype(np.int32)
+def _online_lines(family: Family, structure: Any, *leaves: float) -> np.ndarray:
+    """The lines of a mechanism with these numbers."""
+    return lines_in_units(jax.tree.unflatten(structure, leaves), family)
 
 
 def _entry(extra: Any, place: Any) -> Any:

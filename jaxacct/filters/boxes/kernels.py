@@ -1,19 +1,11 @@
-"""What one run of a query adds to a smoothed curve: `gaussian_kernel` and `law_kernel`.
+"""What one run of a query adds to a smoothed curve: its kernel, `kernel_of`.
 
-Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). Let V be piecewise
-linear in gamma with kinks at lattice points l_k, and let p_k = gamma_k (change of slope at gamma_k). A query L composed
-with V adds, exactly,
-
-    (T_L V - V)(gamma) = sum over k of p_k E_L(gamma / gamma_k),
-
-because T_L leaves linear functions alone. If V is composed with a Gaussian G first, E_L gives way to
-
-    D_L = E_(L o G) - E_G,
-
-the *kernel* of L. It is never negative, and it is small where L is nearly perfect privacy: so sums of it keep their
-relative accuracy however small one run's cost is, and no lattice has to resolve the query, only G.
-
-L is replaced by a discrete law above it: the chords in gamma between many points of its curve.
+Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). A curve that is
+piecewise linear in gamma, with p_k = gamma_k (change of slope at gamma_k), and is composed with a Gaussian G, rises
+under a query L by sum over k of p_k D_L(gamma / gamma_k), with D_L = E_(L o G) - E_G >= 0 the *kernel* of L
+(docs/theorems/priced-box.md, equation 2). Sums of it keep their relative accuracy however small one run's cost is, and
+no lattice has to resolve the query: it is replaced by a discrete law above it, the chords in gamma between many points
+of its curve.
 """
 
 from __future__ import annotations
@@ -106,14 +98,7 @@ def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
 
 
 def kernel_of(atoms: Atoms, width: float, spacing: float, size: int) -> Kernel:
-    """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``.
-
-    Args:
-        atoms: the law.
-        width: of G.
-        spacing: of the lattice, in nats.
-        size: n, the lattice's points.
-    """
+    """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``, on ``size`` points."""
     gains, masses = atoms.gains, atoms.masses
     offsets = spacing * np.arange(-(size - 1), size)
     own = excess_of(atoms, spacing, size)

@@ -62,12 +62,7 @@ def kept_table(
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
     key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
-    kept = _table_cache.load(key) if cache else None
-    if kept is None:
-        kept = _table(entries, epsilon, delta, unit, points, progress, whole)
-        if cache:
-            _table_cache.store(key, kept)
-    return kept
+    return _table_cache.kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
 
 
 def _table(
