@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 
-from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.host import floats, on_device
 from jaxacct.filters.residues.prepare import joined, pieces_up
 from jaxacct.losses.curves.conversions import grid_of_pld
@@ -58,7 +58,7 @@ def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
 
 
 def admitted_if(
-    within: Callable[[PLD], Array], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None, lacks: float
+    within: Callable[[PLD], Any], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None, lacks: float
 ) -> tuple[Array, ComposedState]:
     """Whether ``law`` may run after ``state``, and the state after it (inside ``enable_x64``).
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register

@@ -25,7 +25,7 @@ def moment_on(run: Run, threshold: Threshold, z: Any, at: Ray) -> tuple[Array, A
     terms, found = weights * kept(threshold, loss), np.empty(z.size, np.complex128)
     for first in range(0, z.size, _ROWS):  # tables that stay in a core's cache
         some = slice(first, first + _ROWS)
-        table: Any = np.multiply.outer(z[some], loss)
+        table = np.multiply.outer(z[some], loss)
         np.exp(table, out=table)
         found[some] = np.einsum("ij,j->i", table, terms)  # no threads of its own
     return found, np.abs(weights)
@@ -48,7 +48,7 @@ def moment_error(
     return wrong + 1.01 * rounding[:, 0] + np.abs(z[1:]) * UNIT * (LOSS_UNITS + 24.0) * rounding[:, 1] * 1.01
 
 
-def moment_bound(run: Run, threshold: Threshold, at: Ray, up: Array, down: Array) -> Array:
+def moment_bound(run: Run, threshold: Threshold, at: Ray, up: Array, down: Array) -> np.ndarray:
     """A bound of the integral of |phi(t) g(W) e^(z W) dt| over a ray where Re(z W) <= (up - down) rho.
 
     On a cell ``up`` counts at the end where it is larger, and ``down`` at the lower one.
