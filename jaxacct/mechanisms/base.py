@@ -90,6 +90,15 @@ class Mechanism:
         """
         return self
 
+    def _attained(self, direction: str, replaced: bool) -> Runs:
+        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.fixed_direction.FixedDirection`.
+
+        Args:
+            direction: ``"remove"`` or ``"add"``: whether the record goes or comes.
+            replaced: whether another record takes its place, or had it before.
+        """
+        return self._dominating(direction)
+
     def _gaussian_runs(self) -> list[tuple[Array, Array | float]] | None:
         """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None

@@ -12,6 +12,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
@@ -107,7 +108,22 @@ class RandomAllocation(Mechanism):
 
     def _witness(self, relation: str) -> Mechanism:
         inner = as_mechanism(self.mechanism)._witness(relation)
-        return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
+        epoch = unchecked(RandomAllocation, mechanism=inner, batches=self.batches, participations=self.participations)
+        return unchecked(FixedDirection, mechanism=epoch)
+
+    def _attained(self, direction: str, replaced: bool) -> Runs:
+        """What a test makes of an epoch. A replaced record adds nothing."""
+        inner = as_mechanism(self.mechanism)
+        pair = inner._one_pair("remove", "RandomAllocation")
+        t, k = self._numbers()
+        known = not _validate.is_traced((pair, t, k))
+        if known and not tables_help(pair, direction):
+            # Of a single batch of the epoch.
+            rate = poisson_rate(deflated(k / t, 2.0 * UNIT))
+            return [(inner._sampled(rate, direction), np.where(k >= 1.0, 1.0, np.nan))]
+        if known and np.all(k == t):
+            return [(allocation_pair(pair, np.ones(()), np.ones(()), direction, False), k)]
+        return [(allocation_pair(pair, t, k, direction, False), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """That of ``participations`` runs that are known: a bound, which gains nothing from the allocation."""
@@ -115,32 +131,6 @@ class RandomAllocation(Mechanism):
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         return as_mechanism(self.mechanism)._rarely_sampled(whole_steps(steps) * self._numbers()[1])
-
-
-@mechanism
-class _Attacked(RandomAllocation):
-    """What a test makes of an epoch: a pair that the epoch's dominates. A replaced record adds nothing."""
-
-    def _sides(self, relation: str) -> list[str]:
-        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
-
-    def _as(self, side: str) -> str:
-        return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
-
-    def _dominating(self, relation: str) -> Runs:
-        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
-        t, k = self._numbers()
-        known = not _validate.is_traced((pair, t, k))
-        if known and not tables_help(pair, relation):
-            # Of a single batch of the epoch.
-            rate = poisson_rate(deflated(k / t, 2.0 * UNIT))
-            return [(as_mechanism(self.mechanism)._sampled(rate, relation), np.where(k >= 1.0, 1.0, np.nan))]
-        if known and np.all(k == t):
-            return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
-        return [(allocation_pair(pair, t, k, relation, False), 1.0)]
-
-    def _witness(self, relation: str) -> Mechanism:
-        return self
 
 
 def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:

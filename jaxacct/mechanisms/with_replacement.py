@@ -92,11 +92,11 @@ class SampledWithReplacement(Subsample):
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
-    def _attained(self, relation: str) -> Runs:
+    def _attained(self, direction: str, replaced: bool) -> Runs:
         """The same without what counts as revealed, which counts as not drawn."""
         noise, (weights, tail) = self._noise(), self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
-        return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, relation, doubt)
+        return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, direction, doubt)
 
     def _witness(self, relation: str) -> Mechanism:
         return unchecked(FixedDirection, mechanism=self)

@@ -103,7 +103,7 @@ def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
 
 
 def either(left: Any, second_first: Any, first: Any, second: Any) -> Any:
-    """The units left by the one of two tables that holds a ledger, from what each would leave (negative: no fit).
+    """The units left by the one of two tables that holds an account, from what each would leave (negative: no fit).
 
     The last bit of the units left says which table it is. With nothing spent it is the second one if ``second_first``.
     """

@@ -189,35 +189,25 @@ def merged_curves(parts: Runs) -> Runs:
     is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
     concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
     """
-    kinds: list[Runs] = []
-    for part in parts:
-        alike = next((kind for kind in kinds if _alike(kind[0][0], part[0])), None)
-        if alike is None:
-            kinds.append([part])
-        else:
-            alike.append(part)
-    return [(_whole([pair for pair, _ in kind]), kind[0][1]) for kind in kinds]
+    kinds: dict[object, Runs] = {}
+    for pair, count in parts:
+        kinds.setdefault(_kind(pair), []).append((pair, count))
+    return [(_whole([pair for pair, _ in kind]), kind[0][1]) for kind in kinds.values()]
 
 
-def _alike(first: Any, second: Any) -> bool:
-    """Whether two parts are known to add up."""
-    if isinstance(first, RenyiPair) and isinstance(second, RenyiPair):
-        return _same(first.order, second.order)
-    return isinstance(first, ConcentratedPair) and isinstance(second, ConcentratedPair)
+def _kind(pair: Pair) -> object:
+    """Equal for parts that are known to add up."""
+    if isinstance(pair, RenyiPair):
+        order = pair.order
+        return id(order) if _validate.is_traced(order) else (np.shape(order), np.asarray(order).tobytes())
+    return ConcentratedPair if isinstance(pair, ConcentratedPair) else id(pair)
 
 
-def _whole(pairs: list[Any]) -> Any:
+def _whole(pairs: list[Any]) -> Pair:
     """One pair for all that add up; docs/proofs/parameters.md, lemma 7, for the rounding."""
-    first = pairs[0]
-    if len(pairs) == 1:
+    first, *others = pairs
+    if not others:
         return first
     if isinstance(first, ConcentratedPair):
         return ConcentratedPair(total([pair.rho for pair in pairs]))
     return RenyiPair(first.order, total([pair.divergence for pair in pairs]))
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Whether two orders are known to be equal."""
-    if first is second:
-        return True
-    return not _validate.is_traced((first, second)) and np.array_equal(first, second)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.gaussian import REACH, normal_tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
@@ -68,9 +68,7 @@ class DiscreteGaussianPair(Pair):
     def _sides(self, n: Array, total: Array) -> tuple[Array, Array]:
         """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller one with its relative accuracy."""
         xp = array_module(n, total)
-        small = self._sum_from(xp.where(n >= 0, n + 1.0, -n)) / total
-        large = 1.0 - small
-        return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
+        return two_sides(n >= 0, self._sum_from(xp.where(n >= 0, n + 1.0, -n)) / total)
 
     def tails(self, losses: Array) -> Tails:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""

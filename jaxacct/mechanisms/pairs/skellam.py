@@ -12,7 +12,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, take
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 LEAST = 1e-290
@@ -95,7 +95,7 @@ class SkellamPair(Pair):
 
         def sides(n: Array) -> tuple[Array, Array]:
             small = take(above, xp.clip(xp.where(n >= 0, n, -n - 1.0), 0.0, size).astype(np.int64))
-            return xp.where(n >= 0, small, 1.0 - small), xp.where(n >= 0, 1.0 - small, small)
+            return two_sides(n >= 0, small)
 
         # A NaN in a table would not be sorted: it is put back by the masses.
         table = _losses(logs, gap)

@@ -31,7 +31,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 
 UP = 1 + 2.0**-44
-"""Above the errors of exp, expm1, log1p and tanh together, far inside a ledger's slack."""
+"""Above the errors of exp, expm1, log1p and tanh together, far inside an account's slack."""
 
 
 def rho_of_pure(epsilon: Array) -> Array:

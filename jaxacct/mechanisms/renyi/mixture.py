@@ -6,7 +6,6 @@ import functools
 import math
 from typing import Any
 
-import jax
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -14,6 +13,7 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
 _NODES = 2048
@@ -92,13 +92,11 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     """
     leaves = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
     xp = array_module(leaves)
-    shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(leaves)))
-    flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
-    shares = flat(rate)
+    shape = np.broadcast_shapes(*settings_shapes(leaves))
+    noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    shifts = xp.stack([xp.zeros_like(shares), *(flat(value) for value in mixture.sensitivities)], -1)
-    weights = xp.stack([1.0 - shares, *(shares * flat(value) for value in mixture.weights)], -1)
-    noise, orders = flat(mixture.sigma), flat(order)
+    shifts = xp.stack([xp.zeros_like(shares), *sensitivities], -1)
+    weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
     directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
     return functools.reduce(array_module(found).maximum, found).reshape(shape)
