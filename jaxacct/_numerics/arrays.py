@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Array = jax.Array | np.ndarray
+Array = Any
 """One of NumPy's or JAX's."""
 
 _erf = np.frompyfunc(math.erf, 1, 1)

@@ -46,7 +46,7 @@ class Experiment(Atoms):
     @property
     def finite(self) -> np.ndarray:
         """The finite losses."""
-        return np.asarray(self.losses)[np.isfinite(self.losses)]
+        return self.losses[np.isfinite(self.losses)]
 
 
 def by_direction(members: Sequence[Sequence[_T]]) -> list[list[_T]]:

@@ -227,7 +227,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
                 # Nothing left to mix with: perfect privacy is a lower bound of whatever it is.
                 return Law(np.zeros(1, np.int64), np.ones(1), 0.0, np.zeros(grid.size))
     finite = np.isfinite(cell) & (p > 0)
-    offsets, masses = _grouped(cell[finite].astype(np.int64), np.asarray(p)[finite])
+    offsets, masses = _grouped(cell[finite].astype(np.int64), p[finite])
     masses = deflated(masses, 16 * EPS * (masses.size + one.p.size) + 2 * one.error)
     infinite = deflated(one.infinite, 2 * one.error + 8 * EPS)
     # What rounding may have moved: each mass by a few units, each loss by the slack.

@@ -50,7 +50,7 @@ class Gaussian(OneGaussian):
         """The GDP parameter sensitivity / sigma."""
         return self.sensitivity / self.sigma  # pyright: ignore[reportOperatorIssue]
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array | float]]:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
         """One of sigma / sensitivity, NaN where either is invalid."""
         return [(positive(self.sigma) / positive(self.sensitivity), 1.0)]
 

@@ -31,7 +31,7 @@ class GDP(OneGaussian):
     def __post_init__(self) -> None:
         _validate.positive(mu=self.mu)
 
-    def _gaussian_runs(self) -> list[tuple[Array, Array | float]]:
+    def _gaussian_runs(self) -> list[tuple[Array, Array]]:
         """One of 1 / mu, NaN where it is invalid."""
         return [(1.0 / positive(self.mu), 1.0)]
 

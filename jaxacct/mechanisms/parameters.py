@@ -65,16 +65,16 @@ def nonnegative(value: ArrayLike, most: float = np.inf) -> Array:
     return xp.where((x >= 0) & xp.isfinite(x) & (x <= most), x, np.nan)
 
 
-def whole_number(value: ArrayLike, least: float) -> Array:
+def whole_number(value: ArrayLike, least: float = 1.0) -> Array:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
     xp, x = floats(value)
-    return xp.where((x >= max(least, 1.0)) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
+    return xp.where((x >= least) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
 
 
 def whole_steps(steps: ArrayLike) -> Array:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
-        return whole_number(steps, 1.0)
+        return whole_number(steps)
     xp, x = floats(steps)
     return xp.where((x >= 1.0) & (x <= 2.0**53), x, np.nan)
 
@@ -108,6 +108,10 @@ class Rate(NamedTuple):
     rest: Array
 
 
+EVERY_RECORD = Rate(np.ones(()), np.zeros(()))
+"""The rate of a sample that is all there is."""
+
+
 def poisson_rate(rate: ArrayLike) -> Rate:
     """A Poisson rate in [0, 1], at least ``LEAST_RATE``; exact, and its complement to a unit."""
     xp, x = floats(rate)
@@ -135,7 +139,7 @@ def subset_rate(size: ArrayLike, whole: ArrayLike, least: float) -> Rate:
     return Rate(xp.where(good, value, np.nan), xp.where(good, rest, np.nan))
 
 
-def composed_noise(runs: list[tuple[Array, Array | float]], steps: ArrayLike = 1.0) -> Array:
+def composed_noise(runs: list[tuple[Array, Array]], steps: ArrayLike = 1.0) -> Array:
     """The noise multiplier of the one Gaussian that T_k runs of noise s_k are, all of them ``steps`` times.
 
     (steps sum_k T_k / s_k^2)^(-1/2). s_k is off by a unit at most, T_k by one, so the term by 5, the sum by 7, its root

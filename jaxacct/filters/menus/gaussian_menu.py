@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
@@ -95,7 +96,7 @@ def shrunk(query: Any) -> Any:
     return PoissonSampled(Gaussian(deflated(noise, _MARGIN)), min(inflated(rate, _MARGIN), 1.0))
 
 
-def parts_of(query: Any) -> list[tuple[Any, Any]]:
+def parts_of(query: Any) -> list[tuple[Any, Array | float]]:
     """Each mechanism of a query and how often it runs."""
     if isinstance(query, Composed):
         return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]

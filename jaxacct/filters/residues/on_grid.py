@@ -58,7 +58,7 @@ def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
 
 
 def admitted_if(
-    within: Callable[[PLD], Any], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None, lacks: float
+    within: Callable[[PLD], Array], law: PLD, state: ComposedState, grid: LossGrid, rounds: int | None, lacks: float
 ) -> tuple[Array, ComposedState]:
     """Whether ``law`` may run after ``state``, and the state after it (inside ``enable_x64``).
 

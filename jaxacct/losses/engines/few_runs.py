@@ -192,7 +192,7 @@ def _single(pair: Pair, aim: _Aim, size: int) -> Laws:
     if not massive.any():  # all of it infinite, as far as is known
         return laws(pair, np.array([-1.0, 1.0]))
     order = np.argsort(survey.losses[massive])
-    losses, log_masses = (np.asarray(x)[massive][order] for x in survey)
+    losses, log_masses = survey.losses[massive][order], survey.log_masses[massive][order]
     most = float(pair.max_loss() + 2.0 * pair.loss_error())
     low, high = aim.ends(losses, log_masses)
     # Tails are those of losses that are off by so much: an atom at the end must lie before it for all of them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ class AntipodalLaplacePair(Rated, Pair):
 
     epsilon: Array
     rate: Array
-    rest: Any = None
+    rest: Array = None
 
     def _largest(self, eps: Array, q: Array, rest: Array) -> Array:
         return mixed_loss(eps, q, rest) - mixed_loss(-eps, q, rest)
@@ -43,7 +42,6 @@ class AntipodalLaplacePair(Rated, Pair):
         return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(losses, eps, q)
         at = xp.abs(losses)

@@ -51,7 +51,7 @@ class AntipodalTablePair(Rated, Pair):
 
     inner: Any
     rate: Array
-    rest: Any = None
+    rest: Array = None
 
     def _cells(self) -> _Cells:
         atoms = self.inner.atoms()
@@ -88,7 +88,6 @@ class AntipodalTablePair(Rated, Pair):
         )
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         cells = self._cells()
         xp = array_module(cells.p, losses)
         negative, at = losses < 0.0, xp.abs(losses)

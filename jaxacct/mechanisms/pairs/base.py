@@ -93,12 +93,12 @@ class Pair:
         """Whether there are few outcomes, and a method ``atoms()`` that lists them."""
         return False
 
-    def _zero(self) -> Any:
+    def _zero(self) -> Array:
         """0 for every setting, NaN where a parameter is."""
         return 0.0 * sum(jax.tree.leaves(self))
 
 
-Runs = list[tuple[Any, Any]]
+Runs = list[tuple[Any, Array]]
 """Dominating pairs, each with how often it occurs: a :class:`Pair`, or anything else with its methods."""
 
 

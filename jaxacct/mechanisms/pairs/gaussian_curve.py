@@ -52,7 +52,7 @@ def log_delta_bounds(mu: Array, epsilon: Array) -> tuple[Array, Array]:
     wide = mu > _WIDE * xp.maximum(far, 1.0)
     mills = _mills(far, xp.where(wide, np.inf, mu))
     bulky = xp is not np or bool(np.any(a < -1.0))
-    rest: Array | float = 0.0
+    rest: Array = 0.0
     if bulky or np.any(wide):
         rest = _mills(xp.maximum(b, 0.0), xp.full_like(b, np.inf))
         mills = xp.where(wide, mills - rest, mills)

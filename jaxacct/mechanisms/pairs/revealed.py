@@ -33,10 +33,9 @@ class RevealedPair(Pair):
     doubt: Array
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
         # Where everything is revealed, P's loss is infinite and Q's minus infinity.
-        second = Tails(*np.array([1.0, 0.0, 0.0, 1.0, 0.0])) if self.second is None else self.second.tails(losses)
+        second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)
         xp = array_module(first.error, second.error)
         mixed = (rest * one + weight * other for one, other in zip(first[:4], second[:4], strict=True))
         return Tails(*mixed, error=xp.maximum(first.error, second.error) + column(self.doubt) + 4.0 * UNIT)

@@ -33,7 +33,7 @@ class Rated:
     """Fills in the field ``rest`` of a pair on a sample: 1 - ``rate``, which is right for a rate that is exact."""
 
     rate: Array
-    rest: Any
+    rest: Array
 
     def __post_init__(self) -> None:
         if self.rest is None:
@@ -64,7 +64,7 @@ def _near(loss: Array, rate: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array | bool = False) -> Array:
+def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) -> Array:
     """An upper bound of the loss on a sample where the inner one is at most ``loss``; where ``down``, a lower bound."""
     xp = array_module(loss, rate)
     found = mixed_loss(loss, rate, rest)

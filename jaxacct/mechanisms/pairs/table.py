@@ -26,9 +26,9 @@ class Atoms(NamedTuple):
     losses: Array
     p: Array
     q: Array
-    error: Any
+    error: Array
     """Relative error of the masses above :data:`LEAST`; broadcasts against them."""
-    loss_error: Any
+    loss_error: Array
     """Absolute error of the finite losses, one for all or one for each; broadcasts against them."""
 
 
@@ -68,7 +68,6 @@ class Tabulated(Pair):
         raise NotImplementedError
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         atoms = self.atoms()
         xp = array_module(atoms.losses, losses)
         at_most = ranks(atoms.losses, losses)

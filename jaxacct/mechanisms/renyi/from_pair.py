@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from jax import Array
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -17,9 +19,14 @@ from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.renyi.tails import log_excess
 
-Curve = Callable[[Array], Array]
+Curve = Callable[..., Array]
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+
+def largest(curves: list[Array]) -> Array:
+    """The largest of curves of the same orders: the worst of several directions."""
+    return functools.reduce(array_module(curves).maximum, curves)
 
 
 def unknown(order: Array) -> Array:

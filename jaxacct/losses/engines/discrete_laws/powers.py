@@ -32,13 +32,13 @@ class Powers(NamedTuple):
         left: bound on the modulus at and beyond frequencies ``checks``, shape ``(B, checks)``, in logarithms.
     """
 
-    log_total: Any
-    log_error: Any
-    mean: Any
-    mean_error: Any
+    log_total: Array
+    log_error: Array
+    mean: Array
+    mean_error: Array
     index: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride]
     power: Array
-    angle: Any
+    angle: Array
     off: Array
     dropped: float
     checks: np.ndarray

@@ -15,7 +15,7 @@ proof, with every constant: docs/proofs/rays.md. NumPy only, one composition at 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,8 +58,8 @@ class Contour(NamedTuple):
         end: of the terms that are left out.
     """
 
-    z: Any
-    terms: Any
+    z: Array
+    terms: Array
     off: Array
     units: Array
     strips: list[tuple[Array, Array, _Tail]]
@@ -89,7 +89,7 @@ class _Hyperbola(NamedTuple):
     stretch: float
     angle: float
 
-    def points(self, xi: Array, alpha: float) -> tuple[Any, Any]:
+    def points(self, xi: Array, alpha: float) -> tuple[Array, Array]:
         """z and its derivative in xi."""
         sin, cos = math.sin(self.angle), math.cos(self.angle)
         real = self.vertex + self.stretch * (sin * np.cosh(xi) - math.sin(alpha))

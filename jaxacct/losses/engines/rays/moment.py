@@ -16,7 +16,7 @@ _ROWS = 32  # frequencies at once
 _MOST = 2**22  # frequencies times points
 
 
-def moment_on(run: Run, threshold: Threshold, z: Any, at: Ray) -> tuple[Array, Array]:
+def moment_on(run: Run, threshold: Threshold, z: Array, at: Ray) -> tuple[Array, Array]:
     """M at ``z`` by the trapezoid rule on a ray, and moduli of its weights without g."""
     if z.size * at.v.size > _MOST:
         raise OverflowError(f"{z.size} frequencies and {at.v.size} points are too many")
@@ -32,7 +32,7 @@ def moment_on(run: Run, threshold: Threshold, z: Any, at: Ray) -> tuple[Array, A
 
 
 def moment_error(
-    run: Run, threshold: Threshold, z: Any, at: Ray, weights: Array, edges: list[Ray], factor: float
+    run: Run, threshold: Threshold, z: Array, at: Ray, weights: Array, edges: list[Ray], factor: float
 ) -> Array:
     """What M may be off by between neighbours of ``z``: the strip of rays, what lies outside the points, rounding."""
     ends = lambda angle: (z.real[1:] * math.cos(angle), z.imag[:-1] * math.sin(angle))  # noqa: E731
@@ -48,7 +48,7 @@ def moment_error(
     return wrong + 1.01 * rounding[:, 0] + np.abs(z[1:]) * UNIT * (LOSS_UNITS + 24.0) * rounding[:, 1] * 1.01
 
 
-def moment_bound(run: Run, threshold: Threshold, at: Ray, up: Array, down: Array) -> np.ndarray:
+def moment_bound(run: Run, threshold: Threshold, at: Ray, up: Array, down: Array) -> Array:
     """A bound of the integral of |phi(t) g(W) e^(z W) dt| over a ray where Re(z W) <= (up - down) rho.
 
     On a cell ``up`` counts at the end where it is larger, and ``down`` at the lower one.

@@ -8,7 +8,7 @@ half-line. Points lie at W = w e^(v + i beta) with v real: those of tiny losses 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,19 +60,19 @@ class Ray(NamedTuple):
     beta: float
     v: Array
     size: Array
-    t: Any
+    t: Array
     rate: Array
     cells: Array
     spacing: float
 
-    def points(self) -> Any:
+    def points(self) -> Array:
         """W."""
         return self.size * complex(np.cos(self.beta), np.sin(self.beta))
 
 
 def run_of(noise: float, rate: float, rest: float, add: bool, count: int) -> Run:
     """From the leaves of a pair."""
-    lowest = -float(log_rest(np.asarray(rate), np.asarray(rest)))
+    lowest = -float(log_rest(np.float64(rate), np.float64(rest)))
     return Run(1.0 / noise, rate / rest, lowest, rate, rest, count, add)
 
 
