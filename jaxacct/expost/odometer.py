@@ -16,8 +16,8 @@ from jax import Array
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.rounding import inflated
-from jaxacct.expost.definitions import RenyiExPost, Result
-from jaxacct.filters.amounts import rounded
+from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
+from jaxacct.filters.amounts import float32_pieces, join, rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
 
@@ -31,7 +31,7 @@ class OdometerState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Odometer:
+class Odometer(AtOneOrder):
     """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
 
     The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
@@ -46,11 +46,6 @@ class Odometer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", RenyiExPost(self.order).order)
-
-    @property
-    def definition(self) -> RenyiExPost:
-        """What the returned epsilon means."""
-        return RenyiExPost(self.order)
 
     def init(self) -> OdometerState:
         """The state with nothing spent."""
@@ -71,7 +66,7 @@ class Odometer:
     @rounded(up=True)
     def spent(self, state: OdometerState) -> Array:
         """The sum so far, rounded up, in the caller's float type."""
-        return _joined(state)
+        return join(state.pieces)
 
     def result(self, output: Any, state: OdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
@@ -82,21 +77,7 @@ class Odometer:
 @jax.jit
 def _update(cost: Any, state: OdometerState) -> OdometerState:
     cost = jnp.asarray(cost, jnp.float64)
-    total = inflated(_joined(state) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
+    total = inflated(join(state.pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
-    # Three float32 numbers hold 72 bits of any number between the limits.
-    rest = jnp.where(total <= _MOST, total, 0.0)
-    pieces = []
-    for _ in range(3):
-        piece = rest.astype(jnp.float32)
-        pieces.append(piece)
-        rest = rest - piece.astype(jnp.float64)
-    held = jnp.stack(pieces, axis=-1)
+    held = float32_pieces(jnp.where(total <= _MOST, total, 0.0))
     return OdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
-
-
-@reentrant_x64
-@jax.jit
-def _joined(state: OdometerState) -> Array:
-    parts = state.pieces.astype(jnp.float64)
-    return parts[..., 0] + parts[..., 1] + parts[..., 2]

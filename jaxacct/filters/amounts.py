@@ -76,13 +76,17 @@ def split(value: ArrayLike) -> Array:
 def pieces_of(value: Any) -> Array:
     """`split` in the module of ``value`` (inside ``enable_x64``)."""
     xp, value = floats(value)
-    rest = xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan)
+    return float32_pieces(xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan))
+
+
+def float32_pieces(rest: Any) -> Array:
+    """Three float32 numbers, along a last axis, that add up to ``rest`` exactly: 0, or 2^-60 to 2^99 (float64)."""
     pieces = []
     for _ in range(3):
         piece = rest.astype(np.float32)
         pieces.append(piece)
         rest = rest - piece.astype(np.float64)
-    return xp.stack(pieces, axis=-1)
+    return array_module(rest).stack(pieces, axis=-1)
 
 
 def join(pieces: Array) -> Array:
