@@ -34,16 +34,6 @@ def leaf(event: Any, mechanism: Mechanism, relation: str, is_sum: bool = False) 
     return Reading({repr(event): Part(mechanism, 1, is_sum)})
 
 
-def nothing(event: Any, relation: str) -> Reading:
-    """No release at all."""
-    return Reading()
-
-
-def everything(event: Any, relation: str) -> Reading:
-    """What is not private."""
-    return Reading(private=False)
-
-
 class OverSensitivity(str):
     """A relation whose noise multipliers are over 2 C, what replacing a record moves, and not over its bound C."""
 
@@ -58,20 +48,15 @@ def inside(relation: str, inner: str) -> str:
     return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
 
 
-def gaussian(event: Any, relation: str) -> Reading:
-    """N(0, s^2 I) on a sum; without noise it is no private release."""
+def on_sum(kind: type[Gaussian] | type[Laplace], event: Any, relation: str) -> Reading:
+    """Independent noise on every coordinate of a sum; without noise it is no private release.
+
+    For Laplace noise the worst case is one coordinate (see `Laplace`).
+    """
     _validate.nonnegative(noise_multiplier=event.noise_multiplier)
     if event.noise_multiplier == 0:
-        return everything(event, relation)
-    return leaf(event, Gaussian(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
-
-
-def laplace(event: Any, relation: str) -> Reading:
-    """Independent Laplace noise on every coordinate; the worst case is one coordinate (see `Laplace`)."""
-    _validate.nonnegative(noise_multiplier=event.noise_multiplier)
-    if event.noise_multiplier == 0:
-        return everything(event, relation)
-    return leaf(event, Laplace(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
+        return Reading(private=False)
+    return leaf(event, kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
 
 
 def discrete_laplace(event: Any, relation: str) -> Reading:
@@ -109,7 +94,7 @@ def response(event: Any, relation: str) -> Reading:
     if k == 1 or p == 1.0:
         return Reading()
     if p == 0.0:
-        return everything(event, relation)
+        return Reading(private=False)
     if relation == "replace":
         # More epsilon is less private, so it is rounded up.
         return leaf(event, RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
@@ -125,7 +110,7 @@ def mixture(event: Any, relation: str) -> Reading:
     if not any(value * weight for value, weight in zip(sensitivities, weights, strict=True)):
         return Reading()
     if deviation == 0.0:
-        return everything(event, relation)
+        return Reading(private=False)
     return leaf(event, MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
 
 
@@ -152,7 +137,7 @@ def tree(event: Any, relation: str) -> Reading:
     if relation != "replace_special":
         raise ValueError("tree aggregation has an analysis for relation 'replace_special' only")
     if event.noise_multiplier == 0:
-        return everything(event, relation)
+        return Reading(private=False)
     levels = max(counts).bit_length()
     sensitivity = math.sqrt(levels)
     if sensitivity * sensitivity < levels:
@@ -163,21 +148,21 @@ def tree(event: Any, relation: str) -> Reading:
 def claimed(event: Any, relation: str) -> Reading:
     """(epsilon, delta)-DP, for whatever relation the event was written for."""
     epsilon, delta = float(event.epsilon), float(event.delta)
-    _validate.nonnegative(epsilon=epsilon if epsilon < math.inf else 0.0, delta=delta)
     _validate.rate(delta=delta)
-    if delta == 1.0 or epsilon == math.inf:
-        return everything(event, relation)
     if delta == 0.0:
-        return by_epsilon(event, PureDP, relation)
+        return by_epsilon(PureDP, event, relation)
+    _validate.epsilon(epsilon=epsilon)
+    if delta == 1.0 or epsilon == math.inf:
+        return Reading(private=False)
     return leaf(event, ApproximateDP(epsilon, delta), relation)
 
 
-def by_epsilon(event: Any, kind: Callable[[float], Any], relation: str) -> Reading:
+def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) -> Reading:
     """A mechanism that an epsilon describes, for whatever relation the event was written for."""
     epsilon = float(event.epsilon)
+    _validate.epsilon(epsilon=epsilon)
     if epsilon == math.inf:
-        return everything(event, relation)
-    _validate.nonnegative(epsilon=epsilon)
+        return Reading(private=False)
     return leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
 
 
@@ -193,7 +178,7 @@ def discrete_gaussian(event: Any, relation: str) -> Reading:
     if moved == 0.0:
         return Reading()
     if sigma == 0.0:
-        return everything(event, relation)
+        return Reading(private=False)
     if event.dimension is not None and operator.index(event.dimension) == 1:
         whole = math.floor(moved)
         return leaf(event, DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()

@@ -145,23 +145,23 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
     Composed: _composed,
 }
 
-
-def _discrete_gaussian(mechanism: DiscreteGaussian, relation: str) -> dp_event.DpEvent:
-    sensitivity = _scalar(mechanism.sensitivity) / _halves(relation)
-    return dp_event.DiscreteGaussianDpEvent(_scalar(mechanism.sigma), sensitivity, 1)  # pyright: ignore[reportAttributeAccessIssue]
-
-
 # Events that dp_accounting's 0.6.0 does not have yet.
+_events: Any = dp_event
 _NEWER: dict[str, tuple[type, Callable[[Any, str], dp_event.DpEvent]]] = {
     "EpsilonDeltaDpEvent": (
         ApproximateDP,
-        lambda m, relation: dp_event.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),  # pyright: ignore[reportAttributeAccessIssue]
+        lambda m, relation: _events.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),
     ),
-    "DiscreteGaussianDpEvent": (DiscreteGaussian, _discrete_gaussian),
+    "DiscreteGaussianDpEvent": (
+        DiscreteGaussian,
+        lambda m, relation: _events.DiscreteGaussianDpEvent(
+            _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
+        ),
+    ),
     "ExponentialMechanismDpEvent": (
         Exponential,
-        lambda m, relation: dp_event.ExponentialMechanismDpEvent(_scalar(m.epsilon)),  # pyright: ignore[reportAttributeAccessIssue]
+        lambda m, relation: _events.ExponentialMechanismDpEvent(_scalar(m.epsilon)),
     ),
-    "PermuteAndFlipDpEvent": (PermuteAndFlip, lambda m, relation: dp_event.PermuteAndFlipDpEvent(_scalar(m.epsilon))),  # pyright: ignore[reportAttributeAccessIssue]
+    "PermuteAndFlipDpEvent": (PermuteAndFlip, lambda m, relation: _events.PermuteAndFlipDpEvent(_scalar(m.epsilon))),
 }
 _WRITERS |= {kind: writer for name, (kind, writer) in _NEWER.items() if hasattr(dp_event, name)}
