@@ -9,19 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct import _validate
+from jaxacct import _validate, mechanisms
 from jaxacct.interop.composition import Part, Reading
-from jaxacct.mechanisms import (
-    ApproximateDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    FromTables,
-    Gaussian,
-    Laplace,
-    MixtureOfGaussians,
-    PureDP,
-    RandomizedResponse,
-)
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
@@ -48,7 +37,7 @@ def inside(relation: str, inner: str) -> str:
     return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
 
 
-def on_sum(kind: type[Gaussian] | type[Laplace], event: Any, relation: str) -> Reading:
+def on_sum(kind: Callable[[float, float], Mechanism], event: Any, relation: str) -> Reading:
     """Independent noise on every coordinate of a sum; without noise it is no private release.
 
     For Laplace noise the worst case is one coordinate (see `Laplace`).
@@ -73,7 +62,9 @@ def discrete_laplace(event: Any, relation: str) -> Reading:
     if sensitivity == 0:
         return Reading()
     scale = math.nextafter(1.0 / float(event.noise_parameter), 0.0)
-    return leaf(event, DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True)
+    return leaf(
+        event, mechanisms.DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True
+    )
 
 
 def response(event: Any, relation: str) -> Reading:
@@ -97,9 +88,9 @@ def response(event: Any, relation: str) -> Reading:
         return Reading(private=False)
     if relation == "replace":
         # More epsilon is less private, so it is rounded up.
-        return leaf(event, RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
+        return leaf(event, mechanisms.RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
     own, others = np.array([(1.0 - p) + p / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
-    return leaf(event, FromTables(own, others), relation)
+    return leaf(event, mechanisms.FromTables(own, others), relation)
 
 
 def mixture(event: Any, relation: str) -> Reading:
@@ -111,14 +102,14 @@ def mixture(event: Any, relation: str) -> Reading:
         return Reading()
     if deviation == 0.0:
         return Reading(private=False)
-    return leaf(event, MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
+    return leaf(event, mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
 
 
 def zcdp(event: Any, relation: str) -> Reading:
     """(xi, rho)-zCDP, for whatever relation the event was written for; xi-DP where rho is 0."""
     _validate.nonnegative(rho=event.rho, xi=event.xi)
     if event.rho == 0 and event.xi > 0:
-        return leaf(event, PureDP(float(event.xi)), relation)
+        return leaf(event, mechanisms.PureDP(float(event.xi)), relation)
     return Reading(rho=float(event.rho), xi=float(event.xi))
 
 
@@ -142,7 +133,7 @@ def tree(event: Any, relation: str) -> Reading:
     sensitivity = math.sqrt(levels)
     if sensitivity * sensitivity < levels:
         sensitivity = math.nextafter(sensitivity, math.inf)
-    return leaf(event, Gaussian(float(event.noise_multiplier), sensitivity), relation)
+    return leaf(event, mechanisms.Gaussian(float(event.noise_multiplier), sensitivity), relation)
 
 
 def claimed(event: Any, relation: str) -> Reading:
@@ -150,11 +141,11 @@ def claimed(event: Any, relation: str) -> Reading:
     epsilon, delta = float(event.epsilon), float(event.delta)
     _validate.rate(delta=delta)
     if delta == 0.0:
-        return by_epsilon(PureDP, event, relation)
+        return by_epsilon(mechanisms.PureDP, event, relation)
     _validate.epsilon(epsilon=epsilon)
     if delta == 1.0 or epsilon == math.inf:
         return Reading(private=False)
-    return leaf(event, ApproximateDP(epsilon, delta), relation)
+    return leaf(event, mechanisms.ApproximateDP(epsilon, delta), relation)
 
 
 def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) -> Reading:
@@ -181,5 +172,5 @@ def discrete_gaussian(event: Any, relation: str) -> Reading:
         return Reading(private=False)
     if event.dimension is not None and operator.index(event.dimension) == 1:
         whole = math.floor(moved)
-        return leaf(event, DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+        return leaf(event, mechanisms.DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
     return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)

@@ -9,21 +9,11 @@ from typing import Any
 
 from dp_accounting import dp_event
 
-from jaxacct import _validate
+from jaxacct import _validate, mechanisms
 from jaxacct.interop import noise_events
 from jaxacct.interop.composition import MOST, Reading, composed
 from jaxacct.interop.noise_events import inside, leaf, moves
 from jaxacct.interop.selection import repeated
-from jaxacct.mechanisms import (
-    Exponential,
-    Gaussian,
-    Laplace,
-    PermuteAndFlip,
-    PoissonSampled,
-    SampledWithoutReplacement,
-    SampledWithReplacement,
-    TruncatedPoisson,
-)
 from jaxacct.mechanisms.base import Mechanism
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
@@ -144,21 +134,19 @@ def _poisson(event: Any, relation: str) -> Reading:
         return inner
     if rate == 0.0 or inner.is_nothing:
         return Reading()
-    mechanism = PoissonSampled(_one_run(inner), rate)
+    mechanism = mechanisms.PoissonSampled(_one_run(inner), rate)
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
         raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
     return leaf(event, mechanism, relation, is_sum)
 
 
-def _fixed_size(
-    kind: type[SampledWithReplacement] | type[SampledWithoutReplacement], event: Any, relation: str
-) -> Reading:
+def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: Any, relation: str) -> Reading:
     """The inner event on a sample of fixed size, in which every record takes the place of another one.
 
     So the inner event is read for replaced records, whatever the relation.
     """
-    if kind is SampledWithoutReplacement and event.sample_size == event.source_dataset_size:  # no sample
+    if kind is mechanisms.SampledWithoutReplacement and event.sample_size == event.source_dataset_size:  # no sample
         return _read(event.event, relation)
     size, total = operator.index(event.sample_size), operator.index(event.source_dataset_size)
     if not 0 <= size <= total:
@@ -186,8 +174,8 @@ def _truncated(event: Any, relation: str) -> Reading:
         return _read(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier)), relation)
     if event.noise_multiplier == 0:
         return Reading(private=False)
-    noise = Gaussian(float(event.noise_multiplier), moves(inside(relation, "add_or_remove")))
-    return leaf(event, TruncatedPoisson(noise, rate, size, total), relation)
+    noise = mechanisms.Gaussian(float(event.noise_multiplier), moves(inside(relation, "add_or_remove")))
+    return leaf(event, mechanisms.TruncatedPoisson(noise, rate, size, total), relation)
 
 
 def _selection(event: Any, relation: str) -> Reading:
@@ -197,8 +185,8 @@ def _selection(event: Any, relation: str) -> Reading:
 _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.NoOpDpEvent: lambda event, relation: Reading(),
     dp_event.NonPrivateDpEvent: lambda event, relation: Reading(private=False),
-    dp_event.GaussianDpEvent: partial(noise_events.on_sum, Gaussian),
-    dp_event.LaplaceDpEvent: partial(noise_events.on_sum, Laplace),
+    dp_event.GaussianDpEvent: partial(noise_events.on_sum, mechanisms.Gaussian),
+    dp_event.LaplaceDpEvent: partial(noise_events.on_sum, mechanisms.Laplace),
     dp_event.DiscreteLaplaceDpEvent: noise_events.discrete_laplace,
     dp_event.RandomizedResponseDpEvent: noise_events.response,
     dp_event.MixtureOfGaussiansDpEvent: noise_events.mixture,
@@ -207,8 +195,8 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.ComposedDpEvent: _composed,
     dp_event.SelfComposedDpEvent: _self_composed,
     dp_event.PoissonSampledDpEvent: _poisson,
-    dp_event.SampledWithoutReplacementDpEvent: partial(_fixed_size, SampledWithoutReplacement),
-    dp_event.SampledWithReplacementDpEvent: partial(_fixed_size, SampledWithReplacement),
+    dp_event.SampledWithoutReplacementDpEvent: partial(_fixed_size, mechanisms.SampledWithoutReplacement),
+    dp_event.SampledWithReplacementDpEvent: partial(_fixed_size, mechanisms.SampledWithReplacement),
     dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RepeatAndSelectDpEvent: _selection,
 }
@@ -216,7 +204,7 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
 _NEWER: dict[str, Callable[[Any, str], Reading]] = {
     "EpsilonDeltaDpEvent": noise_events.claimed,
     "DiscreteGaussianDpEvent": noise_events.discrete_gaussian,
-    "ExponentialMechanismDpEvent": partial(noise_events.by_epsilon, Exponential),
-    "PermuteAndFlipDpEvent": partial(noise_events.by_epsilon, PermuteAndFlip),
+    "ExponentialMechanismDpEvent": partial(noise_events.by_epsilon, mechanisms.Exponential),
+    "PermuteAndFlipDpEvent": partial(noise_events.by_epsilon, mechanisms.PermuteAndFlip),
 }
 _READERS |= {getattr(dp_event, name): reader for name, reader in _NEWER.items() if hasattr(dp_event, name)}
