@@ -105,22 +105,13 @@ def brownian_step(
         raise ValueError(f"previous must be a tree like value, {value!r:.200}, got {previous!r:.200}")
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
-    value, previous, spent, epsilon, order, sensitivity = settled(value, previous, spent, epsilon, order, sensitivity)
-    return _stepped(key, value, previous, spent, epsilon, order, sensitivity, caller_dtype())
+    value, previous, *parameters = settled(value, previous, spent, epsilon, order, sensitivity)
+    return _stepped(key, value, previous, caller_dtype(), *parameters)
 
 
 @reentrant_x64
-def _stepped(
-    key: Array,
-    value: Any,
-    previous: Any,
-    spent: ArrayLike,
-    epsilon: ArrayLike,
-    order: ArrayLike,
-    sensitivity: ArrayLike,
-    dtype: str,
-) -> Any:
-    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (spent, epsilon, order, sensitivity))
+def _stepped(key: Array, value: Any, previous: Any, dtype: str, *parameters: ArrayLike) -> Any:
+    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
     sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
     weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
     sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
@@ -155,22 +146,14 @@ def _released(
     for name, scalar in (("order", order), ("sensitivity", sensitivity)):
         if np.ndim(scalar):
             raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
-    value, epsilons, order, sensitivity = settled(value, epsilons, order, sensitivity)
-    return _added(noise, key, value, epsilons, order, sensitivity, caller_dtype())
+    value, *parameters = settled(value, epsilons, order, sensitivity)
+    return _added(noise, key, value, caller_dtype(), *parameters)
 
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
-def _added(
-    noise: Callable[..., Array],
-    key: Array,
-    value: Any,
-    epsilons: ArrayLike,
-    order: ArrayLike,
-    sensitivity: ArrayLike,
-    dtype: str,
-) -> Any:
-    epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (epsilons, order, sensitivity))
+def _added(noise: Callable[..., Array], key: Array, value: Any, dtype: str, *parameters: ArrayLike) -> Any:
+    epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
     rising = jnp.all(epsilons[1:] >= epsilons[:-1])
     sane = rising & usable_order(order) & usable(epsilons[0], epsilons[-1], sensitivity)
     epsilons = jnp.where(sane, epsilons, 1.0)
