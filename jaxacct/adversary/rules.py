@@ -22,8 +22,7 @@ _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
 def check_rounds(rounds: Any) -> int:
     """``rounds`` as a whole number; nothing that would be played for ever."""
     _validate.whole(rounds=rounds)
-    if rounds > _MOST_ROUNDS:
-        raise ValueError(f"rounds must be at most {_MOST_ROUNDS}, got {int(rounds)}")
+    _validate.at_most(_MOST_ROUNDS, rounds=rounds)
     return int(rounds)
 
 
@@ -82,19 +81,18 @@ def multisets(
     certain: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> Rule:
     """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
-
-    def after(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
-        return tuple(n + (i == query) for i, n in enumerate(counts))
-
-    def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
-        return after(counts, query) if allowed(after(counts, query)) else None
-
     _validate.function(allowed=allowed)
-    if certain is not None:
-        _validate.function(certain=certain)
-    queries = _sequence(queries=queries)
-    sure = (lambda counts, query, left: True) if certain is None else lambda n, q, _: certain(after(n, q))
-    return Rule(queries, (0,) * len(queries), step, sure)
+    queries, start = _sequence(queries=queries), (0,) * len(queries)
+    step = lambda counts, query, left: after if allowed(after := one_more(counts, query)) else None  # noqa: E731
+    if certain is None:
+        return Rule(queries, start, step)
+    _validate.function(certain=certain)
+    return Rule(queries, start, step, lambda counts, query, left: certain(one_more(counts, query)))
+
+
+def one_more(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
+    """The counts with one more run of a query."""
+    return tuple(n + (i == query) for i, n in enumerate(counts))
 
 
 @dataclasses.dataclass(frozen=True)

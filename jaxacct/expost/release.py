@@ -16,7 +16,7 @@ from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
 from jaxacct.expost.loop import Released, loop, scalar
-from jaxacct.expost.odometer import Odometer
+from jaxacct.expost.odometer import RenyiOdometer
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by
 
@@ -128,7 +128,7 @@ def compose_until(
     _validate.whole(most=most)
     if most > _MOST:
         raise ValueError(f"most must be at most {_MOST}, got {int(most)}")
-    odometer = Odometer(order)
+    odometer = RenyiOdometer(order)
     _cost(odometer.definition, check, 0.0, disjoint, None)
     step_key, check_key = jax.random.split(key)
     secret = check.start(jax.random.fold_in(check_key, 0))

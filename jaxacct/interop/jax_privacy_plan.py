@@ -16,7 +16,7 @@ from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.training.clipping import global_norm
 from jaxacct.training.keys import fresh_keys
 from jaxacct.training.noise import gaussian_tree
-from jaxacct.training.schedules import Released, Schedule
+from jaxacct.training.schedules import ReleasedValues, Schedule
 from jaxacct.training.step import ask_filter
 
 
@@ -139,7 +139,7 @@ class FilteredConfig:
         )
 
     def _init(self, params: Any) -> FilteredNoiseState:
-        sigma, _, schedule_state = self.schedule.propose(jnp.int32(0), self.schedule.init(), Released.nothing())
+        sigma, _, schedule_state = self.schedule.propose(jnp.int32(0), self.schedule.init(), ReleasedValues.nothing())
         return FilteredNoiseState(
             filter_state=self.filter.init(),
             schedule_state=schedule_state,
@@ -163,7 +163,7 @@ class FilteredConfig:
             mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, updates)
             dimension = sum(leaf.size for leaf in jax.tree.leaves(updates))
             noise_norm = deviation * jnp.float32(dimension**0.5) / divisor
-            released = Released.nothing()._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
+            released = ReleasedValues.nothing()._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             sigma, _, schedule_state = self.schedule.propose(state.step + 1, state.schedule_state, released)
             sigma = jnp.asarray(sigma, jnp.float32)
             return mean, FilteredNoiseState(
