@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.definitions import RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
@@ -71,7 +72,7 @@ class RenyiOdometer:
     @rounded(up=True)
     def spent(self, state: RenyiOdometerState) -> Array:
         """The sum so far, rounded up, in the caller's float type."""
-        return _joined(state)
+        return join(state.pieces)
 
     def result(self, output: Any, state: RenyiOdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
@@ -82,21 +83,8 @@ class RenyiOdometer:
 @jax.jit
 def _update(cost: Any, state: RenyiOdometerState) -> RenyiOdometerState:
     cost = jnp.asarray(cost, jnp.float64)
-    total = inflated(_joined(state) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
+    total = inflated(join(state.pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
     # Three float32 numbers hold 72 bits of any number between the limits.
-    rest = jnp.where(total <= _MOST, total, 0.0)
-    pieces = []
-    for _ in range(3):
-        piece = rest.astype(jnp.float32)
-        pieces.append(piece)
-        rest = rest - piece.astype(jnp.float64)
-    held = jnp.stack(pieces, axis=-1)
+    held = split_exact(jnp.where(total <= _MOST, total, 0.0))
     return RenyiOdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
-
-
-@reentrant_x64
-@jax.jit
-def _joined(state: RenyiOdometerState) -> Array:
-    parts = state.pieces.astype(jnp.float64)
-    return parts[..., 0] + parts[..., 1] + parts[..., 2]

@@ -13,7 +13,7 @@ from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -51,12 +51,13 @@ class SampledWithReplacement(Subsample):
         ValueError: concrete sizes that are not whole, or a batch that is larger than the data.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     batch: ArrayLike
     records: ArrayLike
     _instead = "; use SampledWithReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(batch=self.batch, records=self.records)
         _validate.at_least(2, records=self.records)
         _validate.ordered(batch=self.batch, records=self.records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,11 @@ from jaxacct.mechanisms.renyi.tails import log_excess
 Curve = Callable[..., Array]
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+
+def largest(curves: list[Array]) -> Array:
+    """The largest of curves of the same orders: the worst of several directions."""
+    return functools.reduce(array_module(curves).maximum, curves)
 
 
 def unknown(order: Array) -> Array:
