@@ -1,18 +1,15 @@
 """The mixture supermartingale over Rényi orders: its coefficients, and the test whether it still promises delta.
 
-Let L be the privacy loss so far, S_j the sum of the admitted divergences at order a_j, and v_j >= 0 weights that add
-up to 1, fixed in advance. sum_j v_j exp((a_j - 1)(L - S_j)) has mean at most 1 at every stopping time. So if, with
-budgets R_j, it is known that at the end, for every x >= 0,
+With S_j the sum of the admitted divergences at order a_j and budgets R_j, if it is known that at the end
 
-    sum_j c_j exp((a_j - 1)(x + R_j - S_j)) >= 1 - exp(-x),                                                       (1)
+    sum_j c_j exp((a_j - 1)(x + R_j - S_j)) >= 1 - exp(-x)    for every x >= 0,                                   (1)
 
 then delta(epsilon) <= sum_j c_j exp((a_j - 1)(R_j - epsilon)) for every epsilon >= 0 (docs/proofs/several-orders.md).
-With kappa_j = (1 / a_j) (1 - 1 / a_j)^(a_j - 1), the maximum of (1 - exp(-x)) exp(-(a_j - 1) x), and k orders
+With kappa_j = (1 / a_j) (1 - 1 / a_j)^(a_j - 1) and k orders
 
     c_j = kappa_j / (k C),   C = min over x > 0 of the mean of kappa_j exp((a_j - 1) x) / (1 - exp(-x)) >= 1,
 
-makes (1) tight where every budget is spent in full. With one order it is S <= R and the conversion of Canonne, Kamath,
-Steinke 2020.
+makes (1) tight where every budget is spent in full.
 """
 
 from __future__ import annotations

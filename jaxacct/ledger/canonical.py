@@ -13,8 +13,10 @@ import json
 import math
 from typing import Any
 
+import jax
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct.ledger import registry
 from jaxacct.ledger.errors import LedgerCorrupted
 
@@ -65,7 +67,7 @@ def encoded(value: Any, name: str, depth: int = 0) -> Any:
         return value
     if isinstance(value, str):
         return _checked(value, name)
-    if isinstance(value, np.generic | np.ndarray) or _is_jax_array(value):
+    if isinstance(value, np.generic | np.ndarray | jax.Array):
         return {"array": _array(value, name)}
     if isinstance(value, int):
         if abs(value) >= 2**63:
@@ -105,11 +107,6 @@ def decoded(tree: Any) -> Any:
     raise LedgerCorrupted(f"a record holds what no value is written as: {str(tree)[:80]}")
 
 
-def _is_jax_array(value: Any) -> bool:
-    # Without importing JAX for a program that only lists a ledger's records.
-    return type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and hasattr(value, "dtype")
-
-
 def _checked(text: str, name: str) -> str:
     if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError(f"{name} must be text without NUL and without lone surrogates, got {text[:40]!r}")
@@ -119,8 +116,6 @@ def _checked(text: str, name: str) -> str:
 
 
 def _array(value: Any, name: str) -> dict[str, Any]:
-    from jaxacct import _validate
-
     if _validate.is_traced(value):
         raise ValueError(f"{name} must be concrete, got a traced value: a ledger lives outside jit, vmap and grad")
     array = np.asarray(value)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import time
-from importlib import metadata
 from typing import Any, NamedTuple
+
+import jax
 
 from jaxacct._version import __version__
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerClock, LedgerCorrupted, LedgerError, LedgerTampered, LedgerTooNew
 from jaxacct.ledger.policy import Policy, State
-from jaxacct.ledger.records import NONE, body_of, parsed, when
+from jaxacct.ledger.records import NONE, hash_of, parsed, when
 from jaxacct.ledger.stores import base as _store
 from jaxacct.ledger.stores.base import Sql, Store
 
@@ -44,24 +44,32 @@ class Chain:
 
     def first(self, policy: Policy, delta: float | None) -> tuple[str, str, str]:
         """Record 0: what the budget is."""
-        now = self._now(0)
-        state = policy.start
-        body, digest = body_of(
-            "create", **_shared(0, NONE, now, policy, state), filter=policy.identity, schema=_store.SCHEMA, delta=delta
-        )
-        return body, digest, state.text
+        nowhere = Place(-1, NONE, 0, policy.start)
+        fields = {"filter": policy.identity, "schema": _store.SCHEMA, "delta": delta}
+        place, body = self._after(nowhere, "create", policy, policy.start, fields)
+        return body, place.hash, policy.start.text
 
     def append(self, sql: Sql, place: Place, kind: str, state: State, **fields: Any) -> Place:
         """Writes a record after ``place``, and the head; where the chain then stands, if the transaction commits."""
-        now, seq = self._now(place.at), place.seq + 1
-        body, digest = body_of(kind, **_shared(seq, place.hash, now, self.policy, state), **fields)
+        after, body = self._after(place, kind, self.policy, state, fields)
+        seq, digest, *_ = after
         _store.append(sql, place.seq, body, digest, state.text, fields.get("of"))
         if _store.read_head(sql) != [_store.Head(seq, digest, state.text, seq, body, digest)]:
             raise LedgerTampered(
                 f"{self.store} did not keep record {seq} as it was written: something in the database (a trigger?) "
                 "changes it; nothing was charged"
             )
-        return Place(seq, digest, now, state)
+        return after
+
+    def _after(
+        self, place: Place, kind: str, policy: Policy, state: State, fields: dict[str, Any]
+    ) -> tuple[Place, str]:
+        """Where the chain stands after one more record, and the record's text."""
+        now, seq = self._now(place.at), place.seq + 1
+        shared = {"kind": kind, "seq": seq, "at": now, "previous": place.hash, "state": state.digest}
+        software = f"jaxacct {__version__}, jax {jax.__version__}"
+        body = canonical.dumps({**shared, "filter_digest": policy.digest, "software": software, **fields})
+        return Place(seq, hash_of(body), now, state), body
 
     def _now(self, last: int) -> int:
         """Microseconds since 1970, never before ``last``."""
@@ -89,19 +97,20 @@ class Chain:
 
     def stated(self, sql: Sql) -> tuple[Policy, float | None]:
         """The filter and the delta that record 0 states."""
-        for seq, body, digest, _ in _store.read_records(sql, -1, 0):
-            record = parsed(seq, body, digest, NONE)
-            try:
-                policy = Policy(record["filter"])
-            except LedgerError:
-                raise
-            except Exception as problem:  # whatever a filter makes of fields that are none
-                raise LedgerCorrupted(f"{self.store} states no filter: {problem}") from problem
-            stated = (record["filter_digest"], record["state"], record["schema"])
-            if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
-                raise LedgerTampered(f"{self.store} has a first record that does not agree with itself")
-            return policy, record["delta"]
-        raise LedgerTampered(f"{self.store} has lost its first record")
+        row = next(_store.read_records(sql, -1, 0), None)
+        if row is None:
+            raise LedgerTampered(f"{self.store} has lost its first record")
+        record = parsed(*row[:3], NONE)
+        try:
+            policy = Policy(record["filter"])
+        except LedgerError:
+            raise
+        except Exception as problem:  # whatever a filter makes of fields that are none
+            raise LedgerCorrupted(f"{self.store} states no filter: {problem}") from problem
+        stated = (record["filter_digest"], record["state"], record["schema"])
+        if stated != (policy.digest, policy.start.digest, *_store.schema_of(sql)):
+            raise LedgerTampered(f"{self.store} has a first record that does not agree with itself")
+        return policy, record["delta"]
 
     def place(self, sql: Sql) -> Place:
         """The head, after checking that the last record is the one it names and that the state is that record's."""
@@ -127,19 +136,3 @@ class Chain:
         place = Place(head.last_seq or 0, str(head.hash), record["at"], self.policy.state(head.state))
         self.last = place
         return place
-
-
-def _shared(seq: int, previous: str, at: int, policy: Policy, state: State) -> dict[str, Any]:
-    return {
-        "at": at,
-        "filter_digest": policy.digest,
-        "previous": previous,
-        "seq": seq,
-        "software": _software(),
-        "state": state.digest,
-    }
-
-
-@functools.cache
-def _software() -> str:
-    return f"jaxacct {__version__}, jax {metadata.version('jax')}"

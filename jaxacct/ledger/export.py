@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from jaxacct import filters, mechanisms
 from jaxacct.filters.base import is_scalar_query
 
 
@@ -26,25 +27,24 @@ def as_events(queries: Sequence[Any], filter: Any) -> Any:
     return dp_accounting.ComposedDpEvent([to_dp_event(_mechanism(query, filter), 1) for query in queries])
 
 
-def _mechanism(query: Any, filter: Any) -> Any:
-    from jaxacct import filters, mechanisms
+_TAKEN_FOR = {
+    filters.GDPFilter: mechanisms.GDP,
+    filters.GDPResidueFilter: mechanisms.GDP,
+    filters.PureDPFilter: mechanisms.PureDP,
+    filters.ZCDPFilter: mechanisms.ZeroConcentratedDP,
+}
 
+
+def _mechanism(query: Any, filter: Any) -> Any:
     if isinstance(query, tuple | list):
         raise ValueError(f"dp_events must be of mechanisms, got the numbers {query} under {type(filter).__name__}")
     if not is_scalar_query(query):
         return query
     if isinstance(filter, filters.Odometer):
         return _mechanism(query, filter.filter)
-    if query == 0 and isinstance(
-        filter, filters.GDPFilter | filters.GDPResidueFilter | filters.PureDPFilter | filters.ZCDPFilter
-    ):
-        return mechanisms.PureDP(0.0)  # no parameter of the others is 0
-    if isinstance(filter, filters.GDPFilter | filters.GDPResidueFilter):
-        return mechanisms.GDP(query)
-    if isinstance(filter, filters.PureDPFilter):
-        return mechanisms.PureDP(query)
-    if isinstance(filter, filters.ZCDPFilter):
-        return mechanisms.ZeroConcentratedDP(query)
+    for kind, mechanism in _TAKEN_FOR.items():
+        if isinstance(filter, kind):  # where nothing is spent: no parameter of the others is 0
+            return mechanisms.PureDP(0.0) if query == 0 else mechanism(query)
     if isinstance(filter, filters.RenyiFilter):
         return mechanisms.RenyiDP(filter.order, query)
     raise ValueError(f"dp_events must be of mechanisms, got the number {query} under {type(filter).__name__}")

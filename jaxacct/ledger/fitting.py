@@ -40,23 +40,14 @@ def _quieter(query: Any, fits: Callable[[Any], bool]) -> Any:
     """The query with all its noise scaled up by the least factor that fits, to 0.02 % and four digits."""
     if _scaled(query, 2.0) is None:
         return None
-    low, high, found = 1.0, 2.0, None
-    for _ in range(_DOUBLINGS):
-        candidate = _scaled(query, high)
-        if fits(candidate):
-            found = candidate
-            break
-        low, high = high, 2.0 * high
-    if found is None:
+    high = next((2.0**k for k in range(1, _DOUBLINGS + 1) if fits(_scaled(query, 2.0**k))), None)
+    if high is None:
         return None
+    low = 0.5 * high
     for _ in range(_HALVINGS):
         middle = (low * high) ** 0.5
-        candidate = _scaled(query, middle)
-        if fits(candidate):
-            high, found = middle, candidate
-        else:
-            low = middle
-    return found
+        low, high = (low, middle) if fits(_scaled(query, middle)) else (middle, high)
+    return _scaled(query, high)
 
 
 def _scaled(query: Any, factor: float) -> Any:

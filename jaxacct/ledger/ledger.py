@@ -9,17 +9,14 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct.ledger import canonical
 from jaxacct.ledger import export as _export
 from jaxacct.ledger.chain import Chain, Place
-from jaxacct.ledger.errors import (
-    LedgerError,
-    LedgerMismatch,
-    LedgerMissing,
-)
+from jaxacct.ledger.errors import LedgerError, LedgerMismatch, LedgerMissing
 from jaxacct.ledger.policy import Policy, reproducible
 from jaxacct.ledger.reading import Reading, read
 from jaxacct.ledger.records import Entry, as_head, head_of, parsed, when
@@ -79,8 +76,7 @@ class Ledger:
             LedgerError: its kinds say what is wrong with the file or the server.
             ImportError: a URL without SQLAlchemy or psycopg.
         """
-        if not isinstance(create, bool | None):
-            raise ValueError(f"create must be True, False or None, got {create!r}")
+        _validate.instance(bool | None, create=create)
         if delta is not None:
             _validate.number(_validate.probability, delta=delta)
             delta = float(delta)
@@ -88,17 +84,15 @@ class Ledger:
         weakref.finalize(self, _given_back, self._store)
         self._chain = Chain(self._store, _seconds(clock_tolerance, "clock_tolerance"))
         wanted = None if filter is None else Policy.of(filter)
-        there = self._store.exists()
-        if there and create:
-            raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
-        if not there:
+        made = False
+        if not self._store.exists():
             if wanted is None or create is False:
                 raise LedgerMissing(
                     f"{self._store} holds no ledger" + ("" if create is False else ", and no filter was given")
                 )
             made = self._store.create(*self._chain.first(wanted, delta))
-            if not made and create:
-                raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
+        if create and not made:
+            raise LedgerError(f"{self._store} is there already: a ledger is never made anew")
         self._delta: float | None
         with self._reading() as sql:
             self._chain.policy, self._delta = self._chain.stated(sql)
@@ -141,16 +135,12 @@ class Ledger:
             ValueError: a query that the filter does not take, or that cannot be written down; a label that is no text.
             LedgerError: nothing was charged, but for a server's connection that broke during the commit.
         """
-        if not isinstance(label, str):
-            raise ValueError(f"label must be text, got {type(label).__name__}")
+        _validate.instance(str, label=label)
         tree, words = canonical.encoded(query, "query"), canonical.encoded(label, "label")
         ready = canonical.decoded(tree)
         # Worked out in advance, so that nobody waits for a compilation with the lock held; and once more if somebody
         # else was faster.
-        guess = self._chain.last
-        if guess is None:
-            with self._reading() as sql:
-                guess = self._chain.place(sql)
+        guess = self._chain.last or self._place()
         answer = self._chain.policy.decide(ready, guess.state)
         with self._writing() as (sql, place):
             if place.hash != guess.hash:
@@ -169,8 +159,7 @@ class Ledger:
         Raises:
             ValueError: an id that is no admitted request's, or one whose release was written down before.
         """
-        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 < id < 2**53:
-            raise ValueError(f"id must be the number of an admitted request, got {id!r}")
+        _validate.integer(1, 2**53 - 1, id=id)
         number = int(id)
         with self._writing() as (sql, place):
             found = [parsed(*row[:3]) for row in _store.read_records(sql, number - 1, number)]
@@ -186,9 +175,7 @@ class Ledger:
 
         What a request cost, or why it was refused and what would have fitted, is in the `Entry` that `charge` returns.
         """
-        with self._reading() as sql:
-            state = self._chain.place(sql).state
-        return read(self._chain.policy, self._delta, state)
+        return read(self._chain.policy, self._delta, self._place().state)
 
     def spent(self) -> Any:
         """What has been spent, in the filter's own parameter, rounded up (float64)."""
@@ -214,8 +201,7 @@ class Ledger:
     @property
     def head(self) -> str:
         """Number and hash of the last record, ``"17:3f..."``; believe it only as far as `verify` does."""
-        with self._reading() as sql:
-            place = self._chain.place(sql)
+        place = self._place()
         return head_of(place.seq, place.hash)
 
     def verify(self, head: str | None = None) -> Verification:
@@ -250,8 +236,7 @@ class Ledger:
             ValueError: another format; a request that has no event.
             ImportError: no dp_accounting for events.
         """
-        if format not in ("json", "dp_events"):
-            raise ValueError(f"format must be json or dp_events, got {format!r}")
+        _validate.one_of(("json", "dp_events"), format=format)
         if format == "dp_events":
             return _export.as_events([entry.query for entry in self.history() if entry.admitted], self.filter)
         with self._reading() as sql:
@@ -283,11 +268,13 @@ class Ledger:
             self._chain.check_schema(sql)
             yield sql, self._chain.place(sql)
 
-    def _told(self, which: str) -> Any:
-        import jax
-
+    def _place(self) -> Place:
+        """Where the chain stands now."""
         with self._reading() as sql:
-            state = self._chain.place(sql).state
+            return self._chain.place(sql)
+
+    def _told(self, which: str) -> Any:
+        state = self._place().state
         with reproducible():
             found = getattr(self._chain.policy.filter, which)(state.value)
             return jax.tree.map(lambda leaf: np.asarray(leaf)[()], found)

@@ -6,23 +6,18 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
+from jaxacct import _validate
+from jaxacct.filters import ResidueFilter
 from jaxacct.ledger import canonical
 from jaxacct.ledger.errors import LedgerCorrupted
-
-# What a ledger cannot write down, why, and what does the same.
-_INSTEAD = {
-    "ResidueFilter": "which holds functions: make the ledger for filters.gdp_residue (any query), filters.priced_menu "
-    "(a list) or filters.priced_box (sampled Gaussians of a range)",
-}
 
 
 @contextlib.contextmanager
 def reproducible() -> Iterator[None]:
     """Float64, compiled, on the CPU: what a program has set for itself changes no bit of what a ledger holds."""
-    import jax
-
     with contextlib.ExitStack() as settings:
         settings.enter_context(jax.enable_x64(True))
         settings.enter_context(jax.disable_jit(False))
@@ -59,19 +54,20 @@ class Policy:
                 its place), one for a batch of budgets, or one that keeps a budget for each example: what such a filter
                 decides depends on the data, and a ledger tells it to all who read it.
         """
-        if callable(getattr(filter, "init", None)) and hasattr(filter, "examples"):
+        if hasattr(filter, "examples"):
             raise ValueError(
                 f"filter must have one budget, charged without a look at the data, got {type(filter).__name__}, whose "
                 "ledgers are one for each example and as private as the data: keep its state in a private checkpoint, "
                 "and none of it in a ledger that others read"
             )
-        if type(filter).__name__ in _INSTEAD:
-            name = type(filter).__name__
-            raise ValueError(f"filter must be one that a ledger can write down, got {name}, {_INSTEAD[name]}")
+        if isinstance(filter, ResidueFilter):
+            raise ValueError(
+                "filter must be one that a ledger can write down, got ResidueFilter, which holds functions: make the "
+                "ledger for filters.gdp_residue (any query), filters.priced_menu (a list) or filters.priced_box "
+                "(sampled Gaussians of a range)"
+            )
         identity = canonical.encoded(filter, "filter")
-        methods = ("init", "update", "spent", "remaining", "fraction")
-        if not all(callable(getattr(filter, name, None)) for name in methods):
-            raise ValueError(f"filter must be one of jaxacct.filters, got {type(filter).__name__}")
+        _validate.methods("init", "update", "spent", "remaining", "fraction", filter=filter)
         found = cls(identity)
         shape = np.shape(found.filter.fraction(found.start.value))
         if shape:
@@ -80,8 +76,6 @@ class Policy:
 
     def state(self, text: Any) -> State:
         """The state that a text holds."""
-        import jax
-
         leaves, structure = jax.tree.flatten(self.start.value)
         found = canonical.decoded(canonical.loads(text)) if isinstance(text, str) else None
         if not isinstance(found, list) or [_kind(leaf) for leaf in found] != [_kind(leaf) for leaf in leaves]:
@@ -94,8 +88,6 @@ class Policy:
         Only what runs as it stands is admitted: a query that `approximate_gdp` would admit with clipped contributions
         is refused here, because nobody sees to the clipping.
         """
-        from jaxacct import _validate
-
         with reproducible():
             admitted, after = self.filter.update(query, state.value)
             if _validate.is_traced(admitted):
@@ -111,8 +103,6 @@ class Policy:
             return True, self._written(after)
 
     def _written(self, value: Any) -> State:
-        import jax
-
         leaves, structure = jax.tree.flatten(value)
         arrays = [np.asarray(leaf) for leaf in leaves]
         text = canonical.dumps(canonical.encoded(arrays, "state"))

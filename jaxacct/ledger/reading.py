@@ -74,11 +74,11 @@ class Reading:
 
     def lines(self) -> list[str]:
         """What is printed, a line each."""
-        lines = [] if self.cost is None else [f"cost    {self.cost.text(rounded_up)}"]
+        lines = [] if self.cost is None else [f"cost    {self.cost.text()}"]
         if self.refusal is not None:
             lines.append(f"why     {self.refusal}")
             lines += [f"fits    {query!r}" for query in self.alternatives]
-        lines.append(f"spent   {self.spent.text(rounded_up)}, {rounded_up(100.0 * self.fraction, 4)} % of the budget")
+        lines.append(f"spent   {self.spent.text()}, {rounded_up(100.0 * self.fraction, 4)} % of the budget")
         lines.append(f"left    {self.left.text(rounded_down)}")
         if self.spent.epsilon is None:
             lines.append(
@@ -178,12 +178,12 @@ def _cost(policy: Policy, query: Any, before: State, after: State, admitted: boo
             costs = [np.asarray(cost) for cost in _tuple(budget._cost(query))]
             values = [(np.sqrt(cost) if budget.squares else cost).tolist() for cost in costs]
         elif admitted:
-            now, then = (_part(budget, state, "spent") for state in (after, before))
-            squares = isinstance(budget, filters.GDPResidueFilter)
-            values = [
-                _difference(new, old, squares=squares and i == 0)
-                for i, (new, old) in enumerate(zip(now, then, strict=True))
-            ]
+            spent = zip(*(_part(budget, state, "spent") for state in (after, before)), strict=True)
+            pairs = [(np.asarray(new, np.float64), np.asarray(old, np.float64)) for new, old in spent]
+            values = [np.maximum(new - old, 0.0).tolist() for new, old in pairs]
+            if isinstance(budget, filters.GDPResidueFilter):  # mu adds up in squares
+                new, old = pairs[0]
+                values[0] = np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
         elif isinstance(budget, filters.PricedMenuFilter):  # of a box, prices move with what is left
             price = int(np.asarray(budget.price(query)))
             values = [price] if price < 2**31 - 1 else None
@@ -204,13 +204,6 @@ def _alone(query: Any, delta: float) -> float | None:
     return found if found < np.inf else None
 
 
-def _difference(new: Any, old: Any, *, squares: bool) -> Any:
-    new, old = np.asarray(new, np.float64), np.asarray(old, np.float64)
-    if squares:  # mu adds up in squares
-        return np.sqrt(np.maximum((new - old) * (new + old), 0.0)).tolist()
-    return np.maximum(new - old, 0.0).tolist()
-
-
 def _tuple(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
@@ -224,7 +217,7 @@ def _fits(policy: Policy, query: Any, state: State) -> bool:
 
 def _why(budget: Any, query: Any, cost: Amount | None, left: Amount, others: tuple[Any, ...]) -> str:
     if cost is not None:
-        said = f"it costs {cost.text(rounded_up)}, and {left.text(rounded_down)} is left"
+        said = f"it costs {cost.text()}, and {left.text(rounded_down)} is left"
         asymptotic = isinstance(budget, filters.ApproximateGDPFilter)
         return said + "; a ledger does not clip contributions to what fits" * asymptotic
     if isinstance(budget, filters.GDPResidueFilter):

@@ -61,12 +61,6 @@ def when(microseconds: int) -> datetime.datetime:
     return datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(microseconds=microseconds)
 
 
-def body_of(kind: str, **fields: Any) -> tuple[str, str]:
-    """A record's canonical text, and its hash."""
-    body = canonical.dumps({"kind": kind, **fields})
-    return body, hash_of(body)
-
-
 def hash_of(body: str) -> str:
     """SHA-256 of a record's text, in a domain of its own."""
     return canonical.digest("jaxacct ledger record\n" + body)

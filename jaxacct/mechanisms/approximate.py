@@ -15,7 +15,7 @@ from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative
-from jaxacct.mechanisms.renyi.closed import response_divergence
+from jaxacct.mechanisms.renyi.closed import pure_divergence
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
 
@@ -33,7 +33,7 @@ class Response(Symmetric):
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return response_divergence(self.epsilon, order, self._response()[1])
+        return pure_divergence(self.epsilon, order, self._response()[1])
 
     def _pure(self) -> Array | None:
         return nonnegative(self.epsilon)

@@ -50,7 +50,7 @@ class DiscreteLaplace(Symmetric):
 
         Where that is all rounding (losses below 1e-7), the divergence of pure privacy is less and takes its place.
         """
-        scale, gap = positive(self.scale), whole_number(self.sensitivity, 1.0)
+        scale, gap = positive(self.scale), whole_number(self.sensitivity)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
         return array_module(exact, pure).minimum(exact, pure)
 
@@ -58,7 +58,7 @@ class DiscreteLaplace(Symmetric):
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
 
     def _dominating(self, relation: str) -> Runs:
-        return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity, 1.0)), 1.0)]
+        return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity)), 1.0)]
 
 
 @hosted

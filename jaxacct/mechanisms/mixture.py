@@ -16,7 +16,7 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
+from jaxacct.mechanisms.parameters import EVERY_RECORD, LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 
@@ -75,7 +75,7 @@ class MixtureOfGaussians(Mechanism):
 
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
-            return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
+            return [(self._replaced(EVERY_RECORD), 1.0)]
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
     def _replaced(self, rate: Rate) -> Pair:

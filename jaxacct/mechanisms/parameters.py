@@ -65,16 +65,16 @@ def nonnegative(value: ArrayLike, most: float = np.inf) -> Array:
     return xp.where((x >= 0) & xp.isfinite(x) & (x <= most), x, np.nan)
 
 
-def whole_number(value: ArrayLike, least: float) -> Array:
+def whole_number(value: ArrayLike, least: float = 1.0) -> Array:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
     xp, x = floats(value)
-    return xp.where((x >= max(least, 1.0)) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
+    return xp.where((x >= least) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
 
 
 def whole_steps(steps: ArrayLike) -> Array:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
-        return whole_number(steps, 1.0)
+        return whole_number(steps)
     xp, x = floats(steps)
     return xp.where((x >= 1.0) & (x <= 2.0**53), x, np.nan)
 
@@ -106,6 +106,10 @@ class Rate(NamedTuple):
 
     value: Array
     rest: Array
+
+
+EVERY_RECORD = Rate(np.ones(()), np.zeros(()))
+"""The rate of a sample that is all there is."""
 
 
 def poisson_rate(rate: ArrayLike) -> Rate:

@@ -13,7 +13,7 @@ from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -51,12 +51,13 @@ class SampledWithReplacement(Subsample):
         ValueError: concrete sizes that are not whole, or a batch that is larger than the data.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     batch: ArrayLike
     records: ArrayLike
     _instead = "; use SampledWithReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(batch=self.batch, records=self.records)
         _validate.at_least(2, records=self.records)
         _validate.ordered(batch=self.batch, records=self.records)
@@ -92,11 +93,11 @@ class SampledWithReplacement(Subsample):
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
-    def _attained(self, relation: str) -> Runs:
+    def _attained(self, direction: str, replaced: bool) -> Runs:
         """The same without what counts as revealed, which counts as not drawn."""
         noise, (weights, tail) = self._noise(), self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
-        return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, relation, doubt)
+        return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, direction, doubt)
 
     def _witness(self, relation: str) -> Mechanism:
         return unchecked(FixedDirection, mechanism=self)

@@ -55,12 +55,13 @@ class SampledWithoutReplacement(Subsample):
             than 1e-14 of it.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     sample_size: ArrayLike
     dataset_size: ArrayLike
     _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
         if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate().value).any():
             raise ValueError(
@@ -72,7 +73,7 @@ class SampledWithoutReplacement(Subsample):
         return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
     def _dominating(self, relation: str) -> Runs:
-        inner = as_mechanism(self.mechanism)
+        inner = self.mechanism
         self._refuse_special(relation)
         if not inner._symmetric:
             raise ValueError(
@@ -93,7 +94,7 @@ class SampledWithoutReplacement(Subsample):
         # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
         # halves together.
         ((pair, _),) = self._dominating(relation)
-        inner, (_, rate) = as_mechanism(self.mechanism), floats(self._rate().value)
+        inner, (_, rate) = self.mechanism, floats(self._rate().value)
         noise = inner._gaussian_noise()
         if noise is None:
             whole = functools.partial(inner._renyi, relation="replace")
@@ -106,7 +107,7 @@ class SampledWithoutReplacement(Subsample):
         return from_pair(pair, order, log_moment)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness("replace")
+        inner = self.mechanism._witness("replace")
         sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
         same = inner is self.mechanism
         found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)

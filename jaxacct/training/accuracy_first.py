@@ -32,12 +32,13 @@ from jaxacct import _validate, expost
 from jaxacct._numerics.rounding import deflated
 from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms import Composed
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import Keys, check_keys, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
 from jaxacct.training.sampling import poisson_sample
-from jaxacct.training.step import noisy_gradient
+from jaxacct.training.schedules import least_float32, step_mechanism
+from jaxacct.training.step import noisy_gradient, updated
 
 if TYPE_CHECKING:
     from jaxacct.training.demo.models import Functional
@@ -65,8 +66,8 @@ class Rounds(NamedTuple):
 
     def query(self, number: int) -> Composed:
         """Round ``number`` (from 0) as a mechanism, of the float32 numbers that its steps use."""
-        step, rate = Gaussian(float(np.float32(self.sigmas[number]))), float(np.float32(self.rate))
-        return Composed([step if rate == 1 else PoissonSampled(step, rate)], [self.steps])
+        sigma, rate = float(np.float32(self.sigmas[number])), float(np.float32(self.rate))
+        return Composed([step_mechanism(sigma, rate)], [self.steps])
 
 
 def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: int) -> Rounds:
@@ -93,8 +94,7 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
     each = deflated(np.diff(row, prepend=0.0) / steps, 1e-9)
 
     def fits(sigmas: np.ndarray) -> np.ndarray:
-        step = Gaussian(sigmas) if rate == 1 else PoissonSampled(Gaussian(sigmas), rate)
-        return np.asarray(renyi(step, order)) <= each
+        return np.asarray(renyi(step_mechanism(sigmas, rate), order)) <= each
 
     low, high = (np.full(row.size, np.log(edge)) for edge in _SIGMAS)
     if not np.all(fits(np.exp(high))):
@@ -106,10 +106,8 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
         middle = (low + high) / 2
         good = fits(np.exp(middle))
         low, high = np.where(good, low, middle), np.where(good, middle, high)
-    sigmas = np.exp(high)
-    rounded = sigmas.astype(np.float32)
-    rounded = np.where(rounded < sigmas, np.nextafter(rounded, np.float32(np.inf)), rounded)
-    return Rounds(tuple(map(float, rounded)), rate, int(steps), float(order), tuple(map(float, row)))
+    sigmas = tuple(map(least_float32, np.exp(high)))
+    return Rounds(sigmas, rate, int(steps), float(order), tuple(map(float, row)))
 
 
 def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
@@ -164,13 +162,13 @@ def fit_until_accurate(
     Raises:
         ValueError: arguments out of range, noise that the exact sums cannot hold.
     """
-    _validate.scalar(threshold=threshold, check_epsilon=check_epsilon, clip_norm=clip_norm)
-    _validate.probability(threshold=threshold)
-    _validate.positive(clip_norm=clip_norm)
+    _validate.scalar(_validate.probability, threshold=threshold)
+    _validate.scalar(_validate.positive, clip_norm=clip_norm)
+    _validate.scalar(check_epsilon=check_epsilon)
     check_sizes(check_epsilon=check_epsilon)
     threshold, check_epsilon = float(threshold), float(check_epsilon)
     _validate.whole(physical_batch=physical_batch)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.instance(Rounds, rounds=rounds)
     _validate.truth(sparse=sparse)
     for part in ("loss", "logits"):
@@ -189,7 +187,24 @@ def fit_until_accurate(
     check_keys(keys)
     data = tuple(jnp.asarray(leaf) for leaf in train)
     x, y = (jnp.asarray(leaf) for leaf in validation)
-    run = _round(model.loss, optimizer, rounds.rate, rounds.steps, clip_norm, physical_batch)
+
+    @jax.jit
+    def run(state: tuple[Any, Any], keys: Keys, sigma: jax.Array, data: Any) -> tuple[Any, Any]:
+        def one(state: tuple[Any, Any], number: jax.Array) -> tuple[tuple[Any, Any], None]:
+            gradient = noisy_gradient(
+                model.loss,
+                state[0],
+                data,
+                step_keys(keys, number),
+                sigma=sigma,
+                rate=rounds.rate,
+                clip_norm=clip_norm,
+                physical_batch=physical_batch,
+                full_batch=rounds.rate == 1,
+            )
+            return updated(optimizer, gradient, *state)[:2], None
+
+        return jax.lax.scan(one, state, jnp.arange(rounds.steps))[0]
 
     @jax.jit
     def right(params: Any) -> jax.Array:
@@ -227,37 +242,3 @@ def fit_until_accurate(
     )
     result = expost.post_process(found.result, lambda state, _: state[0])
     return expost.Released(result, found.steps, found.passed, found.scores)
-
-
-def _round(
-    loss: Callable[[Any, Any], jax.Array],
-    optimizer: optax.GradientTransformation,
-    rate: float,
-    steps: int,
-    clip_norm: float,
-    physical_batch: int,
-) -> Callable[..., Any]:
-    """A compiled ``run((params, opt_state), keys, sigma, data)``: ``steps`` private steps with one noise multiplier."""
-
-    @jax.jit
-    def run(state: Any, keys: Keys, sigma: jax.Array, data: Any) -> Any:
-        def one(state: Any, number: jax.Array) -> tuple[Any, None]:
-            params, opt_state = state
-            gradient = noisy_gradient(
-                loss,
-                params,
-                data,
-                step_keys(keys, number),
-                sigma=sigma,
-                rate=rate,
-                clip_norm=clip_norm,
-                physical_batch=physical_batch,
-                full_batch=rate == 1,
-            )
-            gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, params)
-            updates, opt_state = optimizer.update(gradient, opt_state, params)
-            return (optax.apply_updates(params, updates), opt_state), None
-
-        return jax.lax.scan(one, state, jnp.arange(steps))[0]
-
-    return run

@@ -58,7 +58,7 @@ def largest_offset(size: int) -> float:
     return 2.0**29 / 2.0 ** high_bits(size)
 
 
-def empty_sum(shapes: Any, size: int) -> FixedPointSum:
+def empty_sum(shapes: object, size: int) -> FixedPointSum:
     """The sum of nothing, for vectors shaped like the pytree ``shapes`` and at most ``size`` of them."""
     high_bits(size)
     check_shapes(shapes)
@@ -66,7 +66,7 @@ def empty_sum(shapes: Any, size: int) -> FixedPointSum:
     return FixedPointSum(zeros, zeros, size)
 
 
-def check_shapes(shapes: Any) -> None:
+def check_shapes(shapes: object) -> None:
     """Raises ValueError unless ``shapes`` is a tree of arrays, numbers or shapes of arrays."""
     try:
         leaves = jax.tree.leaves(shapes)
@@ -78,15 +78,10 @@ def check_shapes(shapes: Any) -> None:
             raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {leaf!r:.200} in it")
 
 
-def accumulate(total: FixedPointSum, vectors: Any, valid: jax.Array) -> FixedPointSum:
-    """Adds the vectors of norm at most 1 that ``valid``, (batch,) bool, marks; leaves of shape (batch, ...)."""
-    return accumulate_of(total, vectors, valid, lambda leaf: leaf.astype(jnp.float32))
-
-
-def accumulate_of(
-    total: FixedPointSum, vectors: Any, valid: jax.Array, prepared: Callable[[jax.Array], jax.Array]
+def accumulate(
+    total: FixedPointSum, vectors: object, valid: jax.Array, prepared: Callable[[jax.Array], jax.Array]
 ) -> FixedPointSum:
-    """`accumulate` of ``prepared(leaf)`` for the leaves of ``vectors``, in one pass over them.
+    """Adds ``prepared(leaf)``, vectors of norm at most 1, leaves (batch, ...), where ``valid``, (batch,) bool, is true.
 
     Coordinates are truncated towards zero to whole quanta, which never lengthens a vector. A coordinate is at most 2^24
     quanta, so that 64 of them fit into an int32; only their sums are split into limbs.
@@ -113,7 +108,7 @@ def accumulate_of(
     return _map_limbs(add, total, vectors)
 
 
-def offset(total: FixedPointSum, amount: Any) -> FixedPointSum:
+def offset(total: FixedPointSum, amount: object) -> FixedPointSum:
     """Adds one float vector, rounded down to the quantum; coordinates stay below :func:`largest_offset`.
 
     The sum is a multiple of the quantum, so rounding the amount alone equals rounding the exact total: a
@@ -132,13 +127,7 @@ def offset(total: FixedPointSum, amount: Any) -> FixedPointSum:
 
 def over_devices(total: FixedPointSum, axis: str) -> FixedPointSum:
     """The sum over the devices of a mesh axis, inside ``shard_map``: exact, so the same in whatever order they add."""
-    highs, structure = jax.tree.flatten(total.high)
-    pairs = [
-        _carry(jax.lax.psum(high, axis), jax.lax.psum(low, axis))
-        for high, low in zip(highs, jax.tree.leaves(total.low), strict=True)
-    ]
-    high, low = (jax.tree.unflatten(structure, [pair[i] for pair in pairs]) for i in range(2))
-    return FixedPointSum(high, low, total.size)
+    return _map_limbs(lambda high, low: _carry(jax.lax.psum(high, axis), jax.lax.psum(low, axis)), total)
 
 
 def released(total: FixedPointSum, unit: ArrayLike) -> Any:
@@ -158,12 +147,11 @@ def _carry(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     return high + carry, low - (carry << LOW_BITS)
 
 
-def _map_limbs(function: Any, total: FixedPointSum, vectors: Any) -> FixedPointSum:
-    leaves, structure = jax.tree.flatten(total.high)
-    pairs = [
-        function(high, low, leaf)
-        for high, low, leaf in zip(leaves, jax.tree.leaves(total.low), jax.tree.leaves(vectors), strict=True)
-    ]
-    highs = jax.tree.unflatten(structure, [high for high, _ in pairs])
-    lows = jax.tree.unflatten(structure, [low for _, low in pairs])
-    return FixedPointSum(highs, lows, total.size)
+def _map_limbs(
+    function: Callable[..., tuple[jax.Array, jax.Array]], total: FixedPointSum, *vectors: object
+) -> FixedPointSum:
+    """The sum whose limbs ``function`` makes of the limbs of ``total`` and the leaves of ``vectors``."""
+    leaves = zip(*map(jax.tree.leaves, (total.high, total.low, *vectors)), strict=True)
+    pairs, structure = [function(*each) for each in leaves], jax.tree.structure(total.high)
+    high, low = (jax.tree.unflatten(structure, [pair[i] for pair in pairs]) for i in range(2))
+    return FixedPointSum(high, low, total.size)

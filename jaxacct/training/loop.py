@@ -7,15 +7,20 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState, with_accuracy
+
+if TYPE_CHECKING:
+    from jaxacct.training.durable_runs.run import DurableRun
 
 
 class StepRecord(NamedTuple):
@@ -41,14 +46,6 @@ class StepRecord(NamedTuple):
     gradient_norm: float
     budget_left: float
     lost: bool = False
-
-
-class Earlier(Protocol):
-    """What is known of a run's earlier attempts; a :class:`jaxacct.training.DurableRun` knows it."""
-
-    attempt: int
-    records: list[StepRecord]
-    evaluations: list[tuple[int, float]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,7 +77,7 @@ def fit(
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
-    before: Earlier | None = None,
+    before: DurableRun | None = None,
 ) -> Outcome:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
@@ -106,8 +103,7 @@ def fit(
     _validate.whole(evaluate_every=evaluate_every)
     if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
         raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")
-    records = [] if before is None else list(before.records)
-    evaluations = [] if before is None else list(before.evaluations)
+    records, evaluations = ([], []) if before is None else (list(before.records), list(before.evaluations))
     start = int(state.step)
     latest = _evaluated(evaluate, state)
     if not evaluations or evaluations[-1][0] != start:
@@ -124,7 +120,9 @@ def fit(
         if not bool(report.admitted):
             stopped = "budget spent"
             break
-        records.append(_record(number, report))
+        scale = float(report.clip_scale)
+        sigma, left = charged_sigma(float(report.sigma), scale), float(report.budget_left)
+        records.append(StepRecord(number, sigma, float(report.rate), scale, float(report.gradient_norm), left))
         if number % evaluate_every == 0:
             latest = _evaluated(evaluate, state)
             evaluations.append((number, latest))
@@ -139,20 +137,20 @@ def fit(
     return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
-def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: Any, y: Any) -> Callable[[Any], float]:
+def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: ArrayLike) -> Callable[[Any], float]:
     """A function from parameters to the share of examples (x, y) whose largest logit is the label's."""
     _validate.function(logits=logits)
     _validate.numbers(x=x, y=y)
     _check.rows(x=x)
     if np.ndim(y) != 1 or _check.rows(y=y) != np.shape(x)[0]:
         raise ValueError(f"y must have shape (examples,), as many as x, got {np.shape(y)} and x of {np.shape(x)}")
-    x, y = jax.numpy.asarray(x), jax.numpy.asarray(y)
+    x, y = jnp.asarray(x), jnp.asarray(y)
 
     @jax.jit
     def share(params: Any) -> jax.Array:
         scores = logits(params, x)
         _check.labels(scores, y)
-        return (scores.argmax(axis=-1) == y).mean(dtype=jax.numpy.float32)
+        return (scores.argmax(axis=-1) == y).mean(dtype=jnp.float32)
 
     return lambda params: float(share(params))
 
@@ -178,7 +176,7 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def press(number: int, frame: Any) -> None:
+    def press(number: int, frame: object) -> None:
         del number, frame
         pressed.set()
         signal.signal(signal.SIGINT, before)
@@ -194,15 +192,3 @@ def charged_sigma(sigma: float, clip_scale: float) -> float:
     """The noise multiplier relative to the clip norm that was used."""
     # A hair less noise than was used: dividing may round either way, and a smaller multiplier costs more.
     return sigma if clip_scale == 1 else float(np.nextafter(sigma / clip_scale, 0.0))
-
-
-def _record(number: int, report: StepReport) -> StepRecord:
-    scale = float(report.clip_scale)
-    return StepRecord(
-        step=number,
-        sigma=charged_sigma(float(report.sigma), scale),
-        rate=float(report.rate),
-        clip_scale=scale,
-        gradient_norm=float(report.gradient_norm),
-        budget_left=float(report.budget_left),
-    )

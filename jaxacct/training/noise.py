@@ -23,7 +23,13 @@ def largest_sigma(size: int) -> float:
     return fixed_point.largest_offset(int(size)) / _LARGEST_NORMAL
 
 
-def gaussian_tree(key: jax.Array, shapes: Any) -> Any:
+def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: float, size: int) -> jax.Array:
+    """The norm, about, of the noise alone in an averaged gradient of the shapes of ``tree``, () float32."""
+    dimension = sum(leaf.size for leaf in jax.tree.leaves(tree))
+    return sigma * jnp.float32(clip_norm * dimension**0.5 / size) / rate
+
+
+def gaussian_tree(key: jax.Array, shapes: object) -> Any:
     """Independent N(0, 1) entries, float32, shaped like the pytree ``shapes``, each leaf from its own key.
 
     Each entry is half a sum of four of JAX's normals. One float32 normal stops at 5.4 standard deviations

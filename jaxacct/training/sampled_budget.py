@@ -13,8 +13,8 @@ from jaxacct.accounting.calibration import calibrate
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.training.budget import Budget
-from jaxacct.training.samplers import least_float32, sampler
-from jaxacct.training.schedules import constant
+from jaxacct.training.samplers import sampler
+from jaxacct.training.schedules import constant, least_float32
 
 _WIDTH = 0.03  # of noise above the calibrated, in which the filter's own least noise is sought
 _HALVINGS = 4

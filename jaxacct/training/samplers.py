@@ -17,6 +17,7 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters import Filter
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -28,15 +29,14 @@ from jaxacct.mechanisms import (
 )
 from jaxacct.mechanisms.base import as_mechanism
 from jaxacct.training import checks as _check
-from jaxacct.training.clipping import add_clipped, global_norm, per_example_gradients
-from jaxacct.training.fixed_point import FixedPointSum, empty_sum
+from jaxacct.training.checks import Loss
+from jaxacct.training.clipping import gradient_sum_of_sample
 from jaxacct.training.keys import step_keys
 from jaxacct.training.noise import add_gaussian_noise
-from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
-from jaxacct.training.sharding import number_of
-from jaxacct.training.state import StepReport, TrainState
-
-_MOST = 2**30  # places of a sample
+from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces
+from jaxacct.training.schedules import least_float32
+from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
+from jaxacct.training.step import budget_of, joined, taking
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -214,44 +214,16 @@ def _below(rate: Any) -> np.float32:
     return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
 
 
-def least_float32(noise: Any) -> float:
-    """The least float32 that is no smaller: more noise costs no more."""
-    found = np.float32(noise)
-    return float(found if float(found) >= float(noise) else np.nextafter(found, np.float32(np.inf)))
-
-
 def _same(size: int, **named: Any) -> None:
     for name, value in named.items():
         if int(value) != size:
             raise ValueError(f"size must be the {name} of the mechanism, {int(value)}, got {size}")
 
 
-def gradient_sum_of_sample(
-    loss: Callable[[Any, Any], jax.Array], params: Any, data: Any, sample: Sample, clip_norm: ArrayLike
-) -> FixedPointSum:
-    """The exact sum of the clipped gradients of a sample, as often as each example is in it, in units of ``clip_norm``.
-
-    Like :func:`jaxacct.training.clipped_gradient_sum`, for a `Sample` instead of a mask; piece by piece.
-    """
-    loss = _check.losses(loss)
-    total = empty_sum(params, min(max(sample.indices.shape[0], 1), _MOST))
-
-    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
-        return carry[0] * sample.piece < sample.count
-
-    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
-        number, total = carry
-        indices, valid = take_piece(sample, number)
-        gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
-        return number + 1, add_clipped(total, gradients, valid, clip_norm)
-
-    return jax.lax.while_loop(more, add_piece, (jnp.int32(0), total))[1]
-
-
 def make_sampled_step(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Loss,
     optimizer: optax.GradientTransformation,
-    filter: Any,
+    filter: Filter,
     sampler: Sampler,
     *,
     clip_norm: float,
@@ -272,7 +244,7 @@ def make_sampled_step(
         ValueError: a ``clip_norm`` that is not a finite number above 0, or no sampler.
     """
     loss = _check.losses(loss)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Sampler, sampler=sampler)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
@@ -281,36 +253,20 @@ def make_sampled_step(
     if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):
         raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(epsilon, delta)")
 
-    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
-        if number_of(data) != sampler.size:
-            raise ValueError(f"data must hold {sampler.size} examples, got {number_of(data)}")
+    def ask(state: TrainState, size: int) -> Proposal:
+        if size != sampler.size:
+            raise ValueError(f"data must hold {sampler.size} examples, got {size}")
         first = state.step % sampler.steps == 0
         fits, charged = filter.update(query, state.filter_state)
         admitted = ~state.halted & (~first | fits)
         charged = jax.tree.map(lambda new, old: jnp.where(first & admitted, new, old), charged, state.filter_state)
+        whole = jnp.float32(1.0)
+        return Proposal(admitted, sigma, rate, whole, charged, state.schedule_state, *budget_of(filter, charged))
 
-        def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            sample = sampler.draw(state.keys.sampling, state.step)
-            total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
-            release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, sigma, clip_norm)
-            gradient = jax.tree.map(
-                lambda leaf, old: (leaf / jnp.float32(sampler.expected)).astype(old.dtype), release, state.params
-            )
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            moved = state._replace(
-                params=optax.apply_updates(state.params, updates),
-                opt_state=opt_state,
-                filter_state=charged,
-                step=state.step + 1,
-            )
-            return moved, global_norm(gradient)
+    def mean(state: TrainState, proposal: Proposal, data: Any) -> Any:
+        sample = sampler.draw(state.keys.sampling, state.step)
+        total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
+        release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, proposal.sigma, clip_norm)
+        return jax.tree.map(lambda leaf: leaf / jnp.float32(sampler.expected), release)
 
-        def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
-            return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
-
-        state, norm = jax.lax.cond(admitted, run, refuse, state)
-        left = jnp.clip(1.0 - jnp.asarray(filter.fraction(state.filter_state), jnp.float32), 0.0, 1.0)
-        spent = filter.spent(state.filter_state)
-        return state, StepReport(admitted, sigma, rate, jnp.float32(1.0), norm, spent, left)
-
-    return jax.jit(step, donate_argnums=(0,) if donate else ())
+    return joined(SplitStep(ask, taking(optimizer, mean, clip_norm), False), donate)

@@ -79,6 +79,8 @@ def in_schema(url, name):
 class File:
     """A ledger in a file."""
 
+    refused = sqlite3.IntegrityError
+
     def __init__(self, folder):
         self.place = folder / "budget.db"
 
@@ -125,6 +127,9 @@ class Server:
     """A ledger on a server, in a schema of its own."""
 
     def __init__(self, url, name):
+        import psycopg
+
+        self.refused = psycopg.errors.RaiseException
         self.place = in_schema(url, name)
 
     def run(self, *statements):

@@ -19,13 +19,11 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._printing import rounded_up
 from jaxacct.filters import amounts
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.lines import price_lines
-from jaxacct.filters.boxes.look_up import either, left_by_parts, left_by_runs, once, price_halfway
-from jaxacct.filters.boxes.table import DEAR, kernel_of_query
+from jaxacct.filters.boxes.look_up import either, left_after, price_halfway
+from jaxacct.filters.boxes.table import DEAR, lines_in_units
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.menus import cache as _cache
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
-from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
+from jaxacct.filters.menus.units import MenuState, UnitFilter
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -43,7 +41,7 @@ _STATEMENT = (
 
 @keeps(MenuState)
 @_register
-class PricedBoxFilter(UnitLedger):
+class PricedBoxFilter(UnitFilter):
     """A budget of whole units for sampled Gaussians of a box; make it with `priced_box`.
 
     Attributes:
@@ -58,7 +56,7 @@ class PricedBoxFilter(UnitLedger):
         target: (epsilon, delta), static.
         family: what online prices are certified against, static; None for a box that was read from a `jaxacct.Ledger`,
             which has no online prices.
-        other: a second table for the same box and target, in a wide box; None where there is none. A ledger's first
+        other: a second table for the same box and target, in a wide box; None where there is none. An account's first
             query picks the table in which it is cheaper with half of the budget left, for good, even if it fits into
             the other one only. The last bit of the units spent says which one it is.
     """
@@ -132,38 +130,21 @@ class PricedBoxFilter(UnitLedger):
     def _after(self, query: Any, state: MenuState) -> tuple[Array, MenuState]:
         spent = jnp.asarray(state.spent)
         parts = self._lines_of(query, state)
-        left = self._left(parts, spent)
+        left = left_after(self, parts, UNITS - spent)
         if self.other is not None:
             # The same arrays, so that a compiler finds a query's place in the grid once.
             other = dataclasses.replace(self.other, sigmas=self.sigmas, rates=self.rates)
             others = other._lines_of(query, state)
-            cheaper = _where_fresh(spent, lambda: other._halfway(others) < self._halfway(parts))
-            left = either(UNITS - spent, cheaper, left, other._left(others, spent))
+            cheaper = _where_fresh(spent, lambda: price_halfway(other, others) < price_halfway(self, parts))
+            left = either(UNITS - spent, cheaper, left, left_after(other, others, UNITS - spent))
         amounts.check_covered(np.shape(spent), np.shape(left))
         fits = (left >= 0) & (spent >= 0) & (spent <= UNITS)
         return fits, MenuState(jnp.where(fits, UNITS - left, spent).astype(jnp.int32))
 
-    def _left(self, parts: list[tuple[Any, Any]], spent: Array) -> Array:
-        """The units left after a query by this table; negative where it does not fit."""
-        left = UNITS - spent
-        with jax.enable_x64(True):
-            if all(isinstance(lines, tuple) for lines, _ in parts) and not once(parts):
-                return left_by_parts(self, parts, left)
-            for lines, runs in parts:
-                left = left_by_runs(self, lines, runs, left)
-        return left
-
-    def _halfway(self, parts: list[tuple[Any, Any]]) -> Any:
-        """What a query costs in this table with about half of the budget left."""
-        with jax.enable_x64(True):
-            return sum(price_halfway(self, lines, runs) for lines, runs in parts)
-
     def _lines_of(self, query: Any, state: MenuState) -> list[tuple[Any, Any]]:
         """For each part (noise, rate), or its lines in units, and how often it runs."""
-        position = isinstance(query, (int, np.integer)) and not isinstance(query, bool)
-        array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
-        if position or array:
-            return [(_entry(self.extra, np.int32(np.clip(query, -1, DEAR)) if position else query), 1.0)]
+        if (place := position_of(query)) is not None:
+            return [(_entry(self.extra, place), 1.0)]
         alone = not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
         concrete = self.family is not None and at_hand(query, state.spent) and alone
         found = []
@@ -177,7 +158,8 @@ class PricedBoxFilter(UnitLedger):
                     "where they are in extra=)"
                 )
             if gaussian is None or (concrete and not self._covers(*gaussian)):
-                found.append((_online_lines(self.family, _cache.digest(part), _Held(part)), runs))
+                leaves, structure = jax.tree.flatten(part)
+                found.append((_online_lines(self.family, structure, *(np.asarray(x).item() for x in leaves)), runs))
             else:
                 found.append((gaussian, runs))
         return found
@@ -193,7 +175,7 @@ class PricedBoxFilter(UnitLedger):
     def steps_left(self, query: Any, state: MenuState | None = None) -> Array:
         """How often ``query`` may still run, one after the other, until it is refused; int32.
 
-        Found by running the ledger: about a microsecond a step, inside one compiled loop.
+        Found by running the filter: about a microsecond a step, inside one compiled loop.
 
         Args:
             query: one query of the box with scalar parameters, or the position of a further entry.
@@ -208,33 +190,17 @@ class PricedBoxFilter(UnitLedger):
 
 
 def _where_fresh(spent: Array, cheaper: Callable[[], Array]) -> Array:
-    """``cheaper()``, which is not worked out where every ledger has spent something."""
+    """``cheaper()``, which is not worked out where every account has spent something."""
     if not isinstance(spent, Tracer):
         return cheaper() if bool((spent == 0).any()) else jnp.bool_(False)
     shape = jax.eval_shape(cheaper).shape
     return jax.lax.cond(jnp.any(spent == 0), cheaper, lambda: jnp.zeros(shape, bool))
 
 
-class _Held:
-    """A query as an argument that does not count for the cache."""
-
-    def __init__(self, query: Any) -> None:
-        self.query = query
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held)
-
-    def __hash__(self) -> int:
-        return 0
-
-
 @functools.lru_cache(64)
-def _online_lines(family: Family, _: str, held: _Held) -> np.ndarray:
-    with jax.enable_x64(True):
-        lines = np.stack(price_lines(kernel_of_query(held.query, family), family)[:2])
-    count = int(np.searchsorted(family.nodes, 1.0))
-    units = np.ceil(lines[:, :count] * (1.0 + 1e-12) * UNITS)
-    return np.where(lines[:, :count] <= 1.0, units, DEAR).astype(np.int32)
+def _online_lines(family: Family, structure: Any, *leaves: float) -> np.ndarray:
+    """The lines of a mechanism with these numbers."""
+    return lines_in_units(jax.tree.unflatten(structure, leaves), family)
 
 
 def _entry(extra: Any, place: Any) -> Any:

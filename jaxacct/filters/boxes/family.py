@@ -1,15 +1,12 @@
 """The curves that a priced box promises, one for every budget: `family_of`.
 
-The family is read off the worst case of a few reference queries (:mod:`jaxacct.filters.boxes.references`). What a price
-is certified against is this family alone, so nothing depends on how it came about: any excess that is not negative and
-rises with the budget will do.
-
     V_b = T_G (U_b + b S m),    m(gamma) = (min(1, gamma) + far (1 + gamma)) / 2,    far = 1 / (1 + exp(epsilon))
 
-U_b is linear in b between nodes and linear in gamma between lattice points; G is one small Gaussian, run first. With
-it the curves are smooth on a scale of several lattice points. m is what no query composed with it can raise, because
-min(1, gamma) is concave and the mean of P / Q under Q is 1: it covers rounding, and the tails beyond the lattice. S is
-what it adds to delta at the target.
+U_b is linear in b between nodes and linear in gamma between lattice points. G is one small Gaussian, run first, with
+which the curves are smooth on a scale of several lattice points; S m covers rounding and the tails beyond the lattice,
+and S is what it adds to delta at the target. Prices are certified against this family alone: any excess of U that is
+not negative and rises with the budget will do (docs/theorems/priced-box.md). It is read off the worst case of a few
+reference queries (:mod:`jaxacct.filters.boxes.references`).
 """
 
 from __future__ import annotations
@@ -151,14 +148,8 @@ def family_of(
 ) -> Family:
     """The family of curves of evenly spaced budgets, up to the largest that meets (epsilon, delta) and a little beyond.
 
-    Args:
-        curves: excesses over sqrt(gamma) at the points of ``grid``, of budgets from 0; shape ``(budgets, grid.size)``.
-        grid: a lattice.
-        width: of G.
-        epsilon: the target.
-        delta: the target.
-        grade: distance of nodes over the root of their budget.
-        spared: S over delta.
+    ``curves`` are excesses over sqrt(gamma) at the points of ``grid``, of budgets from 0, shape ``(budgets,
+    grid.size)``; ``width`` is G's, ``grade`` the distance of nodes over the root of their budget, ``spared`` S / delta.
     """
     slack, far = spared * delta, 1.0 / (1.0 + math.exp(epsilon))
     beyond = math.ceil(_FADE * width / grid.spacing)  # points at both ends at which U is 0
@@ -204,16 +195,7 @@ def steady(grid: LossGrid, width: float, far: float) -> np.ndarray:
 
 
 def prepared(grid: LossGrid, nodes: np.ndarray, excess: np.ndarray, width: float, slack: float, far: float) -> Family:
-    """A family with what certifying takes of it.
-
-    Args:
-        grid: the lattice.
-        nodes: budgets from 0 to 1, rising.
-        excess: over sqrt(gamma), not negative and rising with the budget; 0 at budget 0.
-        width: of G.
-        slack: S.
-        far: in m.
-    """
+    """A family with what certifying takes of it; ``excess`` is not negative, rises with the budget, and is 0 at 0."""
     kinks = np.maximum(kinks_of(excess, grid), 0.0) + kink_error(excess, grid)
     norms = np.sqrt((kinks**2).sum(-1))
     differences = np.diff(excess, axis=0)

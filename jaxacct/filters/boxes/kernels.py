@@ -1,19 +1,11 @@
-"""What one run of a query adds to a smoothed curve: `gaussian_kernel` and `law_kernel`.
+"""What one run of a query adds to a smoothed curve: its kernel, `kernel_of`.
 
-Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). Let V be piecewise
-linear in gamma with kinks at lattice points l_k, and let p_k = gamma_k (change of slope at gamma_k). A query L composed
-with V adds, exactly,
-
-    (T_L V - V)(gamma) = sum over k of p_k E_L(gamma / gamma_k),
-
-because T_L leaves linear functions alone. If V is composed with a Gaussian G first, E_L gives way to
-
-    D_L = E_(L o G) - E_G,
-
-the *kernel* of L. It is never negative, and it is small where L is nearly perfect privacy: so sums of it keep their
-relative accuracy however small one run's cost is, and no lattice has to resolve the query, only G.
-
-L is replaced by a discrete law above it: the chords in gamma between many points of its curve.
+Let E be the excess H - (1 - gamma)_+ of a hockey-stick curve and E^(l) = exp(-l / 2) E(exp(l)). A curve that is
+piecewise linear in gamma, with p_k = gamma_k (change of slope at gamma_k), and is composed with a Gaussian G, rises
+under a query L by sum over k of p_k D_L(gamma / gamma_k), with D_L = E_(L o G) - E_G >= 0 the *kernel* of L
+(docs/theorems/priced-box.md, equation 2). Sums of it keep their relative accuracy however small one run's cost is, and
+no lattice has to resolve the query: it is replaced by a discrete law above it, the chords in gamma between many points
+of its curve.
 """
 
 from __future__ import annotations
@@ -31,7 +23,7 @@ _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: varia
 ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` times its parameter, at most
 
 
-class Atoms(NamedTuple):
+class Ratios(NamedTuple):
     """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q.
 
     Attributes:
@@ -69,7 +61,7 @@ def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:
     return 0.5 * np.exp(-0.5 * z * z - mu * mu / 8) * (erfcx(near) - erfcx(far))
 
 
-def gaussian_atoms(mu: float) -> Atoms:
+def gaussian_atoms(mu: float) -> Ratios:
     """A discrete law above that of the Gaussian mechanism, for `remove`, at ratios exp(i mu / 16)."""
     step = mu * _FINEST
     reach = math.ceil((_REACH * mu + 0.5 * mu * mu) / step)
@@ -82,15 +74,15 @@ def gaussian_atoms(mu: float) -> Atoms:
     masses = np.maximum(kinks, 0.0) * np.exp(-0.5 * losses)
     at_nothing = excess[0] * math.exp(-0.5 * losses[0])
     infinite = float(excess[-1] * math.exp(0.5 * losses[-1]))
-    return Atoms(np.append(-1.0, np.expm1(losses)), np.append(at_nothing, masses), infinite)
+    return Ratios(np.append(-1.0, np.expm1(losses)), np.append(at_nothing, masses), infinite)
 
 
-def sampled(atoms: Atoms, rate: float) -> Atoms:
+def sampled(atoms: Ratios, rate: float) -> Ratios:
     """The atoms of the Poisson-sampled query, for `remove`: a ratio t becomes 1 + rate (t - 1)."""
-    return Atoms(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
+    return Ratios(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
 
 
-def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
+def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:
     """E^ of a discrete law at lattice offsets ``-(size - 1) .. size - 1``: chords in gamma between its atoms.
 
     The sum of masses (ratio - gamma)_+ above gamma = 1, of masses (gamma - ratio)_+ below.
@@ -105,15 +97,8 @@ def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
     return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
 
 
-def kernel_of(atoms: Atoms, width: float, spacing: float, size: int) -> Kernel:
-    """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``.
-
-    Args:
-        atoms: the law.
-        width: of G.
-        spacing: of the lattice, in nats.
-        size: n, the lattice's points.
-    """
+def kernel_of(atoms: Ratios, width: float, spacing: float, size: int) -> Kernel:
+    """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``, on ``size`` points."""
     gains, masses = atoms.gains, atoms.masses
     offsets = spacing * np.arange(-(size - 1), size)
     own = excess_of(atoms, spacing, size)

@@ -72,9 +72,14 @@ def _prices_of(box: Any, noise: Any, rate: Any) -> tuple[Any, Callable[[int, Any
     return good, mean
 
 
+def price_halfway(box: Any, parts: list[tuple[Any, Any]]) -> Any:
+    """What a query costs with about half of the budget left."""
+    with jax.enable_x64(True):
+        return sum(_halfway(box, lines, runs) for lines, runs in parts)
+
+
 @hosted
-def price_halfway(box: Any, lines: Any, runs: Any) -> Any:
-    """A part's price with about half of the budget left, times its runs."""
+def _halfway(box: Any, lines: Any, runs: Any) -> Any:
     xp = array_module(box, lines, runs)
     interval = int(0.7 * box.nodes.shape[0])  # intervals are as long as the root of the budget
     if isinstance(lines, tuple):
@@ -98,7 +103,7 @@ def left_by_lines(lines: Any, nodes: Any, left: Any) -> Any:
 
 
 def either(left: Any, second_first: Any, first: Any, second: Any) -> Any:
-    """The units left by the one of two tables that holds a ledger, from what each would leave (negative: no fit).
+    """The units left by the one of two tables that holds an account, from what each would leave (negative: no fit).
 
     The last bit of the units left says which table it is. With nothing spent it is the second one if ``second_first``.
     """
@@ -143,13 +148,25 @@ def _settled(xp: ModuleType, price: Callable[[int, Any], Any], nodes: Any, left:
     return xp.where(fits, after, -1.0)
 
 
-def once(parts: list[tuple[Any, Any]]) -> bool:
-    """Whether there is one part that runs once."""
-    runs = [runs for _, runs in parts]
-    return len(runs) == 1 and not _validate.is_traced(runs) and np.ndim(runs[0]) == 0 and float(runs[0]) == 1.0
+def left_after(box: Any, parts: list[tuple[Any, Any]], left: Any) -> Any:
+    """The units left after the parts of a query, one after the other; negative where they do not fit.
+
+    A part is (noise, rate), or its own lines in units, and how often it runs.
+    """
+    with jax.enable_x64(True):
+        alone = len(parts) == 1 and _once(parts[0][1])
+        if not alone and all(isinstance(lines, tuple) for lines, _ in parts):
+            return _left_by_parts(box, parts, left)
+        for lines, runs in parts:
+            left = _left_by_runs(box, lines, runs, left)
+        return left
 
 
-def left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
+def _once(runs: Any) -> bool:
+    return not _validate.is_traced(runs) and np.ndim(runs) == 0 and float(runs) == 1.0
+
+
+def _left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
     """The units left after so many runs of one part; -1 where they do not fit."""
 
     def run(left: Any) -> Any:
@@ -157,7 +174,7 @@ def left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
             return _left_by_table(box, *lines, left)
         return left_by_lines(lines, box.nodes, left)
 
-    if once([(lines, runs)]):
+    if _once(runs):
         return run(left)
     runs = jnp.asarray(runs, jnp.float64)
     good = (runs >= 1) & (runs == jnp.floor(runs)) & (runs < 2.0**31)
@@ -176,8 +193,8 @@ def left_by_runs(box: Any, lines: Any, runs: Any, left: Any) -> Any:
 
 
 @jax.jit
-def left_by_parts(box: Any, parts: Any, left: Any) -> Any:
-    """The same for several sampled Gaussians, one after the other: one program for all of them."""
+def _left_by_parts(box: Any, parts: Any, left: Any) -> Any:
+    """`left_after` for several sampled Gaussians: one program for all of them."""
     shape = np.broadcast_shapes(*(np.shape(x) for x in jax.tree.leaves((parts, left))))
     noise, rate, runs = (
         jnp.stack([jnp.broadcast_to(jnp.asarray(x, jnp.float64), shape) for x in column])
@@ -185,7 +202,7 @@ def left_by_parts(box: Any, parts: Any, left: Any) -> Any:
     )
 
     def body(left: Any, part: Any) -> Any:
-        return left_by_runs(box, part[:2], part[2], left), None
+        return _left_by_runs(box, part[:2], part[2], left), None
 
     start = jnp.broadcast_to(jnp.asarray(left), shape)
     return jax.lax.scan(body, start, (noise, rate, runs))[0]

@@ -15,10 +15,9 @@ from jaxacct.filters.boxes.box_filter import PricedBoxFilter
 from jaxacct.filters.boxes.family import UNITS, prepared
 from jaxacct.filters.boxes.table import box_tables, within
 from jaxacct.filters.boxes.words import least_of, unpacked
-from jaxacct.filters.guarantees import decreasing
+from jaxacct.filters.guarantees import certified
 from jaxacct.filters.menus import cache as _cache
 from jaxacct.filters.menus.gaussian_menu import narrow
-from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism
 
@@ -44,8 +43,8 @@ def priced_box(
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
     as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
-    Where a wide box has queries that can run a few times only, it has two tables: a ledger's first query picks the one
-    in which it is cheaper, for good, and the other kind is dearer from then on (docs/filters.md has figures).
+    Where a wide box has queries that can run a few times only, it has two tables: an account's first query picks the
+    one in which it is cheaper, for good, and the other kind is dearer from then on (docs/filters.md has figures).
 
     Args:
         sigma: the smallest and the largest noise multiplier (noise over sensitivity), > 0; or one number. Steps with
@@ -95,15 +94,16 @@ def box_for(
     rates = float(narrow(rates[0], up=rates[0] == rates[1])), float(min(narrow(rates[1], up=True), 1.0))
     target = float(epsilon), float(delta)
     key = _cache.digest(f"priced box {_VERSION}", noises, rates, *target, list(extra), two)
-    kept = _cache.load(key) if cache else None
-    if kept is None:
+
+    def make() -> dict[str, np.ndarray]:
         tables = box_tables(noises, rates, *target, list(extra), two, progress or (lambda done, total: None))
-        kept = {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
-        if cache:
-            _cache.store(key, kept)
+        return {f"{name} {i}": array for i, table in enumerate(tables) for name, array in table.items()}
+
+    kept = _cache.kept(key, make, cache)
     first, *others = (
         _filter_of({name.removesuffix(end): kept[name] for name in kept if name.endswith(end)}, target)
-        for end in sorted({name[name.index(" ") :] for name in kept})
+        for end in (" 0", " 1")
+        if f"prices{end}" in kept
     )
     if not others:
         return first
@@ -114,11 +114,7 @@ def box_for(
 
 def _filter_of(kept: dict[str, np.ndarray], target: tuple[float, float]) -> PricedBoxFilter:
     grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["promised"].size)
-    worst: Any = np.minimum(kept["promised"], np.minimum(np.exp(grid.losses) * (1.0 + 2.0**-48), 1.0))
-    profile = decreasing(PrivacyProfile(worst, grid, "upper").symmetrise())
-    reached = float(profile.hockey_stick(target[0]))
-    if not reached <= target[1]:
-        raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {target[0]:g}")
+    profile = certified(kept["promised"], grid, *target)
     width, slack, far = (float(kept[name]) for name in ("width", "slack", "far"))
     inside = within(kept["support"], grid.size)
     excess = np.zeros(inside.shape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq
@@ -17,7 +18,7 @@ from scipy.special import ndtr
 
 from jaxacct import accounting
 from jaxacct.filters.boxes.family import Family, circular, delta_at, family_of, kinks_of, padded
-from jaxacct.filters.boxes.kernels import Atoms, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.boxes.kernels import Ratios, excess_of, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import runs_of
 from jaxacct.filters.menus.laws import menu_laws
 from jaxacct.losses.grids.grid import LossGrid
@@ -40,14 +41,30 @@ _MIXED = 0.03  # weight of what a query spends in the table that its first run w
 _COARSER = 1.8  # nodes of two families, which take the room of one
 
 
+class Fineness(NamedTuple):
+    """How finely a table is made: all of it costs tightness at worst.
+
+    Attributes:
+        small: G's noise over that of the Gaussian mechanism that meets the target.
+        grade: distance of nodes over the root of their budget.
+        sigma: distance of the grid's noise multipliers, in logarithm.
+        rate: of its rates.
+        spared: share of delta for the slack of prices.
+    """
+
+    small: float
+    grade: float
+    sigma: float
+    rate: float
+    spared: float
+
+
 def chosen_families(
     sigma: tuple[float, float],
     rate: tuple[float, float],
     epsilon: float,
     delta: float,
-    small: float,
-    grade: float,
-    spared: float,
+    fine: Fineness,
     tries: bool,
     two: bool,
     report: Callable[[int, int], object],
@@ -58,19 +75,10 @@ def chosen_families(
     queries of the box then cost. A wide box may have two families, one for loud queries and one for the rest. All this
     steers, and is no part of any certificate.
 
-    Args:
-        sigma: the box's noise multipliers.
-        rate: its rates.
-        epsilon: the target.
-        delta: the target.
-        small: G's noise over that of the Gaussian mechanism that meets the target.
-        grade: as in `family_of`.
-        spared: as there.
-        tries: whether anything is chosen; otherwise all references are as dear as alone.
-        two: whether there may be two families.
-        report: called with the trials done and their number.
+    Without ``tries`` nothing is chosen: all references are as dear as alone. Only with ``two`` there may be two
+    families. ``report`` is called with the trials done and their number.
     """
-    width = _mu(epsilon, delta) / small
+    width = _mu(epsilon, delta) / fine.small
     loud, tried = _references(sigma, rate), _tried(sigma, rate)
     count = len(loud)
     asked = [PoissonSampled(Gaussian(s), q) for s, q in loud + tried] + [Gaussian(1.0 / width)]
@@ -91,7 +99,7 @@ def chosen_families(
         singles = [several(one, int(k), spacing) for one, k in zip(ones, times, strict=True)]
         asked = prices * times * np.append(factor**powers, gaussian)
         curves = worst_curves(singles, asked, grid, lambda curve: delta_at(curve, grid, epsilon) >= 1.5 * delta)
-        return family_of(curves, grid, width, epsilon, delta, grade, spared)
+        return family_of(curves, grid, width, epsilon, delta, grade, fine.spared)
 
     def gains(family: Family) -> np.ndarray:
         """What each tried query spends of epsilon until it is refused; next to one rate or noise, where schedules that
@@ -112,15 +120,15 @@ def chosen_families(
     for i, (factor, gaussian) in enumerate(trials):
         report(i, len(trials) + 2)
         trial = factor, max(found, key=lambda one: _worth(found[one]))[1] if gaussian is None else gaussian
-        found[trial] = gains(made(_FEW_BUDGETS, *trial, grade))
+        found[trial] = gains(made(_FEW_BUDGETS, *trial, fine.grade))
     if not found:
-        return [made(_BUDGETS, 1.0, 1.0, grade)]
+        return [made(_BUDGETS, 1.0, 1.0, fine.grade)]
     best = max(found, key=lambda one: _worth(found[one]))
     if two:
         pair = max(itertools.combinations(found, 2), key=lambda pair: _worth(*(found[one] for one in pair)))
         if _worth(*(found[one] for one in pair)) > _worth(found[best]) + _WORTH_TWO:
-            return [made(_BUDGETS, *one, _COARSER * grade) for one in pair]
-    return [made(_BUDGETS, *best, grade)]
+            return [made(_BUDGETS, *one, _COARSER * fine.grade) for one in pair]
+    return [made(_BUDGETS, *best, fine.grade)]
 
 
 def _worth(*gains: np.ndarray) -> float:
@@ -129,7 +137,7 @@ def _worth(*gains: np.ndarray) -> float:
     return float(best.mean() + 0.5 * best.min() + _MIXED * np.min(gains, axis=0).mean())
 
 
-def _dearer_on(grid: LossGrid, atoms: Sequence[Atoms], finer: int) -> np.ndarray:
+def _dearer_on(grid: LossGrid, atoms: Sequence[Ratios], finer: int) -> np.ndarray:
     """How much dearer queries are on a lattice than on a finer one: chords are above curves."""
     spacing, size = grid.spacing, grid.size
     coarse = np.array([excess_of(one, spacing, size).sum() for one in atoms])
@@ -177,11 +185,7 @@ def worst_curves(
 ) -> np.ndarray:
     """Excesses over sqrt(gamma) of budgets 0, 1, 2, ..., up to the first one that is ``enough``.
 
-    Args:
-        singles: each query's own excess over sqrt(gamma), at offsets ``-(grid.size - 1) .. grid.size - 1``.
-        prices: their prices, at least 1.
-        grid: the lattice.
-        enough: of a curve.
+    ``singles`` are the queries' own, at offsets ``-(grid.size - 1) .. grid.size - 1``; their ``prices`` are at least 1.
     """
     n = grid.size
     kernels = [np.fft.rfft(circular(one, n)) for one in singles]

@@ -1,32 +1,24 @@
 """Computes the table of a priced box: reference queries, the family of curves, and prices at the corners of a grid.
 
 Between the corners of a grid in (sigma, rate) a query is dominated by a mixture of the four corners whose label is
-public, with weights that are products of
-
-    (T(sigma) - T(sigma_1)) / (T(sigma_0) - T(sigma_1)),  T(sigma) = P(|N(0, 1)| < 1 / (2 sigma)),   and
-    (rate - rate_0) / (rate_1 - rate_0)
-
-(docs/theorems/priced-box.md). With a after and b before, V_b >= T_c V_a at the corners c gives
-
-    T_L V_a <= sum over c of w_c V_(a + price_c) <= V_(a + price),
-
-where the price is the mean of the corners' plus what the curvature of V in b asks for (`_bent`).
+public. Its price is the mean of the corners' plus what the curvature of V in b asks for (`_bent`;
+docs/theorems/priced-box.md, Between the grid's points).
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+import jax
 import numpy as np
 
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, sampled
+from jaxacct.filters.boxes.kernels import Kernel, Ratios, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import NEVER, kernel_next_to, price_lines
-from jaxacct.filters.boxes.references import chosen_families
+from jaxacct.filters.boxes.references import Fineness, chosen_families
 from jaxacct.filters.boxes.words import least_of, packed
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -36,27 +28,9 @@ DEAR = 2**31 - 1
 """The price of what never fits: above every budget."""
 
 
-class _Fineness(NamedTuple):
-    """How finely a table is made: all of it costs tightness at worst.
-
-    Attributes:
-        small: G's noise over that of the Gaussian mechanism that meets the target.
-        grade: distance of nodes over the root of their budget.
-        sigma: distance of the grid's noise multipliers, in logarithm.
-        rate: of its rates.
-        spared: share of delta for the slack of prices.
-    """
-
-    small: float
-    grade: float
-    sigma: float
-    rate: float
-    spared: float
-
-
-_NARROW = _Fineness(50.0, 0.0014, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
-_SMALL = _Fineness(30.0, 0.006, 0.02, 0.10, 0.01)  # hardly any range: seconds
-_WIDE = _Fineness(30.0, 0.0018, 0.05, 0.08, 0.005)  # both move: some hundreds
+_NARROW = Fineness(50.0, 0.0014, 0.01, 0.03, 0.002)  # one rate or one noise multiplier: some tens of corners
+_SMALL = Fineness(30.0, 0.006, 0.02, 0.10, 0.01)  # hardly any range: seconds
+_WIDE = Fineness(30.0, 0.0018, 0.05, 0.08, 0.005)  # both move: some hundreds
 _FAR = 1.3  # between the ends of a range
 _HAIR = 2.0**-45
 _FINER = 8  # of the lattice on which other mechanisms are made discrete
@@ -83,18 +57,14 @@ def box_tables(
     total = sigmas.size * rates.size + len(extra)
     before = max(total // 4, 8)  # the families take about that long
     families = chosen_families(
-        *(sigma, rate, epsilon, delta, fine.small, fine.grade, fine.spared, fine is not _SMALL, two and fine is _WIDE),
+        *(sigma, rate, epsilon, delta, fine, fine is not _SMALL, two and fine is _WIDE),
         lambda done, of: report(int(before * done / of), before + total),
     )
     work = before + total * len(families)
     return [
-        _table(family, sigmas, rates, extra, functools.partial(_report_from, report, before + i * total, work))
+        _table(family, sigmas, rates, extra, lambda done, start=before + i * total: report(start + done, work))
         for i, family in enumerate(families)
     ]
-
-
-def _report_from(report: Callable[[int, int], Any], start: int, work: int, done: int) -> None:
-    report(start + done, work)
 
 
 def _table(
@@ -113,9 +83,9 @@ def _table(
             done += 1
             report(done)
     bent = _bent(first, second, straight, family)
-    extra_lines = np.full((2, len(extra), count), NEVER)
+    extra_lines = np.full((2, len(extra), count), DEAR, np.int32)
     for i, query in enumerate(extra):
-        extra_lines[:, i] = np.stack(price_lines(kernel_of_query(query, family), family)[:2])[:, :count]
+        extra_lines[:, i] = lines_in_units(query, family)
         done += 1
         report(done)
     promised = family.curve(1.0, family.width) * np.exp(0.5 * family.grid.losses)
@@ -126,7 +96,7 @@ def _table(
         "rates": rates,
         "nodes": np.rint(family.nodes * UNITS).astype(np.int64),
         "prices": _units(np.stack(bent)),
-        "extra": _units(extra_lines),
+        "extra": extra_lines,
         "promised": inflated(promised, 2.0**-40),
         "support": support.astype(np.int32),
         "excess": packed(family.excess[within(support, family.grid.size)], least_of(family.slack, family.far)),
@@ -144,25 +114,28 @@ def within(support: np.ndarray, size: int) -> np.ndarray:
     return (points >= support[:, :1]) & (points < support[:, 1:])
 
 
-def kernel_of_query(query: Any, family: Family) -> Kernel:
+def lines_in_units(query: Any, family: Family) -> np.ndarray:
+    """A mechanism's own least prices at both ends of every interval within the budget, int32, shape (2, intervals)."""
+    with jax.enable_x64(True):
+        lines = np.stack(price_lines(_kernel_of_query(query, family), family)[:2])
+    return _units(lines[:, : np.searchsorted(family.nodes, 1.0)])
+
+
+def _kernel_of_query(query: Any, family: Family) -> Kernel:
     """The kernel of any mechanism with an analysis for `remove`: of a Gaussian from closed forms, else of its PLD."""
-    if isinstance(query, Gaussian):
-        return kernel_next_to(gaussian_atoms(inflated(float(query.sensitivity) / float(query.sigma), _HAIR)), family)  # pyright: ignore[reportArgumentType]
-    if isinstance(query, PoissonSampled) and isinstance(query.mechanism, Gaussian):
-        inner = query.mechanism
-        mu = inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR)  # pyright: ignore[reportArgumentType]
-        return kernel_next_to(sampled(gaussian_atoms(mu), min(inflated(float(query.rate), _HAIR), 1.0)), family)  # pyright: ignore[reportArgumentType]
+    inner = query.mechanism if isinstance(query, PoissonSampled) else query
+    if isinstance(inner, Gaussian):
+        atoms = gaussian_atoms(inflated(float(inner.sensitivity) / float(inner.sigma), _HAIR))  # pyright: ignore[reportArgumentType]
+        if isinstance(query, PoissonSampled):
+            atoms = sampled(atoms, min(inflated(float(query.rate), _HAIR), 1.0))  # pyright: ignore[reportArgumentType]
+        return kernel_next_to(atoms, family)
     grid = family.grid
     fine = LossGrid(grid.spacing / _FINER, -grid.size * _FINER, 2 * grid.size * _FINER + 1)
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
     masses, losses = np.asarray(law.masses), fine.losses
-    used = masses > 0
-    return kernel_next_to(
-        Atoms(
-            np.expm1(losses[used]), inflated(masses[used] * np.exp(-losses[used]), 2.0**-48), float(law.infinity_mass)
-        ),
-        family,
-    )
+    masses, losses = masses[masses > 0], losses[masses > 0]
+    atoms = Ratios(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
+    return kernel_next_to(atoms, family)
 
 
 def _grid(ends: tuple[float, float], step: float) -> np.ndarray:

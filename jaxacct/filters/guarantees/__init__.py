@@ -7,7 +7,7 @@ from jaxacct.filters.guarantees.of_parameters import (
     RenyiGuarantee,
     ZCDPGuarantee,
 )
-from jaxacct.filters.guarantees.of_profiles import ProfileGuarantee, decreasing, raised
+from jaxacct.filters.guarantees.of_profiles import ProfileGuarantee, certified, raised
 
 __all__ = [
     "AnyOrderGuarantee",
@@ -16,6 +16,6 @@ __all__ = [
     "PureDPGuarantee",
     "RenyiGuarantee",
     "ZCDPGuarantee",
-    "decreasing",
+    "certified",
     "raised",
 ]

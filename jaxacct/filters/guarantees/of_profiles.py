@@ -85,3 +85,17 @@ def decreasing(profile: PrivacyProfile) -> PrivacyProfile:
     below = np.minimum(inflated(below, 8 * EPS), excess[..., : center + 1])
     lowered = np.concatenate([below[..., :-1], above], -1)
     return PrivacyProfile(concrete(lowered), profile.grid, "upper")
+
+
+def certified(excess: np.ndarray, grid: LossGrid, epsilon: float, delta: float) -> PrivacyProfile:
+    """The profile, for both directions, of a certified excess for `remove` at the grid's points.
+
+    Raises:
+        ArithmeticError: it misses the target (``epsilon``, ``delta``).
+    """
+    worst = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))
+    profile = decreasing(PrivacyProfile(concrete(worst), grid, "upper").symmetrise())
+    reached = float(profile.hockey_stick(epsilon))
+    if not reached <= delta:
+        raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {epsilon:g}")
+    return profile

@@ -11,6 +11,7 @@ import hashlib
 import os
 import pathlib
 import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -69,3 +70,14 @@ def store(key: str, arrays: dict[str, np.ndarray]) -> None:
         except BaseException:
             pathlib.Path(name).unlink(missing_ok=True)
             raise
+
+
+def kept(key: str, make: Callable[[], dict[str, np.ndarray]], use: bool) -> dict[str, np.ndarray]:
+    """The arrays stored under ``key``, or those that ``make`` returns, which are then stored; anew without ``use``."""
+    if not use:
+        return make()
+    arrays = load(key)
+    if arrays is None:
+        arrays = make()
+        store(key, arrays)
+    return arrays

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -100,3 +101,11 @@ def parts_of(query: Any) -> list[tuple[Any, Array | float]]:
     if isinstance(query, Composed):
         return [(p, n * steps) for part, steps in query.parts() for p, n in parts_of(part)]
     return [(query, 1.0)]
+
+
+def position_of(query: Any) -> Any:
+    """The position in a list of entries that a query is; None for a mechanism."""
+    if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
+        return np.int32(np.clip(query, -1, 2**31 - 1))
+    array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
+    return query if array else None

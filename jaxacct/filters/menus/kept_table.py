@@ -62,12 +62,7 @@ def kept_table(
     epsilon, delta, unit = float(epsilon), float(delta), int(unit)
     kind = f"priced menu {_VERSION}" + ", whole" * whole
     key = _table_cache.digest(kind, entries, epsilon, delta, unit, points or 0)
-    kept = _table_cache.load(key) if cache else None
-    if kept is None:
-        kept = _table(entries, epsilon, delta, unit, points, progress, whole)
-        if cache:
-            _table_cache.store(key, kept)
-    return kept
+    return _table_cache.kept(key, lambda: _table(entries, epsilon, delta, unit, points, progress, whole), cache)
 
 
 def _table(
@@ -75,7 +70,7 @@ def _table(
 ) -> dict[str, np.ndarray]:
     laws, runs = menu_laws(entries, epsilon, delta, points)
     most = runs.max()
-    # Ledgers are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
+    # Accounts are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
     # the prices that are charged.
     prices = np.clip(np.rint(unit * most / runs), unit, MOST_UNITS).astype(np.int64)
     # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.

@@ -1,20 +1,10 @@
 """`MenuCurves`: prices of what is not on a menu, certified against the curves of the menu's table.
 
-A ledger with b units left promises a curve of excess U_b at most (:mod:`jaxacct.filters.menus.table`). A query L may
-run for p units, 1 <= p <= b, if
-
-    U_b >= T_L U_(b - p)    at every point of the lattice,                                                        (2)
-
-where (T_L E)(k) = E_L(k) + sum over losses l of P_L(l) E(k - l). The induction that makes U a bound uses one such
-inequality a move, whether the move was foreseen or not, so prices may depend on what is left (docs/proofs/filters.md,
-5).
-
-*Slack.* Where curves are as small as rounding, (2) would be a matter of rounding. So the table that is read is
-U_b + a b min(1, gamma), the excess of an atom at infinity of mass a b in both directions, which the menu's moves keep;
-a hundredth of delta pays for it: a B. It is also room for a query's far tail.
-
-*Rounding.* Sums are plain convolutions of terms that are not negative, so N of them are off by N + 2 units of the last
-place of the result, however small that is; the left side is rounded down by its few, the right side up.
+A query L may run for p units of the b that are left, 1 <= p <= b, if U_b >= T_L U_(b - p) at every point of the
+lattice, U_b the excess that the table promises for b units (docs/proofs/filters.md, 5). The table that is read is
+U_b + a b min(1, gamma): a hundredth of delta pays for that, and it is room for rounding and for a query's far tail.
+Sums are plain convolutions of N terms that are not negative, so they are off by N + 2 units of the last place of the
+result, however small that is; the left side is rounded down by its few, the right side up.
 """
 
 from __future__ import annotations
@@ -55,7 +45,7 @@ class MenuCurves:
     entries: tuple[Any, ...] = ()
 
     def least_price(self, query: Any, left: int, most: int) -> int:
-        """The least price up to ``most`` that passes (2) with ``left`` units left; ``most`` where none does.
+        """The least price up to ``most`` that is certified with ``left`` units left; ``most`` where none does.
 
         By bisection, each step of which composes the query with one curve: milliseconds, by the table's points. The
         query has scalar, concrete parameters and an analysis for `remove`; ``most`` is certified already, or above
@@ -70,14 +60,12 @@ class MenuCurves:
         return last(lambda price: not self.certified(*law, left, price), 0, high) + 1
 
     def certified(self, masses: np.ndarray, lowest: int, excess: np.ndarray, left: int, price: int) -> bool:
-        """Whether (2) holds, with all rounding against it.
+        """Whether U_b >= T_L U_(b - p) for b = ``left``, p = ``price``, with all rounding against it.
 
         Args:
             masses: of an upper law's finite losses times exp(-loss / 2), rounded up.
             lowest: the first of those losses, in points, at most 0; the last is at least 0.
             excess: of the law's curve over sqrt(gamma) at the grid's points, rounded up.
-            left: units left.
-            price: units asked, from 1 to ``left``.
         """
         if not 1 <= price <= left <= self.budget:
             return False

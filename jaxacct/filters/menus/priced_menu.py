@@ -16,14 +16,13 @@ from jaxacct import _validate, accounting
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.host import at_hand, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
-from jaxacct.filters.guarantees import ProfileGuarantee, decreasing
-from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of
+from jaxacct.filters.guarantees import ProfileGuarantee, certified
+from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
-from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.menus.units import MenuState, UnitFilter
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -48,7 +47,7 @@ _ONLINE = (
 @printed_as("priced_menu", "prices", "budget")
 @keeps(MenuState)
 @_register
-class PricedMenuFilter(UnitLedger):
+class PricedMenuFilter(UnitFilter):
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
 
     Attributes:
@@ -119,7 +118,7 @@ class PricedMenuFilter(UnitLedger):
 def _asked(menu: PricedMenuFilter, query: Any, state: MenuState) -> Array:
     """The price of a query in a state; inside ``enable_x64``."""
     alone = at_hand(query, state.spent) and not any(map(np.ndim, jax.tree.leaves((query, state.spent))))
-    place = _position(query)
+    place = position_of(query)
     if menu.curves is None or not alone:
         return _price(menu, _parameters(query))
     if place is not None:
@@ -135,17 +134,9 @@ def _asked(menu: PricedMenuFilter, query: Any, state: MenuState) -> Array:
     return np.int32(found)  # pyright: ignore[reportReturnType]
 
 
-def _position(query: Any) -> Any:
-    """The position on the menu that a query is; None for a mechanism."""
-    if isinstance(query, (int, np.integer)) and not isinstance(query, bool):
-        return np.int32(np.clip(query, -1, TOO_DEAR))
-    array = isinstance(query, (np.ndarray, jax.Array)) and jnp.issubdtype(query.dtype, jnp.integer)
-    return query if array else None
-
-
 def _parameters(query: Any) -> list[Any]:
     """Each part's (noise, rate, runs), or its position on the menu."""
-    if (place := _position(query)) is not None:
+    if (place := position_of(query)) is not None:
         return [place]
     found = []
     for part, runs in parts_of(query):
@@ -239,13 +230,8 @@ def priced_menu(
 
 def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, delta: float) -> PricedMenuFilter:
     """The filter of a table."""
-    excess = kept["excess"]
-    grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), excess.size)
-    worst: Any = np.minimum(excess, np.minimum(inflated(np.exp(grid.losses), 2.0**-48), 1.0))
-    profile = decreasing(PrivacyProfile(worst, grid, "upper").symmetrise())
-    reached = float(profile.hockey_stick(epsilon))
-    if not reached <= delta:
-        raise ArithmeticError(f"the certified curve misses the target: delta {reached:g} at epsilon {epsilon:g}")
+    grid = LossGrid(float(kept["spacing"]), int(kept["lowest"]), kept["excess"].size)
+    profile = certified(kept["excess"], grid, epsilon, delta)
     with jax.enable_x64(True):
         found = [as_sampled_gaussian(one) or (np.nan, np.nan) for one in menu]
         noise, rate = (np.asarray(amounts.split(np.array([float(x[i]) for x in found]))) for i in range(2))
@@ -259,25 +245,25 @@ def filter_of(menu: Sequence[Any], kept: dict[str, np.ndarray], epsilon: float, 
     return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
 
 
-def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Any], delta: ArrayLike) -> Bounds:
+def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Any], delta: ArrayLike) -> Bounds:
     """Epsilon of each entry run for the whole budget and fixed in advance, enclosed: what adaptivity is measured by.
 
     Every one of them is an analyst whom the filter admits, so the largest ``lower`` is a lower bound for the filter's
     guarantee, and the ratio of the two bounds the overhead of adaptivity with all of the table's slack.
 
     Args:
-        ledger: from `priced_menu`.
+        filter: from `priced_menu`.
         menu: the menu it was made from.
         delta: a number strictly between 0 and 1.
 
     Returns:
         Bounds of shape ``(entries,)``; 0 for an entry of which not one fits.
     """
-    _validate.instance(PricedMenuFilter, ledger=ledger)
+    _validate.instance(PricedMenuFilter, filter=filter)
     _validate.scalar(_validate.probability, delta=delta)
-    runs = np.asarray(ledger.budget) // np.asarray(ledger.prices)
+    runs = np.asarray(filter.budget) // np.asarray(filter.prices)
     if not isinstance(menu, Sequence) or len(menu) != runs.size:
-        raise ValueError(f"menu must be the {runs.size} entries that ledger was made from, got {menu!r:.200}")
+        raise ValueError(f"menu must be the {runs.size} entries that filter was made from, got {menu!r:.200}")
     found = [
         accounting.epsilon(one, delta, steps=int(n)) if n else Bounds(0.0, 0.0)
         for one, n in zip(menu, runs, strict=True)

@@ -1,12 +1,8 @@
 """Certified upper bounds of the worst case of an analyst who spends prices from a menu (docs/proofs/filters.md, 4).
 
-Curves are kept as excesses E = H - (1 - gamma)_+ at lattice points. Non-negative functions U_b, linear in the budget b
-between nodes b_j = j D, bound the worst case W_b of Lemma 1 of the residue paper if for every query m
-
-    U_b >= T_m U_(b - c_m)  at all real b in [c_m, B],   (T_m E)(k) = E_m(k) + sum over losses l of P_m(l) E(k - l). (1)
-
-Both sides are linear in b between breakpoints, so with c_m = (K_m - 1 + t_m) D, 0 < t_m <= 1, K_m >= 2,
-i = j + 1 - K_m and X_m,i >= T_m U_i it is enough that
+Curves are kept as excesses E = H - (1 - gamma)_+ at lattice points. Functions U_b, linear in the budget b between nodes
+j D, bound the worst case if U_b >= T_m U_(b - c_m) for every query m. With c_m = (K_m - 1 + t_m) D, 0 < t_m <= 1,
+K_m >= 2, i = j + 1 - K_m and X_m,i >= T_m U_i it is enough that
 
     U_(j+1) >= t_m X_m,i + (1 - t_m) X_m,i+1,          U_(j+1) >= U_j + (X_m,i - U_j) / t_m,
 
@@ -14,16 +10,11 @@ one convolution a query and node. Two choices keep what interpolation costs at 0
 raise U): before a query's first run U rises like a ramp, and U_(j+1) makes room for what the second inequality will
 ask of U_(j+2), by a forecast of U_(j+2) - U_(j+1).
 
-*Both directions.* The reversed pair's delta(epsilon) is e^epsilon E(-epsilon), so the scan keeps E / sqrt(gamma), whose
-convolution is with the masses P_m(l) exp(-l / 2): an error is multiplied by exp(epsilon / 2) in either direction.
-
-*Rounding.* In the Euclidean norm each transform of n points is off by at most eta = (1 + 8 u)^(log2 n + 1) - 1 relative
-(docs/proofs/fft.md), so a value by at most |U| (eta |P_m|_1 + (2 eta + 8 u) |P_m|_2), some 1e-14. Every X is raised by
-its own bound, and U has (1) with nothing left to add.
-
-*Ends.* Above its last point a curve's excess is at most its last value; below its first point it is at most
-proportional to gamma. Both are filled in, over the reach of one run, before the transform, so that nothing wraps
-around. A single run's mass beyond ``above`` points is at infinity, within E_m.
+The scan keeps E / sqrt(gamma), whose convolution is with the masses P_m(l) exp(-l / 2): an error is multiplied by
+exp(epsilon / 2) in either direction. Every X is raised by the error of its own transform (docs/proofs/fft.md, lemma 3).
+Above its last point a curve's excess is at most its last value, below its first point at most proportional to gamma:
+both are filled in, over the reach of one run, so that nothing wraps around. A single run's mass beyond ``above`` points
+is at infinity, within E_m.
 """
 
 from __future__ import annotations
@@ -38,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.filters.menus.laws import MenuLaws
@@ -94,6 +86,7 @@ def prices_in_nodes(prices: np.ndarray, node: int) -> tuple[np.ndarray, np.ndarr
     return whole.astype(np.int32), (prices - (whole - 1) * node) / node
 
 
+@reentrant_x64
 def budget_table(
     laws: MenuLaws,
     prices: np.ndarray,
@@ -112,19 +105,6 @@ def budget_table(
         progress: called with the number of nodes done.
         keep: whether to return the curves of all nodes, 8 bytes a node and point.
     """
-    with jax.enable_x64(True):
-        return _budget_table(laws, prices, node, met, most, progress, keep)
-
-
-def _budget_table(
-    laws: MenuLaws,
-    prices: np.ndarray,
-    node: int,
-    met: Callable[[np.ndarray], bool],
-    most: int,
-    progress: Any,
-    keep: bool,
-) -> Table:
     size, pad = laws.grid.size, laws.below + laws.above
     n = 1 << (size + pad - 1).bit_length()
     nodes, share = prices_in_nodes(prices, node)

@@ -7,19 +7,12 @@ Over losses s >= 0 the budget's loss has the density a(s) = N(s; mu^2 / 2, mu^2)
     kappa = (1 / m^2 - 1 / mu^2) / 2.
 
 With rho = (1 - d') / (1 - d), the ratio of what the two atoms at infinity leave, and f = 1 - rho R, the residue
-condition at gamma = e^t is D(t) >= 0 for
+condition at gamma = e^t, for t >= 0 and both directions of the query, is D(t) >= 0 for
 
     D(t) = room + integral over s > t of (1 - e^(t - s)) a(s) f(s) ds,      d^2 D / d gamma^2 = a f / gamma^2.
 
-For t >= 0 in both directions of the query this is the condition at every gamma: budgets are symmetric (Lemma 16).
-
-*A minorant with finitely many numbers.* The sum in R is log-convex, so R'' >= -2 kappa R, and R lies below its chords
-plus kappa h^2 / 4 times its maximum on a cell of length h. So f lies above a piecewise linear function, whose integral
-against a and a e^-s is had from eight Gauss nodes a cell to 1e-10 (Bernstein ellipse with rho = 16, for cells of
-h x <= 2 mu, x the distance from a's centre in standard deviations). What is beyond the last node T is either bounded
-by a Chernoff bound and charged to the room, or known to help (f >= 0 from T on, as log R falls there). Within a cell
-the minorant's second derivative is bounded from below by its corners, so it lies above a parabola from either end,
-whose least value is compared with 0. Rounding is in the same margins.
+A minorant of D with finitely many numbers is compared with 0: chords of R raised by `bend`, eight Gauss nodes a cell, a
+Chernoff bound or a known sign beyond the last node, and within a cell parabolas from either end.
 """
 
 from __future__ import annotations

@@ -20,19 +20,15 @@ TABLES = (
     "CREATE TABLE jaxacct_head (id {integer} PRIMARY KEY CHECK (id = 1), seq {integer} NOT NULL, hash TEXT NOT NULL, "
     "state TEXT NOT NULL)",
 )
-_LOCK = "SELECT id FROM jaxacct_head WHERE id = 1"
 _HEAD = (
     "SELECT h.seq, h.hash, h.state, r.seq, r.body, r.hash FROM jaxacct_head h "
     "LEFT JOIN jaxacct_records r ON r.seq = (SELECT MAX(seq) FROM jaxacct_records)"
 )
 _READ = (
-    "SELECT seq, body, hash, releases FROM jaxacct_records WHERE seq > :after AND seq <= :last ORDER BY seq LIMIT :most"
+    "SELECT seq, body, hash, releases FROM jaxacct_records WHERE seq > :after AND seq <= :last ORDER BY seq LIMIT 200"
 )
-_RELEASE = "SELECT seq FROM jaxacct_records WHERE releases = :seq"
-_HOLDS = "SELECT seq FROM jaxacct_records WHERE seq = :seq AND hash = :hash"
-_COUNT = "SELECT COUNT(*) FROM jaxacct_records WHERE seq <= :last"
 _APPEND = "INSERT INTO jaxacct_records (seq, body, hash, releases) VALUES (:seq, :body, :hash, :releases)"
-_FIRST = "INSERT INTO jaxacct_head (id, seq, hash, state) VALUES (1, :seq, :hash, :state)"
+_FIRST = "INSERT INTO jaxacct_head (id, seq, hash, state) VALUES (1, 0, :hash, :state)"
 _MOVE = "UPDATE jaxacct_head SET seq = :seq, hash = :hash, state = :state WHERE id = 1 AND seq = :before"
 
 
@@ -91,7 +87,7 @@ def create_tables(sql: Sql, store: Store, body: str, digest: str, state: str) ->
         sql(statement)
     sql("INSERT INTO jaxacct_schema (version) VALUES (:version)", version=SCHEMA)
     sql(_APPEND, seq=0, body=body, hash=digest, releases=None)
-    sql(_FIRST, seq=0, hash=digest, state=state)
+    sql(_FIRST, hash=digest, state=state)
 
 
 def schema_of(sql: Sql) -> list[int]:
@@ -101,7 +97,7 @@ def schema_of(sql: Sql) -> list[int]:
 
 def lock(sql: Sql, store: Store) -> None:
     """Waits for the head's row, a statement of its own: what is read afterwards is read with the lock held."""
-    sql(_LOCK + store.locks)
+    sql("SELECT id FROM jaxacct_head WHERE id = 1" + store.locks)
 
 
 def read_head(sql: Sql) -> list[Head]:
@@ -109,26 +105,26 @@ def read_head(sql: Sql) -> list[Head]:
     return [Head(*row) for row in sql(_HEAD)]
 
 
-def read_records(sql: Sql, after: int, last: int, most: int = 200) -> Iterator[tuple[Any, Any, Any, Any]]:
+def read_records(sql: Sql, after: int, last: int) -> Iterator[tuple[Any, Any, Any, Any]]:
     """(seq, body, hash, request that it releases) after one record up to another, some hundred in memory at a time."""
-    while rows := sql(_READ, after=after, last=last, most=most):
-        yield from ((row[0], row[1], row[2], row[3]) for row in rows)
+    while rows := sql(_READ, after=after, last=last):
+        yield from rows
         after = rows[-1][0]
 
 
 def count_records(sql: Sql, last: int) -> int:
     """How many records there are up to number ``last``, whatever their numbers."""
-    return sql(_COUNT, last=last)[0][0]
+    return sql("SELECT COUNT(*) FROM jaxacct_records WHERE seq <= :last", last=last)[0][0]
 
 
 def holds(sql: Sql, seq: int, digest: str) -> bool:
     """Whether the record of this number has this hash."""
-    return bool(sql(_HOLDS, seq=seq, hash=digest))
+    return bool(sql("SELECT seq FROM jaxacct_records WHERE seq = :seq AND hash = :hash", seq=seq, hash=digest))
 
 
 def is_released(sql: Sql, seq: int) -> bool:
     """Whether a record says that this request's output was released."""
-    return bool(sql(_RELEASE, seq=seq))
+    return bool(sql("SELECT seq FROM jaxacct_records WHERE releases = :seq", seq=seq))
 
 
 def append(sql: Sql, before: int, body: str, digest: str, state: str, releases: int | None) -> None:

@@ -88,7 +88,6 @@ class AntipodalTablePair(Rated, Pair):
         )
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         cells = self._cells()
         xp = array_module(cells.p, losses)
         negative, at = losses < 0.0, xp.abs(losses)

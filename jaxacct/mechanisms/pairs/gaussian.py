@@ -8,7 +8,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumex
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, two_sides
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
@@ -46,7 +46,6 @@ class GaussianPair(Rated, Pair):
         return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate), column(self.rest))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         rest = column(self.rest)
         xp = array_module(losses, noise, q, add)
@@ -68,7 +67,6 @@ class GaussianPair(Rated, Pair):
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(noise, q, add)
         rest = column(self.rest)
@@ -138,7 +136,4 @@ class GaussianPair(Rated, Pair):
 
 def normal_tails(z: Array) -> tuple[Array, Array]:
     """P(N(0,1) > z) and P(N(0,1) <= z), the smaller of the two with full relative accuracy."""
-    xp = array_module(z)
-    small = 0.5 * erfc(xp.abs(z) * (0.5**0.5))
-    large = 1.0 - small
-    return xp.where(z > 0, small, large), xp.where(z > 0, large, small)
+    return two_sides(z > 0, 0.5 * erfc(array_module(z).abs(z) * (0.5**0.5)))

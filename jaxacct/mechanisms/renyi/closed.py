@@ -55,25 +55,14 @@ def pure_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
 
     log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
     all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
-    with k - 1 + e^eps below for k categories.
+    with k - 1 + e^eps below for k categories. At an epsilon of 0 it is 0.
     """
     xp, a, eps, categories = floats(order, epsilon, categories)
     others = xp.log(categories - 1.0)
     log_excess = a * eps + xp.log(-xp.expm1(-(a - 1.0) * eps)) + xp.log(-xp.expm1(-a * eps)) - xp.logaddexp(others, eps)
     value = from_excess(log_excess, a, a * eps)
-    return guarded(xp.minimum(value, eps), eps, a)
-
-
-def response_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
-    """`pure_divergence`, and 0 at an epsilon of 0.
-
-    log(1 + e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (e^eps + k - 1)) / (a - 1), from the three atoms. For
-    k = 2 it bounds every eps-DP mechanism.
-    """
-    xp, categories, epsilon, order = floats(categories, epsilon, order)
-    epsilon = xp.where(xp.isnan(categories), np.nan, epsilon)
-    value = pure_divergence(epsilon, order, categories)
-    return array_module(value, epsilon, order).where((order > 1) & (epsilon == 0), 0.0, value)
+    value = guarded(xp.minimum(value, eps), eps, a)
+    return xp.where((eps == 0) & (categories >= 2) & (a > 1), 0.0, value)
 
 
 @hosted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +15,18 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
-from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.renyi.tails import log_excess
 
 Curve = Callable[..., Array]
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+
+def largest(curves: list[Array]) -> Array:
+    """The largest of curves of the same orders: the worst of several directions."""
+    return functools.reduce(array_module(curves).maximum, curves)
 
 
 def unknown(order: Array) -> Array:
@@ -54,11 +60,9 @@ def from_pair(pair: Pair, order: Any, log_moment: Curve) -> Array:
     moments = xp.stack(xp.broadcast_arrays(*moments), -1)
     moments = xp.where(xp.isnan(moments), np.inf, moments)
     shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
-    flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
-    moments = xp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
-    a = flat(order)
+    pairs, a, moments = flattened((pair, a, Row(moments)), shape, xp)
+    moments = moments.values
     tilts = np.broadcast_to(np.asarray(_TILTS), (a.shape[0], len(_TILTS)))
-    pairs = flattened(pair, shape, xp)
     excess = log_excess(pairs, a, tilts, moments[:, 1:])
     value = inflated(xp.minimum(xp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
     good = (a > 1) & (a < np.inf) & ~xp.isnan(value)

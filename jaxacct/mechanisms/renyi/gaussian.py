@@ -86,10 +86,7 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     """log E_Q[(1 + w)^b - 1 - b w] for w = rate (P/Q - 1), and whether its error is certified small.
 
     b = order gives `remove`, b = 1 - order gives `add` (E_Q[w] = 0, so the subtraction changes nothing but
-    the digits). As a function of the standardised output t, the integrand is analytic for |Im t| < pi / mu,
-    and at height y <= pi / (2 mu) it is at most exp(y^2 / 2) 2^(max(2 - b, 0) / 2) times a real integrand
-    whose integral is at most 1 + 4 / expm1(mu^2) times ours. The trapezoid rule of step h then errs by at
-    most a factor 2 exp(d^2 / 2) / (exp(2 pi d / h) - 1) of that, for every such height d.
+    the digits). What the trapezoid rule of step h errs by is docs/proofs/families.md, theorem 4.
     """
     xp = array_module(mu, rate, b)
     mu, rate, b = mu[..., None], rate[..., None], b[..., None]

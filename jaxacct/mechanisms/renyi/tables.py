@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.renyi.closed import ROUNDING
+from jaxacct.mechanisms.renyi.from_pair import largest
 from jaxacct.mechanisms.renyi.tails import log_power_excess
 
 
@@ -23,7 +23,7 @@ def table_divergence(pairs: list[Any], order: ArrayLike) -> Array:
     for pair in pairs:
         shape, xp = np.broadcast_shapes(*settings_shapes((pair, order))), array_module(pair, order)
         found.append(_of_table(flattened(pair, shape, xp), flattened(order, shape, xp)).reshape(shape))
-    return functools.reduce(array_module(found).maximum, found)
+    return largest(found)
 
 
 @hosted

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.training.demo.adult import adult
 from jaxacct.training.demo.dataset import Dataset, from_openml
@@ -28,14 +29,11 @@ def load(name: str, path: str | Path | None = None) -> Dataset:
         ValueError: an unknown name, or files that are not what they should be.
         FileNotFoundError: a file that is missing under ``path``.
     """
-    if not isinstance(name, str) or name not in DATASETS:
-        raise ValueError(f"data must be one of {', '.join(DATASETS)}, got {name!r:.200}")
-    path = None if path is None else as_path(path=path)
+    _validate.one_of(DATASETS, data=name)
     if name == "digits":
         return digits()
-    if name == "adult":
-        return adult(path)
-    return mnist(path)
+    path = None if path is None else as_path(path=path)
+    return adult(path) if name == "adult" else mnist(path)
 
 
 def digits() -> Dataset:

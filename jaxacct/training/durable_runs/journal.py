@@ -116,29 +116,25 @@ class Journal:
             )
 
     def _read(self, raw: bytes) -> tuple[list[dict[str, Any]], int]:
+        """The records in ``raw``, and how many of its bytes they are: all but a last line that is not whole."""
         records: list[dict[str, Any]] = []
         kept = 0
-        *lines, tail = raw.split(b"\n")
+        lines = raw.split(b"\n")
+        ended = len(lines) - 1
         for number, line in enumerate(lines, 1):
             record = _record(line, self.seal)
-            if record is None:
+            if record is not None:
+                self.seal = _seal(self.seal, _body(record))
+                self._seals.add(self.seal)
+                records.append(record)
+                kept += len(line) + (number <= ended)
+            elif number <= ended:
                 raise ValueError(
-                    f"journal {self.path} is damaged at line {number} of {len(lines)} and was left as it is: what was "
+                    f"journal {self.path} is damaged at line {number} of {ended} and was left as it is: what was "
                     "spent cannot be told without that line; put back a whole copy of the file, or count the budget as "
                     "spent"
                 )
-            records.append(self._kept(record))
-            kept += len(line) + 1
-        last = _record(tail, self.seal)
-        if last is not None:
-            records.append(self._kept(last))
-            kept += len(tail)
         return records, kept
-
-    def _kept(self, record: dict[str, Any]) -> dict[str, Any]:
-        self.seal = _seal(self.seal, _body(record))
-        self._seals.add(self.seal)
-        return record
 
 
 def _body(record: dict[str, Any]) -> str:

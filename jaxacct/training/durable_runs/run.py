@@ -51,10 +51,46 @@ class DurableRun:
         evaluations: (step, accuracy) pairs behind ``state``.
     """
 
-    def __init__(self, split: SplitStep, journal: Journal, checkpoints: Checkpoints, every: int, ahead: int):
+    def __init__(
+        self,
+        split: SplitStep,
+        journal: Journal,
+        checkpoints: Checkpoints,
+        state: TrainState,
+        keys: Callable[[int], Keys],
+        every: int,
+        ahead: int,
+    ):
         self._split, self._journal, self._checkpoints = split, journal, checkpoints
         self._every, self._ahead = every, ahead
         self._paid: deque[Proposal] = deque()
+        records = journal.records
+        self.attempt = sum(record["kind"] == "attempt" for record in records)
+        latest = checkpoints.latest
+        if latest is not None:
+            tree, notes = checkpoints.restore(latest, _kept(state))
+            if not journal.held(notes.get("seal")):
+                raise ValueError(
+                    f"journal {journal.path} is behind checkpoint {latest}, or belongs to another run: charges "
+                    "are missing, so what was spent cannot be told; put back the journal that was beside it"
+                )
+            state = state._replace(**tree)
+        charges = [record for record in records if record["kind"] == "charge"]
+        self._filter_state = state.filter_state
+        if charges:
+            self._filter_state = _unpacked(charges[-1]["filter_state"], state.filter_state)
+            if any(charge["clip_scale"] < 1 for charge in charges):
+                state = state._replace(halted=jnp.bool_(True))
+        self._next, self._saved = int(state.step), latest or 0
+        self._evaluations = int(state.released.evaluations)
+        attempt = {
+            "kind": "attempt", "attempt": self.attempt, "from_step": self._next, "time": time.strftime("%FT%T%z")
+        }  # fmt: skip
+        journal.append(attempt)
+        journal.sync()
+        self.records, self.evaluations = history([*records, attempt])
+        # New roots: no state on the disk holds any, and none that served before serves again.
+        self.state = state._replace(filter_state=self._filter_state, keys=keys(self.attempt))
 
     def step(self, state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
@@ -136,37 +172,6 @@ class DurableRun:
                 {"kind": "accuracy", "step": int(state.step), "value": value if math.isfinite(value) else None}
             )
 
-    def _start(self, state: TrainState, keys: Callable[[int], Keys]) -> None:
-        records = self._journal.records
-        self.attempt = sum(record["kind"] == "attempt" for record in records)
-        latest = self._checkpoints.latest
-        if latest is not None:
-            tree, notes = self._checkpoints.restore(latest, _kept(state))
-            if not self._journal.held(notes.get("seal")):
-                raise ValueError(
-                    f"journal {self._journal.path} is behind checkpoint {latest}, or belongs to another run: charges "
-                    "are missing, so what was spent cannot be told; put back the journal that was beside it"
-                )
-            state = state._replace(**tree)
-        charges = [record for record in records if record["kind"] == "charge"]
-        self._filter_state = state.filter_state
-        if charges:
-            self._filter_state = _unpacked(charges[-1]["filter_state"], state.filter_state)
-            if any(charge["clip_scale"] < 1 for charge in charges):
-                state = state._replace(halted=jnp.bool_(True))
-        self._next = self._saved = int(state.step)
-        if latest is None:
-            self._saved = 0
-        self._evaluations = int(state.released.evaluations)
-        attempt = {
-            "kind": "attempt", "attempt": self.attempt, "from_step": self._next, "time": time.strftime("%FT%T%z")
-        }  # fmt: skip
-        self._journal.append(attempt)
-        self._journal.sync()
-        self.records, self.evaluations = history([*records, attempt])
-        # New roots: no state on the disk holds any, and none that served before serves again.
-        self.state = state._replace(filter_state=self._filter_state, keys=keys(self.attempt))
-
 
 @contextlib.contextmanager
 def durable_run(
@@ -232,16 +237,14 @@ def durable_run(
         checkpoints = Checkpoints(folder / "checkpoints")
         closing.callback(checkpoints.close)
         header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}
-        if not journal.records:
-            if checkpoints.latest is not None:
-                raise ValueError(f"folder {folder} holds checkpoints and no journal: what was spent cannot be told")
-            journal.append(header)
-        else:
+        if journal.records:
             check(journal)
             agree(journal, header)
-        run = DurableRun(split, journal, checkpoints, every, ahead)
-        run._start(state, keys)
-        yield run
+        elif checkpoints.latest is not None:
+            raise ValueError(f"folder {folder} holds checkpoints and no journal: what was spent cannot be told")
+        else:
+            journal.append(header)
+        yield DurableRun(split, journal, checkpoints, state, keys, every, ahead)
 
 
 def _kept(state: TrainState) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 
 from jaxacct import GDP, Composed, Gaussian, LossGrid, PoissonSampled, PureDP, filters
 from jaxacct.filters import amounts
+from jaxacct.filters.guarantees import of_profiles
 from jaxacct.filters.menus import cache as _table_cache
 from jaxacct.filters.menus import gaussian_menu as _menus
 from jaxacct.filters.menus import table as _budget_table
@@ -96,8 +97,8 @@ def test_a_law_that_holds_more_than_one_makes_no_online_table(monkeypatch):
 
 def test_a_kept_table_that_misses_its_target_is_refused(monkeypatch):
     reached = SimpleNamespace(symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.659))
-    monkeypatch.setattr(menu_table, "PrivacyProfile", lambda *_: reached)
-    monkeypatch.setattr(menu_table, "decreasing", lambda profile: profile)
+    monkeypatch.setattr(of_profiles, "PrivacyProfile", lambda *_: reached)
+    monkeypatch.setattr(of_profiles, "decreasing", lambda profile: profile)
     kept = {"excess": np.full(5, 0.4), "spacing": 0.5, "lowest": -2, "prices": np.array([32]), "budget": 40}
     with pytest.raises(ArithmeticError, match=r"the certified curve misses the target: delta 0[.]659"):
         menu_table.filter_of([Gaussian(1.0)], kept, 0.5, 0.65)
@@ -195,7 +196,8 @@ def test_a_table_promises_no_more_than_no_privacy_would(monkeypatch):
             symmetrise=lambda: SimpleNamespace(hockey_stick=lambda epsilon: 0.5, excess=excess, grid=grid)
         )
 
-    monkeypatch.setattr(menu_table, "PrivacyProfile", profile)
+    monkeypatch.setattr(of_profiles, "PrivacyProfile", profile)
+    monkeypatch.setattr(of_profiles, "decreasing", lambda profile: profile)
     excess = np.array([0.1, 0.9, 0.2, 1.5, 0.3])
     kept = {"excess": excess, "spacing": 0.5, "lowest": -2, "prices": np.array([32, 40]), "budget": 400}
     made = menu_table.filter_of([Gaussian(1.5), GDP(0.3)], kept, 0.5, 0.5)

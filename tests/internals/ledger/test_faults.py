@@ -7,15 +7,10 @@ import time
 import pytest
 
 from jaxacct import Ledger, filters
-from jaxacct.ledger import (
-    LedgerClock,
-    LedgerCorrupted,
-    LedgerTampered,
-    canonical,
-)
+from jaxacct.ledger import LedgerClock, LedgerCorrupted, LedgerTampered, canonical
 from jaxacct.ledger import chain as _chain
 from jaxacct.ledger.records import hash_of
-from jaxacct.ledger.stores.sqlite import SqliteStore
+from tests.ledger.stores import File
 from tests.ledger.test_faults import asked_until_full
 
 
@@ -30,17 +25,11 @@ def path(tmp_path):
     return tmp_path / "budget.db"
 
 
-def altered(path, *statements, guarded=False):
+def altered(path, *statements):
     """Runs SQL on the file as somebody with an editor would, who puts the guards back."""
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        if not guarded:
-            for verb in ("UPDATE", "DELETE"):
-                connection.execute(f"DROP TRIGGER jaxacct_no_{verb}")
-        for statement, parameters in statements:
-            connection.execute(statement, parameters)
-        for guard in () if guarded else SqliteStore.guards:
-            connection.execute(guard)
-        connection.commit()
+    store = File(path.parent)
+    with store.unguarded():
+        store.run(*statements)
 
 
 def rehashed(path, seq, change):
@@ -50,8 +39,10 @@ def rehashed(path, seq, change):
     record = canonical.loads(body)
     change(record)
     body = canonical.dumps(record)
-    statement = "UPDATE jaxacct_records SET body = ?, hash = ? WHERE seq = ?"
-    altered(path, (statement, (body, hash_of(body), seq)))
+    with File(path.parent).unguarded(), contextlib.closing(sqlite3.connect(path)) as connection:
+        statement = "UPDATE jaxacct_records SET body = ?, hash = ? WHERE seq = ?"
+        connection.execute(statement, (body, hash_of(body), seq))
+        connection.commit()
 
 
 TAMPERED = {
@@ -85,7 +76,7 @@ def test_tampering_is_found(path, what):
     statement, seq = TAMPERED[what]
     with Ledger(path) as before:
         head = before.verify().head
-    altered(path, (statement, ()))
+    altered(path, statement)
     with pytest.raises(LedgerTampered), Ledger(path) as ledger:
         ledger.verify(head)
     if seq is None or seq == 8:  # at the end: found before anything is charged
@@ -94,10 +85,10 @@ def test_tampering_is_found(path, what):
 
 
 def test_a_schema_that_is_stated_twice_or_otherwise_than_in_the_first_record_is_found(path):
-    altered(path, ("INSERT INTO jaxacct_schema VALUES (2)", ()))
+    altered(path, "INSERT INTO jaxacct_schema VALUES (2)")
     with pytest.raises(LedgerCorrupted, match="2 schema versions"):
         Ledger(path)
-    altered(path, ("DELETE FROM jaxacct_schema", ()), ("INSERT INTO jaxacct_schema VALUES (2)", ()))
+    altered(path, "DELETE FROM jaxacct_schema", "INSERT INTO jaxacct_schema VALUES (2)")
     Ledger(path).close()
     rehashed(path, 0, lambda record: record.update(schema=0))
     with pytest.raises(LedgerTampered, match="does not agree with itself"):
