@@ -12,7 +12,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, experiments_of
@@ -44,28 +46,36 @@ class Law(NamedTuple):
     excess: np.ndarray
 
 
+def lattice_index(grid: LossGrid, epsilon: ArrayLike) -> np.ndarray:
+    """Indices of the lattice points nearest to ``epsilon``; raises ValueError outside of the lattice."""
+    index = np.rint(np.asarray(epsilon, np.float64) / grid.spacing).astype(np.int64) - grid.lowest
+    if np.any((index < 0) | (index >= grid.size)):
+        raise ValueError(f"epsilon must be within the lattice, {grid.losses[0]:g} to {grid.losses[-1]:g}")
+    return index
+
+
 @reentrant_x64
-def lattice_for(queries: Sequence[Any], rounds: int, relation: str, size: int = 4096) -> LossGrid:
-    """A lattice of about ``size`` points around 0 for ``rounds`` runs of any of the queries.
+def lattice_for(queries: Sequence[Any], rounds: int, relation: str) -> LossGrid:
+    """A lattice of about 4,096 points around 0 for ``rounds`` runs of any of the queries.
 
     It holds every finite loss of finite queries where those are multiples of one number, and then all sums of them.
     """
     curves = [m for m in queries if families.is_curve(m) and not isinstance(m, TradeOff)]
-    finite = [e for m in queries for e in experiments_of(m, relation) or [None]]
-    half = size // 2
+    each = [experiments_of(m, relation) for m in queries]
+    finite = [one for experiments in each for one in experiments or []]
+    half = 2048
     spacing = None
     reach = 0.0
-    if all(e is not None for e in finite):
-        every = np.unique(np.abs(np.concatenate([e.finite for e in finite if e is not None])))
+    if all(experiments is not None for experiments in each):
+        every = np.unique(np.abs(np.concatenate([e.finite for e in finite])))
         every = every[every > 0]
-        reach = min(rounds * float(every.max(initial=1e-3)), conversions.CEILING)
+        reach = min(rounds * float(every.max(initial=1e-3)), conversions.CEILING, _spread(finite, rounds))
         spacing = _common_divisor(every)
-        reach = min(reach, _spread(finite, rounds))
     else:
         mechanisms = [m for m in queries if not families.is_curve(m)]
         if mechanisms:
-            runs = [Composed([m], rounds) if rounds > 1 else m for m in mechanisms]
-            reach = conversions.grid_for(runs, relation).highest * conversions.grid_for(runs, relation).spacing
+            own = conversions.grid_for([Composed([m], rounds) if rounds > 1 else m for m in mechanisms], relation)
+            reach = own.highest * own.spacing
         for curve in curves:
             reach = max(reach, rounds * max(abs(curve.grid.lowest), curve.grid.highest) * curve.grid.spacing)
     if curves:
@@ -96,16 +106,14 @@ def _common_divisor(losses: np.ndarray) -> float | None:
     return None
 
 
-def _spread(finite: Sequence[Experiment | None], rounds: int) -> float:
+def _spread(finite: Sequence[Experiment], rounds: int) -> float:
     """Mean and nine deviations of the sum of finite losses: larger orders do not matter."""
     mean = variance = largest = 0.0
     for one in finite:
-        if one is not None:
-            kept = np.isfinite(one.losses)
-            p, losses = one.p[kept], one.losses[kept]
-            mean = max(mean, abs(float((p * losses).sum())))
-            variance = max(variance, float((p * losses**2).sum()))
-            largest = max(largest, float(np.abs(losses).max(initial=0.0)))
+        p, losses = one.p[np.isfinite(one.losses)], one.finite
+        mean = max(mean, abs(float((p * losses).sum())))
+        variance = max(variance, float((p * losses**2).sum()))
+        largest = max(largest, float(np.abs(losses).max(initial=0.0)))
     return rounds * mean + 9.0 * (rounds * variance) ** 0.5 + 2.0 * largest
 
 
@@ -122,8 +130,9 @@ def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
         elif isinstance(query, PrivacyProfile):
             sides = [dataclasses.replace(query, bound=b).on(grid) for b in ("upper", "lower")]
         else:
-            pld: PLD = query
-            sides = [PrivacyProfile(conversions.pld_excess(pld, grid, literal=b), grid, b) for b in ("upper", "lower")]
+            sides = [
+                PrivacyProfile(conversions.pld_excess(query, grid, literal=b), grid, b) for b in ("upper", "lower")
+            ]
         # A curve from below need not be convex where it was cut or rounded; its hull is.
         sides[1] = infimum([sides[1]])
         upper, lower = (_of_pld(side.to_pld(), np.asarray(side.excess), grid) for side in sides)
@@ -216,8 +225,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
                 need -= share * gives
             if need > 1e-12 * (p[i] + gamma * q[i]):
                 # Nothing left to mix with: perfect privacy is a lower bound of whatever it is.
-                zero = grid.lowest <= 0 <= grid.highest
-                return Law(np.zeros(1, np.int64), np.full(1, float(zero)), 0.0, np.zeros(grid.size))
+                return Law(np.zeros(1, np.int64), np.ones(1), 0.0, np.zeros(grid.size))
     finite = np.isfinite(cell) & (p > 0)
     offsets, masses = _grouped(cell[finite].astype(np.int64), p[finite])
     masses = deflated(masses, 16 * EPS * (masses.size + one.p.size) + 2 * one.error)
@@ -236,7 +244,7 @@ def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGrid, bound: str) -> PLD:
-    dense: Any = np.zeros(grid.size)
+    dense: Array = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
-    none: Any = np.float64(infinite)
+    none: Array = np.float64(infinite)
     return PLD(dense, none, grid, bound)

@@ -15,7 +15,7 @@ from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.freeness import Certified
 from jaxacct.adversary.naturals.gap import adaptive_excess_of
 from jaxacct.adversary.naturals.within_budget import Budget
-from jaxacct.adversary.rules import check_rounds
+from jaxacct.adversary.rules import check_rounds, one_more
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -56,7 +56,7 @@ def residue(
     compositions, plans = _plans(budget, query, family, rounds, relation)
     if not plans:
         return None
-    return supremum([to_trade_off(compositions.exact(n, 0), "lower") for n in plans])
+    return supremum([to_trade_off(compositions.exact(n, 0)) for n in plans])
 
 
 def residue_condition(
@@ -98,8 +98,5 @@ def _plans(
     if not isinstance(query, int | np.integer) or not 0 <= query < len(members):
         raise ValueError(f"query must be an index below {len(members)}, got {query!r:.200}")
     tests = Budget(budget, compositions, TOLERANCE)
-    plans = []
-    for counts in multisets_up_to(len(compositions.family), rounds - 1):
-        if tests.test(tuple(n + (i == query) for i, n in enumerate(counts))).certain:
-            plans.append(counts)
-    return compositions, plans
+    every = multisets_up_to(len(members), rounds - 1)
+    return compositions, [counts for counts in every if tests.test(one_more(counts, int(query))).certain]

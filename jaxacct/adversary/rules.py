@@ -22,8 +22,7 @@ _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
 def check_rounds(rounds: Any) -> int:
     """``rounds`` as a whole number; nothing that would be played for ever."""
     _validate.whole(rounds=rounds)
-    if rounds > _MOST_ROUNDS:
-        raise ValueError(f"rounds must be at most {_MOST_ROUNDS}, got {int(rounds)}")
+    _validate.at_most(_MOST_ROUNDS, rounds=rounds)
     return int(rounds)
 
 
@@ -48,7 +47,8 @@ class Rule:
     timed: bool = False
 
 
-def _sequence(**named: Any) -> tuple[Any, ...]:
+def sequence(**named: Any) -> tuple[Any, ...]:
+    """The one value as a tuple; raises ValueError for what is no sequence."""
     ((name, value),) = named.items()
     try:
         return tuple(value)
@@ -58,7 +58,7 @@ def _sequence(**named: Any) -> tuple[Any, ...]:
 
 def any_order(queries: Sequence[Any]) -> Rule:
     """Every query is allowed at every time."""
-    return Rule(_sequence(queries=queries), (), lambda state, query, left: ())
+    return Rule(sequence(queries=queries), (), lambda state, query, left: ())
 
 
 def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
@@ -67,8 +67,8 @@ def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
     Raises:
         ValueError: as many costs as queries are needed, whole and at least 1.
     """
-    moves = _sequence(queries=queries)
-    if len(_sequence(costs=costs)) != len(moves):
+    moves = sequence(queries=queries)
+    if len(sequence(costs=costs)) != len(moves):
         raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
     for cost in costs:
         _validate.number(_validate.count, costs=cost)
@@ -82,19 +82,18 @@ def multisets(
     certain: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> Rule:
     """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
-
-    def after(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
-        return tuple(n + (i == query) for i, n in enumerate(counts))
-
-    def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
-        return after(counts, query) if allowed(after(counts, query)) else None
-
     _validate.function(allowed=allowed)
-    if certain is not None:
-        _validate.function(certain=certain)
-    queries = _sequence(queries=queries)
-    sure = (lambda counts, query, left: True) if certain is None else lambda n, q, _: certain(after(n, q))
-    return Rule(queries, (0,) * len(queries), step, sure)
+    queries, start = sequence(queries=queries), (0,) * len(queries)
+    step = lambda counts, query, left: after if allowed(after := one_more(counts, query)) else None  # noqa: E731
+    if certain is None:
+        return Rule(queries, start, step)
+    _validate.function(certain=certain)
+    return Rule(queries, start, step, lambda counts, query, left: certain(one_more(counts, query)))
+
+
+def one_more(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
+    """The counts with one more run of a query."""
+    return tuple(n + (i == query) for i, n in enumerate(counts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +124,7 @@ def unroll(rule: Rule, rounds: int) -> Game:
     _validate.instance(Rule, rule=rule)
     rounds = check_rounds(rounds)
     _validate.function(step=rule.step, certain=rule.certain)
-    count, moved = len(_sequence(queries=rule.queries)), 0
+    count, moved = len(sequence(queries=rule.queries)), 0
     if not count:
         raise ValueError("queries must have at least one member, got none")
     states, after, certain = [[rule.start]], [], []

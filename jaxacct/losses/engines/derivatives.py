@@ -20,15 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct.losses.engines.contour.bounds import Prepared, Size, integrand, prepare
 from jaxacct.losses.engines.contour.read_off import Integrand, aliases
 from jaxacct.losses.engines.contour.transform import Transform, transform
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair, normal_tails
 from jaxacct.mechanisms.pairs.sampled_loss import inner_loss
-
-Array = Any  # NumPy's or JAX's
 
 _SIZES = (Size(256, 256), Size(512, 1024), Size(1024, 16384))  # tried in turn
 _WORK = 2**20  # frequencies of all parts worked on at once

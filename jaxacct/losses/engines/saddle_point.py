@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick
+from jaxacct._numerics.arrays import Array, array_module, pick
 from jaxacct._numerics.least import first_least
 
-Array = Any  # NumPy's or JAX's
-
+_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+# How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
+# serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
+_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
+_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 
 
@@ -84,3 +87,20 @@ def best_tilt(
         grid = grid[:-2]
     at = first_least(value.T)
     return pick(grid.T, at), spacing, *(pick(x[: len(grid)].T, at) for x in (value, *rest))
+
+
+def tilts_around(theta: Array, deviation: Array) -> Array:
+    """Tilts above theta, and as many below it or 0, where Chernoff's bounds are tried; shape ``(N, B)``."""
+    xp = array_module(theta)
+    shift = xp.concatenate([_SHIFTS / xp.maximum(deviation, 1e-300), _STRETCHES * theta])
+    return xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+
+
+def spacing_for(theta: Array, tilts: Array, moments: Array, epsilon: Array, log_delta: Array) -> Array:
+    """The distance of frequencies at which every alias, by Chernoff's bounds, is e^-18 of delta."""
+    xp, n = array_module(theta), len(tilts) // 2
+    excess = moments - tilts * epsilon - xp.log1p(tilts) - log_delta + _DIGITS
+    gap = xp.abs(tilts - theta)
+    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
+    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
+    return 2.0 * np.pi / period

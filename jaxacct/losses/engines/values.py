@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, erfc
-from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period
+from jaxacct._numerics.arrays import Array, array_module, erfc
+from jaxacct.losses.engines.discrete_laws.bounds import Size, failures, lines, period, totals
 from jaxacct.losses.engines.discrete_laws.plan import Plan, plan_of
 from jaxacct.losses.engines.discrete_laws.powers import powers
-
-Array = Any  # NumPy's or JAX's
 
 SIZES = (Size(256, 512), Size(512, 4096), Size(512, 16384), Size(1024, 65536))
 """Sizes, to be tried in turn."""
@@ -64,7 +62,8 @@ def value(place: Place, groups: tuple[Any, ...], counts: Array) -> Value:
     terms = terms * np.where(found.index > 0, 1.0, 0.5)
     scale = spacing / np.pi * xp.exp(found.log_total - plan.theta * plan.epsilon)
     windows = [0.5 * erfc(_STEEP * (narrow * found.index / nodes - _EDGE)) for narrow in _WINDOWS]
-    failed = failures(parts, parts)[0]
+    whole = totals(parts)
+    failed = failures(whole, whole)[0]
     return Value(
         xp.stack([failed + scale * (terms.real * window).sum(-1) for window in windows]),
         xp.stack([-scale * ((z * terms).real * window).sum(-1) for window in windows]),

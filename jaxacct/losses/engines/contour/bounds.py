@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick, running_total, stopped
+from jaxacct._numerics.arrays import Array, array_module, pick, running_total, stopped
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
@@ -47,15 +47,9 @@ from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moment
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
+from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
 
-Array = Any  # NumPy's or JAX's
-
-_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
-# How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
-# serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
-_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
-_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
-_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
+BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound on 1 - delta
 
 
 class Size(NamedTuple):
@@ -157,10 +151,8 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array, chose
     wide = xp.broadcast_to(theta[:, None], counts.shape)
     points = placed(pairs, wide, size.points, digits_of(counts), cut)
 
-    # Chernoff's bounds at tilts around theta, for the aliases; shape (N, B).
-    shift = xp.concatenate([_SHIFTS / xp.maximum(chosen.deviation, 1e-300), _STRETCHES * theta])
-    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
-    back = (_BACK if kind == "delta" else _BACK[:0]) + 0.0 * theta
+    tilts = tilts_around(theta, chosen.deviation)
+    back = (BACK if kind == "delta" else BACK[:0]) + 0.0 * theta
     every = xp.broadcast_to(xp.concatenate([tilts, -back])[..., None], (len(tilts) + len(back), *counts.shape))
     law, moments = law_and_moments(pairs, wide, every, cut, points)
     moments, missing = composed(moments, counts), composed_left_out(pairs, counts, cut)
@@ -172,13 +164,7 @@ def prepare(kind: str, size: Size, pairs: Any, counts: Array, goal: Array, chose
         rest = xp.where(rest <= 1.0, rest, 1.0)
     moments = xp.where(tilts > 0, moments[: tilts.shape[0]], 0.0)
 
-    # The period c: every alias that far away should be e^-DIGITS of delta.
-    n = shift.shape[0]
-    excess = moments - tilts * chosen.epsilon - xp.log1p(tilts) - chosen.log_delta + _DIGITS
-    gap = xp.abs(tilts - theta)
-    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
-    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
-    spacing = stopped(2.0 * np.pi / period)
+    spacing = stopped(spacing_for(theta, tilts, moments, chosen.epsilon, chosen.log_delta))
     each = xp.broadcast_to(spacing[:, None], counts.shape)
     parts = quadrature(pairs, wide, cut, points, each, size.nodes, law)
     return Prepared(chosen, points, parts, tilts, moments, spacing, stopped(missing), stopped(rest))

@@ -12,16 +12,12 @@ Arrays have any leading axes; NumPy's or JAX's.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, collected, histogram, product, running_least
+from jaxacct._numerics.arrays import Array, array_module, collected, histogram, product, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import deflated
-
-Array = Any  # NumPy's or JAX's
 
 _LADDER = 48
 _RUNG = 0.35  # log ratio of neighbouring layers

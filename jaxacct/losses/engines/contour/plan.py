@@ -6,12 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct.losses.engines.contour.rough import rough_cumulants, rough_log_moment
 from jaxacct.losses.engines.contour.taper import placed_cut
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
-
-Array = Any  # NumPy's or JAX's
 
 _TRIED, _TIMES = 12, 4  # tilts, between neighbours of the best one of the last time
 _NEXT = 0.1  # distance of neighbours, as logarithms, from which on the next but one counts

@@ -34,15 +34,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, logsumexp, product, shared, stopped
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, product, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
 from jaxacct.losses.engines.contour.taper import CURVATURE, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-
-Array = Any  # NumPy's or JAX's
 
 _HALF_LOG_2PI = 0.9189385332046728
 _HEIGHTS = np.array([0.08, 0.2, 0.4, 0.7, 1.0])  # of the strip, of the highest that may be of use

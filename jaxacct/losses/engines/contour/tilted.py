@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.points import placed
 from jaxacct.losses.engines.contour.quadrature import log_moments
 from jaxacct.losses.engines.contour.taper import left_out
 from jaxacct.losses.engines.saddle_point import tilt_bound
-
-Array = Any  # NumPy's or JAX's
 
 
 def digits_of(counts: Array) -> Array:

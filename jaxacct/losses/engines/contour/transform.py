@@ -12,16 +12,14 @@ the transform's T-th power does not grow with T: at the frequencies that matter,
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, product
+from jaxacct._numerics.arrays import Array, array_module, product
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
-
-Array = Any  # NumPy's or JAX's
 
 _UNIT32 = 2.0**-24
 _TABLE = 2**15  # numbers in a table, at most

@@ -29,15 +29,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, column, running_greatest, running_least
+from jaxacct._numerics.arrays import Array, array_module, column, running_greatest, running_least
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.mechanisms.pairs.base import Tails, loss_room
 from jaxacct.mechanisms.pairs.sampled_loss import Sample, inner_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST
 from jaxacct.mechanisms.parameters import RATE_UNITS
-
-Array = Any  # NumPy's or JAX's
 
 _TINY = 1e-290  # what underflow may hide
 _FARTHEST = 1e300  # stands for losses beyond all others; tails are asked for at finite losses only

@@ -17,15 +17,13 @@ these frequencies does better. Proof: docs/proofs/transforms.md.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
-
-Array = Any  # NumPy's or JAX's
 
 
 class OneSided(NamedTuple):

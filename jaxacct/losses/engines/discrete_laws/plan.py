@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, logsumexp, pick
+from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
-
-Array = Any  # NumPy's or JAX's
 
 _COARSE, _FINE = 24, 12  # tilts tried: over all magnitudes, then between two of the first
 _LEFT_OUT = 21.0  # e-foldings between delta and what is called infinite

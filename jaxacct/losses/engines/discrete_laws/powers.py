@@ -12,9 +12,9 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.contour.layers import decay
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
-from jaxacct.losses.engines.lines.base import Closed
+from jaxacct.losses.engines.lines.base import Closed, Line
 
-Parts = list[tuple[Any, Array]]  # a group's line, and how often each of its parts runs
+Parts = list[tuple[Line, Array]]  # a group's line, and how often each of its parts runs
 
 _NEGLIGIBLE = 52.0  # e-foldings of a power below 1 from which on its term is dropped
 _CHECKS = 48  # frequencies at which the decay is asked for

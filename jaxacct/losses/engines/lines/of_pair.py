@@ -13,8 +13,8 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct.losses.engines.lines.base import Line
 from jaxacct.losses.engines.lines.gaussian import GaussianLine
 from jaxacct.losses.engines.lines.laplace import LaplaceLine
+from jaxacct.losses.engines.lines.listed import ListedLine
 from jaxacct.losses.engines.lines.mixture import MixtureLine
-from jaxacct.losses.engines.lines.outcomes import OutcomesLine
 from jaxacct.losses.engines.lines.rescaled import RescaledLine
 from jaxacct.losses.engines.lines.revealed import RevealedLine
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
@@ -61,12 +61,12 @@ def _of_rescaled(pair: Any, maker: Any, theta: Array, log_share: Array, points: 
 
 
 def _of_outcomes(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
-    return OutcomesLine(pair.atoms(), 0.0 * theta, theta)
+    return ListedLine.of_outcomes(pair.atoms(), 0.0 * theta, theta)
 
 
 def _of_window(pair: Any, theta: Array, log_share: Array, points: int) -> Line:
     window = pair.window(log_share)
-    return OutcomesLine(window.atoms, window.rest_p, theta)
+    return ListedLine.of_outcomes(window.atoms, window.rest_p, theta)
 
 
 def has_derivatives(pairs: list[Any]) -> bool:
