@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
-from jaxacct.expost.definitions import RenyiExPost, Result
+from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
@@ -31,7 +32,7 @@ class RenyiOdometerState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RenyiOdometer:
+class RenyiOdometer(AtOneOrder):
     """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
 
     The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
@@ -46,11 +47,6 @@ class RenyiOdometer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", RenyiExPost(self.order).order)
-
-    @property
-    def definition(self) -> RenyiExPost:
-        """What the returned epsilon means."""
-        return RenyiExPost(self.order)
 
     def init(self) -> RenyiOdometerState:
         """The state with nothing spent."""
@@ -71,7 +67,7 @@ class RenyiOdometer:
     @rounded(up=True)
     def spent(self, state: RenyiOdometerState) -> Array:
         """The sum so far, rounded up, in the caller's float type."""
-        return _joined(state)
+        return join(state.pieces)
 
     def result(self, output: Any, state: RenyiOdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
@@ -82,21 +78,8 @@ class RenyiOdometer:
 @jax.jit
 def _update(cost: Any, state: RenyiOdometerState) -> RenyiOdometerState:
     cost = jnp.asarray(cost, jnp.float64)
-    total = inflated(_joined(state) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
+    total = inflated(join(state.pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
     # Three float32 numbers hold 72 bits of any number between the limits.
-    rest = jnp.where(total <= _MOST, total, 0.0)
-    pieces = []
-    for _ in range(3):
-        piece = rest.astype(jnp.float32)
-        pieces.append(piece)
-        rest = rest - piece.astype(jnp.float64)
-    held = jnp.stack(pieces, axis=-1)
+    held = split_exact(jnp.where(total <= _MOST, total, 0.0))
     return RenyiOdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
-
-
-@reentrant_x64
-@jax.jit
-def _joined(state: RenyiOdometerState) -> Array:
-    parts = state.pieces.astype(jnp.float64)
-    return parts[..., 0] + parts[..., 1] + parts[..., 2]

@@ -30,6 +30,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, on_device, on_host
+from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
@@ -76,19 +77,7 @@ def split(value: ArrayLike) -> Array:
 def pieces_of(value: Any) -> Array:
     """`split` in the module of ``value`` (inside ``enable_x64``)."""
     xp, value = floats(value)
-    rest = xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan)
-    pieces = []
-    for _ in range(3):
-        piece = rest.astype(np.float32)
-        pieces.append(piece)
-        rest = rest - piece.astype(np.float64)
-    return xp.stack(pieces, axis=-1)
-
-
-def join(pieces: Array) -> Array:
-    """The float64 number that `split` took apart (inside ``enable_x64``)."""
-    _, parts = floats(pieces)
-    return parts[..., 0] + parts[..., 1] + parts[..., 2]
+    return split_exact(xp.where((value >= 1e-18) & (value <= 1e30), value, np.nan))
 
 
 def exact(field: str) -> Any:

@@ -6,18 +6,25 @@ from :class:`Symmetric` if `add` and `remove` have one curve; sampling and compo
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
+from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.sampled import SampledPair
+from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
+from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
+from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, unknown
+from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
@@ -117,9 +124,6 @@ class Mechanism:
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
-        from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-        from jaxacct.mechanisms.pairs.sampled import SampledPair
-
         noise, reverse = self._gaussian_noise(), np.full((), float(relation == "add"))
         if noise is not None:
             return GaussianPair(noise, rate.value, reverse, rate.rest)
@@ -134,10 +138,6 @@ class Mechanism:
         Raises:
             ValueError: a pair that lists no outcomes.
         """
-        from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
-        from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-        from jaxacct.mechanisms.pairs.table import Tabulated
-
         noise = self._gaussian_noise()
         if noise is not None:
             return AntipodalGaussianPair(noise, rate.value, rate.rest)
@@ -160,11 +160,8 @@ class Mechanism:
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
-        from jaxacct.mechanisms.renyi.from_pair import from_pair, unknown
-
         pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
-        found = [from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs]
-        return functools.reduce(array_module(found).maximum, found)
+        return largest([from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs])
 
     def _as_renyi(self, relation: str) -> str:
         """The relation that :meth:`_renyi` takes for ``relation``."""
@@ -174,8 +171,6 @@ class Mechanism:
 
     def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array | None:
         """`_renyi` on a Poisson sample of ``rate``, or None where there is no formula."""
-        from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
-
         noise = self._gaussian_noise()
         if noise is None:
             return None
@@ -187,8 +182,6 @@ class Mechanism:
 
     def _rho(self) -> Array | None:
         """The rho of zCDP of one run, to a few roundings, where it has a closed form; NaN for invalid numbers."""
-        from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
-
         pure = self._pure()
         return None if pure is None else rho_of_pure(pure)
 
@@ -210,7 +203,7 @@ class Symmetric(Mechanism):
         return True
 
 
-def as_mechanism(value: Any) -> Mechanism:
+def as_mechanism(value: object) -> Mechanism:
     """``value``, if it is a mechanism.
 
     Raises:

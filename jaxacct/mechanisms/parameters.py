@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -41,7 +41,7 @@ SUM_SLACK = 1e-9
 _fractions = contextvars.ContextVar("fractions", default=False)
 
 
-def check_law(name: str, table: Any) -> None:
+def check_law(name: str, table: ArrayLike) -> None:
     """Raises unless every row of a concrete ``table`` is a law: numbers of at least ``LEAST_MASS`` or 0, of sum 1."""
     if _validate.is_traced(table):
         return
@@ -65,16 +65,16 @@ def nonnegative(value: ArrayLike, most: float = np.inf) -> Array:
     return xp.where((x >= 0) & xp.isfinite(x) & (x <= most), x, np.nan)
 
 
-def whole_number(value: ArrayLike, least: float) -> Array:
+def whole_number(value: ArrayLike, least: float = 1.0) -> Array:
     """``value`` in float64, NaN where it is not a whole number of at least ``least``."""
     xp, x = floats(value)
-    return xp.where((x >= max(least, 1.0)) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
+    return xp.where((x >= least) & (x == xp.floor(x)) & (x <= 2.0**53), x, np.nan)
 
 
 def whole_steps(steps: ArrayLike) -> Array:
     """Steps as float64, NaN where they are not a whole number of at least 1."""
     if not _fractions.get():
-        return whole_number(steps, 1.0)
+        return whole_number(steps)
     xp, x = floats(steps)
     return xp.where((x >= 1.0) & (x <= 2.0**53), x, np.nan)
 
@@ -106,6 +106,10 @@ class Rate(NamedTuple):
 
     value: Array
     rest: Array
+
+
+EVERY_RECORD = Rate(np.ones(()), np.zeros(()))
+"""The rate of a sample that is all there is."""
 
 
 def poisson_rate(rate: ArrayLike) -> Rate:

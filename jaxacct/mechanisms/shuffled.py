@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -16,7 +14,7 @@ from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
-from jaxacct.mechanisms.parameters import Rate, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import EVERY_RECORD, whole_number, whole_steps
 from jaxacct.mechanisms.random_allocation import renyi_of_one_run
 
 
@@ -45,34 +43,34 @@ class Shuffled(Mechanism):
         ValueError: a concrete number of batches that is not whole, or too large.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     batches: ArrayLike
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(batches=self.batches)
         _validate.at_most(2.0**20, batches=self.batches)
 
     @property
     def _symmetric(self) -> bool:
-        return as_mechanism(self.mechanism)._symmetric
+        return self.mechanism._symmetric
 
     def _runs(self, relation: str, steps: ArrayLike) -> Runs:
-        inner, runs = as_mechanism(self.mechanism), whole_steps(steps)
-        t = whole_number(self.batches, 1.0)
+        runs, t = whole_steps(steps), whole_number(self.batches)
         runs = array_module(t, runs).where(t >= 1.0, runs, np.nan)
         if relation == "replace":
-            return [(inner._replaced(Rate(np.ones(()), np.zeros(()))), runs)]
-        return inner._runs(relation, runs)
+            return [(self.mechanism._replaced(EVERY_RECORD), runs)]
+        return self.mechanism._runs(relation, runs)
 
     def _dominating(self, relation: str) -> Runs:
         return self._runs(relation, 1.0)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness(relation)
+        inner = self.mechanism._witness(relation)
         return unchecked(FixedDirection, mechanism=unchecked(Shuffled, mechanism=inner, batches=self.batches))
 
     def _attained(self, direction: str, replaced: bool) -> Runs:
-        inner, t, one = as_mechanism(self.mechanism), whole_number(self.batches, 1.0), np.ones(())
+        inner, t, one = self.mechanism, whole_number(self.batches), np.ones(())
         noise = inner._gaussian_noise()
         if noise is None:
             pair = inner._one_pair("remove", "Shuffled")
@@ -86,4 +84,4 @@ class Shuffled(Mechanism):
         return renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
-        return as_mechanism(self.mechanism)._rarely_sampled(steps)
+        return self.mechanism._rarely_sampled(steps)

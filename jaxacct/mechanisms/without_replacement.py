@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -55,12 +54,13 @@ class SampledWithoutReplacement(Subsample):
             than 1e-14 of it.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     sample_size: ArrayLike
     dataset_size: ArrayLike
     _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
         if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate().value).any():
             raise ValueError(
@@ -72,7 +72,7 @@ class SampledWithoutReplacement(Subsample):
         return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
 
     def _dominating(self, relation: str) -> Runs:
-        inner = as_mechanism(self.mechanism)
+        inner = self.mechanism
         self._refuse_special(relation)
         if not inner._symmetric:
             raise ValueError(
@@ -93,26 +93,26 @@ class SampledWithoutReplacement(Subsample):
         # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
         # halves together.
         ((pair, _),) = self._dominating(relation)
-        inner, (_, rate) = as_mechanism(self.mechanism), floats(self._rate().value)
+        inner, (_, rate) = self.mechanism, floats(self._rate().value)
         noise = inner._gaussian_noise()
         if noise is None:
             whole = functools.partial(inner._renyi, relation="replace")
             return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
         mu = inflated(mu_of_noise(noise), 2.0**-48)
 
-        def log_moment(at: Any) -> Any:
+        def log_moment(at: Array) -> Array:
             return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
 
         return from_pair(pair, order, log_moment)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness("replace")
+        inner = self.mechanism._witness("replace")
         sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
         same = inner is self.mechanism
         found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
 
-def _rounded_up(rate: Any) -> Any:
+def _rounded_up(rate: Array) -> Array:
     """A quotient that is off by a unit; divergences grow with the rate."""
     return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -18,6 +18,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
+from jaxacct._numerics.pieces import join
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -25,7 +26,7 @@ from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_pa
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import number, printed_as
-from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
+from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
 from jaxacct.filters.states import keeps
@@ -242,7 +243,7 @@ def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array],
 
 def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
     """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
-    infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
+    infinity, epsilon, dominating = join(query.infinity), join(query.epsilon), join(query.mu)
     xp, top = array_module(infinity, mu, delta, offer), infinity.max()
     # Without any slack but for the query's own atom: whatever is best of two closed forms. A largest loss that is
     # known is one of the query itself: a tiny atom beside it is a rounding's, and is not paid for.
@@ -257,7 +258,7 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
     both = top + s - top * s
     rho = (1.0 + 8.0 * 2.0**-52) / ((1.0 - s) * (1.0 - top))
     room = deflated(s / (1.0 - s) + (top - infinity) * rho, 8.0 * 2.0**-52)
-    losses, masses = joined(query.losses), joined(query.masses)
+    losses, masses = join(query.losses), join(query.masses)
     guess = xp.sum(masses * losses * losses, -1).max()
     finite = xp.isfinite(losses).all() & (masses >= 0).all() & (infinity >= 0).all() & (top < 1)
     wanted = xp.where(finite, mu, np.nan)

@@ -48,7 +48,6 @@ class AntipodalGaussianPair(Rated, Pair):
         return noise**2 * (half + xp.where(log_y > _LARGE, log_y + np.log(2.0), small))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q = column(self.noise), column(self.rate)
         xp = array_module(losses, noise, q)
         rest, x = column(self.rest), self._outcome(xp.abs(losses))
@@ -62,7 +61,6 @@ class AntipodalGaussianPair(Rated, Pair):
         return mirrored(Tails(p_above, p_below, q_above, q_below, error), losses < 0.0)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q = column(self.noise), column(self.rate)
         xp, rest = array_module(noise, q), column(self.rest)
         x = xp.concatenate([Z * noise, 1.0 + Z * noise], -1)

@@ -42,7 +42,6 @@ class AntipodalLaplacePair(Rated, Pair):
         return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(losses, eps, q)
         at = xp.abs(losses)

@@ -52,7 +52,6 @@ class AntipodalMixturePair(Pair):
         return xp.where(off <= _accepted(better, losses, s, noise), better, np.nan)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise = column(self.noise)
         s, w = self._components()
         xp = array_module(losses, noise, s, w)
@@ -67,7 +66,6 @@ class AntipodalMixturePair(Pair):
         return mirrored(Tails(*sums, error=error), losses < 0.0)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise = column(self.noise)
         s, w = self._components()
         xp = array_module(noise, s, w)

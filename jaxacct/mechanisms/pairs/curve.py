@@ -1,15 +1,9 @@
 """Dominating pairs of guarantees that are only curves: zero-concentrated and Rényi differential privacy.
 
-A bound B(gamma) on the hockey sticks of both directions of every pair of neighbours bounds them by the largest
-convex curve U <= B that equals its own reflection 1 - gamma + gamma U(1 / gamma). U is the hockey stick of a pair (Zhu,
-Dong, Wang 2022: which curves have pairs), which dominates the mechanism and may be composed with others (shown
-there), and sampled, like any pair.
-
-For both guarantees B has closed tails for losses l >= 0: with P(L > l) = e^-y, Q(L > l) is e^-g(y) and B = e^-y -
-e^(l - g). Near gamma = 1 the curve B and its reflection need not meet in a convex way, and the total variation tau of
-the guarantee may be less than B there. So U has B's tails for y >= y0 only, no mass at losses between 0 and that of y0,
-and an atom at 0 with the rest; y0 is the smallest y whose tangent is at most tau at gamma = 1 and leaves a
-non-negative rest:  e^-y - e^-g(y) <= tau,  e^-y + e^-g(y) <= 1,  l >= 0.  Losses below 0 mirror those above.
+The hockey stick of the pair is the largest convex curve below the guarantee's bound B, and below the total variation
+tau, that is its own reflection: docs/proofs/families.md, theorem 2. With P(L > l) = e^-y and Q(L > l) = e^-g(y) it has
+B's tails for y >= y0, an atom at 0 with the rest, and losses below 0 mirror those above; y0 is the smallest y with
+e^-y - e^-g(y) <= tau,  e^-y + e^-g(y) <= 1,  l >= 0.
 """
 
 from __future__ import annotations
@@ -65,7 +59,6 @@ class CurvePair(Pair):
         return repeated(halve, ends, _HALVINGS)[1]
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
         xp = array_module(losses, start)
         y = xp.maximum(self._locate(xp.abs(losses), start), start)
@@ -80,7 +73,6 @@ class CurvePair(Pair):
         return 0.0 * losses
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
         xp = array_module(start)
         y = start + _FAR * (np.arange(_POINTS + 1) / _POINTS) ** 3
@@ -96,10 +88,7 @@ class CurvePair(Pair):
 class ConcentratedPair(CurvePair):
     """The pair of rho-zCDP: B is the infimum over orders of the conversion from Rényi divergence.
 
-    At order a, D_a <= a rho implies delta <= exp((a - 1) (a rho - eps + log(1 - 1/a))) / a (Canonne, Kamath, Steinke
-    2020, Proposition 12). The infimum over a is at eps = rho (2 a - 1) + log(1 - 1/a), where delta = exp(-rho (a -
-    1)^2) / a; its slope in gamma makes Q(L > eps) = exp(-rho a^2) and P(L > eps) = exp(-rho (a - 1)^2), which fall
-    in a: this infimum is convex already. (N(0, 1)'s tails in place of the exponentials would be the Gaussian's.)
+    At eps = rho (2 a - 1) + log(1 - 1/a), P(L > eps) = exp(-rho (a - 1)^2) and Q(L > eps) = exp(-rho a^2).
 
     Attributes:
         rho: above 0; float64.
@@ -149,8 +138,8 @@ class ConcentratedPair(CurvePair):
 class RenyiPair(CurvePair):
     """The pair of a Rényi divergence of at most ``divergence`` at ``order``.
 
-    delta <= exp((a - 1) (divergence - eps + log(1 - 1/a))) / a (Canonne, Kamath, Steinke 2020, Proposition 12) is a
-    power of gamma, convex, with P(L > eps) = a delta and Q(L > eps) = (a - 1) delta e^-eps.
+    P(L > eps) = a delta and Q(L > eps) = (a - 1) delta e^-eps with log(a delta) = (a - 1) (divergence - eps + log(1 -
+    1/a)).
 
     Attributes:
         order: a > 1; float64.

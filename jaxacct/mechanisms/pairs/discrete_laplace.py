@@ -59,7 +59,6 @@ class DiscreteLaplacePair(Pair):
         return Atoms(losses, masses(np.abs(gap - k)), masses(k), error, 4.0 * UNIT * np.abs(losses))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         scale, gap = column(self.scale), column(self.sensitivity)
         xp = array_module(scale, gap, losses)
         last = xp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss

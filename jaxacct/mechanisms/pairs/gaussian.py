@@ -46,7 +46,6 @@ class GaussianPair(Rated, Pair):
         return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate), column(self.rest))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         rest = column(self.rest)
         xp = array_module(losses, noise, q, add)
@@ -68,7 +67,6 @@ class GaussianPair(Rated, Pair):
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(noise, q, add)
         rest = column(self.rest)

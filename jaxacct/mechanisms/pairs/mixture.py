@@ -68,7 +68,6 @@ class MixturePair(Pair):
         return xp.where(m == -np.inf, -np.inf, better)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
         xp = array_module(losses, noise, add, s, v)
@@ -87,7 +86,6 @@ class MixturePair(Pair):
         return mirrored(Tails(mix_above, mix_below, base_above, base_below, error), add)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, add = column(self.noise), column(self.reverse) > 0.5
         s, v, rate = self._components()
         xp = array_module(noise, add, s, v)

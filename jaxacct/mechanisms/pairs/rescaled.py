@@ -30,7 +30,6 @@ class RescaledPair(Pair):
     doubt: Array
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         inner = self.pair.tails(losses - column(self.offset))
         xp = array_module(inner.error, self.offset)
         scale = column(xp.exp(-self.offset))
@@ -38,7 +37,6 @@ class RescaledPair(Pair):
         return Tails(inner.p_above, inner.p_below, scale * inner.q_above, scale * inner.q_below, error)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         losses, log_masses = self.pair.survey()
         return Survey(losses + column(self.offset), log_masses)
 
@@ -67,5 +65,4 @@ class RescaledPair(Pair):
         return self.pair.infinity() + 0.0 * self.offset
 
     def anchor(self) -> Array:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.pair.anchor() + self.offset

@@ -39,7 +39,6 @@ class SampledPair(Rated, Pair):
     rest: Array = None
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         xp = array_module(losses, q, add)
         m = inner_loss(xp.where(add, -losses, losses), q, rest)
@@ -111,7 +110,6 @@ class SampledPair(Rated, Pair):
         return array_module(straight, add).where(add, -straight, straight)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         inner = self.inner.survey()
         xp = array_module(q, add, inner.losses)

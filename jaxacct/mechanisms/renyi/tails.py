@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair
@@ -21,10 +20,9 @@ _TINY = 1e-290  # Q-mass below which a tail may have underflowed
 def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     """An upper bound of log(E_Q[(P/Q)^order] - 1) for a batch of pairs.
 
-    The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1), convex and at least 0. In a cell of losses with Q-mass q
-    and P-mass p, P/Q lies between the cell's ends and has the mean p / q, so the chord of f between the ends bounds
-    the cell's part from above. No term is negative, so nothing cancels; the error is of second order in the cells,
-    which follow the points of the pair's survey. Ends move outwards by the pair's ``loss_error``.
+    The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1); in each cell of losses the chord of f bounds its part
+    (docs/proofs/families.md, theorem 3). Cells follow the points of the pair's survey, their ends move outwards by
+    its ``loss_error``.
 
     Args:
         pair: leaves of shape ``(batch,)``.
