@@ -72,9 +72,8 @@ _HOPELESS = 4.0  # times as wide as that: not even the most frequencies are trie
 def grouped(pairs: list[Pair], counts: list[Array], xp: ModuleType) -> tuple[tuple[Any, ...], Array]:
     """Pairs of one structure stacked along a new axis 1, so that K parts of a kind are one array operation.
 
-    Returns:
-        ``(groups, counts)``: the stacked pairs, leaves of shape ``(batch, parts of the group)``, and how often each
-        runs, shape ``(batch, K)``, in the order in which the groups hold the parts.
+    ``(groups, counts)``: leaves of shape ``(batch, parts of the group)``, and ``(batch, K)`` in the order of the
+    groups.
     """
     groups: dict[Hashable, list[int]] = {}
     for i, pair in enumerate(pairs):
@@ -122,8 +121,8 @@ def on_contour(pairs: list[Pair]) -> bool:
 
 def _concrete(
     kind: str, contour: bool, groups: tuple[Pair, ...], counts: Array, goal: Array, options: Options, sides: int
-):
-    total = goal.size
+) -> Answer:
+    total, parts = goal.size, counts.shape[1]
     lower, upper = np.zeros(total), np.full(total, np.inf if kind == "epsilon" else 1.0)
     open_ = np.arange(total) if options.limit is None else np.flatnonzero(np.asarray(options.limit) < np.inf)
     spread = Spread(options.devices)
@@ -131,6 +130,9 @@ def _concrete(
 
     def asked(members: np.ndarray) -> tuple[tuple[Pair, ...], np.ndarray, np.ndarray]:
         return jax.tree.map(lambda x: x[members], (groups, counts, goal))
+
+    def by_direction(members: np.ndarray) -> list[np.ndarray]:
+        return [members[members // (total // sides) == side] for side in range(sides)]
 
     def narrow(members: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         lower[members], upper[members] = np.maximum(lower[members], low), np.minimum(upper[members], high)
@@ -143,11 +145,10 @@ def _concrete(
 
     def attempt(
         run: functools.partial[Answer],
-        parts: int,
         each: float,
-        query: tuple[object, ...],
         members: np.ndarray,
         width: float | None = None,
+        query: tuple[object, ...] = (groups, counts, goal),
     ) -> np.ndarray:
         """Takes what ``run`` answers; returns the members that are still open, wider than asked among them."""
         for some, low, high in in_chunks(run, parts * each, query, members, spread):
@@ -164,7 +165,7 @@ def _concrete(
             tight |= _beside(lower, upper, options.limit, sides)
         return tight[members]
 
-    def narrow_enough(width: float | None) -> np.ndarray:
+    def narrow_enough(width: float | None = None) -> np.ndarray:
         tight = _tight(kind, lower, upper)
         return tight if width is None else tight & (lower >= (1.0 - width) * upper)
 
@@ -172,10 +173,10 @@ def _concrete(
         """Of every setting the largest upper bound that is tight, of whatever direction; -inf if none is."""
         return np.tile(np.where(tight, upper, -np.inf).reshape(sides, -1).max(0), sides)
 
-    parts = counts.shape[1]
     if parts == 1:
         single = counts[open_, 0] == 1.0
-        rest = attempt(functools.partial(single_run(options), kind), 1, 1.0, (groups, goal), open_[single])
+        run = functools.partial(single_run(options), kind)
+        rest = attempt(run, 1.0, open_[single], query=(groups, goal))
         report(rest.size)
         open_ = open_[~single]
 
@@ -186,10 +187,9 @@ def _concrete(
         few = (counts[members].sum(-1) <= most) & ~settled(members)
         if options.devices is not None or not few.any():
             return members
-        for side in range(sides):  # one direction after the other: what is no worse needs no narrow bounds
-            own = members[few & (members // (total // sides) == side)]
-            query = groups, counts, goal, worst(_tight(kind, lower, upper))
-            left.append(attempt(functools.partial(few_run_bounds, kind), parts, 1.0, query, own))
+        for own in by_direction(members[few]):  # one after the other: what is no worse needs no narrow bounds
+            query = groups, counts, goal, worst(narrow_enough())
+            left.append(attempt(functools.partial(few_run_bounds, kind), 1.0, own, query=query))
         return members[~few]
 
     def by_rays(members: np.ndarray) -> np.ndarray:
@@ -197,10 +197,9 @@ def _concrete(
         if options.devices is not None or not (rare := suits(groups, counts)[members]).any():
             return members
         kept = [members[~rare]]
-        for side in range(sides):
-            own = members[rare & (members // (total // sides) == side)]
+        for own in by_direction(members[rare]):
             query = groups, counts, goal, worst(narrow_enough(_NARROW))
-            kept.append(attempt(functools.partial(ray_bounds, kind), 1, 1.0, query, own, _NARROW))
+            kept.append(attempt(functools.partial(ray_bounds, kind), 1.0, own, _NARROW, query))
         return np.concatenate(kept)
 
     def by_lines(members: np.ndarray) -> np.ndarray:
@@ -213,26 +212,29 @@ def _concrete(
             hope = 2.0 * _NARROW * (size.nodes / np.maximum(nodes[members], 1.0)) ** 2
             hope = hope * (_HOPELESS if size is _LINES[-1] else 1.0)
             ready = members[(wide <= hope) | (nodes[members] <= _LINES[0].nodes)]
-            run, each = functools.partial(discrete_run(options), kind, size), 4.0 * size.cells * size.nodes**0.5
-            open_now = attempt(run, parts, each, (groups, counts, goal), ready, 0.9 * _NARROW)
+            open_now = on_cells(size, ready, 0.9 * _NARROW)
             nodes[ready] = size.nodes
             members = members[~np.isin(members, ready) | np.isin(members, open_now)]
         left = members[~settled(members)]
         report(members.size - left.size)
         return left
 
-    def each_of(size: Size) -> float:
-        return size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
+    def on_cells(size: Cells, members: np.ndarray, width: float | None = None) -> np.ndarray:
+        run = functools.partial(discrete_run(options), kind, size)
+        return attempt(run, 4.0 * size.cells * size.nodes**0.5, members, width)
+
+    def by_contour(size: Size, members: np.ndarray, width: float | None, *known: np.ndarray) -> np.ndarray:
+        run = functools.partial(contour_run(options), kind, size)
+        each = size.points * (size.nodes if options.precision == "float32" else size.nodes**0.5)
+        return attempt(run, each, members, width, (groups[0], counts, goal, *known))
 
     def in_turn(members: np.ndarray) -> np.ndarray:
         """The smallest contours, direction by direction: one tilt may say that one is no worse than another."""
         kept = []
-        for side in range(sides):
-            own = members[members // (total // sides) == side]
+        for side, own in enumerate(by_direction(members)):
             for size in (_BESIDE_ANOTHER, _SIZES[0]) if side else _SIZES[:1]:
                 known = (worst(narrow_enough(_NARROW)),) if side else ()
-                run = functools.partial(contour_run(options), kind, size)
-                own = attempt(run, parts, each_of(size), (groups[0], counts, goal, *known), own, _NARROW)
+                own = by_contour(size, own, _NARROW, *known)
             kept.append(own)
         return np.concatenate(kept)
 
@@ -247,9 +249,7 @@ def _concrete(
             open_ = by_rays(open_)
         if i == _VERY_FEW_AFTER:
             open_ = law_by_law(open_, _VERY_FEW)
-        run = functools.partial(contour_run(options), kind, size)
-        width = _NARROW if i < _SMALL and not compiled else None
-        open_ = attempt(run, parts, each_of(size), (groups[0], counts, goal), open_, width)
+        open_ = by_contour(size, open_, _NARROW if i < _SMALL and not compiled else None)
     if contour:
         open_ = law_by_law(open_)
     if open_.size and options.devices is None and enumerable(groups):  # by this host, so for this host alone
@@ -262,8 +262,7 @@ def _concrete(
     for i, size in enumerate(_CELLS):
         if i == _FEW_AFTER and not contour:
             open_ = law_by_law(open_)
-        run = functools.partial(discrete_run(options), kind, size)
-        open_ = attempt(run, parts, 4.0 * size.cells * size.nodes**0.5, (groups, counts, goal), open_)
+        open_ = on_cells(size, open_)
     open_ = np.concatenate([open_, *left])
     if open_.size:
         known = lower[open_], upper[open_]

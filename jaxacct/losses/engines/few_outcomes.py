@@ -161,9 +161,8 @@ def _composed(parts: list[tuple[_Part, int]]) -> Sums | None:
 def counted(outcomes: int, runs: int) -> tuple[np.ndarray, np.ndarray, float]:
     """How often each outcome comes in ``runs`` runs: every possibility, and the logarithm of its number of orders.
 
-    Returns:
-        ``(counts, ways, error)``: shapes ``(sums, outcomes)`` and ``(sums,)``, float64, and the absolute error of
-        ``ways``. Without outcomes there is one possibility where nothing runs, and else none.
+    ``(counts, ways, error)``, of shapes ``(sums, outcomes)`` and ``(sums,)``, and the absolute error of ``ways``.
+    Without outcomes there is one possibility where nothing runs, and else none.
     """
     if not outcomes:
         return np.zeros((int(runs == 0), 0)), np.zeros(int(runs == 0)), 0.0

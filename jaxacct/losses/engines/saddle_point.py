@@ -73,13 +73,10 @@ def best_tilt(
 ) -> tuple[Array, ...]:
     """The logarithm of the best of ``number`` tilts, the distance of neighbours', and what ``bound_at`` says there.
 
-    Args:
-        bound_at: what tilts of shape ``(number, B)`` say; see :func:`tilt_bound`. Anything else that is known there
-            may follow.
-        low, high: logarithms of the first tilt and the last, shape ``(B,)``.
-        ahead: what the next tilt but one says of a tilt, of the larger tilt, what it says of itself, and the distance
-            of neighbours. The next one counts too, then: rare and large losses take over all of a sudden, and where
-            they are about to the period of a contour would have to be long.
+    ``bound_at`` has :func:`tilt_bound` for tilts of shape ``(number, B)``, and may have more. Logarithms of tilts go
+    from ``low`` to ``high``, shape ``(B,)``. ``ahead`` is what a larger tilt, by what it says of itself and by the
+    distance of neighbours, says of the last but one. The next one counts too, then: rare and large losses take over all
+    of a sudden, and where they are about to the period of a contour would have to be long.
     """
     xp = array_module(low)
     spacing = (high - low) / (number - 1)

@@ -64,18 +64,11 @@ class Prepared(NamedTuple):
 def contour_bounds(
     kind: str, size: Size, pairs: GaussianPair, counts: Array, goal: Array, worst: Array | None = None
 ) -> tuple[Array, Array]:
-    """``(lower, upper)`` of delta or epsilon for compositions, shape ``(B,)``.
+    """``(lower, upper)`` of delta or epsilon, by ``kind``, for compositions of GaussianPairs, shape ``(B,)``.
 
-    Args:
-        kind: ``"delta"`` (``goal`` is epsilon) or ``"epsilon"`` (``goal`` is delta).
-        size: static sizes.
-        pairs: GaussianPairs, leaves of shape ``(B, K)``.
-        counts: whole numbers >= 0, shape ``(B, K)``.
-        goal: shape ``(B,)``.
-        worst: upper bounds of other directions, shape ``(B,)``; NumPy's only. No upper bound needs to be smaller.
-
-    Returns:
-        Bounds that always hold; useless ones (0 and 1, 0 and inf) where the contour does not suit the query.
+    They always hold, and are useless (0 and 1, 0 and inf) where the contour does not suit the query. Leaves of
+    ``pairs`` and ``counts`` have shape ``(B, K)``; ``goal`` is epsilon where ``kind`` is ``"delta"``, and the other way
+    round. No upper bound needs to be smaller than ``worst``, those of other directions; NumPy's only.
     """
     chosen = plan(kind, pairs, counts, goal)
     if worst is not None:

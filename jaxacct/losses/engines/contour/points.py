@@ -92,9 +92,8 @@ def edges_of(
 ) -> tuple[Array, Array, Array]:
     """Edges of cells over all that can matter, u there, and an upper bound of the log taper.
 
-    The log integrand's slope is -t + beta mu slope(t) with slope in (0, 1) increasing. So beyond
-    max(beta mu, 0) + reach, and below -reach - max(-beta, 0) mu slope(0), it falls faster than a normal density
-    does ``reach`` standard deviations out. A taper makes it fall earlier, by its own smaller standard deviation.
+    The integrand falls beyond them faster than a normal density ``reach`` standard deviations out, and earlier with a
+    taper (docs/proofs/quadrature.md, lemma 3).
     """
     xp = array_module(beta)
     mu = 1.0 / pair.noise
@@ -116,14 +115,9 @@ def edges_of(
 
 
 def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Array) -> Points:
-    """Equally spaced points where the integrand of tilt theta matters, and bounds on what lies outside.
+    """``size`` equally spaced points where the integrand of tilt theta matters, and bounds on what lies outside.
 
-    Args:
-        pair: a GaussianPair.
-        theta: tilt.
-        size: number of points, static.
-        digits: how many e-foldings below its peak the integrand is still looked at.
-        cut: where the taper falls off; inf for none.
+    It is looked at down to ``digits`` e-foldings below its peak; ``cut`` is where the taper falls off, inf for none.
     """
     xp = array_module(theta)
     beta = exponent(pair, theta)

@@ -34,13 +34,9 @@ class Transform(NamedTuple):
 
 
 def transform(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:
-    """In float64, NumPy's or JAX's.
+    """In float64, at ``nodes`` multiples of ``spacing``, shape ``(B,)``; ``nodes`` is a power of 2.
 
-    Args:
-        losses: shape ``(B, K, S)``.
-        weights: totals 1, shape ``(B, K, S)``.
-        spacing: distance of frequencies, shape ``(B,)``.
-        nodes: number of frequencies, a power of 2.
+    ``losses`` and ``weights``, whose totals are 1, have shape ``(B, K, S)``.
     """
     xp = array_module(losses)
     wide = 1 << ((nodes.bit_length() - 1) // 2)
@@ -88,12 +84,8 @@ def log_modulus_of(real: Array, imag: Array) -> Array:
 def power_error(log_modulus: Array, growth: Array) -> Array:
     """A bound on ``|prod a_k^T_k - prod b_k^T_k|`` for transforms a_k, b_k with ``|a_k - b_k| <= eta_k``, |a_k| <= 1.
 
-    It is (|b| + eta)^T - |b|^T, or what two numbers can differ by where that is less; inf where |b|^T is no longer
-    next to 1 or below it (docs/proofs/contour.md, lemma 4).
-
-    Args:
-        log_modulus: sum of T_k log |b_k|.
-        growth: sum of T_k log(1 + eta_k / |b_k|).
+    ``log_modulus`` is the sum of T_k log |b_k|, and ``growth`` that of T_k log(1 + eta_k / |b_k|); inf where |b|^T is
+    no longer next to 1 or below it (docs/proofs/contour.md, lemma 4).
     """
     xp = array_module(log_modulus)
     found = xp.exp(xp.minimum(log_modulus + growth, 1.2)) * -xp.expm1(-growth)
@@ -125,9 +117,8 @@ def _turned(phase: Array, count: int) -> Array:
 def transform_float32(losses: Array, weights: Array, spacing: Array, nodes: int) -> Transform:
     """In float32 throughout: arguments and results are. See :func:`transform`; losses must have mean 0.
 
-    Rounding x, w and their product moves a phase f by 4 units of itself, which changes 2 sin^2(f / 2) by as much
-    times |f sin f| and sin f - f by as much times |f| (1 - cos f). A sum of S terms errs by S units of the sum
-    of their sizes.
+    Rounding a phase f by 4 units of itself changes 2 sin^2(f / 2) by as much times |f sin f|, and sin f - f by as much
+    times |f| (1 - cos f). A sum of S terms errs by S units of the sum of their sizes.
     """
     phase = losses[..., None, :] * (jnp.arange(nodes, dtype=jnp.float32) * spacing[:, None])[:, None, :, None]
     weights = weights[..., None, :]

@@ -24,7 +24,7 @@ from jaxacct.losses.engines.contour.bounds import BACK
 from jaxacct.losses.engines.contour.read_off import Integrand
 from jaxacct.losses.engines.discrete_laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
-from jaxacct.losses.engines.discrete_laws.plan import Plan, edges_of, plan_of
+from jaxacct.losses.engines.discrete_laws.plan import Plan, each_group, edges_of, plan_of
 from jaxacct.losses.engines.discrete_laws.powers import Parts, Powers, powers, times
 from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsilon
 from jaxacct.losses.engines.lines.base import Line, Totals
@@ -55,12 +55,9 @@ def has_lines(groups: tuple[Pair, ...]) -> bool:
 
 
 def universal_bounds(kind: str, size: Size, groups: tuple[Pair, ...], counts: Array, goal: Array):
-    """``(lower, upper)`` of delta or epsilon, by ``kind``, shape ``(B,)``.
+    """``(lower, upper)`` of delta or epsilon, by ``kind``, shape ``(B,)``, as ``goal``, which is the other one.
 
-    Args:
-        groups: pairs of one structure each, leaves of shape ``(B, parts of the group)``.
-        counts: whole numbers >= 0, shape ``(B, K)``, in the order of the groups.
-        goal: epsilon where ``kind`` is ``"delta"``, and the other way round; shape ``(B,)``.
+    Leaves of groups have shape ``(B, parts of the group)``; ``counts``, ``(B, K)``, are in the order of the groups.
     """
     plan = plan_of(kind, groups, counts, goal)
     below, above = lines(size, plan, groups, counts)
@@ -87,11 +84,7 @@ def lines(size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) -> tu
     xp = array_module(counts)
     below, above = [], []
     log_share = plan.log_delta - _LEFT_OUT - xp.log(counts.sum(-1))
-    first = 0
-    for group, survey in zip(groups, plan.surveys, strict=True):
-        own = slice(first, first + survey[0].shape[1])
-        first = own.stop
-        many = counts[:, own]
+    for group, survey, many in zip(groups, plan.surveys, each_group(counts, plan.surveys), strict=True):
         theta, share = (xp.broadcast_to(x[:, None], many.shape) for x in (plan.theta, log_share))
         made = line_of(group) if size.lines or lists_outcomes(group) else None
         if made is not None:

@@ -29,10 +29,7 @@ class OneSided(NamedTuple):
 def one_sided(theta: Array, spacing: Array, nodes: int, index: Array) -> OneSided:
     """The transforms at the frequencies ``index * spacing``, with W = ``nodes * spacing``; units: transforms.md, 1.
 
-    Args:
-        theta, spacing: > 0, shape ``(B,)``.
-        nodes: static.
-        index: whole numbers from 0 to ``nodes - 1``, shape ``(n,)``.
+    ``theta`` and ``spacing`` are positive, shape ``(B,)``; ``index`` has whole numbers below ``nodes``, shape ``(n,)``.
     """
     xp = array_module(theta)
     step = 2.0 * np.pi / (spacing * nodes)  # d

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, logsumexp, pick
+from jaxacct._numerics.least import first_least
 from jaxacct.losses.engines.discrete_laws.cells import placed, with_edge
 from jaxacct.losses.engines.saddle_point import best_tilt, ends, estimate, steeper, tilt_bound
 from jaxacct.mechanisms.pairs.base import Pair
@@ -41,7 +43,7 @@ def plan_of(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -> 
         losses = xp.where(massive, survey.losses, largest)
         order = xp.argsort(losses, -1)
         whole.append(tuple(xp.take_along_axis(x, order, -1) for x in (losses, survey.log_masses)))
-    log_steps = xp.log(counts.sum(-1))
+    log_steps, many = xp.log(counts.sum(-1)), each_group(counts, whole)
 
     def cut(log_delta: Array) -> Surveys:
         """The surveys without losses that are rarer than a billionth of delta, all steps together."""
@@ -54,38 +56,32 @@ def plan_of(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -> 
             kept.append((losses, xp.where(common, log_masses, -np.inf), cut_off))
         return kept
 
+    def composed(each: Iterable[Array]) -> Array:
+        return sum(xp.where(count > 0, count * one, 0.0).sum(-1) for count, one in zip(many, each, strict=True))
+
+    def log_moment(t: Array, surveys: Surveys) -> Array:
+        """Of the composition at tilts of shape ``(..., B)``."""
+        return composed(logsumexp(log_masses + t[..., None, None] * losses) for losses, log_masses, _ in surveys)
+
     def cumulants(t: Array, surveys: Surveys) -> tuple[Array, Array, Array]:
-        """Of the composition at tilts of shape ``(N, B)``."""
-        found = [0.0, 0.0, 0.0]
-        first = 0
+        """The same and its derivatives."""
+        means, variances = [], []
         for losses, log_masses, _ in surveys:
-            count = counts[:, first : first + losses.shape[1]]
-            first += losses.shape[1]
             exponent = log_masses + t[..., None, None] * losses
-            log_total = logsumexp(exponent)
-            weights = xp.exp(exponent - log_total[..., None])
-            mean = (weights * losses).sum(-1)
-            variance = (weights * (losses - mean[..., None]) ** 2).sum(-1)
-            for i, one in enumerate((log_total, mean, variance)):
-                found[i] = found[i] + xp.where(count > 0, count * one, 0.0).sum(-1)
-        return tuple(found)  # pyright: ignore[reportReturnType]
+            weights = xp.exp(exponent - logsumexp(exponent)[..., None])
+            means.append((weights * losses).sum(-1))
+            variances.append((weights * (losses - means[-1][..., None]) ** 2).sum(-1))
+        return log_moment(t, surveys), composed(means), composed(variances)
 
     def searched(surveys: Surveys, low: Array, high: Array, number: int) -> tuple[Array, Array, Array]:
-        return best_tilt(lambda t: [tilt_bound(kind, t, cumulants(t, surveys)[0], goal)], low, high, number)
+        return best_tilt(lambda t: [tilt_bound(kind, t, log_moment(t, surveys), goal)], low, high, number)
 
     def anywhere(surveys: Surveys) -> tuple[Array, Array]:
         near, spacing, _ = searched(surveys, *between, _COARSE)
         near, _, value = searched(surveys, near - spacing, near + spacing, _FINE)
         return near, value
 
-    spread = sum(
-        xp.where(
-            counts[:, i : i + losses.shape[1]] > 0,
-            counts[:, i : i + losses.shape[1]] * (xp.exp(log_masses) * xp.clip(losses, -50.0, 50.0) ** 2).sum(-1),
-            0.0,
-        ).sum(-1)
-        for i, (losses, log_masses) in zip(_starts(whole), whole, strict=True)
-    )
+    spread = composed((xp.exp(logs) * xp.clip(losses, -50.0, 50.0) ** 2).sum(-1) for losses, logs in whole)
     between = ends(kind, goal, spread, 1e3)
     surveys = cut(xp.log(goal)) if kind == "epsilon" else cut(xp.full_like(goal, -np.inf))
     near, value = anywhere(surveys)
@@ -94,18 +90,19 @@ def plan_of(kind: str, groups: tuple[Pair, ...], counts: Array, goal: Array) -> 
         near, value = anywhere(surveys)
         surveys = cut(xp.clip(value, -650.0, 0.0) - 5.0)
     theta = xp.exp(near)
-    k0, k1, k2 = (one[0] for one in cumulants(theta[None], surveys))
+    k0, k1, k2 = cumulants(theta, surveys)
     if kind == "delta":
         steep = steeper(theta, k1, k2, goal)
         if xp is not np or (steep != theta).any():
             theta = steep
-            k0, _, k2 = (one[0] for one in cumulants(theta[None], surveys))
+            k0, _, k2 = cumulants(theta, surveys)
     return Plan(theta, *estimate(kind, theta, k0, k2, goal, value), xp.sqrt(k2), surveys)
 
 
-def _starts(surveys: Any) -> list[int]:
-    starts = np.cumsum([0, *(losses.shape[1] for losses, _ in surveys)])
-    return [int(start) for start in starts[:-1]]
+def each_group(counts: Array, surveys: Sequence[tuple[Array, ...]]) -> list[Array]:
+    """``counts`` of all parts, ``(B, K)``, cut into those of each group."""
+    ends = np.cumsum([losses.shape[1] for losses, *_ in surveys])
+    return [counts[:, end - losses.shape[1] : end] for end, (losses, *_) in zip(ends, surveys, strict=True)]
 
 
 def edges_of(group: Pair, survey: tuple[Array, Array, Array], plan: Plan, counts: Array, size: int) -> Array:
@@ -117,7 +114,7 @@ def edges_of(group: Pair, survey: tuple[Array, Array, Array], plan: Plan, counts
     exponent = log_masses + theta[..., None] * losses
     floor = logsumexp(exponent) - _WHOLE - xp.log(xp.maximum(counts, 1.0))
     under = xp.log(xp.cumsum(xp.exp(log_masses), -1)) + theta[..., None] * losses
-    least = pick(losses, _first(under > floor[..., None], 0))
+    least = pick(losses, _first(under > floor[..., None]))
     # Tails are those of losses that are off by so much: what is beyond must be beyond for all of them.
     most = group.max_loss() + 2.0 * group.loss_error()
     low = least - 1e-9 * xp.abs(least)
@@ -132,14 +129,10 @@ def edges_of(group: Pair, survey: tuple[Array, Array, Array], plan: Plan, counts
     return with_edge(edges, group.anchor() + 2.0 * group.loss_error())
 
 
-def _first(condition: Array, back: int) -> Array:
-    """Index of the first True along the last axis, less ``back``; 0 if there is none."""
-    xp = array_module(condition)
-    before = (xp.cumsum(condition.astype(np.int32), -1) < 1).sum(-1)
-    return xp.maximum(xp.where(before < condition.shape[-1], before, 0) - back, 0)
+def _first(condition: Array) -> Array:
+    """Index of the first True along the last axis, 0 if there is none."""
+    return first_least(array_module(condition).where(condition, 0.0, 1.0))
 
 
 def _last(condition: Array) -> Array:
-    xp = array_module(condition)
-    after = (xp.cumsum(condition[..., ::-1].astype(np.int32), -1) < 1).sum(-1)
-    return xp.where(after < condition.shape[-1], condition.shape[-1] - 1 - after, condition.shape[-1] - 1)
+    return condition.shape[-1] - 1 - _first(condition[..., ::-1])
