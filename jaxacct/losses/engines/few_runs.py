@@ -74,15 +74,13 @@ class _Aim(NamedTuple):
 
 
 def few_run_bounds(
-    kind: str, groups: tuple[Pair, ...], counts: np.ndarray, goal: np.ndarray, enough: np.ndarray | None = None
+    kind: str, groups: tuple[Pair, ...], counts: np.ndarray, goal: np.ndarray, enough: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch, each of shape ``(B,)``.
 
     Groups have leaves of shape ``(B, parts of the group)``, ``counts`` the shape ``(B, K)``, at most ``MOST_RUNS`` in
     all. ``enough`` are upper bounds that are as good as any smaller ones.
     """
-    enough = np.full(goal.shape, -np.inf) if enough is None else enough
-
     found = []
     for row in range(goal.size):
         parts = []
@@ -102,7 +100,7 @@ def few_run_bounds(
 def _answer(kind: str, runs: list[tuple[Pair, int]], goal: float, enough: float) -> tuple[float, float]:
     total = sum(count for _, count in runs)
     if kind == "delta":
-        alone = max(float(single_delta(_one(pair), np.array([goal]))[1][0]) for pair, _ in runs)
+        alone = max(float(single_delta(pair, np.array(goal))[1]) for pair, _ in runs)
         epsilon, delta = goal, alone
     else:
         epsilon, delta = sum(count * _rough_epsilon(pair, goal / total) for pair, count in runs), goal
@@ -141,11 +139,6 @@ def _finite(value: float) -> float:
 def _square(survey: Survey) -> float:
     """The mean square of a loss, large ones apart."""
     return float((np.exp(survey.log_masses) * np.clip(survey.losses, -50.0, 50.0) ** 2).sum())
-
-
-def _one(pair: Pair) -> Pair:
-    """A pair of scalars as a batch of one."""
-    return jax.tree.map(lambda x: x[None], pair)
 
 
 def _halves(runs: list[tuple[Pair, int]], aim: _Aim, size: int) -> tuple[Laws, Laws] | None:

@@ -48,17 +48,18 @@ def epsilon_of_sum(first: Laws, second: Laws, delta: float) -> tuple[float, floa
         return low, high
 
     most = float(first.upper.losses.max() + second.upper.losses.max())
-    if np.isnan(above(0.0)) or np.isnan(below(0.0)):
+    high, low = above(0.0), below(0.0)
+    if np.isnan(high) or np.isnan(low):
         return 0.0, np.inf
     upper = np.inf
-    if above(0.0) <= delta:
+    if high <= delta:
         upper = 0.0
     elif float(either(first.upper, second.upper)) < delta and above(most * (1.0 + 1e-12)) <= delta:
         upper = crossing(above, most * (1.0 + 1e-12))[1]
     lower = 0.0
     if float(either(first.lower, second.lower)) * (1.0 - 16 * EPS) > delta:
         lower = np.inf
-    elif below(0.0) > delta:
+    elif low > delta:
         lower = crossing(below, most)[0]
     return min(lower, upper), upper
 

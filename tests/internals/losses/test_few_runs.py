@@ -44,7 +44,9 @@ def table(p, q, cls=TablePair):
 
 def few(kind, groups, counts, goal):
     with jax.enable_x64(True):
-        lower, upper = few_runs.few_run_bounds(kind, groups, np.array([counts], float), np.array([goal], float))
+        lower, upper = few_runs.few_run_bounds(
+            kind, groups, np.array([counts], float), np.array([goal], float), np.array([-np.inf])
+        )
     return float(lower[0]), float(upper[0])
 
 

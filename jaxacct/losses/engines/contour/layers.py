@@ -22,6 +22,7 @@ _TINY_LAYER = 1e-6  # the mass of one that the decay may do without
 def layers_of(density: Array, lengths: Array) -> tuple[Array, Array]:
     """Uniform pieces, masses and lengths, under a step function: log ``density`` on neighbouring ``lengths``."""
     xp = array_module(density)
+    density = xp.where(lengths > 1e-280, density, -np.inf)
 
     def peeled(density: Array, _: tuple[()]) -> tuple[Array, tuple[Array, Array]]:
         hill = _hill(density)

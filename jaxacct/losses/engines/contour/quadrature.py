@@ -24,10 +24,9 @@ from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.points import Points, cell_bounds, exponent, slope_at_0
-from jaxacct.losses.engines.contour.taper import CURVATURE, steepened
+from jaxacct.losses.engines.contour.taper import CURVATURE, HALF_LOG_2PI, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
-_HALF_LOG_2PI = 0.9189385332046728
 _HEIGHTS = np.array([0.08, 0.2, 0.4, 0.7, 1.0])  # of the strip, of the highest that may be of use
 
 
@@ -50,11 +49,6 @@ class Quadrature(NamedTuple):
     error: Array
     layer_masses: Array
     layer_lengths: Array
-
-
-def _largest(beta: Array, points: Points, cells: slice | np.ndarray = slice(None)) -> Array:
-    ends = points.edge_psi[..., :-1], points.edge_psi[..., 1:], points.edge_base[..., :-1]
-    return cell_bounds(beta, *(x[..., cells] for x in (*ends, points.cell_base, points.tangent)))
 
 
 @shared
@@ -81,8 +75,10 @@ def _outside(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tup
     some = slice(None)
     if xp is np:  # what points cover everywhere counts for nothing, and takes half the time
         some = np.flatnonzero(~(points.uncovered == -np.inf).all(tuple(range(points.uncovered.ndim - 1))))
-    cells, beyond = _largest(beta, points, some) + points.uncovered[..., some], _beyond(pair, beta, cut, points)
-    return logsumexp(xp.concatenate([cells, beyond], -1)) - _HALF_LOG_2PI, beyond
+    psi, beyond = points.edge_psi, _beyond(pair, beta, cut, points)
+    bounds = psi[..., :-1], psi[..., 1:], points.edge_base[..., :-1], points.cell_base, points.tangent
+    cells = cell_bounds(beta, *(x[..., some] for x in bounds)) + points.uncovered[..., some]
+    return logsumexp(xp.concatenate([cells, beyond], -1)) - HALF_LOG_2PI, beyond
 
 
 @shared
@@ -140,7 +136,7 @@ def _strip(
     )  # p (1 - p), the largest on a cell
     bent = xp.where((left < 0.5) & (right > 0.5), 0.25, bent)
     masses = xp.concatenate([beyond[..., :1], points.most + points.cells, beyond[..., 1:]], -1)
-    masses = masses - (log_total + _HALF_LOG_2PI)[..., None]
+    masses = masses - (log_total + HALF_LOG_2PI)[..., None]
 
     # Axes: heights, frequencies that grow by factors of 4, cells.
     power = 0.5 * xp.minimum(beta, 0.0)[..., None, None]
@@ -169,7 +165,7 @@ def _weighed(pair: GaussianPair, beta: Array, cut: Array, points: Points) -> tup
     top = log_weight.max(-1)
     weights = xp.exp(log_weight - top[..., None])
     total = weights.sum(-1)
-    log_total = top + xp.log(total) + xp.log(points.step) - _HALF_LOG_2PI
+    log_total = top + xp.log(total) + xp.log(points.step) - HALF_LOG_2PI
     square = 0.5 * points.t**2
     # Two errors of a point's logarithm: one that the tilt does not change, and one that is in proportion to beta.
     fixed = UNIT * (24.0 + 8.0 * square + 16.0 * xp.abs(points.log_base + square))
@@ -265,6 +261,6 @@ def _layers(points: Points, mu: Array, power: Array, log_total: Array, room: Arr
     mu, slope, room = mu[..., None], points.slope, room[..., None]
     # The density is unimodal: where it is least on a cell it is at an end as well, with the taper.
     base = xp.minimum(points.log_base[..., 1:], points.log_base[..., :-1])
-    least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - _HALF_LOG_2PI
+    least = base + xp.minimum(power[..., 1:], power[..., :-1]) - log_total[..., None] - HALF_LOG_2PI
     lengths = deflated(points.step[..., None] * mu * xp.sqrt(slope[..., 1:] * slope[..., :-1]), room)
-    return layers_of(xp.where(lengths > 1e-280, least - xp.log(mu * slope[..., 1:]) - 4.0 * room, -np.inf), lengths)
+    return layers_of(least - xp.log(mu * slope[..., 1:]) - 4.0 * room, lengths)

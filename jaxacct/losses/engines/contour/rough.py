@@ -6,10 +6,10 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct.losses.engines.contour.points import edges_of, exponent
+from jaxacct.losses.engines.contour.taper import HALF_LOG_2PI
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _CELLS = (32, 8)  # equal ones, and others that are wider from one to the next
-_HALF_LOG_2PI = 0.9189385332046728
 
 
 def rough_log_moment(pair: GaussianPair, theta: Array, cut: Array) -> Array:
@@ -44,6 +44,6 @@ def _rough_law(pair: GaussianPair, theta: Array, cut: Array) -> tuple[Array, Arr
     weights = xp.exp(log_weight - top[..., None]) * spans
     total = weights.sum(-1)
     lost = weights[..., _CELLS[0] + 1 :].sum(-1) > 1e-3 * total
-    log_total = xp.where(lost, np.inf, top + xp.log(total) - _HALF_LOG_2PI)
+    log_total = xp.where(lost, np.inf, top + xp.log(total) - HALF_LOG_2PI)
     loss = xp.where(pair.reverse[..., None] > 0.5, -psi, psi)
     return log_total, weights / total[..., None], loss, lost

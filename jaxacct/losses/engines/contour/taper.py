@@ -23,6 +23,8 @@ _NEAR = 9.0  # from which on log Phi is 0 up to 1e-18
 _FAR = -20.0  # where the asymptotic series takes over
 _SERIES = tuple(float(x) for x in np.cumprod(-np.arange(1.0, 19.0, 2.0)))  # -1, 3, -15, ...
 
+HALF_LOG_2PI = 0.9189385332046728
+
 CURVATURE = 1.0 + 1.0 / _SOFT**2
 """The log modulus of the normal density times the taper grows by half this, times y^2, off the real line."""
 
@@ -39,7 +41,7 @@ def log_taper(t: Array, cut: Array) -> Array:
     inverse, series = 1.0 / far**2, xp.zeros_like(far)
     for factor in reversed(_SERIES):
         series = (series + factor) * inverse
-    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - 0.9189385332046728 + xp.log1p(series), near)
+    return xp.where(x < _FAR, -0.5 * far**2 - xp.log(-far) - HALF_LOG_2PI + xp.log1p(series), near)
 
 
 def log_taper_above(t: Array, cut: Array) -> Array:

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module, column, running_greatest, running_least
@@ -295,12 +297,7 @@ def with_edge(edges: Array, origin: Array) -> Array:
 
 def _interpolated(x: Array, xs: Array, ys: Array) -> Array:
     """Row by row, the piecewise linear function through ``(xs, ys)`` at ``x``."""
-    xp = array_module(xs)
     rows = [a.reshape(-1, a.shape[-1]) for a in (x, xs, ys)]
-    if xp is np:
-        found = np.stack([np.interp(*row) for row in zip(*rows, strict=True)])
-    else:
-        import jax
-
-        found = jax.vmap(xp.interp)(*rows)
-    return found.reshape(x.shape)
+    if array_module(xs) is np:
+        return np.stack([np.interp(*row) for row in zip(*rows, strict=True)]).reshape(x.shape)
+    return jax.vmap(jnp.interp)(*rows).reshape(x.shape)

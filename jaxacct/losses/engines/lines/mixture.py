@@ -21,6 +21,7 @@ from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, multipl
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
+    HALF_LOG_2PI,
     log_taper,
     log_taper_above,
     spread_reach,
@@ -35,7 +36,6 @@ _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
 _REACH = 11.0  # standard deviations beyond what can matter
 _FARTHER = 2.0  # times the tilt that cells are made for
 _HEIGHTS = np.array([0.08, 0.2, 0.4, 0.7, 1.0])  # of the strip, of the highest that may be of use
-_HALF_LOG_2PI = 0.9189385332046728
 
 
 class _Loss(NamedTuple):
@@ -201,7 +201,7 @@ class MixtureLine(NamedTuple):
         strip = coarse._strip(exponent, masses, xp.zeros_like(exponent)[..., None])[..., 0]
         error = relative + xp.exp(xp.minimum(strip - log_integral, 700.0))
         # The rule's sum is at least (1 - error) of the integral.
-        return xp.where(error < 0.5, log_integral - _HALF_LOG_2PI + 2.0 * error, np.inf)
+        return xp.where(error < 0.5, log_integral - HALF_LOG_2PI + 2.0 * error, np.inf)
 
     def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
         """See the protocol."""
@@ -216,7 +216,7 @@ class MixtureLine(NamedTuple):
         strip = xp.exp(xp.minimum(self._strip(exponent, masses, ends) - log_integral[..., None], 700.0))
         frequencies = np.arange(nodes) * spacing[:, None, None]
         error = 2.0 * (strip[..., blocks] + 2.0 * strip[..., :1] + 2.0 * relative[..., None])
-        log_total = log_integral - _HALF_LOG_2PI
+        log_total = log_integral - HALF_LOG_2PI
         layers = self._layers(exponent, found, log_integral + 2.0 * (strip[..., 0] + relative))
         return Quadrature(
             log_total, weights, loss - mean[..., None], mean, error + frequencies * phase[..., None], *layers
@@ -235,5 +235,4 @@ class MixtureLine(NamedTuple):
         room = 1e-9 + 64.0 * UNIT * (size + (1.0 + xp.abs(exponent[..., None])) * off)
         least = lower(base) + lower(power) - log_integral[..., None] - room
         lengths = deflated(self.step[..., None] * found.slope[..., :-1], room)
-        density = least - xp.log(found.slope[..., 1:]) - room
-        return layers_of(xp.where(lengths > 1e-280, density, -np.inf), lengths)
+        return layers_of(least - xp.log(found.slope[..., 1:]) - room, lengths)

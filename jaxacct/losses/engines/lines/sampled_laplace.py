@@ -162,8 +162,7 @@ class SampledLaplaceLine(NamedTuple):
         room = 1e-9 + 128.0 * UNIT * size
         least = np.log(0.25) - 0.5 * (eps + edges[..., 1:]) + power - log_total[..., None] - room
         lengths = deflated(2.0 * eps / _STEPS * slope[..., :-1], room)
-        density = least - xp.log(slope[..., 1:]) - room
-        return layers_of(xp.where(lengths > 1e-280, density, -np.inf), lengths)
+        return layers_of(least - xp.log(slope[..., 1:]) - room, lengths)
 
 
 def _composite(panels: int) -> tuple[np.ndarray, np.ndarray]:

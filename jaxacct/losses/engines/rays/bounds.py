@@ -41,14 +41,13 @@ def suits(groups: tuple[Pair, ...], counts: Array) -> Array:
 
 
 def ray_bounds(
-    kind: str, groups: tuple[GaussianPair, ...], counts: Array, goal: Array, enough: Array | None = None
+    kind: str, groups: tuple[GaussianPair, ...], counts: Array, goal: Array, enough: Array
 ) -> tuple[Array, Array]:
     """``(lower, upper)`` of delta or epsilon for a flat concrete batch that `suits`, each of shape ``(B,)``.
 
     ``enough`` are upper bounds of epsilon that are as good as any smaller ones.
     """
     (pair,) = groups
-    good = np.full(goal.shape, -np.inf) if enough is None else enough
     found: list[tuple[float, float]] = []
     with np.errstate(all="ignore"):  # what comes of it fails closed
         for row in range(goal.size):
@@ -59,7 +58,7 @@ def ray_bounds(
                 if kind == "delta":
                     found.append(_delta(run, float(goal[row])))
                 else:
-                    found.append(_epsilon(run, float(goal[row]), float(good[row])))
+                    found.append(_epsilon(run, float(goal[row]), float(enough[row])))
             except (ArithmeticError, ValueError):  # math's functions raise where NumPy's say NaN
                 found.append((0.0, 1.0 if kind == "delta" else math.inf))
     lower, upper = zip(*found, strict=True)

@@ -118,11 +118,13 @@ class _Tail(NamedTuple):
 
 def saddle(run: Run, threshold: Threshold, away: float) -> Saddle:
     """On the real line, by sums that nothing certifies."""
+    from scipy.special import gammaincc
+
     top = math.log(3.0 * threshold.n / threshold.scale / run.scale)
     v = np.arange(min(-14.0 * run.mu, top - 8.0), top, min(0.1, 0.3 * run.mu))
     at = ray(run, 0.0, v, 1.0)
-    weight = at.cells * np.diff(v) * np.minimum(kept_rough(threshold, at.size[1:]), 1.0)
     loss = at.size[1:]
+    weight = at.cells * np.diff(v) * np.minimum(gammaincc(threshold.n, threshold.scale * loss), 1.0)
     low, high = (
         (math.log(0.02), math.log(3000.0)) if run.add else (math.log(0.02), math.log(0.9 * threshold.scale * away))
     )
@@ -157,13 +159,6 @@ def _sizes(run: Run, away: float, vertex: Array, weight: Array, loss: Array) -> 
     log_moment = peak + np.log(total)
     size = run.runs * log_moment - vertex * away - np.log(np.abs(vertex * (vertex - 1.0)))
     return size, log_moment, mass / total[:, None]
-
-
-def kept_rough(threshold: Threshold, size: Array) -> Array:
-    """About g."""
-    from scipy.special import gammaincc
-
-    return gammaincc(threshold.n, threshold.scale * size)
 
 
 def rough(run: Run, threshold: Threshold, away: float, at: Saddle) -> float:
