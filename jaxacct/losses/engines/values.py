@@ -58,10 +58,10 @@ def value(place: Place, groups: tuple[Pair, ...], counts: Array) -> Value:
     found = powers(parts, spacing, nodes)
     theta, frequencies = plan.theta[:, None], found.index * spacing[:, None]
     z = theta + 1j * frequencies
-    phase = found.angle - frequencies * (plan.epsilon - found.mean)[:, None]
-    terms = found.power * xp.exp(1j * phase) / (z * (z + 1.0))
+    phase = found.whole.angle - frequencies * (plan.epsilon - found.whole.mean)[:, None]
+    terms = found.whole.power * xp.exp(1j * phase) / (z * (z + 1.0))
     terms = terms * np.where(found.index > 0, 1.0, 0.5)
-    scale = spacing / np.pi * xp.exp(found.log_total - plan.theta * plan.epsilon)
+    scale = spacing / np.pi * xp.exp(found.whole.log_total - plan.theta * plan.epsilon)
     windows = [0.5 * erfc(_STEEP * (narrow * found.index / nodes - _EDGE)) for narrow in _WINDOWS]
     whole = totals(parts)
     failed = failures(whole, whole)[0]

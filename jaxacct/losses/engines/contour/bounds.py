@@ -29,7 +29,8 @@ from jaxacct.losses.engines.contour.points import Points, placed
 from jaxacct.losses.engines.contour.quadrature import Quadrature, law_and_moments, quadrature
 from jaxacct.losses.engines.contour.read_off import Integrand, chernoff, read_delta, read_epsilon, trimmed
 from jaxacct.losses.engines.contour.tilted import composed, composed_left_out, digits_of, tilted_upper
-from jaxacct.losses.engines.contour.transform import Transform, log_modulus_of, power_error, transform
+from jaxacct.losses.engines.contour.transform import Transform, transform
+from jaxacct.losses.engines.discrete_laws.powers import composition, times
 from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
@@ -162,30 +163,14 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     chosen, parts, spacing = prepared.plan, prepared.parts, prepared.spacing
     xp = array_module(spacing)
     theta, nodes = chosen.theta, found.real.shape[-1]
-    unit = UNIT * (8.0 + counts.shape[-1])  # sums over the parts round once a part
-    used = counts > 0
-    terms = xp.where(used, counts * parts.log_total, 0.0)
-    error_at_0 = parts.error[..., 0]
-    log_error = (counts * 1.5 * xp.minimum(error_at_0, 0.5)).sum(-1) + unit * (xp.abs(terms).sum(-1) + 1.0)
-    log_error = xp.where((xp.where(used, error_at_0, 0.0) < 0.5).all(-1), log_error, np.inf)
-    means = xp.where(used, counts * parts.mean, 0.0)
+    found = found._replace(error=parts.error + found.error)
+    whole = composition([(parts, found, counts)])
     index = np.arange(nodes)
     frequencies = index * spacing[:, None]
-
-    powered = lambda logs: xp.where(used[..., None], counts[..., None] * logs, 0.0)  # noqa: E731
-    eta = parts.error + found.error
-    log_moduli = log_modulus_of(found.real, found.imag)
-    log_modulus = powered(log_moduli).sum(1)
-    angles = powered(xp.arctan2(found.imag, 1.0 + found.real))
-    # log((|b| + eta)^T) - log(|b|^T), and the rounding of the power itself (docs/proofs/contour.md, lemmas 4 and 5).
-    growth = powered(xp.log1p(eta * xp.exp(-log_moduli))).sum(1)
-    rounding = unit * 2.0 * (2.0 + xp.abs(log_modulus) + xp.abs(angles).sum(1))
-    power = xp.exp(log_modulus)
-    off = power_error(log_modulus, growth) + power * rounding
     t = theta[:, None]
     squares = frequencies**2
     size_of = xp.sqrt(t**2 + squares) * xp.sqrt((t + 1.0) ** 2 + squares)
-    angle = angles.sum(1) - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
+    angle = whole.angle - xp.arctan2(frequencies, t) - xp.arctan2(frequencies, t + 1.0)
     weight = spacing[:, None] / np.pi * np.where(index > 0, 1.0, 0.5) / size_of
 
     # Cut off where errors of further terms would outweigh what the decay bounds.
@@ -193,20 +178,20 @@ def _integrand(prepared: Prepared, counts: Array, found: Transform) -> Integrand
     at = _strided(nodes)
     some = xp.broadcast_to(frequencies[:, None, at], (*counts.shape, at.size))
     fallen = decay(parts.layer_masses, parts.layer_lengths, some)
-    left = powered(log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
+    left = times(counts[..., None], log1p(-xp.minimum(fallen, 1.0 - 1e-16))).sum(1)
     left = left[:, np.searchsorted(at, index, side="right") - 1]
     beyond = xp.exp(left) / np.pi / xp.maximum(frequencies - spacing[:, None], 1e-300)
     beyond = xp.where(index >= 2, beyond, np.inf)
-    total = running_total(weight * off)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept
+    total = running_total(weight * whole.off)[:, :-1] + beyond[:, 1:]  # if terms 0 to j are kept
     last = first_least(total)
     kept = index <= last[:, None]
-    amplitude = xp.where(kept, weight * power, 0.0)
+    amplitude = xp.where(kept, weight * whole.power, 0.0)
     return Integrand(
         theta,
-        means.sum(-1),
-        unit * xp.abs(means).sum(-1),
-        terms.sum(-1),
-        log_error,
+        whole.mean,
+        whole.mean_error,
+        whole.log_total,
+        whole.log_error,
         spacing,
         amplitude * xp.cos(angle),
         amplitude * xp.sin(angle),

@@ -149,7 +149,7 @@ def _integrand(
     powers: Powers, plan: Plan, spacing: Array, nodes: int, tilts: Array, moments: Array
 ) -> tuple[Integrand, Integrand]:
     """The terms of a lower and of an upper bound, every error, and where to cut off."""
-    theta = plan.theta
+    theta, whole = plan.theta, powers.whole
     xp = array_module(theta)
     index, wide = powers.index, spacing[:, None]
     frequencies = index * wide
@@ -158,16 +158,16 @@ def _integrand(
     plain = 1.0 / ((t + 1j * frequencies) * (t + 1.0 + 1j * frequencies))
     band = one_sided(theta, spacing, nodes, index)
     sizes = xp.maximum(xp.abs(band.below), xp.abs(band.above))
-    band_error = (weight * (sizes * powers.off + band.error * powers.power)).sum(-1)
+    band_error = (weight * (sizes * whole.off + band.error * whole.power)).sum(-1)
     # How far apart the two sums are where the answer is supposed.
-    phase = powers.angle - frequencies * (plan.epsilon - powers.mean)[:, None]
+    phase = whole.angle - frequencies * (plan.epsilon - whole.mean)[:, None]
     apart = (band.above - band.below) * xp.exp(1j * phase)
-    gap = xp.maximum((weight * powers.power * apart.real).sum(-1), 0.0)
+    gap = xp.maximum((weight * whole.power * apart.real).sum(-1), 0.0)
 
     # The plain transform, cut off where errors of further terms would outweigh what the decay bounds.
     begun = np.searchsorted(index, powers.checks)
     none = xp.zeros_like(wide)
-    errors = xp.concatenate([none, xp.cumsum(weight * xp.abs(plain) * powers.off, -1)], -1)[:, begun]
+    errors = xp.concatenate([none, xp.cumsum(weight * xp.abs(plain) * whole.off, -1)], -1)[:, begun]
     beyond = xp.exp(powers.left) / (np.pi * (powers.checks - 1.0) * wide)
     at = first_least(errors + beyond)
     plain_error = pick(errors + beyond, at)
@@ -179,16 +179,16 @@ def _integrand(
 
     def side(kernel: Array) -> Integrand:
         kernel = weight * xp.where(is_plain, xp.where(kept, plain, 0.0), kernel)
-        amplitude = xp.abs(kernel) * powers.power
+        amplitude = xp.abs(kernel) * whole.power
         error = xp.where(is_plain[:, 0], plain_error, band_error) + dropped
-        rounding = (amplitude * UNIT * 16.0 * (1.0 + xp.abs(powers.angle))).sum(-1)
-        terms = kernel * powers.power * xp.exp(1j * powers.angle)
+        rounding = (amplitude * UNIT * 16.0 * (1.0 + xp.abs(whole.angle))).sum(-1)
+        terms = kernel * whole.power * xp.exp(1j * whole.angle)
         return Integrand(
             theta,
-            powers.mean,
-            powers.mean_error,
-            powers.log_total,
-            powers.log_error,
+            whole.mean,
+            whole.mean_error,
+            whole.log_total,
+            whole.log_error,
             spacing,
             terms.real,
             terms.imag,
