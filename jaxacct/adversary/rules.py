@@ -47,7 +47,8 @@ class Rule:
     timed: bool = False
 
 
-def _sequence(**named: Any) -> tuple[Any, ...]:
+def sequence(**named: Any) -> tuple[Any, ...]:
+    """The one value as a tuple; raises ValueError for what is no sequence."""
     ((name, value),) = named.items()
     try:
         return tuple(value)
@@ -57,7 +58,7 @@ def _sequence(**named: Any) -> tuple[Any, ...]:
 
 def any_order(queries: Sequence[Any]) -> Rule:
     """Every query is allowed at every time."""
-    return Rule(_sequence(queries=queries), (), lambda state, query, left: ())
+    return Rule(sequence(queries=queries), (), lambda state, query, left: ())
 
 
 def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
@@ -66,8 +67,8 @@ def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
     Raises:
         ValueError: as many costs as queries are needed, whole and at least 1.
     """
-    moves = _sequence(queries=queries)
-    if len(_sequence(costs=costs)) != len(moves):
+    moves = sequence(queries=queries)
+    if len(sequence(costs=costs)) != len(moves):
         raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
     for cost in costs:
         _validate.number(_validate.count, costs=cost)
@@ -82,7 +83,7 @@ def multisets(
 ) -> Rule:
     """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
     _validate.function(allowed=allowed)
-    queries, start = _sequence(queries=queries), (0,) * len(queries)
+    queries, start = sequence(queries=queries), (0,) * len(queries)
     step = lambda counts, query, left: after if allowed(after := one_more(counts, query)) else None  # noqa: E731
     if certain is None:
         return Rule(queries, start, step)
@@ -123,7 +124,7 @@ def unroll(rule: Rule, rounds: int) -> Game:
     _validate.instance(Rule, rule=rule)
     rounds = check_rounds(rounds)
     _validate.function(step=rule.step, certain=rule.certain)
-    count, moved = len(_sequence(queries=rule.queries)), 0
+    count, moved = len(sequence(queries=rule.queries)), 0
     if not count:
         raise ValueError("queries must have at least one member, got none")
     states, after, certain = [[rule.start]], [], []

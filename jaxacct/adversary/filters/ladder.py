@@ -208,11 +208,8 @@ def product_law(bands: Ladder) -> tuple[np.ndarray, np.ndarray, float]:
     masses = np.fft.irfft(np.exp(log), size)
     relative = (16.0 * float(np.sum(bands.answers)) + 64.0 * math.log2(size)) * EPS
     error = math.sqrt(size) * float(np.linalg.norm(masses)) * relative * 2.0
-    index = np.arange(size)
-    index = np.where(index > reach, index - size, index)
-    order = np.argsort(index)
-    keep = np.abs(index[order]) <= reach
-    return index[order][keep] * finite[0], np.maximum(masses[order][keep], 0.0), error
+    masses = np.concatenate([masses[size - reach :], masses[: reach + 1]])  # losses below 0 stand at the end
+    return np.arange(-reach, reach + 1) * finite[0], np.maximum(masses, 0.0), error
 
 
 def guarantee_of(epsilon: float, delta: float, rounds: int, statement: str, *, natural: bool) -> LadderGuarantee:

@@ -17,7 +17,7 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
-from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
+from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, grid_for, law_of, nothing, on_grid
@@ -177,8 +177,7 @@ def natural_approximate_dp(
     Raises:
         ValueError: values out of range, or a grid without loss 0.
     """
-    check_ladder(epsilon, delta, rounds)
-    closed_form(float(epsilon), float(delta), int(rounds))  # its checks
+    closed_form(epsilon, delta, rounds)  # its checks
     _validate.instance(LossGrid | None, grid=grid)
     _validate.one_of(RELATIONS, relation=relation)
     if grid is None:

@@ -13,6 +13,7 @@ from jaxacct import _validate
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, by_direction, excess, experiments_of, identity, product
 from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
+from jaxacct.adversary.rules import sequence
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, directions
@@ -66,11 +67,7 @@ class Compositions:
     def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
         _validate.one_of(RELATIONS, relation=relation)
         _validate.instance(LossGrid | None, grid=grid)
-        try:
-            members = list(family)
-        except TypeError:
-            raise ValueError(f"family must be a sequence of mechanisms, got {type(family).__name__}") from None
-        self.family = families.members_of(members)
+        self.family = families.members_of(sequence(family=family))
         self.rounds, self.relation = rounds, relation
         self._grid = grid
         found = [one for m in self.family if (one := experiments_of(m, relation)) is not None]

@@ -119,11 +119,15 @@ def natural_filter_cost(
     _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     if progress is not None:
         _validate.function(progress=progress)
-    compositions = Compositions(family, rounds, relation, grid)
-    tests = Budget(budget, compositions, float(tolerance))
+    return cost_of(Budget(budget, Compositions(family, rounds, relation, grid), float(tolerance)), progress)
+
+
+def cost_of(tests: Budget, progress: Callable[[int, int], object] | None = None) -> NaturalFilterCost:
+    """:func:`natural_filter_cost` of a budget and a family that are at hand."""
+    compositions = tests.compositions
     # Algorithm 2: a query runs if the composition of all that ran stays within the budget.
     rule = multisets(compositions.family, lambda n: tests.test(n).possible, lambda n: tests.test(n).certain)
-    game = unroll(rule, rounds)
+    game = unroll(rule, compositions.rounds)
     seen = {state for states in game.states for state in states}
     undecided = sum(1 for counts in seen if not tests.test(counts).certain)
     if compositions.experiments is not None:

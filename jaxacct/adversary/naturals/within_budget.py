@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.scipy.special import ndtri
+from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.adversary.experiment import Experiment, excess, experiments_of
@@ -37,11 +37,6 @@ class Budget:
     *Finite budget*: between its losses its curve is a line or constant, and the composition's is convex and falls, so
     its losses are the only points to look at. *Gaussian budget, finite composition*: the difference of trade-off curves
     is concave on each of the composition's segments, so its vertices are. *Otherwise*: bounds on the lattice.
-
-    Args:
-        budget: a mechanism, PLD or curve.
-        compositions: of the family.
-        tolerance: at least 0.
     """
 
     def __init__(self, budget: Any, compositions: Compositions, tolerance: float) -> None:
@@ -171,8 +166,7 @@ def mu_needed(one: Experiment, delta: float = 0.0, tolerance: float = 0.0) -> tu
     def quantile(tail: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Phi^-1(tail) from whichever of a probability and its complement is smaller."""
         small = np.minimum(tail, rest)
-        with jax.enable_x64(True):
-            ends = [np.asarray(ndtri(inflated(small, s * units))) for s in (-1.0, 1.0)]
+        ends = [ndtri(inflated(small, s * units)) for s in (-1.0, 1.0)]
         # A tail of 0 is exactly that: its quantile is infinite.
         margins = [_QUANTILE * (1.0 + np.where(np.isfinite(e), np.abs(e), 0.0)) for e in ends]
         low, high = ends[0] - margins[0], ends[1] + margins[1]
