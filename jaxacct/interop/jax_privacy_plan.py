@@ -11,8 +11,6 @@ import jax.numpy as jnp
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
-from jaxacct.mechanisms import PoissonSampled
-from jaxacct.mechanisms.gaussian import Gaussian
 from jaxacct.training.clipping import global_norm
 from jaxacct.training.keys import fresh_keys
 from jaxacct.training.noise import gaussian_tree
@@ -150,7 +148,7 @@ class FilteredConfig:
         )
 
     def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, FilteredNoiseState]:
-        query = PoissonSampled(Gaussian(state.sigma), jnp.float32(self.schedule.levels[0][1]))
+        query = self.schedule.query(state.sigma, jnp.float32(self.schedule.levels[0][1]))
         admitted, filter_state, scale = ask_filter(self.filter, query, state.filter_state)
         # A last step at a smaller clip norm would have to be known before the gradients are clipped.
         admitted = admitted & (scale == 1) & (state.sigma > 0) & ~state.halted
@@ -159,15 +157,17 @@ class FilteredConfig:
             noise = gaussian_tree(jax.random.fold_in(state.key, state.step), updates)
             deviation = state.sigma * jnp.float32(self.l2_clip_norm)
             divisor = jnp.float32(self.expected_batch)
-            mean = jax.tree.map(lambda leaf, drawn: (leaf + deviation * drawn) / divisor, updates, noise)
-            mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, updates)
+            add = lambda leaf, drawn: ((leaf + deviation * drawn) / divisor).astype(leaf.dtype)  # noqa: E731
+            mean = jax.tree.map(add, updates, noise)
             dimension = sum(leaf.size for leaf in jax.tree.leaves(updates))
             noise_norm = deviation * jnp.float32(dimension**0.5) / divisor
             released = ReleasedValues.nothing()._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             sigma, _, schedule_state = self.schedule.propose(state.step + 1, state.schedule_state, released)
-            sigma = jnp.asarray(sigma, jnp.float32)
-            return mean, FilteredNoiseState(
-                filter_state, schedule_state, sigma, state.key, state.step + 1, state.halted
+            return mean, state._replace(
+                filter_state=filter_state,
+                schedule_state=schedule_state,
+                sigma=jnp.asarray(sigma, jnp.float32),
+                step=state.step + 1,
             )
 
         def refuse() -> tuple[Any, FilteredNoiseState]:

@@ -36,16 +36,6 @@ from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImpor
 from jaxacct import _validate, accounting
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = [
-    "NAME",
-    "BudgetExhausted",
-    "BudgetStop",
-    "CertifiedAccountant",
-    "check_loader",
-    "lightning_callback",
-    "register",
-]
-
 NAME = "jaxacct"
 
 
@@ -59,7 +49,7 @@ class CertifiedAccountant(IAccountant):
     Add-or-remove neighbours. Opacus tells an accountant nothing about the sampler: `check_loader` looks at a loader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # abstract in Opacus
         super().__init__()
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -79,7 +69,6 @@ class CertifiedAccountant(IAccountant):
 
         Other arguments, which Opacus's own accountants take for their approximations, are not needed.
         """
-        del args, kwargs
         return float(self.bounds(delta).upper)
 
     def bounds(self, delta: float) -> accounting.Bounds:
@@ -254,11 +243,9 @@ def lightning_callback(stop: BudgetStop) -> Any:
         """Ends the run where the filter would refuse the next step."""
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            del pl_module
             trainer.should_stop = not stop.fits()
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            del pl_module, outputs, batch, batch_idx
             trainer.should_stop = trainer.should_stop or not stop.fits()
 
     return StopAtBudget()

@@ -11,7 +11,7 @@ from dp_accounting import dp_event
 
 from jaxacct import _validate, mechanisms
 from jaxacct.interop import noise_events
-from jaxacct.interop.composition import MOST, Reading, composed
+from jaxacct.interop.composition import MOST, Reading
 from jaxacct.interop.noise_events import inside, leaf, moves
 from jaxacct.interop.selection import repeated
 from jaxacct.mechanisms.base import Mechanism
@@ -116,7 +116,7 @@ def _one_run(inner: Reading) -> Mechanism:
         raise ValueError(
             "a sample of a composition has an analysis only if it consists of Gaussians; compose sampled events instead"
         )
-    return composed(inner.all_parts())
+    return inner.mechanism()
 
 
 def _poisson(event: Any, relation: str) -> Reading:

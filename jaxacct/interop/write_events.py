@@ -127,25 +127,16 @@ _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
 }
 
 # Events that dp_accounting's 0.6.0 does not have yet.
-_events: Any = dp_event
-_NEWER: dict[str, tuple[type, Callable[[Any, str], dp_event.DpEvent]]] = {
-    "EpsilonDeltaDpEvent": (
-        mechanisms.ApproximateDP,
-        lambda m, relation: _events.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),
-    ),
-    "DiscreteGaussianDpEvent": (
-        mechanisms.DiscreteGaussian,
-        lambda m, relation: _events.DiscreteGaussianDpEvent(
-            _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
-        ),
-    ),
-    "ExponentialMechanismDpEvent": (
-        mechanisms.Exponential,
-        lambda m, relation: _events.ExponentialMechanismDpEvent(_scalar(m.epsilon)),
-    ),
-    "PermuteAndFlipDpEvent": (
-        mechanisms.PermuteAndFlip,
-        lambda m, relation: _events.PermuteAndFlipDpEvent(_scalar(m.epsilon)),
-    ),
-}
-_WRITERS |= {kind: writer for name, (kind, writer) in _NEWER.items() if hasattr(dp_event, name)}
+_newer: Any = dp_event
+if hasattr(dp_event, "EpsilonDeltaDpEvent"):
+    _WRITERS[mechanisms.ApproximateDP] = lambda m, relation: _newer.EpsilonDeltaDpEvent(
+        _scalar(m.epsilon), _scalar(m.delta)
+    )
+if hasattr(dp_event, "DiscreteGaussianDpEvent"):
+    _WRITERS[mechanisms.DiscreteGaussian] = lambda m, relation: _newer.DiscreteGaussianDpEvent(
+        _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
+    )
+if hasattr(dp_event, "ExponentialMechanismDpEvent"):
+    _WRITERS[mechanisms.Exponential] = lambda m, relation: _newer.ExponentialMechanismDpEvent(_scalar(m.epsilon))
+if hasattr(dp_event, "PermuteAndFlipDpEvent"):
+    _WRITERS[mechanisms.PermuteAndFlip] = lambda m, relation: _newer.PermuteAndFlipDpEvent(_scalar(m.epsilon))

@@ -84,8 +84,7 @@ def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | N
             about queries that it does not take.
         ImportError: matplotlib is not installed.
     """
-    if not isinstance(filters, Mapping):
-        raise ValueError(f"filters must be a mapping from labels to filters, got {type(filters).__name__}")
+    _validate.instance(Mapping, filters=filters)
     for filter in filters.values():
         _validate.methods("init", "update", "fraction", filters=filter)
     _validate.real_arrays(schedule=schedule)
