@@ -10,6 +10,7 @@ import numpy as np
 from dp_accounting import dp_event
 
 from jaxacct import _validate, mechanisms
+from jaxacct._numerics.arrays import Array
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
@@ -47,7 +48,7 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
     return event if int(steps) == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
 
 
-def _scalar(value: Any) -> float:
+def _scalar(value: Array) -> float:
     if np.ndim(value):
         raise ValueError(f"mechanism must have scalar parameters, got one of shape {np.shape(value)}")
     return float(value)
@@ -58,7 +59,7 @@ def _halves(relation: str) -> float:
     return 2.0 if relation == "replace" else 1.0
 
 
-def _multiplier(noise: Any, sensitivity: Any, relation: str) -> float:
+def _multiplier(noise: Array, sensitivity: Array, relation: str) -> float:
     noise, sensitivity = _scalar(noise), _scalar(sensitivity)
     exact = sensitivity == 1.0 and relation != "replace"
     return noise if exact else noise / sensitivity * _halves(relation) * _DOWN

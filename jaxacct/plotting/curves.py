@@ -12,6 +12,7 @@ from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach, single
 from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
@@ -19,11 +20,13 @@ from jaxacct.plotting._style import axes_for, band, finish, increasing, next_sty
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from jaxacct.filters.base import Guarantee
+
 _LEAST = 1e-10
 
 
 def privacy_profile(
-    curve: Any,
+    curve: Mechanism | Guarantee | PrivacyProfile | PLD | Bounds,
     epsilons: ArrayLike | None = None,
     *,
     steps: int = 1,
@@ -81,7 +84,7 @@ def privacy_profile(
 
 
 def trade_off(
-    curve: Any,
+    curve: Mechanism | TradeOff | PrivacyProfile | PLD,
     *,
     steps: int = 1,
     relation: str = "add_or_remove",
