@@ -24,7 +24,6 @@ _NAMES = {
     _Relation.REPLACE_ONE: "replace",
     _Relation.REPLACE_SPECIAL: "replace_special",
 }
-_UP = 1.0 + 2.0**-50
 _UP_RATE = 1.0 + 2.0**-40  # above the rounding of exp at up to 700
 _DELTAS = np.concatenate([[0.0], np.geomspace(1e-13, 0.5, 120), 1.0 - np.geomspace(0.5, 1e-6, 80)])
 _FAR = 640.0  # an epsilon that stands for infinity where some loss may be infinite
