@@ -17,7 +17,7 @@ from jax import Array
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
-from jaxacct.expost.definitions import RenyiExPost, Result
+from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
@@ -32,7 +32,7 @@ class RenyiOdometerState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RenyiOdometer:
+class RenyiOdometer(AtOneOrder):
     """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
 
     The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
@@ -47,11 +47,6 @@ class RenyiOdometer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", RenyiExPost(self.order).order)
-
-    @property
-    def definition(self) -> RenyiExPost:
-        """What the returned epsilon means."""
-        return RenyiExPost(self.order)
 
     def init(self) -> RenyiOdometerState:
         """The state with nothing spent."""

@@ -12,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
 from jaxacct.expost.loop import Released, loop, scalar
@@ -68,7 +68,7 @@ def release_until(
     path_key, check_key = jax.random.split(key)
     count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else 0
     # The definitions must combine before anything is drawn.
-    _cost(mechanism.definition, check, 0.0, 0.0, disjoint, None)
+    _cost(mechanism.definition, check, 0.0, disjoint, None)
     path = mechanism.path(path_key, epsilons)
     state = check.start(jax.random.fold_in(check_key, 0))
 
@@ -83,10 +83,8 @@ def release_until(
     private = (key, path, state, epsilons, check)
     steps, passed, scores, _ = loop(attempt, None, count, private, so_far, progress)
     release = jax.tree.map(lambda leaf: leaf[steps - 1], path)
-    (row,) = settled(mechanism.spent(epsilons))
-    spent = _at(row, steps - 1)
-    cost = _cost(mechanism.definition, check, spent, check.epsilon, disjoint, release)
-    return Released(cost, steps, passed, scores)
+    spent = _at(mechanism.spent(epsilons), steps - 1)
+    return Released(_cost(mechanism.definition, check, spent, disjoint, release), steps, passed, scores)
 
 
 def compose_until(
@@ -131,7 +129,7 @@ def compose_until(
     if most > _MOST:
         raise ValueError(f"most must be at most {_MOST}, got {int(most)}")
     odometer = RenyiOdometer(order)
-    _cost(odometer.definition, check, 0.0, 0.0, disjoint, None)
+    _cost(odometer.definition, check, 0.0, disjoint, None)
     step_key, check_key = jax.random.split(key)
     secret = check.start(jax.random.fold_in(check_key, 0))
 
@@ -148,8 +146,8 @@ def compose_until(
     steps, passed, scores, (state, total) = loop(
         attempt, carried, int(most), private, lambda _, inner: odometer.spent(inner[1]), progress
     )
-    spent = odometer.spent(total)
-    return Released(_cost(odometer.definition, check, spent, check.epsilon, disjoint, state), steps, passed, scores)
+    cost = _cost(odometer.definition, check, odometer.spent(total), disjoint, state)
+    return Released(cost, steps, passed, scores)
 
 
 def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) -> None:
@@ -161,13 +159,12 @@ def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) 
     _validate.truth(disjoint=disjoint)
 
 
-def _cost(have: Definition, check: Check, spent: Any, asked: Any, disjoint: bool, output: Any) -> Result:
-    parts = Result(output, spent, have), Result(None, asked, check.definition)
+def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: Any) -> Result:
+    parts = Result(output, spent, have), Result(None, check.epsilon, check.definition)
     both = stopped_by(*parts) if disjoint else compose(*parts)
     return Result(output, both.epsilon, both.definition)
 
 
-@reentrant_x64
-def _at(row: ArrayLike, index: Any) -> Any:
-    found = jnp.asarray(row, jnp.float64)[index]
-    return found if _validate.is_traced(found) else np.asarray(found)[()]
+@in_float64
+def _at(row: ArrayLike, index: ArrayLike) -> Array:
+    return jnp.asarray(row, jnp.float64)[index]

@@ -150,19 +150,18 @@ class FilteredConfig:
         )
 
     def _update(self, updates: Any, state: Any, params: Any = None) -> tuple[Any, FilteredNoiseState]:
-        total = updates
         query = PoissonSampled(Gaussian(state.sigma), jnp.float32(self.schedule.levels[0][1]))
         admitted, filter_state, scale = ask_filter(self.filter, query, state.filter_state)
         # A last step at a smaller clip norm would have to be known before the gradients are clipped.
         admitted = admitted & (scale == 1) & (state.sigma > 0) & ~state.halted
 
         def take() -> tuple[Any, FilteredNoiseState]:
-            noise = gaussian_tree(jax.random.fold_in(state.key, state.step), total)
+            noise = gaussian_tree(jax.random.fold_in(state.key, state.step), updates)
             deviation = state.sigma * jnp.float32(self.l2_clip_norm)
             divisor = jnp.float32(self.expected_batch)
-            mean = jax.tree.map(lambda leaf, drawn: (leaf + deviation * drawn) / divisor, total, noise)
-            mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, total)
-            dimension = sum(leaf.size for leaf in jax.tree.leaves(total))
+            mean = jax.tree.map(lambda leaf, drawn: (leaf + deviation * drawn) / divisor, updates, noise)
+            mean = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), mean, updates)
+            dimension = sum(leaf.size for leaf in jax.tree.leaves(updates))
             noise_norm = deviation * jnp.float32(dimension**0.5) / divisor
             released = ReleasedValues.nothing()._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             sigma, _, schedule_state = self.schedule.propose(state.step + 1, state.schedule_state, released)
@@ -172,6 +171,6 @@ class FilteredConfig:
             )
 
         def refuse() -> tuple[Any, FilteredNoiseState]:
-            return jax.tree.map(jnp.zeros_like, total), state._replace(halted=jnp.bool_(True))
+            return jax.tree.map(jnp.zeros_like, updates), state._replace(halted=jnp.bool_(True))
 
         return jax.lax.cond(admitted, take, refuse)

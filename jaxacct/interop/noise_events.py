@@ -9,19 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxacct import _validate
+from jaxacct import _validate, mechanisms
 from jaxacct.interop.composition import Part, Reading
-from jaxacct.mechanisms import (
-    ApproximateDP,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    FromTables,
-    Gaussian,
-    Laplace,
-    MixtureOfGaussians,
-    PureDP,
-    RandomizedResponse,
-)
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
@@ -32,16 +21,6 @@ def leaf(event: Any, mechanism: Mechanism, relation: str, is_sum: bool = False) 
     """One run of ``mechanism``, once it is known to have an analysis."""
     directions(mechanism, relation)
     return Reading({repr(event): Part(mechanism, 1, is_sum)})
-
-
-def nothing(event: Any, relation: str) -> Reading:
-    """No release at all."""
-    return Reading()
-
-
-def everything(event: Any, relation: str) -> Reading:
-    """What is not private."""
-    return Reading(private=False)
 
 
 class OverSensitivity(str):
@@ -58,20 +37,15 @@ def inside(relation: str, inner: str) -> str:
     return OverSensitivity(inner) if isinstance(relation, OverSensitivity) else inner
 
 
-def gaussian(event: Any, relation: str) -> Reading:
-    """N(0, s^2 I) on a sum; without noise it is no private release."""
+def on_sum(kind: Callable[[float, float], Mechanism], event: Any, relation: str) -> Reading:
+    """Independent noise on every coordinate of a sum; without noise it is no private release.
+
+    For Laplace noise the worst case is one coordinate (see `Laplace`).
+    """
     _validate.nonnegative(noise_multiplier=event.noise_multiplier)
     if event.noise_multiplier == 0:
-        return everything(event, relation)
-    return leaf(event, Gaussian(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
-
-
-def laplace(event: Any, relation: str) -> Reading:
-    """Independent Laplace noise on every coordinate; the worst case is one coordinate (see `Laplace`)."""
-    _validate.nonnegative(noise_multiplier=event.noise_multiplier)
-    if event.noise_multiplier == 0:
-        return everything(event, relation)
-    return leaf(event, Laplace(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
+        return Reading(private=False)
+    return leaf(event, kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
 
 
 def discrete_laplace(event: Any, relation: str) -> Reading:
@@ -88,7 +62,9 @@ def discrete_laplace(event: Any, relation: str) -> Reading:
     if sensitivity == 0:
         return Reading()
     scale = math.nextafter(1.0 / float(event.noise_parameter), 0.0)
-    return leaf(event, DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True)
+    return leaf(
+        event, mechanisms.DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True
+    )
 
 
 def response(event: Any, relation: str) -> Reading:
@@ -109,12 +85,12 @@ def response(event: Any, relation: str) -> Reading:
     if k == 1 or p == 1.0:
         return Reading()
     if p == 0.0:
-        return everything(event, relation)
+        return Reading(private=False)
     if relation == "replace":
         # More epsilon is less private, so it is rounded up.
-        return leaf(event, RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
+        return leaf(event, mechanisms.RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
     own, others = np.array([(1.0 - p) + p / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
-    return leaf(event, FromTables(own, others), relation)
+    return leaf(event, mechanisms.FromTables(own, others), relation)
 
 
 def mixture(event: Any, relation: str) -> Reading:
@@ -125,15 +101,15 @@ def mixture(event: Any, relation: str) -> Reading:
     if not any(value * weight for value, weight in zip(sensitivities, weights, strict=True)):
         return Reading()
     if deviation == 0.0:
-        return everything(event, relation)
-    return leaf(event, MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
+        return Reading(private=False)
+    return leaf(event, mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
 
 
 def zcdp(event: Any, relation: str) -> Reading:
     """(xi, rho)-zCDP, for whatever relation the event was written for; xi-DP where rho is 0."""
     _validate.nonnegative(rho=event.rho, xi=event.xi)
     if event.rho == 0 and event.xi > 0:
-        return leaf(event, PureDP(float(event.xi)), relation)
+        return leaf(event, mechanisms.PureDP(float(event.xi)), relation)
     return Reading(rho=float(event.rho), xi=float(event.xi))
 
 
@@ -152,32 +128,32 @@ def tree(event: Any, relation: str) -> Reading:
     if relation != "replace_special":
         raise ValueError("tree aggregation has an analysis for relation 'replace_special' only")
     if event.noise_multiplier == 0:
-        return everything(event, relation)
+        return Reading(private=False)
     levels = max(counts).bit_length()
     sensitivity = math.sqrt(levels)
     if sensitivity * sensitivity < levels:
         sensitivity = math.nextafter(sensitivity, math.inf)
-    return leaf(event, Gaussian(float(event.noise_multiplier), sensitivity), relation)
+    return leaf(event, mechanisms.Gaussian(float(event.noise_multiplier), sensitivity), relation)
 
 
 def claimed(event: Any, relation: str) -> Reading:
     """(epsilon, delta)-DP, for whatever relation the event was written for."""
     epsilon, delta = float(event.epsilon), float(event.delta)
-    _validate.nonnegative(epsilon=epsilon if epsilon < math.inf else 0.0, delta=delta)
     _validate.rate(delta=delta)
-    if delta == 1.0 or epsilon == math.inf:
-        return everything(event, relation)
     if delta == 0.0:
-        return by_epsilon(event, PureDP, relation)
-    return leaf(event, ApproximateDP(epsilon, delta), relation)
+        return by_epsilon(mechanisms.PureDP, event, relation)
+    _validate.epsilon(epsilon=epsilon)
+    if delta == 1.0 or epsilon == math.inf:
+        return Reading(private=False)
+    return leaf(event, mechanisms.ApproximateDP(epsilon, delta), relation)
 
 
-def by_epsilon(event: Any, kind: Callable[[float], Any], relation: str) -> Reading:
+def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) -> Reading:
     """A mechanism that an epsilon describes, for whatever relation the event was written for."""
     epsilon = float(event.epsilon)
+    _validate.epsilon(epsilon=epsilon)
     if epsilon == math.inf:
-        return everything(event, relation)
-    _validate.nonnegative(epsilon=epsilon)
+        return Reading(private=False)
     return leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
 
 
@@ -193,8 +169,8 @@ def discrete_gaussian(event: Any, relation: str) -> Reading:
     if moved == 0.0:
         return Reading()
     if sigma == 0.0:
-        return everything(event, relation)
+        return Reading(private=False)
     if event.dimension is not None and operator.index(event.dimension) == 1:
         whole = math.floor(moved)
-        return leaf(event, DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+        return leaf(event, mechanisms.DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
     return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)

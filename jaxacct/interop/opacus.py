@@ -20,10 +20,12 @@ step's update, and the filter's guarantee holds for whatever was chosen on the w
 
 from __future__ import annotations
 
+import collections
 import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 from opacus.accountants import IAccountant, register_accountant  # pyright: ignore[reportMissingImports]
 from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
@@ -88,10 +90,9 @@ class CertifiedAccountant(IAccountant):
         """
         _validate.number(_validate.probability, delta=delta)
         # Opacus lists a step anew whenever its noise or rate differ from the last one's.
-        counts: dict[tuple[float, float], int] = {}
+        counts: collections.Counter[tuple[float, float]] = collections.Counter()
         for noise, rate, steps in self.history:
-            key = _step_of(noise, rate)
-            counts[key] = counts.get(key, 0) + int(steps)
+            counts[_step_of(noise, rate)] += int(steps)
         if not counts:
             return accounting.Bounds(np.float64(0.0), np.float64(0.0))
         parts = [PoissonSampled(Gaussian(noise), rate) for noise, rate in counts]
@@ -198,8 +199,6 @@ class BudgetStop:
 
     def state_dict(self) -> dict[str, Any]:
         """The filter's state and the number of steps, as NumPy arrays: save it with every checkpoint."""
-        import jax
-
         return {"steps": self.steps, "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -208,8 +207,6 @@ class BudgetStop:
         Raises:
             ValueError: it is of another filter.
         """
-        import jax
-
         leaves, structure = jax.tree.flatten(self.filter.init())
         given = [np.asarray(leaf) for leaf in saved["state"]]
         if [(g.shape, g.dtype) for g in given] != [(np.shape(x), np.asarray(x).dtype) for x in leaves]:
@@ -269,10 +266,8 @@ def lightning_callback(stop: BudgetStop) -> Any:
 
 def _step_of(noise_multiplier: Any, sample_rate: Any) -> tuple[float, float]:
     noise, rate = float(noise_multiplier), float(sample_rate)
-    if not 0 < noise < np.inf:
-        raise ValueError(f"noise_multiplier must be a finite number above 0, got {noise_multiplier}")
-    if not 0 < rate <= 1:
-        raise ValueError(f"sample_rate must be above 0 and at most 1, got {sample_rate}")
+    _validate.positive(noise_multiplier=noise, sample_rate=rate)
+    _validate.rate(sample_rate=rate)
     return noise, rate
 
 

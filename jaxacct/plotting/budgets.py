@@ -47,14 +47,12 @@ def budget(
     # Filters round the fraction up, by 2^-40 at most, and then to the caller's float type.
     if spent.ndim != 1 or np.any((spent < 0) | (spent > 1 + 1e-5)):
         raise ValueError(f"fraction must be numbers in [0, 1] of shape (n,), got {np.array2string(spent, threshold=5)}")
-    if steps is not None:
-        _validate.numbers(steps=steps)
-    if admitted is not None:
-        _validate.numbers(admitted=admitted)
-    at = np.arange(1.0, spent.size + 1) if steps is None else np.asarray(steps, np.float64)
+    steps = np.arange(1.0, spent.size + 1) if steps is None else steps
+    admitted = np.ones(spent.shape) if admitted is None else admitted
+    _validate.numbers(steps=steps, admitted=admitted)
+    at, granted = np.asarray(steps, np.float64), np.asarray(admitted, bool)
     if at.shape != spent.shape or np.any(np.diff(at) <= 0) or not np.all(at > 0):
         raise ValueError(f"steps must be increasing numbers above 0 of shape {spent.shape}, got shape {at.shape}")
-    granted = np.ones(spent.shape, bool) if admitted is None else np.asarray(admitted, bool)
     if granted.shape != spent.shape:
         raise ValueError(f"admitted must have shape {spent.shape}, got {granted.shape}")
     ax = axes_for(ax)

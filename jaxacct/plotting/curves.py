@@ -14,7 +14,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.mechanisms.directions import RELATIONS
 from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach
-from jaxacct.plotting._style import axes_for, band, finish, next_style
+from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def privacy_profile(
             raise ValueError("epsilons must be given with Bounds, got None")
         at = np.linspace(0.0, reach(lambda at: _deltas(curve, at, steps, relation)[0], _LEAST), POINTS)
     else:
-        at = _increasing(epsilons=epsilons)
+        at = increasing(2, epsilons=epsilons)
         _validate.nonnegative(epsilons=at)
     guarantee, other = _deltas(curve, at, steps, relation)
     if epsilons is None:
@@ -121,8 +121,7 @@ def trade_off(
     _validate.truth(log=log)
     _validate.scalar(smallest=smallest)
     _validate.at_least(1e-10, smallest=smallest)
-    if smallest > 0.1:
-        raise ValueError(f"smallest must be at most 0.1, got {smallest:g}")
+    _validate.at_most(0.1, smallest=smallest)
     alpha = np.geomspace(smallest, 1.0, 401) if log else np.linspace(0.0, 1.0, 401)
     guarantee, other = _errors(curve, alpha, steps, relation, log)
     ax = axes_for(ax)
@@ -135,15 +134,6 @@ def trade_off(
     if log:
         return finish(ax, xlabel="false positive rate", ylabel="true positive rate of the best attack")
     return finish(ax, xlabel="type I error (false positives)", ylabel="type II error (misses)")
-
-
-def _increasing(**named: ArrayLike) -> np.ndarray:
-    ((name, value),) = named.items()
-    _validate.finite(**named)
-    array = np.asarray(value, np.float64)
-    if array.ndim != 1 or array.size < 2 or np.any(np.diff(array) <= 0):
-        raise ValueError(f"{name} must be two or more increasing numbers, got an array of shape {array.shape}")
-    return array
 
 
 def _single(values: Any, size: int) -> np.ndarray:

@@ -53,12 +53,11 @@ def pld(
     # By the tails of the sums, which do not see a far point that holds only rounding.
     tail = 1e-12 if log else 1e-6
     inside = (np.cumsum(masses) > tail) & (np.cumsum(masses[::-1])[::-1] > tail)
-    inside = inside if inside.any() else np.ones_like(inside)
-    first, last = int(np.argmax(inside)), masses.size - 1 - int(np.argmax(inside[::-1]))
+    first, last = np.flatnonzero(inside if inside.any() else np.ones_like(inside))[[0, -1]]
     # Whole lattice points a bin, or counts would beat against the lattice.
     width = max(1, -(-(last - first + 1) // int(bins)))
     number = -(-(last - first + 1) // width)
-    sums = np.add.reduceat(masses[: min(first + number * width, masses.size)], first + width * np.arange(number))
+    sums = np.add.reduceat(masses[: first + number * width], first + width * np.arange(number))
     edges = losses[first] + h * (width * np.arange(number + 1) - 0.5)
     infinite = float(law.infinity_mass)
     if infinite > 1e-12:
