@@ -6,6 +6,8 @@ from :class:`Symmetric` if `add` and `remove` have one curve; sampling and compo
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -68,7 +70,7 @@ class Mechanism:
         """
         raise NotImplementedError
 
-    def _one_pair(self, relation: str, of: str) -> Pair:
+    def _one_pair(self, relation: str, of: str) -> Any:
         """The pair of one run, for what is only known of single pairs; NaN where traced counts are not 1.
 
         Raises:

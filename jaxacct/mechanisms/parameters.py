@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -41,7 +41,7 @@ SUM_SLACK = 1e-9
 _fractions = contextvars.ContextVar("fractions", default=False)
 
 
-def check_law(name: str, table: Any) -> None:
+def check_law(name: str, table: ArrayLike) -> None:
     """Raises unless every row of a concrete ``table`` is a law: numbers of at least ``LEAST_MASS`` or 0, of sum 1."""
     if _validate.is_traced(table):
         return

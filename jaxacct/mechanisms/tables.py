@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -60,7 +58,7 @@ class FromTables(Mechanism):
         return [(_pair(first, second), 1.0)]
 
 
-def _pair(p: Any, q: Any) -> TablePair:
+def _pair(p: Array, q: Array) -> TablePair:
     """Outputs sorted by loss. A loss is off by the roundings of two sums and of two logarithms."""
     xp, p, q = floats(p, q)
     good = True

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
@@ -88,7 +87,7 @@ class TruncatedPoisson(Subsample):
         _validate.count(largest=self.largest, records=self.records)
         _validate.ordered(largest=self.largest, records=self.records)
 
-    def _parts(self) -> tuple[Any, Any, Any]:
+    def _parts(self) -> tuple[Array, Array, Array]:
         """Rate, largest and records in float64, NaN where they are invalid."""
         xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -101,7 +100,7 @@ class SampledWithoutReplacement(Subsample):
             return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
         mu = inflated(mu_of_noise(noise), 2.0**-48)
 
-        def log_moment(at: Any) -> Any:
+        def log_moment(at: Array) -> Array:
             return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
 
         return from_pair(pair, order, log_moment)
@@ -114,6 +113,6 @@ class SampledWithoutReplacement(Subsample):
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
 
-def _rounded_up(rate: Any) -> Any:
+def _rounded_up(rate: Array) -> Array:
     """A quotient that is off by a unit; divergences grow with the rate."""
     return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

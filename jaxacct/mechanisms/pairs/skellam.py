@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import jax
 import numpy as np
@@ -220,7 +219,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Array, x: int) -> Any:
+def _first(mu: Array, x: int) -> Array:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
     return half + (half * half + 1.0) ** 0.5

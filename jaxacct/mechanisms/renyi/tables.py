@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.renyi.closed import ROUNDING
 from jaxacct.mechanisms.renyi.from_pair import largest
 from jaxacct.mechanisms.renyi.tails import log_power_excess
 
 
-def table_divergence(pairs: list[Any], order: ArrayLike) -> Array:
+def table_divergence(pairs: list[Tabulated], order: ArrayLike) -> Array:
     """log(sum p^a q^(1-a)) / (a - 1) of the largest of ``pairs``, from non-negative terms; inf if a loss may be."""
     found = []
     for pair in pairs:
@@ -27,7 +25,7 @@ def table_divergence(pairs: list[Any], order: ArrayLike) -> Array:
 
 
 @hosted
-def _of_table(pair: Any, order: Any) -> Array:
+def _of_table(pair: Tabulated, order: Array) -> Array:
     xp, order = floats(order)
     a, atoms = order[..., None], pair.atoms()
     finite = xp.isfinite(atoms.losses)

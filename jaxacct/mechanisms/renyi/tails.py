@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair
