@@ -106,22 +106,19 @@ def brownian_step(
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
     value, previous, *parameters = settled(value, previous, spent, epsilon, order, sensitivity)
-    return _stepped(key, value, previous, caller_dtype(), *parameters)
+    dtype = caller_dtype()
+    with jax.enable_x64(True):
+        spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
+        sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
+        weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
+        sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
 
+        def draw(leaf_key: Array, leaf: Array, last: ArrayLike) -> Array:
+            last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
+            mean = jnp.where(weight > 0, weight * leaf, 0.0) + (1 - weight) * last
+            return mean + sigma * _noise.normal(leaf_key, leaf.shape)
 
-@reentrant_x64
-def _stepped(key: Array, value: object, previous: object, dtype: str, *parameters: ArrayLike) -> object:
-    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
-    sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
-    weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
-    sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
-
-    def draw(leaf_key: Array, leaf: Array, last: ArrayLike) -> Array:
-        last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
-        mean = jnp.where(weight > 0, weight * leaf, 0.0) + (1 - weight) * last
-        return mean + sigma * _noise.normal(leaf_key, leaf.shape)
-
-    return _noise.released(key, draw, dtype, value, previous)
+        return _noise.released(key, draw, dtype, value, previous)
 
 
 def laplace_reduction(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:

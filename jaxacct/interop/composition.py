@@ -1,4 +1,4 @@
-"""What an event amounts to: parts that compose, a Rényi curve, and a probability of failure."""
+"""Adds up what is known about composed events: mechanisms and their counts, zCDP, and a Rényi curve."""
 
 from __future__ import annotations
 
