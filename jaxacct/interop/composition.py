@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -37,14 +38,14 @@ class Reading:
     """A composition, by kinds of knowledge. All kinds add up over compositions; the defaults are nothing run.
 
     Attributes:
-        parts: by a name that equal mechanisms share.
+        parts: by a key that equal mechanisms share.
         rho: of all parts that are (xi, rho)-zCDP, added up.
         xi: of the same; only where rho is above 0.
         divergences: Rényi divergences at `ORDERS` of parts of which nothing else is known, shape ``(orders,)`` or 0.
         private: False if some part releases its data as they are.
     """
 
-    parts: dict[str, Part] = dataclasses.field(default_factory=dict)
+    parts: dict[Hashable, Part] = dataclasses.field(default_factory=dict)
     rho: float = 0.0
     xi: float = 0.0
     divergences: np.ndarray | float = 0.0
@@ -52,9 +53,9 @@ class Reading:
 
     def __add__(self, other: Reading) -> Reading:
         parts = dict(self.parts)
-        for name, part in other.parts.items():
-            count = part.count + (parts[name].count if name in parts else 0)
-            parts[name] = dataclasses.replace(part, count=count)
+        for key, part in other.parts.items():
+            count = part.count + (parts[key].count if key in parts else 0)
+            parts[key] = dataclasses.replace(part, count=count)
         curve = _sum(self.divergences, other.divergences)
         rho, xi = _sum(self.rho, other.rho), _sum(self.xi, other.xi)
         return Reading(parts, rho, xi, curve, self.private and other.private)
@@ -63,7 +64,7 @@ class Reading:
         """``count`` such runs, at least one."""
         if count == 1:
             return self
-        parts = {name: dataclasses.replace(part, count=part.count * count) for name, part in self.parts.items()}
+        parts = {key: dataclasses.replace(part, count=part.count * count) for key, part in self.parts.items()}
         times = count * _UP
         return Reading(parts, self.rho * times, self.xi * times, self.divergences * count * _UP, self.private)
 

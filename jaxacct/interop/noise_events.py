@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from dp_accounting import dp_event
 
@@ -19,10 +20,13 @@ _OnSum = dp_event.GaussianDpEvent | dp_event.LaplaceDpEvent
 _UP = 1.0 + 2.0**-50
 
 
-def leaf(event: dp_event.DpEvent, mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
+def leaf(mechanism: Mechanism, relation: str, is_sum: bool = False) -> Reading:
     """One run of ``mechanism``, once it is known to have an analysis."""
     directions(mechanism, relation)
-    return Reading({repr(event): Part(mechanism, 1, is_sum)})
+    leaves, structure = jax.tree.flatten(mechanism)
+    # All digits of all parameters: NumPy leaves out some of them where it prints arrays.
+    values = tuple(np.asarray(leaf, np.float64).tobytes() for leaf in leaves)
+    return Reading({(str(structure), values, is_sum): Part(mechanism, 1, is_sum)})
 
 
 class OverSensitivity(str):
@@ -47,7 +51,7 @@ def on_sum(kind: Callable[[float, float], Mechanism], event: _OnSum, relation: s
     _validate.nonnegative(noise_multiplier=event.noise_multiplier)
     if event.noise_multiplier == 0:
         return Reading(private=False)
-    return leaf(event, kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
+    return leaf(kind(float(event.noise_multiplier), moves(relation)), relation, is_sum=True)
 
 
 def discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, relation: str) -> Reading:
@@ -64,9 +68,7 @@ def discrete_laplace(event: dp_event.DiscreteLaplaceDpEvent, relation: str) -> R
     if sensitivity == 0:
         return Reading()
     scale = math.nextafter(1.0 / float(event.noise_parameter), 0.0)
-    return leaf(
-        event, mechanisms.DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True
-    )
+    return leaf(mechanisms.DiscreteLaplace(scale, math.ceil(sensitivity * moves(relation))), relation, is_sum=True)
 
 
 def response(event: dp_event.RandomizedResponseDpEvent, relation: str) -> Reading:
@@ -90,9 +92,9 @@ def response(event: dp_event.RandomizedResponseDpEvent, relation: str) -> Readin
         return Reading(private=False)
     if relation == "replace":
         # More epsilon is less private, so it is rounded up.
-        return leaf(event, mechanisms.RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
+        return leaf(mechanisms.RandomizedResponse(math.log1p(k * (1.0 - p) / p * _UP) * _UP, k), relation)
     own, others = np.array([(1.0 - p) + p / k, p * (k - 1) / k]), np.array([1.0 / k, (k - 1) / k])
-    return leaf(event, mechanisms.FromTables(own, others), relation)
+    return leaf(mechanisms.FromTables(own, others), relation)
 
 
 def mixture(event: dp_event.MixtureOfGaussiansDpEvent, relation: str) -> Reading:
@@ -104,14 +106,14 @@ def mixture(event: dp_event.MixtureOfGaussiansDpEvent, relation: str) -> Reading
         return Reading()
     if deviation == 0.0:
         return Reading(private=False)
-    return leaf(event, mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
+    return leaf(mechanisms.MixtureOfGaussians(deviation, sensitivities, weights), relation, is_sum=True)
 
 
 def zcdp(event: dp_event.ZCDpEvent, relation: str) -> Reading:
     """(xi, rho)-zCDP, for whatever relation the event was written for; xi-DP where rho is 0."""
     _validate.nonnegative(rho=event.rho, xi=event.xi)
     if event.rho == 0 and event.xi > 0:
-        return leaf(event, mechanisms.PureDP(float(event.xi)), relation)
+        return leaf(mechanisms.PureDP(float(event.xi)), relation)
     return Reading(rho=float(event.rho), xi=float(event.xi))
 
 
@@ -134,7 +136,7 @@ def tree(event: dp_event.SingleEpochTreeAggregationDpEvent, relation: str) -> Re
     sensitivity = math.sqrt(levels)
     if sensitivity * sensitivity < levels:
         sensitivity = math.nextafter(sensitivity, math.inf)
-    return leaf(event, mechanisms.Gaussian(float(event.noise_multiplier), sensitivity), relation)
+    return leaf(mechanisms.Gaussian(float(event.noise_multiplier), sensitivity), relation)
 
 
 def claimed(event: Any, relation: str) -> Reading:
@@ -146,7 +148,7 @@ def claimed(event: Any, relation: str) -> Reading:
     _validate.epsilon(epsilon=epsilon)
     if delta == 1.0 or epsilon == math.inf:
         return Reading(private=False)
-    return leaf(event, mechanisms.ApproximateDP(epsilon, delta), relation)
+    return leaf(mechanisms.ApproximateDP(epsilon, delta), relation)
 
 
 def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) -> Reading:
@@ -155,7 +157,7 @@ def by_epsilon(kind: Callable[[float], Mechanism], event: Any, relation: str) ->
     _validate.epsilon(epsilon=epsilon)
     if epsilon == math.inf:
         return Reading(private=False)
-    return leaf(event, kind(epsilon), relation) if epsilon > 0 else Reading()
+    return leaf(kind(epsilon), relation) if epsilon > 0 else Reading()
 
 
 def discrete_gaussian(event: Any, relation: str) -> Reading:
@@ -173,5 +175,5 @@ def discrete_gaussian(event: Any, relation: str) -> Reading:
         return Reading(private=False)
     if event.dimension is not None and operator.index(event.dimension) == 1:
         whole = math.floor(moved)
-        return leaf(event, mechanisms.DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
+        return leaf(mechanisms.DiscreteGaussian(sigma, whole), relation, is_sum=True) if whole else Reading()
     return Reading(rho=(moved / sigma) ** 2 / 2.0 * _UP)

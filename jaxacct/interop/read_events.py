@@ -139,7 +139,7 @@ def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
         raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
-    return leaf(event, mechanism, relation, is_sum)
+    return leaf(mechanism, relation, is_sum)
 
 
 def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedSize, relation: str) -> Reading:
@@ -159,7 +159,7 @@ def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedS
         return inner
     if size == 0 or inner.is_nothing:
         return Reading()
-    return leaf(event, kind(_one_run(inner), size, total), relation)
+    return leaf(kind(_one_run(inner), size, total), relation)
 
 
 def _truncated(event: dp_event.TruncatedSubsampledGaussianDpEvent, relation: str) -> Reading:
@@ -176,7 +176,7 @@ def _truncated(event: dp_event.TruncatedSubsampledGaussianDpEvent, relation: str
     if event.noise_multiplier == 0:
         return Reading(private=False)
     noise = mechanisms.Gaussian(float(event.noise_multiplier), moves(inside(relation, "add_or_remove")))
-    return leaf(event, mechanisms.TruncatedPoisson(noise, rate, size, total), relation)
+    return leaf(mechanisms.TruncatedPoisson(noise, rate, size, total), relation)
 
 
 def _selection(event: dp_event.RepeatAndSelectDpEvent, relation: str) -> Reading:
