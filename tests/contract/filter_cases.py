@@ -1,4 +1,4 @@
-"""The filters that keep one protocol: add a line to `CASES` and tests/contract/test_filters.py runs on it."""
+"""The filters that keep one protocol: add a line to `CASES` and tests/contract/test_filters*.py run on it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxacct import (
     GDP,
@@ -316,6 +317,20 @@ CASES = {
         is_bound=False,
     ),
 }
+
+# Around a heavy filter a program of its own is for the slow tests; one that holds much of them runs by default.
+in_programs = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if case.heavy else ()) for name, case in CASES.items()]
+)
+
+
+def play(ledger, query, steps):
+    """Admissions of ``steps`` equal queries, one Python call each."""
+    state, history = ledger.init(), []
+    for _ in range(steps):
+        admitted, state = ledger.update(query, state)
+        history.append(bool(admitted))
+    return history, state
 
 
 def leaves(value: Any) -> np.ndarray:
