@@ -123,7 +123,11 @@ def laws(own: Any, *mechanisms: Any) -> dict[str, Any]:
     return {
         "accepts": lambda: [own, *mechanisms, law(STEP)],
         "refuses": lambda: [law(STEP, 1e-9), law(7.5), *broken()],
-        "rejects": lambda: [(law(STEP, bound="lower"), "upper PLD"), ("a name", "must be")],
+        "rejects": lambda: [
+            (law(STEP, bound="lower"), "upper PLD"),
+            ("a name", "must be"),
+            (np.timedelta64(1), "must be"),
+        ],
     }
 
 

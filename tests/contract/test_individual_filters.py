@@ -14,7 +14,7 @@ import pytest
 
 from jaxacct import Gaussian, PoissonSampled, filters
 
-NORMS = np.float32([0.0, 0.25, 0.5, 1.0, 3.0])  # the clip norm is 1: the last two cost the same
+NORMS = np.array([0.0, 0.25, 0.5, 1.0, 3.0], np.float32)  # the clip norm is 1: the last two cost the same
 
 
 @dataclasses.dataclass(frozen=True)
