@@ -237,7 +237,7 @@ def _others() -> None:
     for name, call in calls.items():
         CASES["expost"][name] = (value, call)
     CASES["expost"]["odometer"] = (
-        "one = expost.Odometer(20.0); state = one.init()",
+        "one = expost.RenyiOdometer(20.0); state = one.init()",
         "one.update(PoissonSampled(Gaussian(2.0), 0.01), state)",
     )
     family = "family = [RandomizedResponse(0.5), RandomizedResponse(1.0)]"

@@ -132,6 +132,11 @@ def nonnegative(**named: Numbers) -> None:
     _check(lambda a: np.isfinite(a) & (a >= 0), "a finite number of at least 0", named)
 
 
+def epsilon(**named: Numbers) -> None:
+    """Every value is at least 0; infinity, which promises nothing, is allowed."""
+    _check(lambda a: a >= 0, "at least 0", named)
+
+
 def probability(**named: Numbers) -> None:
     """Every value lies strictly between 0 and 1 (a delta, a confidence)."""
     _check(lambda a: (a > 0) & (a < 1), "strictly between 0 and 1", named)

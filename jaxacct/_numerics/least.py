@@ -22,7 +22,7 @@ def first_least(values: Array) -> Array:
     last = values.ndim - 1
     index = jax.lax.broadcasted_iota(np.int32, values.shape, last)
 
-    def lesser(one: Array, other: Array) -> Array:
+    def lesser(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, ...]:
         before = (one[0] < other[0]) | ((one[0] == other[0]) & (one[1] < other[1]))
         return tuple(jax.lax.select(before, a, b) for a, b in zip(one, other, strict=True))
 

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import column
+from jaxacct._numerics.arrays import Array, column
 from jaxacct._numerics.rows import settings_shapes
 from jaxacct.accounting.batch import Batch
 from jaxacct.accounting.enclosure import Enclosure, enclosure
@@ -291,7 +291,7 @@ def _grouped(pairs: list[Any], counts: list[Any], rows: np.ndarray) -> tuple[tup
     return engine.grouped(*jax.tree.map(lambda x: x[rows], (pairs, counts)), np)  # pyright: ignore[reportCallIssue]
 
 
-def _difference(function: Callable[[float], np.ndarray], step: float) -> np.ndarray:
+def _difference(function: Callable[[float], Array], step: float) -> np.ndarray:
     """The derivative of ``function`` at 1, from both sides or from where it has values."""
 
     def combined(weights: dict[float, float], sign: float) -> np.ndarray:

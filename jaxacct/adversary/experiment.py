@@ -6,22 +6,27 @@ independent check of the lattice tables. Sums are of non-negative terms, so n of
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
 import jax
 import numpy as np
 
-from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS
 from jaxacct.accounting.batch import Bounds
+from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves import trade_off as tradeoff
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 from jaxacct.mechanisms.pairs.table import Atoms, Tabulated
 
+_T = TypeVar("_T")
+Query = Mechanism | families.Curve
+"""What an analyst may ask, and what a budget may be stated as."""
 MOST_OUTCOMES = 64
 """Outcomes of a query up to which it counts as a finite experiment."""
 _SAME = 64 * EPS  # losses this close (relative to 1 + |loss|) are one outcome; what that costs is in `loss_error`
@@ -48,13 +53,19 @@ class Experiment(Atoms):
         return self.losses[np.isfinite(self.losses)]
 
 
+def by_direction(members: Sequence[Sequence[_T]]) -> list[list[_T]]:
+    """For each direction what every member has there; a member with one for both directions has it in both."""
+    sides = range(max(len(member) for member in members))
+    return [[member[min(side, len(member) - 1)] for member in members] for side in sides]
+
+
 def identity() -> Experiment:
     """Perfect privacy: one outcome."""
     one = np.ones(1)
     return Experiment(np.zeros(1), one, one, 0.0, 0.0)
 
 
-def experiments_of(member: Any, relation: str) -> list[Experiment] | None:
+def experiments_of(member: Query, relation: str) -> list[Experiment] | None:
     """One experiment a direction of ``member`` (two where add and remove differ), or None if it is not finite.
 
     Curves are taken at their word and have one direction.
@@ -184,9 +195,7 @@ def whole_curve(epsilon: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> Bo
 
 
 @reentrant_x64
-def to_trade_off(one: Experiment, bound: str = "lower") -> TradeOff:
-    """The trade-off curve, masses rounded to the side of ``bound``."""
-    factor = 1.0 + (1.0 if bound == "lower" else -1.0) * (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)
-    widths: Array = one.p * factor
-    drops: Array = one.q * factor
-    return TradeOff(widths, drops, bound)
+def to_trade_off(one: Experiment) -> TradeOff:
+    """The trade-off curve, bounded from below: masses are rounded up."""
+    factor = 1.0 + (2.0 * one.error + 4.0 * one.loss_error + 4 * EPS)
+    return TradeOff(one.p * factor, one.q * factor, "lower")

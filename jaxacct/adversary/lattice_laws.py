@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, experiments_of
-from jaxacct.losses.compare import enclose as families
+from jaxacct.adversary.experiment import Experiment, Query, experiments_of
 from jaxacct.losses.compare.suprema import infimum
 from jaxacct.losses.curves import checks as validity
 from jaxacct.losses.curves import conversions
@@ -25,6 +26,7 @@ from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms import Composed
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import side_names
 
 
@@ -44,28 +46,36 @@ class Law(NamedTuple):
     excess: np.ndarray
 
 
+def lattice_index(grid: LossGrid, epsilon: ArrayLike) -> np.ndarray:
+    """Indices of the lattice points nearest to ``epsilon``; raises ValueError outside of the lattice."""
+    index = np.rint(np.asarray(epsilon, np.float64) / grid.spacing).astype(np.int64) - grid.lowest
+    if np.any((index < 0) | (index >= grid.size)):
+        raise ValueError(f"epsilon must be within the lattice, {grid.losses[0]:g} to {grid.losses[-1]:g}")
+    return index
+
+
 @reentrant_x64
-def lattice_for(queries: Sequence[Any], rounds: int, relation: str, size: int = 4096) -> LossGrid:
-    """A lattice of about ``size`` points around 0 for ``rounds`` runs of any of the queries.
+def lattice_for(queries: Sequence[Query], rounds: int, relation: str) -> LossGrid:
+    """A lattice of about 4,096 points around 0 for ``rounds`` runs of any of the queries.
 
     It holds every finite loss of finite queries where those are multiples of one number, and then all sums of them.
     """
-    curves = [m for m in queries if families.is_curve(m) and not isinstance(m, TradeOff)]
-    finite = [e for m in queries for e in experiments_of(m, relation) or [None]]
-    half = size // 2
+    curves = [m for m in queries if isinstance(m, PLD | PrivacyProfile)]
+    each = [experiments_of(m, relation) for m in queries]
+    finite = [one for experiments in each for one in experiments or []]
+    half = 2048
     spacing = None
     reach = 0.0
-    if all(e is not None for e in finite):
-        every = np.unique(np.abs(np.concatenate([e.finite for e in finite if e is not None])))
+    if all(experiments is not None for experiments in each):
+        every = np.unique(np.abs(np.concatenate([e.finite for e in finite])))
         every = every[every > 0]
-        reach = min(rounds * float(every.max(initial=1e-3)), conversions.CEILING)
+        reach = min(rounds * float(every.max(initial=1e-3)), conversions.CEILING, _spread(finite, rounds))
         spacing = _common_divisor(every)
-        reach = min(reach, _spread(finite, rounds))
     else:
-        mechanisms = [m for m in queries if not families.is_curve(m)]
+        mechanisms = [m for m in queries if isinstance(m, Mechanism)]
         if mechanisms:
-            runs = [Composed([m], rounds) if rounds > 1 else m for m in mechanisms]
-            reach = conversions.grid_for(runs, relation).highest * conversions.grid_for(runs, relation).spacing
+            own = conversions.grid_for([Composed([m], rounds) if rounds > 1 else m for m in mechanisms], relation)
+            reach = own.highest * own.spacing
         for curve in curves:
             reach = max(reach, rounds * max(abs(curve.grid.lowest), curve.grid.highest) * curve.grid.spacing)
     if curves:
@@ -96,55 +106,47 @@ def _common_divisor(losses: np.ndarray) -> float | None:
     return None
 
 
-def _spread(finite: Sequence[Experiment | None], rounds: int) -> float:
+def _spread(finite: Sequence[Experiment], rounds: int) -> float:
     """Mean and nine deviations of the sum of finite losses: larger orders do not matter."""
     mean = variance = largest = 0.0
     for one in finite:
-        if one is not None:
-            kept = np.isfinite(one.losses)
-            p, losses = one.p[kept], one.losses[kept]
-            mean = max(mean, abs(float((p * losses).sum())))
-            variance = max(variance, float((p * losses**2).sum()))
-            largest = max(largest, float(np.abs(losses).max(initial=0.0)))
+        p, losses = one.p[np.isfinite(one.losses)], one.finite
+        mean = max(mean, abs(float((p * losses).sum())))
+        variance = max(variance, float((p * losses**2).sum()))
+        largest = max(largest, float(np.abs(losses).max(initial=0.0)))
     return rounds * mean + 9.0 * (rounds * variance) ** 0.5 + 2.0 * largest
 
 
 @reentrant_x64
-def laws_of(query: Any, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
+def laws_of(query: Query, grid: LossGrid, relation: str) -> list[tuple[Law, Law]]:
     """(upper, lower) laws of ``query`` on ``grid``, one pair a direction."""
     validity.check_grid(grid)
     finite = experiments_of(query, relation)
     if finite is not None:
         return [(_split(e, grid), _garbled(e, grid)) for e in finite]
-    if families.is_curve(query):
+    if not isinstance(query, Mechanism):
         if isinstance(query, TradeOff):
             sides = [dataclasses.replace(query, bound=b).profile(grid) for b in ("lower", "upper")]
         elif isinstance(query, PrivacyProfile):
             sides = [dataclasses.replace(query, bound=b).on(grid) for b in ("upper", "lower")]
         else:
-            pld: PLD = query
-            sides = [PrivacyProfile(conversions.pld_excess(pld, grid, literal=b), grid, b) for b in ("upper", "lower")]
+            sides = [
+                PrivacyProfile(conversions.pld_excess(query, grid, literal=b), grid, b) for b in ("upper", "lower")
+            ]
         # A curve from below need not be convex where it was cut or rounded; its hull is.
         sides[1] = infimum([sides[1]])
         upper, lower = (_of_pld(side.to_pld(), np.asarray(side.excess), grid) for side in sides)
         return [(upper, lower)]
     found = []
     for name in side_names(query, relation):
-        pld = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
-        upper = _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
-        found.append((upper, _below(query, grid, name)))
+        above = PLD.from_mechanism(query, "upper", relation=name, grid=grid)
+        # Supporting lines bend the wrong way at lattice points where an atom lies between points, and where the lattice
+        # ends before the loss does; as masses such bends would be debts that cost more than the hull does.
+        lines = PrivacyProfile.from_mechanism(query, "lower", relation=name, grid=grid)
+        below = infimum([lines]).to_pld()
+        upper, lower = (_of_pld(x, np.asarray(conversions.pld_excess(x, grid)), grid) for x in (above, below))
+        found.append((upper, lower))
     return found
-
-
-def _below(query: Any, grid: LossGrid, relation: str) -> Law:
-    """A dominated law: that of the largest convex curve below the supporting lines that the lattice can hold.
-
-    The lines' values at lattice points bend the wrong way where an atom lies between points, and where the lattice ends
-    before the loss does; as masses such bends would be debts that cost more than the hull does.
-    """
-    lines = PrivacyProfile.from_mechanism(query, "lower", relation=relation, grid=grid)
-    pld = infimum([lines]).to_pld()
-    return _of_pld(pld, np.asarray(conversions.pld_excess(pld, grid)), grid)
 
 
 def _of_pld(pld: PLD, excess: np.ndarray, grid: LossGrid) -> Law:
@@ -216,8 +218,7 @@ def _garbled(one: Experiment, grid: LossGrid) -> Law:
                 need -= share * gives
             if need > 1e-12 * (p[i] + gamma * q[i]):
                 # Nothing left to mix with: perfect privacy is a lower bound of whatever it is.
-                zero = grid.lowest <= 0 <= grid.highest
-                return Law(np.zeros(1, np.int64), np.full(1, float(zero)), 0.0, np.zeros(grid.size))
+                return Law(np.zeros(1, np.int64), np.ones(1), 0.0, np.zeros(grid.size))
     finite = np.isfinite(cell) & (p > 0)
     offsets, masses = _grouped(cell[finite].astype(np.int64), p[finite])
     masses = deflated(masses, 16 * EPS * (masses.size + one.p.size) + 2 * one.error)
@@ -236,7 +237,7 @@ def _grouped(offsets: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def _pld(offsets: np.ndarray, masses: np.ndarray, infinite: float, grid: LossGrid, bound: str) -> PLD:
-    dense: Any = np.zeros(grid.size)
+    dense: Array = np.zeros(grid.size)
     dense[offsets - grid.lowest] = masses
-    none: Any = np.float64(infinite)
+    none: Array = np.float64(infinite)
     return PLD(dense, none, grid, bound)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from jaxacct.adversary.experiment import excess, experiments_of, to_trade_off
+from jaxacct.adversary.experiment import Query, excess, experiments_of, to_trade_off
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.freeness import Certified
 from jaxacct.adversary.naturals.gap import adaptive_excess_of
 from jaxacct.adversary.naturals.within_budget import Budget
-from jaxacct.adversary.rules import check_rounds
+from jaxacct.adversary.rules import check_rounds, one_more
 from jaxacct.losses.compare.order import NO, UNDECIDED, YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -37,7 +36,7 @@ class ResidueCondition(Certified):
 
 
 def residue(
-    budget: Any, query: int, family: Sequence[Any], rounds: int, *, relation: str = "add_or_remove"
+    budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> TradeOff | None:
     """U(B, L) = sup{L' : L * L' <= B, L' a product of at most rounds - 1 members}; None where L itself exceeds B.
 
@@ -56,11 +55,11 @@ def residue(
     compositions, plans = _plans(budget, query, family, rounds, relation)
     if not plans:
         return None
-    return supremum([to_trade_off(compositions.exact(n, 0), "lower") for n in plans])
+    return supremum([to_trade_off(compositions.exact(n, 0)) for n in plans])
 
 
 def residue_condition(
-    budget: Any, query: int, family: Sequence[Any], rounds: int, *, relation: str = "add_or_remove"
+    budget: Query, query: int, family: Sequence[Query], rounds: int, *, relation: str = "add_or_remove"
 ) -> ResidueCondition:
     """Whether U(B, L) * L <= B for a finite budget, see :func:`residue` (condition (iii) of Theorem 7).
 
@@ -86,7 +85,7 @@ def residue_condition(
 
 
 def _plans(
-    budget: Any, query: int, family: Sequence[Any], rounds: int, relation: str
+    budget: Query, query: int, family: Sequence[Query], rounds: int, relation: str
 ) -> tuple[Compositions, list[tuple[int, ...]]]:
     rounds = check_rounds(rounds)
     compositions = Compositions(family, rounds, relation)
@@ -98,8 +97,5 @@ def _plans(
     if not isinstance(query, int | np.integer) or not 0 <= query < len(members):
         raise ValueError(f"query must be an index below {len(members)}, got {query!r:.200}")
     tests = Budget(budget, compositions, TOLERANCE)
-    plans = []
-    for counts in multisets_up_to(len(compositions.family), rounds - 1):
-        if tests.test(tuple(n + (i == query) for i, n in enumerate(counts))).certain:
-            plans.append(counts)
-    return compositions, plans
+    every = multisets_up_to(len(members), rounds - 1)
+    return compositions, [counts for counts in every if tests.test(one_more(counts, int(query))).certain]

@@ -7,23 +7,24 @@ that only through a state that it updates itself. Releasing nothing is always al
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from jaxacct import _validate
+from jaxacct.adversary.experiment import Query
 
+_T = TypeVar("_T")
 _MOST_STATES = 200_000
 _MOST_ROUNDS = 2**16
 _MOST_MOVES = 2**28  # of a whole game: about a gigabyte
 
 
-def check_rounds(rounds: Any) -> int:
+def check_rounds(rounds: int) -> int:
     """``rounds`` as a whole number; nothing that would be played for ever."""
     _validate.whole(rounds=rounds)
-    if rounds > _MOST_ROUNDS:
-        raise ValueError(f"rounds must be at most {_MOST_ROUNDS}, got {int(rounds)}")
+    _validate.at_most(_MOST_ROUNDS, rounds=rounds)
     return int(rounds)
 
 
@@ -41,14 +42,15 @@ class Rule:
         timed: whether ``step`` depends on ``left``, so that waiting may open up queries.
     """
 
-    queries: Sequence[Any]
+    queries: Sequence[Query]
     start: Hashable
     step: Callable[[Any, int, int], Hashable | None]
     certain: Callable[[Any, int, int], bool] = lambda state, query, left: True
     timed: bool = False
 
 
-def _sequence(**named: Any) -> tuple[Any, ...]:
+def sequence(**named: Iterable[_T]) -> tuple[_T, ...]:
+    """The one value as a tuple; raises ValueError for what is no sequence."""
     ((name, value),) = named.items()
     try:
         return tuple(value)
@@ -56,19 +58,19 @@ def _sequence(**named: Any) -> tuple[Any, ...]:
         raise ValueError(f"{name} must be a sequence, got {type(value).__name__}") from None
 
 
-def any_order(queries: Sequence[Any]) -> Rule:
+def any_order(queries: Sequence[Query]) -> Rule:
     """Every query is allowed at every time."""
-    return Rule(_sequence(queries=queries), (), lambda state, query, left: ())
+    return Rule(sequence(queries=queries), (), lambda state, query, left: ())
 
 
-def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
+def units(queries: Sequence[Query], costs: Sequence[int], budget: int) -> Rule:
     """Query i costs ``costs[i]`` whole units and is allowed while they last.
 
     Raises:
         ValueError: as many costs as queries are needed, whole and at least 1.
     """
-    moves = _sequence(queries=queries)
-    if len(_sequence(costs=costs)) != len(moves):
+    moves = sequence(queries=queries)
+    if len(sequence(costs=costs)) != len(moves):
         raise ValueError(f"costs must be as many as queries, {len(moves)}, got {len(costs)}")
     for cost in costs:
         _validate.number(_validate.count, costs=cost)
@@ -77,24 +79,27 @@ def units(queries: Sequence[Any], costs: Sequence[int], budget: int) -> Rule:
 
 
 def multisets(
-    queries: Sequence[Any],
+    queries: Sequence[Query],
     allowed: Callable[[tuple[int, ...]], bool],
     certain: Callable[[tuple[int, ...]], bool] | None = None,
 ) -> Rule:
     """The state is how often each query was played; a query may run where the new counts are ``allowed``."""
-
-    def after(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
-        return tuple(n + (i == query) for i, n in enumerate(counts))
+    _validate.function(allowed=allowed)
+    queries, start = sequence(queries=queries), (0,) * len(queries)
 
     def step(counts: tuple[int, ...], query: int, left: int) -> tuple[int, ...] | None:
-        return after(counts, query) if allowed(after(counts, query)) else None
+        after = one_more(counts, query)
+        return after if allowed(after) else None
 
-    _validate.function(allowed=allowed)
-    if certain is not None:
-        _validate.function(certain=certain)
-    queries = _sequence(queries=queries)
-    sure = (lambda counts, query, left: True) if certain is None else lambda n, q, _: certain(after(n, q))
-    return Rule(queries, (0,) * len(queries), step, sure)
+    if certain is None:
+        return Rule(queries, start, step)
+    _validate.function(certain=certain)
+    return Rule(queries, start, step, lambda counts, query, left: certain(one_more(counts, query)))
+
+
+def one_more(counts: tuple[int, ...], query: int) -> tuple[int, ...]:
+    """The counts with one more run of a query."""
+    return tuple(n + (i == query) for i, n in enumerate(counts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,13 +130,13 @@ def unroll(rule: Rule, rounds: int) -> Game:
     _validate.instance(Rule, rule=rule)
     rounds = check_rounds(rounds)
     _validate.function(step=rule.step, certain=rule.certain)
-    count, moved = len(_sequence(queries=rule.queries)), 0
+    count, moved = len(sequence(queries=rule.queries)), 0
     if not count:
         raise ValueError("queries must have at least one member, got none")
     states, after, certain = [[rule.start]], [], []
     for played in range(rounds):
         left = rounds - played
-        index: dict[Any, int] = {}
+        index: dict[Hashable, int] = {}
         moves = np.full((len(states[-1]), count + rule.timed), -1, np.int32)
         sure = np.zeros(moves.shape, bool)
         for row, state in enumerate(states[-1]):

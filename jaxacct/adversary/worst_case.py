@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -12,7 +11,8 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.rounding import EPS, deflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.lattice_laws import lattice_for, laws_of
+from jaxacct.adversary.experiment import by_direction
+from jaxacct.adversary.lattice_laws import lattice_for, lattice_index, laws_of
 from jaxacct.adversary.rules import Game, Rule, unroll
 from jaxacct.adversary.strategy import Strategy
 from jaxacct.adversary.worst_case_tables import Tables, solve
@@ -60,9 +60,7 @@ class WorstCase:
             ValueError: the choices were not recorded, or an epsilon outside the lattice.
         """
         _validate.finite(epsilon=epsilon)
-        point = round(float(epsilon) / self.grid.spacing) - self.grid.lowest
-        if not 0 <= point < self.grid.size:
-            raise ValueError(f"epsilon must be within the lattice, +-{self.grid.losses[-1]:g}, got {float(epsilon):g}")
+        point = int(lattice_index(self.grid, epsilon))
         best = max(self.directions, key=lambda t: t.lower[point])
         if self.game.rounds and not best.choices:
             raise ValueError("choices must be recorded for a strategy: worst_case(..., record=True)")
@@ -76,7 +74,7 @@ def worst_case(
     relation: str = "add_or_remove",
     grid: LossGrid | None = None,
     record: bool = True,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> WorstCase:
     """The least curve that dominates every adaptive analyst under ``rule``, from above and from below.
 
@@ -101,13 +99,9 @@ def worst_case(
     if progress is not None:
         _validate.function(progress=progress)
     game = unroll(rule, rounds)
-    grid = lattice_for(rule.queries, rounds, relation, 4096) if grid is None else grid
-    laws = [laws_of(query, grid, relation) for query in rule.queries]
-    sides = max(len(x) for x in laws)
-    found = [
-        solve(game, [x[min(side, len(x) - 1)] for x in laws], grid, record=bool(record), progress=progress)
-        for side in range(sides)
-    ]
+    grid = lattice_for(rule.queries, rounds, relation) if grid is None else grid
+    sides = by_direction([laws_of(query, grid, relation) for query in rule.queries])
+    found = [solve(game, laws, grid, record=bool(record), progress=progress) for laws in sides]
     return WorstCase(rule, game, grid, found)
 
 

@@ -17,7 +17,7 @@ from jaxacct.filters.additive.costs import concentrated_cost, pure_cost
 from jaxacct.losses.renyi import epsilon_from_renyi, renyi
 from jaxacct.mechanisms import Composed
 
-_UP = 1.0 + 2.0**-38  # above the ledgers' slack, 2**-40 of a budget
+_UP = 1.0 + 2.0**-38  # above the accounts' slack, 2**-40 of a budget
 _SLACK = 0.1  # of delta, that the residue filter gives up
 _RATIO = 1.002  # from each of the residue filter's budgets that are tried to the next
 _MOST = 20_000  # steps that the residue filter goes through one by one

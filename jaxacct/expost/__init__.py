@@ -13,7 +13,7 @@ from jaxacct.expost.definitions import (
     post_process,
 )
 from jaxacct.expost.exact_checks import excess, excess_of_pair, post_processed_table
-from jaxacct.expost.odometer import Odometer, OdometerState
+from jaxacct.expost.odometer import RenyiOdometer, RenyiOdometerState
 from jaxacct.expost.reduction import brownian, brownian_step, laplace_reduction, precision_weighted
 from jaxacct.expost.release import Released, compose_until, release_until
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
@@ -29,8 +29,6 @@ __all__ = [
     "Doubling",
     "ImmunityWarning",
     "LaplaceReduction",
-    "Odometer",
-    "OdometerState",
     "PlainGaussian",
     "PrecisionWeighted",
     "ProbabilisticExPost",
@@ -38,6 +36,8 @@ __all__ = [
     "PureExPost",
     "Released",
     "RenyiExPost",
+    "RenyiOdometer",
+    "RenyiOdometerState",
     "Result",
     "Source",
     "SparseVector",

@@ -11,8 +11,10 @@ and sensitivity 1, is exact below 2^24; so is, but for 1e-10, a share in float64
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
@@ -21,8 +23,8 @@ from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.expost import noise as _noise
-from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
-from jaxacct.expost.parameters import UP, check_sizes, usable
+from jaxacct.expost.definitions import AtOneOrder, Definition, PureExPost
+from jaxacct.expost.parameters import UP, check_order, check_sizes, usable
 from jaxacct.expost.scales import plain_gaussian_scale, sparse_vector_scales
 from jaxacct.filters.amounts import caller_dtype
 
@@ -40,7 +42,7 @@ class Check(Protocol):
         """The cost of all answers together."""
         ...
 
-    def start(self, key: Array) -> Any:
+    def start(self, key: Array) -> object:
         """What the check keeps secret between answers."""
         ...
 
@@ -50,27 +52,31 @@ class Check(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _AtOneOrder:
-    """Checks with a Rényi cost."""
+class _Private:
+    """Checks of a private score."""
 
     threshold: ArrayLike
     epsilon: ArrayLike
     sensitivity: ArrayLike
+
+    def __post_init__(self) -> None:
+        _validate.finite(threshold=self.threshold)
+        check_sizes(epsilon=self.epsilon, sensitivity=self.sensitivity)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Renyi(_Private, AtOneOrder):
+    """Checks with a Rényi cost."""
+
     order: float = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        RenyiExPost(self.order)  # concrete and above 1
-        _validate.finite(threshold=self.threshold)
-        check_sizes(order=self.order, epsilon=self.epsilon, sensitivity=self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Rényi at this order."""
-        return RenyiExPost(self.order)
+        super().__post_init__()
+        _validate.scalar(check_order, order=self.order)
 
 
 @_register
-class PlainGaussian(_AtOneOrder):
+class PlainGaussian(_Renyi):
     """Scores with Gaussian noise against a threshold, at most ``checks`` of them (Appendix D).
 
     Asked more often, it answers "no" without looking. All answers and all noisy scores together are
@@ -99,7 +105,10 @@ class PlainGaussian(_AtOneOrder):
         """Whether the noisy score reaches the threshold, and the noisy score."""
         sigma = plain_gaussian_scale(self.epsilon, order=self.order, sensitivity=self.sensitivity, checks=self.checks)
         score, threshold = settled(score, self.threshold)
-        return _noisy(key, score, sigma, threshold, jnp.asarray(number) < self.checks, caller_dtype())
+        may, dtype = jnp.asarray(number) < self.checks, caller_dtype()
+        with jax.enable_x64(True):
+            noisy = jnp.where(may, _noisy(key, score, sigma, _noise.normal), jnp.nan)
+            return noisy >= jnp.asarray(threshold, jnp.float64), noisy.astype(dtype)
 
 
 class _NoisyThreshold:
@@ -107,12 +116,13 @@ class _NoisyThreshold:
 
     def ask(self, key: Array, state: tuple[Array, Array], score: ArrayLike, number: ArrayLike) -> tuple[Array, Array]:
         """Whether the score with Laplace noise reaches the noisy threshold, and NaN."""
-        (score,), (threshold, scale) = settled(score), state
-        return _above(key, score, threshold, scale, caller_dtype())
+        (score,), (threshold, scale), dtype = settled(score), state, caller_dtype()
+        with jax.enable_x64(True):
+            return _noisy(key, score, scale, _noise.laplace) >= threshold, jnp.full((), jnp.nan, dtype)
 
 
 @_register
-class SparseVector(_NoisyThreshold, _AtOneOrder):
+class SparseVector(_NoisyThreshold, _Renyi):
     """A noisy threshold and noisy scores, any number of them, until the first that passes (Zhu, Wang 2020).
 
     Only the answers are published. See `sparse_vector_scales` for the noise and the proof. After the first "yes"
@@ -129,11 +139,11 @@ class SparseVector(_NoisyThreshold, _AtOneOrder):
         """The threshold with its Gaussian noise, and the scale of the scores' noise."""
         sigma, scale = sparse_vector_scales(self.epsilon, order=self.order, sensitivity=self.sensitivity)
         (threshold,) = settled(self.threshold)
-        return _threshold(key, threshold, sigma, "normal"), scale
+        return _noisy(key, threshold, sigma, _noise.normal), scale
 
 
 @_register
-class AboveThreshold(_NoisyThreshold):
+class AboveThreshold(_NoisyThreshold, _Private):
     """The pure-DP sparse vector: Laplace noise on the threshold and on the scores (Dwork, Roth 2014, Theorem 3.23).
 
     The answers up to the first "yes" are epsilon-DP: half for the threshold at the sensitivity, half for the scores
@@ -145,24 +155,15 @@ class AboveThreshold(_NoisyThreshold):
         sensitivity: of a score, > 0.
     """
 
-    threshold: ArrayLike
-    epsilon: ArrayLike
-    sensitivity: ArrayLike
-
-    def __post_init__(self) -> None:
-        _validate.finite(threshold=self.threshold)
-        check_sizes(epsilon=self.epsilon, sensitivity=self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Pure."""
-        return PureExPost()
+    definition: ClassVar[Definition] = PureExPost()
 
     def start(self, key: Array) -> tuple[Array, Array]:
         """The threshold with its noise, and the scale of the scores' noise."""
         threshold, epsilon, sensitivity = settled(self.threshold, self.epsilon, self.sensitivity)
-        first, second = _halves(epsilon, sensitivity)
-        return _threshold(key, threshold, first, "laplace"), second
+        with jax.enable_x64(True):
+            epsilon, sensitivity = jnp.asarray(epsilon, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
+            unit = jnp.where(usable(epsilon, sensitivity), sensitivity / epsilon * UP, jnp.inf)
+            return _noisy(key, threshold, 2.0 * unit, _noise.laplace), 4.0 * unit
 
 
 @_register
@@ -171,18 +172,11 @@ class PublicScore:
 
     threshold: ArrayLike
 
+    definition: ClassVar[Definition] = PureExPost()
+    epsilon: ClassVar[float] = 0.0
+
     def __post_init__(self) -> None:
         _validate.finite(threshold=self.threshold)
-
-    @property
-    def definition(self) -> Definition:
-        """Pure, with epsilon 0."""
-        return PureExPost()
-
-    @property
-    def epsilon(self) -> float:
-        """Nothing."""
-        return 0.0
 
     def start(self, key: Array) -> None:
         """Nothing to keep."""
@@ -193,32 +187,7 @@ class PublicScore:
         return jnp.asarray(score) >= self.threshold, jnp.asarray(score).astype(caller_dtype())
 
 
-# Traced scales that make no sense are infinite or NaN: a comparison with NaN is never passed.
-
-
 @reentrant_x64
-def _noisy(
-    key: Array, score: ArrayLike, sigma: Array, threshold: ArrayLike, may: Array, dtype: str
-) -> tuple[Array, Array]:
-    noise = jnp.where(sigma < jnp.inf, sigma * _noise.normal(key, ()), jnp.nan)
-    noisy = jnp.where(may, jnp.asarray(score, jnp.float64) + noise, jnp.nan)
-    return noisy >= jnp.asarray(threshold, jnp.float64), noisy.astype(dtype)
-
-
-@reentrant_x64
-def _threshold(key: Array, threshold: ArrayLike, scale: Array, law: str) -> Array:
-    noise = _noise.normal(key, ()) if law == "normal" else _noise.laplace(key, ())
-    return jnp.asarray(threshold, jnp.float64) + jnp.where(scale < jnp.inf, scale * noise, jnp.nan)
-
-
-@reentrant_x64
-def _halves(epsilon: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
-    epsilon, sensitivity = jnp.asarray(epsilon, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
-    unit = jnp.where(usable(epsilon, sensitivity), sensitivity / epsilon * UP, jnp.inf)
-    return 2.0 * unit, 4.0 * unit
-
-
-@reentrant_x64
-def _above(key: Array, score: ArrayLike, threshold: Array, scale: Array, dtype: str) -> tuple[Array, Array]:
-    noise = jnp.where(scale < jnp.inf, scale * _noise.laplace(key, ()), jnp.nan)
-    return jnp.asarray(score, jnp.float64) + noise >= threshold, jnp.full((), jnp.nan, dtype)
+def _noisy(key: Array, value: ArrayLike, scale: Array, law: Callable[[Array, tuple[int, ...]], Array]) -> Array:
+    """``value`` with noise; NaN, which passes no comparison, where a traced scale makes no sense."""
+    return jnp.asarray(value, jnp.float64) + jnp.where(scale < jnp.inf, scale * law(key, ()), jnp.nan)

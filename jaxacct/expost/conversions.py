@@ -13,10 +13,9 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.log1p import log_one_less
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.expost.parameters import check_epsilon
 
 
 def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLike, tight: bool = False) -> Array:
@@ -43,9 +42,10 @@ def approximate_epsilon(epsilon: ArrayLike, *, order: ArrayLike, delta: ArrayLik
     Raises:
         ValueError: concrete values out of range.
     """
-    _check(epsilon, order)
+    _validate.epsilon(epsilon=epsilon)
+    _validate.greater(1.0, order=order)
     _validate.probability(delta=delta)
-    return _approximate_epsilon(*settled(epsilon, order, delta), bool(tight))
+    return _approximate_epsilon(epsilon, order, delta, bool(tight))
 
 
 def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike) -> Array:
@@ -67,17 +67,13 @@ def bayes_factor(epsilon: ArrayLike, *, order: ArrayLike, confidence: ArrayLike)
     Raises:
         ValueError: concrete values out of range.
     """
-    _check(epsilon, order)
-    _validate.probability(confidence=confidence)
-    return _bayes_factor(*settled(epsilon, order, confidence))
-
-
-def _check(epsilon: ArrayLike, order: ArrayLike) -> None:
-    check_epsilon(epsilon)
+    _validate.epsilon(epsilon=epsilon)
     _validate.greater(1.0, order=order)
+    _validate.probability(confidence=confidence)
+    return _bayes_factor(epsilon, order, confidence)
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike, tight: ArrayLike) -> Array:
     epsilon, order, delta = (jnp.asarray(v, jnp.float64) for v in (epsilon, order, delta))
@@ -92,7 +88,7 @@ def _approximate_epsilon(epsilon: ArrayLike, order: ArrayLike, delta: ArrayLike,
     return jnp.where(good, value, jnp.inf)
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _bayes_factor(epsilon: ArrayLike, order: ArrayLike, confidence: ArrayLike) -> Array:
     epsilon, order, confidence = (jnp.asarray(v, jnp.float64) for v in (epsilon, order, confidence))

@@ -25,7 +25,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.pytree import mechanism as _register
-from jaxacct.expost.parameters import check_epsilon
 
 
 class ImmunityWarning(UserWarning):
@@ -120,6 +119,17 @@ class RenyiExPost(Definition):
         object.__setattr__(self, "order", float(self.order))
 
 
+class AtOneOrder:
+    """Whatever is ex-post Rényi at its ``order``."""
+
+    order: float
+
+    @property
+    def definition(self) -> RenyiExPost:
+        """Ex-post Rényi at this order."""
+        return RenyiExPost(self.order)
+
+
 @_register
 class Result:
     """What an ex-post mechanism returned, and what its epsilon means; a pytree (the definition is static).
@@ -138,9 +148,8 @@ class Result:
     definition: Definition = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-        if not isinstance(self.definition, Definition):
-            raise ValueError(f"definition must be one of jaxacct.expost's, got {self.definition!r}")
+        _validate.epsilon(epsilon=self.epsilon)
+        _validate.instance(Definition, definition=self.definition)
 
     @property
     def order(self) -> float | None:
@@ -153,7 +162,7 @@ class Result:
         return getattr(self.definition, "delta", 0.0)
 
 
-def post_process(released: Any, f: Callable[[Any, Any], Any]) -> Any:
+def post_process(released: Any, f: Callable[[Any, ArrayLike], object]) -> Any:
     """``f`` applied to what was released, with its epsilon kept (the paper's circled dot, equations 6 and 7).
 
     Args:
@@ -166,13 +175,10 @@ def post_process(released: Any, f: Callable[[Any, Any], Any]) -> Any:
     """
     _validate.function(f=f)
     if not isinstance(released, Result):
-        if not callable(released):
-            raise ValueError(
-                f"released must be a Result or a mechanism that returns one, got {type(released).__name__}"
-            )
+        _validate.instance(Result | Callable, released=released)
 
         @functools.wraps(released, updated=())
-        def mechanism(*args: Any, **kwargs: Any) -> Result:
+        def mechanism(*args: object, **kwargs: object) -> Result:
             return post_process(released(*args, **kwargs), f)
 
         return mechanism

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64, settled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.accounting.batch import Bounds
 from jaxacct.expost.definitions import (
@@ -28,7 +27,9 @@ from jaxacct.expost.definitions import (
     PureExPost,
     RenyiExPost,
 )
-from jaxacct.filters.amounts import caller_dtype, outward
+from jaxacct.expost.parameters import in_caller_dtype
+
+Rule = Callable[[Array, Array, Array, Array], tuple[Array, Array]]
 
 
 def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike) -> Bounds:
@@ -54,15 +55,16 @@ def excess_of_pair(definition: Definition, p: ArrayLike, q: ArrayLike, epsilons:
         ValueError: concrete tables that are not probabilities (sums are checked to 1e-9), or of bad shapes.
     """
     _validate.numbers(p=p, q=q, epsilons=epsilons)
-    if np.shape(p)[-1:] != np.shape(q)[-1:] or np.shape(p)[-1:] != np.shape(epsilons)[-1:] or not np.ndim(p):
+    if len({np.shape(x)[-1:] for x in (p, q, epsilons)}) > 1 or not np.ndim(p):
         shapes = f"{np.shape(p)}, {np.shape(q)} and {np.shape(epsilons)}"
         raise ValueError(f"p, q and epsilons must have the same outcomes on the last axis, got shapes {shapes}")
     _check_values(epsilons, p=p, q=q)
-    p, q, epsilons = settled(p, q, epsilons)
-    bounds = _excess(_rule(definition), p, q, epsilons, _parameter(definition))
-    if not _validate.is_traced(bounds):
-        return Bounds(*(np.asarray(side)[()] for side in bounds))
-    return _outward(bounds, caller_dtype())
+    rule = next((rule for kind, rule in _RULES.items() if isinstance(definition, kind)), None)
+    if rule is None:
+        raise ValueError(f"definition must be one of jaxacct.expost's, got {definition!r}")
+    parameter = float(getattr(definition, "order", getattr(definition, "delta", 0.0)))
+    lower, upper = _enclosed(rule, p, q, epsilons, parameter)
+    return Bounds(in_caller_dtype(lower, up=False), in_caller_dtype(upper, up=True))
 
 
 def excess(definition: Definition, tables: ArrayLike, epsilons: ArrayLike) -> Bounds:
@@ -107,17 +109,15 @@ def post_processed_table(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLik
         ValueError: concrete tables that are not probabilities, or shapes that do not fit.
     """
     _validate.numbers(table=table, epsilons=epsilons, kernel=kernel)
-    count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else -1
-    if not (
-        np.ndim(table) and np.shape(table)[-1] == count and np.ndim(kernel) == 2 and np.shape(kernel)[0] == count > 0
-    ):
+    outcomes = {np.shape(table)[-1:], np.shape(epsilons), np.shape(kernel)[:1]}
+    if len(outcomes) > 1 or (0,) in outcomes or np.ndim(kernel) != 2:
         shapes = f"{np.shape(table)}, {np.shape(epsilons)} and {np.shape(kernel)}"
         raise ValueError(f"table, epsilons and kernel must have the same outcomes, got shapes {shapes}")
     _check_values(epsilons, table=table, kernel=kernel)
-    return _merged(*settled(table, epsilons, kernel))
+    return _merged(table, epsilons, kernel)
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _merged(table: ArrayLike, epsilons: ArrayLike, kernel: ArrayLike) -> tuple[Array, Array]:
     table, epsilons, kernel = (jnp.asarray(v, jnp.float64) for v in (table, epsilons, kernel))
@@ -134,19 +134,7 @@ def _check_values(epsilons: ArrayLike, **tables: ArrayLike) -> None:
         _validate.rate(**{name: table})
         if not _validate.is_traced(table) and np.any(np.abs(np.asarray(table).sum(-1) - 1) > 1e-9):
             raise ValueError(f"{name} must sum to 1 over outcomes, got {np.asarray(table).sum(-1)}")
-    if not _validate.is_traced(epsilons) and not np.all(np.asarray(epsilons) >= 0):
-        raise ValueError(f"epsilons must be at least 0, got {epsilons}")
-
-
-def _parameter(definition: Definition) -> float:
-    return float(getattr(definition, "order", getattr(definition, "delta", 0.0)))
-
-
-def _rule(definition: Definition) -> Callable[..., tuple[Array, Array]]:
-    for kind, rule in _RULES.items():
-        if isinstance(definition, kind):
-            return rule
-    raise ValueError(f"definition must be one of jaxacct.expost's, got {definition!r}")
+    _validate.epsilon(epsilons=epsilons)
 
 
 # A rule takes probabilities p, `over` = log(p / q) - epsilon (minus infinity where nothing can exceed), half the width
@@ -178,7 +166,7 @@ def _renyi(p: Array, over: Array, room: Array, order: Array) -> tuple[Array, Arr
     return low - rounding, high + rounding
 
 
-_RULES: dict[type, Callable[..., tuple[Array, Array]]] = {
+_RULES: dict[type[Definition], Rule] = {
     PureExPost: _pure,
     ProbabilisticExPost: _probabilistic,
     ApproximateExPost: _approximate,
@@ -186,13 +174,9 @@ _RULES: dict[type, Callable[..., tuple[Array, Array]]] = {
 }
 
 
-@reentrant_x64
-def _excess(rule: Any, p: Any, q: Any, epsilons: Any, parameter: float) -> Bounds:
-    return Bounds(*_enclosed(rule, p, q, epsilons, parameter))
-
-
+@in_float64
 @functools.partial(jax.jit, static_argnums=0)
-def _enclosed(rule: Any, p: Any, q: Any, epsilons: Any, parameter: Any) -> tuple[Array, Array]:
+def _enclosed(rule: Rule, p: ArrayLike, q: ArrayLike, epsilons: ArrayLike, parameter: ArrayLike) -> tuple[Array, Array]:
     p, q, epsilons, parameter = (jnp.asarray(v, jnp.float64) for v in (p, q, epsilons, parameter))
     p, q, epsilons = jnp.broadcast_arrays(p, q, epsilons)
     sane = ((p >= 0) & (p <= 1) & (q >= 0) & (q <= 1) & (epsilons >= 0)).all(-1)
@@ -204,8 +188,3 @@ def _enclosed(rule: Any, p: Any, q: Any, epsilons: Any, parameter: Any) -> tuple
     room = jnp.where(p == q, 0.0, 4 * EPS * (jnp.abs(log_p) + jnp.abs(log_q) + finite))
     lower, upper = rule(p, over, room, parameter)
     return jnp.where(sane, lower, -jnp.inf), jnp.where(sane & ~jnp.isnan(upper), upper, jnp.inf)
-
-
-@reentrant_x64
-def _outward(bounds: Bounds, dtype: str) -> Bounds:
-    return Bounds(outward(bounds.lower, dtype, up=False), outward(bounds.upper, dtype, up=True))

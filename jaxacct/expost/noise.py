@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 
 def uniform(key: Array, shape: tuple[int, ...]) -> Array:
@@ -37,30 +38,20 @@ def laplace(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.where(side > 0.5, 1.0, -1.0) * -jnp.log(size)
 
 
-def leaf_keys(key: Array, tree: Any) -> Any:
-    """One key for each leaf of ``tree``, none of them ``key`` itself."""
-    leaves, structure = jax.tree.flatten(tree)
-    return jax.tree.unflatten(structure, list(jax.random.split(key, max(len(leaves), 1)))[: len(leaves)])
-
-
-def added(key: Array, value: Any, noise: Callable[[Array, Array], Array], dtype: str) -> Any:
-    """``value + noise(key of the leaf, leaf)``, summed in float64 and returned in the leaves' float types.
+def released(key: Array, draw: Callable[..., Array], dtype: str, value: object, *more: object) -> Any:
+    """``draw(key of the leaf, leaf, *leaves of more)``, in float64, rounded to the float types of ``value``'s leaves.
 
     ``dtype`` is the caller's float type (`filters.amounts.caller_dtype`): integer leaves come back in it, and no leaf
-    comes back wider than it. Leading axes that the noise has are kept.
+    comes back wider than it. No leaf's key is ``key`` itself.
     """
 
-    def one(leaf_key: Array, leaf: Any) -> Array:
-        if jnp.issubdtype(jnp.result_type(leaf), jnp.complexfloating):
-            raise ValueError(f"value must hold real numbers, got {jnp.result_type(leaf)}")
-        wide = jnp.asarray(leaf).astype(jnp.float64)
-        return (wide + noise(leaf_key, wide)).astype(released_dtype(leaf, dtype))
+    def one(leaf_key: Array, leaf: ArrayLike, *others: ArrayLike) -> Array:
+        array = jnp.asarray(leaf)
+        if jnp.issubdtype(array.dtype, jnp.complexfloating):
+            raise ValueError(f"value must hold real numbers, got {array.dtype}")
+        narrow = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize <= jnp.dtype(dtype).itemsize
+        return draw(leaf_key, array.astype(jnp.float64), *others).astype(array.dtype if narrow else dtype)
 
-    return jax.tree.map(one, leaf_keys(key, value), value)
-
-
-def released_dtype(leaf: Any, dtype: str) -> Any:
-    """The float type of ``leaf``'s release: its own, where that is one no wider than the caller's ``dtype``."""
-    own = jnp.asarray(leaf).dtype
-    narrow = jnp.issubdtype(own, jnp.floating) and own.itemsize <= jnp.dtype(dtype).itemsize
-    return own if narrow else dtype
+    leaves, structure = jax.tree.flatten(value)
+    keys = list(jax.random.split(key, max(len(leaves), 1)))[: len(leaves)]
+    return jax.tree.map(one, structure.unflatten(keys), value, *more)

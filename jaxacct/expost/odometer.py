@@ -8,30 +8,33 @@ round the sum up to the next filter's budget (Feldman, Zrnic 2021; Lécuyer 2021
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
-from jaxacct.expost.definitions import RenyiExPost, Result
+from jaxacct.expost.definitions import AtOneOrder, RenyiExPost, Result
 from jaxacct.filters.amounts import rounded
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.losses.renyi import renyi as _curve
+from jaxacct.mechanisms.base import Mechanism
 
 _LEAST, _MOST = 2.0**-60, 2.0**90
 
 
-class OdometerState(NamedTuple):
+class RenyiOdometerState(NamedTuple):
     """What a scan carries: the sum of divergences as three float32 numbers whose exact sum it is, float32[..., 3]."""
 
     pieces: Array
 
 
 @dataclasses.dataclass(frozen=True)
-class Odometer:
+class RenyiOdometer(AtOneOrder):
     """Sums the Rényi divergences of queries at one order, fixed before the first one; pure, for any JAX program.
 
     The filters' protocol without refusals: ``update(query, state)`` returns the next state. A cost that is NaN or
@@ -47,16 +50,11 @@ class Odometer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "order", RenyiExPost(self.order).order)
 
-    @property
-    def definition(self) -> RenyiExPost:
-        """What the returned epsilon means."""
-        return RenyiExPost(self.order)
-
-    def init(self) -> OdometerState:
+    def init(self) -> RenyiOdometerState:
         """The state with nothing spent."""
-        return OdometerState(jnp.zeros(3, jnp.float32))
+        return RenyiOdometerState(jnp.zeros(3, jnp.float32))
 
-    def update(self, query: Any, state: OdometerState) -> OdometerState:
+    def update(self, query: Mechanism | ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
         """The state after ``query``: a mechanism with a Rényi curve, or its divergence at this order as a number.
 
         Mechanisms count for add-or-remove neighbours, as in `jaxacct.filters.renyi`.
@@ -69,34 +67,21 @@ class Odometer:
         return _update(cost, state)
 
     @rounded(up=True)
-    def spent(self, state: OdometerState) -> Array:
+    def spent(self, state: RenyiOdometerState) -> Array:
         """The sum so far, rounded up, in the caller's float type."""
-        return _joined(state)
+        return join(state.pieces)
 
-    def result(self, output: Any, state: OdometerState) -> Result:
+    def result(self, output: object, state: RenyiOdometerState) -> Result:
         """``output`` with the sum so far as the epsilon of an ex-post Rényi result."""
         return Result(output, self.spent(state), self.definition)
 
 
 @reentrant_x64
 @jax.jit
-def _update(cost: Any, state: OdometerState) -> OdometerState:
+def _update(cost: ArrayLike, state: RenyiOdometerState) -> RenyiOdometerState:
     cost = jnp.asarray(cost, jnp.float64)
-    total = inflated(_joined(state) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
+    total = inflated(join(state.pieces) + jnp.where(cost >= 0, cost, jnp.inf), 2.0**-52)
     total = jnp.where((total > 0) | (cost > 0), jnp.maximum(total, _LEAST), total)
     # Three float32 numbers hold 72 bits of any number between the limits.
-    rest = jnp.where(total <= _MOST, total, 0.0)
-    pieces = []
-    for _ in range(3):
-        piece = rest.astype(jnp.float32)
-        pieces.append(piece)
-        rest = rest - piece.astype(jnp.float64)
-    held = jnp.stack(pieces, axis=-1)
-    return OdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))
-
-
-@reentrant_x64
-@jax.jit
-def _joined(state: OdometerState) -> Array:
-    parts = state.pieces.astype(jnp.float64)
-    return parts[..., 0] + parts[..., 1] + parts[..., 2]
+    held = split_exact(jnp.where(total <= _MOST, total, 0.0))
+    return RenyiOdometerState(jnp.where((total <= _MOST)[..., None], held, jnp.float32(jnp.inf)))

@@ -6,13 +6,16 @@ may underflow to zero, and zero noise would release the value itself.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import operator
 
+import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
+from jaxacct.filters.amounts import caller_dtype, outward
 
 UP = 1 + 2.0**-48  # covers the roundings of every noise scale, and of the sums of increments
 _LEAST, _MOST = 2.0**-300, 2.0**300
@@ -24,13 +27,6 @@ def check_sizes(**named: ArrayLike) -> None:
     for name, value in named.items():
         if not _validate.is_traced(value) and not np.all(_inside(np.asarray(value, np.float64))):
             raise ValueError(f"{name} must be between 1e-90 and 1e90, got {value}")
-
-
-def check_epsilon(epsilon: ArrayLike) -> None:
-    """Raises ValueError unless concrete ``epsilon``, returned by a mechanism, is at least 0; infinity is allowed."""
-    _validate.numbers(epsilon=epsilon)
-    if not _validate.is_traced(epsilon) and not np.all(np.asarray(epsilon, np.float64) >= 0):
-        raise ValueError(f"epsilon must be at least 0, got {epsilon}")
 
 
 def check_order(order: ArrayLike) -> None:
@@ -50,18 +46,13 @@ def check_row(epsilons: ArrayLike) -> None:
 def check_budgets(epsilons: ArrayLike) -> None:
     """Raises ValueError unless concrete ``epsilons`` are one row of budgets that rise or stay."""
     check_row(epsilons)
-    if not _validate.is_traced(epsilons):
-        row = np.asarray(epsilons, np.float64)
-        if np.any(row[1:] < row[:-1]):
-            raise ValueError(f"epsilons must not fall, got {row.tolist()}")
+    if not _validate.is_traced(epsilons) and np.any(np.diff(np.asarray(epsilons, np.float64)) < 0):
+        raise ValueError(f"epsilons must not fall, got {np.asarray(epsilons).tolist()}")
 
 
 def usable(*values: Array) -> Array:
     """Where all values, traced or not, are what `check_sizes` asks for (False for NaN)."""
-    good = _inside(values[0])
-    for value in values[1:]:
-        good &= _inside(value)
-    return good
+    return functools.reduce(operator.and_, map(_inside, values))
 
 
 def usable_order(order: Array) -> Array:
@@ -69,5 +60,14 @@ def usable_order(order: Array) -> Array:
     return usable(order) & (order > 1)
 
 
-def _inside(value: Any) -> Any:
+def in_caller_dtype(value: Array, *, up: bool) -> Array:
+    """A computed bound, as it is returned: NumPy's float64, or rounded to the program's float type inside a trace."""
+    if not _validate.is_traced(value):
+        return np.asarray(value, np.float64)[()]
+    dtype = caller_dtype()
+    with jax.enable_x64(True):
+        return outward(value, dtype, up=up)
+
+
+def _inside(value: Array) -> Array:
     return (value >= _LEAST) & (value <= _MOST)

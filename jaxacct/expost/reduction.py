@@ -66,8 +66,8 @@ def precision_weighted(key: Array, value: Any, epsilons: ArrayLike, *, order: Ar
 
 def brownian_step(
     key: Array,
-    value: Any,
-    previous: Any,
+    value: object,
+    previous: object,
     spent: ArrayLike,
     epsilon: ArrayLike,
     *,
@@ -105,37 +105,26 @@ def brownian_step(
         raise ValueError(f"previous must be a tree like value, {value!r:.200}, got {previous!r:.200}")
     if not _validate.is_traced((spent, epsilon)) and not np.all(np.asarray(spent) <= np.asarray(epsilon)):
         raise ValueError(f"epsilon must be at least what is spent, {spent}, got {epsilon}")
-    value, previous, spent, epsilon, order, sensitivity = settled(value, previous, spent, epsilon, order, sensitivity)
-    return _stepped(key, value, previous, spent, epsilon, order, sensitivity, caller_dtype())
+    value, previous, *parameters = settled(value, previous, spent, epsilon, order, sensitivity)
+    return _stepped(key, value, previous, caller_dtype(), *parameters)
 
 
 @reentrant_x64
-def _stepped(
-    key: Array,
-    value: Any,
-    previous: Any,
-    spent: ArrayLike,
-    epsilon: ArrayLike,
-    order: ArrayLike,
-    sensitivity: ArrayLike,
-    dtype: str,
-) -> Any:
-    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (spent, epsilon, order, sensitivity))
+def _stepped(key: Array, value: object, previous: object, dtype: str, *parameters: ArrayLike) -> object:
+    spent, epsilon, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
     sane = (spent >= 0) & (spent <= epsilon) & usable_order(order) & usable(epsilon, sensitivity)
     weight = jnp.where(sane, (epsilon - spent) / epsilon, jnp.nan)
     sigma = sensitivity * jnp.sqrt(0.5 * order / epsilon * weight) * UP
 
-    def mixed(leaf: Any, last: Any) -> Array:
+    def draw(leaf_key: Array, leaf: Array, last: ArrayLike) -> Array:
         last = jnp.where(weight < 1, jnp.asarray(last, jnp.float64), 0.0)
-        return jnp.where(weight > 0, weight * jnp.asarray(leaf, jnp.float64), 0.0) + (1 - weight) * last
+        mean = jnp.where(weight > 0, weight * leaf, 0.0) + (1 - weight) * last
+        return mean + sigma * _noise.normal(leaf_key, leaf.shape)
 
-    # The sum is rounded to the type of the value's leaves, so it is passed on with theirs.
-    mean = jax.tree.map(mixed, value, previous)
-    noisy = _noise.added(key, mean, lambda leaf_key, leaf: sigma * _noise.normal(leaf_key, leaf.shape), "float64")
-    return jax.tree.map(lambda wide, leaf: wide.astype(_noise.released_dtype(leaf, dtype)), noisy, value)
+    return _noise.released(key, draw, dtype, value, previous)
 
 
-def laplace_reduction(key: Array, value: Any, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
+def laplace_reduction(key: Array, value: object, epsilons: ArrayLike, *, sensitivity: ArrayLike) -> Any:
     """Laplace noise reduction (Ligett et al. 2017; Koufogiannis et al. 2015): pure ex-post private releases.
 
     The releases 1 to i are pure ex-post private with epsilon = epsilons_i. From the last release upwards, the
@@ -150,69 +139,55 @@ def laplace_reduction(key: Array, value: Any, epsilons: ArrayLike, *, sensitivit
 
 def _released(
     noise: Callable[..., Array], key: Array, value: Any, epsilons: ArrayLike, order: ArrayLike, sensitivity: ArrayLike
-) -> Any:
+) -> object:
     check_budgets(epsilons)
     check_order(order)
     check_sizes(sensitivity=sensitivity)
     for name, scalar in (("order", order), ("sensitivity", sensitivity)):
         if np.ndim(scalar):
             raise ValueError(f"{name} must be a scalar (jax.vmap maps over more), got shape {np.shape(scalar)}")
-    value, epsilons, order, sensitivity = settled(value, epsilons, order, sensitivity)
-    return _added(key, value, epsilons, order, sensitivity, noise=noise, dtype=caller_dtype())
+    value, *parameters = settled(value, epsilons, order, sensitivity)
+    return _added(noise, key, value, caller_dtype(), *parameters)
 
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("noise", "dtype"))
-def _added(
-    key: Array,
-    value: Any,
-    epsilons: ArrayLike,
-    order: ArrayLike,
-    sensitivity: ArrayLike,
-    *,
-    noise: Callable[..., Array],
-    dtype: str,
-) -> Any:
-    epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in (epsilons, order, sensitivity))
+def _added(noise: Callable[..., Array], key: Array, value: object, dtype: str, *parameters: ArrayLike) -> object:
+    epsilons, order, sensitivity = (jnp.asarray(v, jnp.float64) for v in parameters)
     rising = jnp.all(epsilons[1:] >= epsilons[:-1])
     sane = rising & usable_order(order) & usable(epsilons[0], epsilons[-1], sensitivity)
     epsilons = jnp.where(sane, epsilons, 1.0)
     order, sensitivity = jnp.where(sane, order, jnp.nan), jnp.where(sane, sensitivity, jnp.nan)
-    m = epsilons.shape[0]
 
     def draw(leaf_key: Array, leaf: Array) -> Array:
-        column = lambda row: row.reshape(m, *([1] * leaf.ndim))  # noqa: E731
-        return noise(leaf_key, (m, *leaf.shape), epsilons, order, sensitivity, column)
+        budgets = epsilons.reshape(-1, *([1] * leaf.ndim))
+        return leaf + noise(leaf_key, (epsilons.size, *leaf.shape), budgets, order, sensitivity)
 
-    return _noise.added(key, value, draw, dtype)
+    return _noise.released(key, draw, dtype, value)
 
 
-def _brownian(
-    key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
-) -> Array:
+# Noise of one leaf, of shape (m, ...), for budgets of shape (m, 1, ...).
+
+
+def _brownian(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
     times = 0.5 * order / epsilons  # at sensitivity 1: its square could underflow
     # Only the variance of each release matters for privacy; the increments need not be exact, just independent.
     increments = jnp.concatenate([jnp.maximum(times[:-1] - times[1:], 0.0), times[-1:]])
-    steps = _noise.normal(key, shape) * column(sensitivity * jnp.sqrt(increments) * UP)
+    steps = _noise.normal(key, shape) * (sensitivity * jnp.sqrt(increments) * UP)
     return jnp.cumsum(steps[::-1], axis=0)[::-1]
 
 
-def _precision_weighted(
-    key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
-) -> Array:
+def _precision_weighted(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
     # weight / total weight = (eps_j - eps_(j-1)) / eps_i, and weight * deviation stays finite where weight is 0.
-    extra = jnp.diff(epsilons, prepend=0.0)
+    extra = jnp.diff(epsilons, axis=0, prepend=0.0)
     scale = sensitivity * jnp.sqrt(0.5 * order) * UP
-    weighted = _noise.normal(key, shape) * column(scale * jnp.sqrt(extra))
-    return jnp.cumsum(weighted, axis=0) / column(epsilons)
+    return jnp.cumsum(_noise.normal(key, shape) * (scale * jnp.sqrt(extra)), axis=0) / epsilons
 
 
-def _laplace(
-    key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array, column: Callable
-) -> Array:
-    scales = sensitivity / epsilons * UP + 0.0 * order
+def _laplace(key: Array, shape: tuple[int, ...], epsilons: Array, order: Array, sensitivity: Array) -> Array:
+    scales = sensitivity / epsilons * UP
     noise_key, coin_key = jax.random.split(key)
-    steps = _noise.laplace(noise_key, shape) * column(scales)
-    kept = jnp.concatenate([(epsilons[:-1] / epsilons[1:]) ** 2, jnp.zeros(1)])
-    steps = jnp.where(_noise.uniform(coin_key, shape) <= column(kept), 0.0, steps)
+    steps = _noise.laplace(noise_key, shape) * scales
+    kept = jnp.concatenate([(epsilons[:-1] / epsilons[1:]) ** 2, jnp.zeros_like(epsilons[-1:])])
+    steps = jnp.where(_noise.uniform(coin_key, shape) <= kept, 0.0, steps)
     return jnp.cumsum(steps[::-1], axis=0)[::-1]

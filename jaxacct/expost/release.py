@@ -8,18 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.checks import Check
 from jaxacct.expost.definitions import Definition, Result
-from jaxacct.expost.loop import Released, loop, scalar
-from jaxacct.expost.odometer import Odometer
+from jaxacct.expost.loop import Progress, Released, loop, scalar
+from jaxacct.expost.odometer import RenyiOdometer, RenyiOdometerState
 from jaxacct.expost.sources import Source
 from jaxacct.expost.theorems import compose, stopped_by
+from jaxacct.mechanisms.base import Mechanism
 
+_Carried = tuple[object, RenyiOdometerState]  # of `compose_until`
 _MOST = 2**24  # releases of one run: their scores are kept
 
 
@@ -31,7 +33,7 @@ def release_until(
     *,
     key: Array,
     disjoint: bool = False,
-    progress: Callable[[str], Any] | None = None,
+    progress: Progress | None = None,
 ) -> Released:
     """Releases with growing budgets until ``check`` passes, with the ex-post cost of everything released.
 
@@ -68,30 +70,28 @@ def release_until(
     path_key, check_key = jax.random.split(key)
     count = np.shape(epsilons)[0] if np.ndim(epsilons) == 1 else 0
     # The definitions must combine before anything is drawn.
-    _cost(mechanism.definition, check, 0.0, 0.0, disjoint, None)
+    _cost(mechanism.definition, check, 0.0, disjoint, None)
     path = mechanism.path(path_key, epsilons)
     state = check.start(jax.random.fold_in(check_key, 0))
 
-    def attempt(index: Any, carried: None) -> tuple[None, Array, Array]:
+    def attempt(index: Array, carried: None) -> tuple[None, Array, Array]:
         release = jax.tree.map(lambda leaf: leaf[index], path)
         passes, score = check.ask(jax.random.fold_in(check_key, index + 1), state, scalar(accurate(release)), index)
         return carried, passes, score
 
-    def so_far(steps: int, _: None) -> Any:
+    def so_far(steps: int, _: None) -> Array:
         return np.asarray(mechanism.spent(epsilons))[steps - 1]
 
     private = (key, path, state, epsilons, check)
     steps, passed, scores, _ = loop(attempt, None, count, private, so_far, progress)
     release = jax.tree.map(lambda leaf: leaf[steps - 1], path)
-    (row,) = settled(mechanism.spent(epsilons))
-    spent = _at(row, steps - 1)
-    cost = _cost(mechanism.definition, check, spent, check.epsilon, disjoint, release)
-    return Released(cost, steps, passed, scores)
+    spent = _at(mechanism.spent(epsilons), steps - 1)
+    return Released(_cost(mechanism.definition, check, spent, disjoint, release), steps, passed, scores)
 
 
 def compose_until(
-    step: Callable[[Any, Any, Any], tuple[Any, Any]],
-    start: Any,
+    step: Callable[[Array, Any, Array], tuple[Any, Mechanism | ArrayLike]],
+    start: object,
     accurate: Callable[[Any], ArrayLike],
     check: Check,
     *,
@@ -99,7 +99,7 @@ def compose_until(
     most: int,
     key: Array,
     disjoint: bool = False,
-    progress: Callable[[str], Any] | None = None,
+    progress: Progress | None = None,
 ) -> Released:
     """Algorithm 1 for any Rényi mechanisms: run steps, each with a budget of its own choice, until ``check`` passes.
 
@@ -130,12 +130,12 @@ def compose_until(
     _validate.whole(most=most)
     if most > _MOST:
         raise ValueError(f"most must be at most {_MOST}, got {int(most)}")
-    odometer = Odometer(order)
-    _cost(odometer.definition, check, 0.0, 0.0, disjoint, None)
+    odometer = RenyiOdometer(order)
+    _cost(odometer.definition, check, 0.0, disjoint, None)
     step_key, check_key = jax.random.split(key)
     secret = check.start(jax.random.fold_in(check_key, 0))
 
-    def attempt(index: Any, carried: tuple[Any, Any]) -> tuple[tuple[Any, Any], Array, Array]:
+    def attempt(index: Array, carried: _Carried) -> tuple[_Carried, Array, Array]:
         released = step(jax.random.fold_in(step_key, index), carried[0], index)
         if not (isinstance(released, tuple) and len(released) == 2):
             raise ValueError(f"step must return (state, query), got {released!r:.200}")
@@ -148,11 +148,11 @@ def compose_until(
     steps, passed, scores, (state, total) = loop(
         attempt, carried, int(most), private, lambda _, inner: odometer.spent(inner[1]), progress
     )
-    spent = odometer.spent(total)
-    return Released(_cost(odometer.definition, check, spent, check.epsilon, disjoint, state), steps, passed, scores)
+    cost = _cost(odometer.definition, check, odometer.spent(total), disjoint, state)
+    return Released(cost, steps, passed, scores)
 
 
-def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) -> None:
+def _loop_arguments(check: object, disjoint: object, progress: object, **functions: object) -> None:
     _validate.function(**functions)
     if progress is not None:
         _validate.function(progress=progress)
@@ -161,13 +161,12 @@ def _loop_arguments(check: Any, disjoint: Any, progress: Any, **functions: Any) 
     _validate.truth(disjoint=disjoint)
 
 
-def _cost(have: Definition, check: Check, spent: Any, asked: Any, disjoint: bool, output: Any) -> Result:
-    parts = Result(output, spent, have), Result(None, asked, check.definition)
+def _cost(have: Definition, check: Check, spent: ArrayLike, disjoint: bool, output: object) -> Result:
+    parts = Result(output, spent, have), Result(None, check.epsilon, check.definition)
     both = stopped_by(*parts) if disjoint else compose(*parts)
     return Result(output, both.epsilon, both.definition)
 
 
-@reentrant_x64
-def _at(row: ArrayLike, index: Any) -> Any:
-    found = jnp.asarray(row, jnp.float64)[index]
-    return found if _validate.is_traced(found) else np.asarray(found)[()]
+@in_float64
+def _at(row: ArrayLike, index: ArrayLike) -> Array:
+    return jnp.asarray(row, jnp.float64)[index]

@@ -1,14 +1,7 @@
 """Noise scales of private accuracy checks: plain Gaussian answers, or a sparse vector.
 
-*Sparse vector* (Zhu, Wang 2020, Theorem 8 with equation 3). The threshold carries Gaussian noise z that is
-(order, e1)-Rényi at sensitivity D, each query's answer fresh Laplace noise that is e2-DP at sensitivity 2 D, and
-the answers say "below" until the first "above". Then all answers together are (order, e1 + e2)-Rényi, however
-many there are. The proof, because the theorem is quoted without it: set the threshold's noise under the
-neighbour to z' = z + D. Each "below" is then at least as likely under the neighbour, and the one "above" needs its
-Laplace noise shifted by at most 2 D. So the joint density of (z, answers) is at most exp(e2) p(z) / p(z + D) times
-the neighbour's of (z + D, answers), whose moment is exp((order - 1) (e1 + e2)); the answers are a
-post-processing of these pairs. Queries may be chosen adaptively, from earlier answers and from anything else
-that both data sets share.
+The sparse vector's proof is in docs/theorems/private-checks.md; queries may be chosen adaptively, from earlier answers
+and from anything else that both data sets share.
 """
 
 from __future__ import annotations
@@ -19,7 +12,7 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.float64 import reentrant_x64, settled
+from jaxacct._numerics.float64 import in_float64
 from jaxacct.expost.parameters import UP, check_order, check_sizes, usable, usable_order
 
 _NEWTON = 40
@@ -46,7 +39,7 @@ def plain_gaussian_scale(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     check_order(order)
     check_sizes(epsilon=epsilon, sensitivity=sensitivity)
     _validate.count(checks=checks)
-    return _plain(*settled(epsilon, order, sensitivity, checks))
+    return _plain(epsilon, order, sensitivity, checks)
 
 
 def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
@@ -71,14 +64,14 @@ def sparse_vector_scales(epsilon: ArrayLike, *, order: ArrayLike, sensitivity: A
     """
     check_order(order)
     check_sizes(epsilon=epsilon, sensitivity=sensitivity)
-    return _sparse_vector(*settled(epsilon, order, sensitivity))
+    return _sparse_vector(epsilon, order, sensitivity)
 
 
 def _wide(*values: ArrayLike) -> list[Array]:
     return list(jnp.broadcast_arrays(*(jnp.asarray(v, jnp.float64) for v in values)))
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _plain(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike, checks: ArrayLike) -> Array:
     epsilon, order, sensitivity, checks = _wide(epsilon, order, sensitivity, checks)
@@ -86,7 +79,7 @@ def _plain(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike, checks:
     return jnp.where(usable_order(order) & usable(epsilon, sensitivity) & (checks >= 1), sigma, jnp.inf)
 
 
-@reentrant_x64
+@in_float64
 @jax.jit
 def _sparse_vector(epsilon: ArrayLike, order: ArrayLike, sensitivity: ArrayLike) -> tuple[Array, Array]:
     epsilon, order, sensitivity = _wide(epsilon, order, sensitivity)

@@ -7,18 +7,19 @@ ex-post epsilon of the first i releases, for every i). Anything with these three
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost import noise as _noise
-from jaxacct.expost.definitions import Definition, PureExPost, RenyiExPost
-from jaxacct.expost.parameters import UP, check_row, check_sizes, usable, usable_order
+from jaxacct.expost.definitions import AtOneOrder, Definition, PureExPost
+from jaxacct.expost.parameters import UP, check_order, check_row, check_sizes, usable, usable_order
 from jaxacct.expost.reduction import brownian, laplace_reduction, precision_weighted
 from jaxacct.filters.amounts import caller_dtype
 
@@ -49,7 +50,7 @@ class _Reduction:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _AtOneOrder:
+class _Gaussian(AtOneOrder):
     """Sources with Gaussian noise.
 
     Attributes:
@@ -58,22 +59,17 @@ class _AtOneOrder:
         order: above 1, concrete.
     """
 
-    value: Any
+    value: object
     sensitivity: ArrayLike
     order: float = dataclasses.field(metadata={"static": True})
 
     def __post_init__(self) -> None:
-        RenyiExPost(self.order)  # concrete and above 1
-        check_sizes(order=self.order, sensitivity=self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Ex-post Rényi at this order."""
-        return RenyiExPost(self.order)
+        _validate.scalar(check_order, order=self.order)
+        check_sizes(sensitivity=self.sensitivity)
 
 
 @_register
-class Brownian(_Reduction, _AtOneOrder):
+class Brownian(_Reduction, _Gaussian):
     """The Brownian mechanism; see `brownian` for the arguments and the theorem."""
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
@@ -82,7 +78,7 @@ class Brownian(_Reduction, _AtOneOrder):
 
 
 @_register
-class PrecisionWeighted(_Reduction, _AtOneOrder):
+class PrecisionWeighted(_Reduction, _Gaussian):
     """The sequential precision-weighted Gaussian mechanism; see `precision_weighted`."""
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
@@ -94,16 +90,13 @@ class PrecisionWeighted(_Reduction, _AtOneOrder):
 class LaplaceReduction(_Reduction):
     """Laplace noise reduction; see `laplace_reduction` (``sensitivity`` is in l1)."""
 
-    value: Any
+    value: object
     sensitivity: ArrayLike
+
+    definition: ClassVar[Definition] = PureExPost()
 
     def __post_init__(self) -> None:
         check_sizes(sensitivity=self.sensitivity)
-
-    @property
-    def definition(self) -> Definition:
-        """Pure ex-post."""
-        return PureExPost()
 
     def path(self, key: Array, epsilons: ArrayLike) -> Any:
         """All releases."""
@@ -111,7 +104,7 @@ class LaplaceReduction(_Reduction):
 
 
 @_register
-class Doubling(_AtOneOrder):
+class Doubling(_Gaussian):
     """The baseline without noise reduction: a fresh Gaussian release for every budget, whose costs add up.
 
     Release i is (order, epsilons_i)-Rényi on its own, and the first i cost epsilons_1 + ... + epsilons_i
@@ -133,13 +126,12 @@ class Doubling(_AtOneOrder):
 
 
 @reentrant_x64
-def _fresh(key: Array, value: Any, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> Any:
+def _fresh(key: Array, value: object, epsilons: ArrayLike, order: float, sensitivity: ArrayLike, dtype: str) -> object:
     row, scale = jnp.asarray(epsilons, jnp.float64), jnp.asarray(sensitivity, jnp.float64)
     sane = jnp.all(usable(row)) & usable(scale) & usable_order(jnp.float64(order))
     sigmas = jnp.where(sane, scale * jnp.sqrt(0.5 * order / row) * UP, jnp.nan)
 
-    def noise(leaf_key: Array, leaf: Array) -> Array:
-        shape = (row.shape[0], *leaf.shape)
-        return _noise.normal(leaf_key, shape) * sigmas.reshape(-1, *([1] * leaf.ndim))
+    def draw(leaf_key: Array, leaf: Array) -> Array:
+        return leaf + _noise.normal(leaf_key, (row.size, *leaf.shape)) * sigmas.reshape(-1, *([1] * leaf.ndim))
 
-    return _noise.added(key, value, noise, dtype)
+    return _noise.released(key, draw, dtype, value)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64, settled
 from jaxacct._numerics.rounding import inflated
 from jaxacct.expost.conversions import approximate_epsilon
@@ -26,8 +26,10 @@ from jaxacct.expost.definitions import (
     RenyiExPost,
     Result,
 )
-from jaxacct.filters.amounts import rounded
+from jaxacct.expost.parameters import in_caller_dtype
 from jaxacct.mechanisms import ApproximateDP, PureDP, RenyiDP
+
+_LEAKY = ApproximateExPost | ProbabilisticExPost  # the definitions with a delta
 
 
 def compose(*results: Result) -> Result:
@@ -49,9 +51,8 @@ def compose(*results: Result) -> Result:
     for result in results:
         _validate.instance(Result, results=result)
     definitions = [result.definition for result in results]
-    rest = {type(d) if isinstance(d, ApproximateExPost | ProbabilisticExPost) else d for d in definitions}
-    if len(rest) > 1:
-        rest.discard(PureExPost())
+    rest = {type(d) if isinstance(d, _LEAKY) else d for d in definitions}
+    rest = rest - {PureExPost()} or rest
     if len(rest) > 1:
         names = ", ".join(sorted({str(d) for d in definitions}))
         raise ValueError(f"results must share one definition and order, got {names}")
@@ -80,8 +81,7 @@ def stopped_by(released: Result, check: Result) -> Result:
     definitions = {released.definition, check.definition}
     if any(not isinstance(d, PureExPost | RenyiExPost) for d in definitions):
         raise ValueError("released and check must be ex-post Rényi or pure, got " + " and ".join(map(str, definitions)))
-    if len(definitions) > 1:
-        definitions.discard(PureExPost())
+    definitions = definitions - {PureExPost()} or definitions
     if len(definitions) > 1:
         raise ValueError(f"released and check must have one order, got {released.order} and {check.order}")
     output = (released.output, check.output)
@@ -102,23 +102,21 @@ def convert(result: Result, to: Definition, *, tight: bool = True) -> Result:
     _validate.instance(Result, result=result)
     _validate.instance(PureExPost | RenyiExPost | ApproximateExPost | ProbabilisticExPost, to=to)
     have = result.definition
-    epsilon: Any = None
-    if have == to or isinstance(have, PureExPost):
-        epsilon = result.epsilon
-    elif isinstance(have, RenyiExPost):
-        if isinstance(to, RenyiExPost) and to.order <= have.order:
-            epsilon = result.epsilon
-        elif isinstance(to, ApproximateExPost | ProbabilisticExPost) and 0 < to.delta < 1:
-            best = tight and isinstance(to, ApproximateExPost)
-            epsilon = _narrowed(approximate_epsilon(result.epsilon, order=have.order, delta=to.delta, tight=best))
-    elif isinstance(to, ApproximateExPost) or (isinstance(have, ProbabilisticExPost) and type(to) is type(have)):
-        epsilon = result.epsilon if result.delta <= to.delta else None
-    if epsilon is None:
+    implied = (
+        isinstance(have, PureExPost)
+        or (isinstance(have, RenyiExPost) and isinstance(to, RenyiExPost) and to.order <= have.order)
+        or (isinstance(have, _LEAKY) and isinstance(to, ApproximateExPost | type(have)) and have.delta <= to.delta)
+    )
+    if implied:
+        return Result(result.output, result.epsilon, to)
+    if not (isinstance(have, RenyiExPost) and isinstance(to, _LEAKY) and 0 < to.delta < 1):
         raise ValueError(f"to must be implied by {have}, got {to}")
-    return Result(result.output, epsilon, to)
+    best = tight and isinstance(to, ApproximateExPost)
+    epsilon = approximate_epsilon(result.epsilon, order=have.order, delta=to.delta, tight=best)
+    return Result(result.output, in_caller_dtype(epsilon, up=True), to)
 
 
-def ex_ante(definition: Definition, cap: ArrayLike) -> Any:
+def ex_ante(definition: Definition, cap: ArrayLike) -> RenyiDP | PureDP | ApproximateDP:
     """The ordinary guarantee of a mechanism that can never return an epsilon above ``cap``, on any data set.
 
     Rényi (Section 4): (order, cap)-Rényi. Pure: cap-DP. Approximate and probabilistic: (cap, delta)-DP. Each follows
@@ -163,24 +161,12 @@ def from_odometer(output: Any, spent: Callable[..., ArrayLike], parameters: Sequ
     return Result(output, spent(*parameters), ProbabilisticExPost(delta))
 
 
-def _total(epsilons: Sequence[Any], *, largest: bool = False) -> Any:
-    return _narrowed(_wide_total(settled(*epsilons), largest))
-
-
-def _narrowed(value: Any) -> Any:
-    """float64 on the host where concrete; the program's float type, rounded up, inside a trace."""
-    if not _validate.is_traced(value):
-        return np.asarray(value, np.float64)[()]
-    return _rounded_up(value)
-
-
-@rounded(up=True)
-def _rounded_up(value: Any) -> Any:
-    return value
+def _total(epsilons: Sequence[ArrayLike], *, largest: bool = False) -> Array:
+    return in_caller_dtype(_wide_total(settled(*epsilons), largest), up=True)
 
 
 @reentrant_x64
-def _wide_total(epsilons: Sequence[Any], largest: bool) -> Any:
+def _wide_total(epsilons: Sequence[ArrayLike], largest: bool) -> Array:
     total = jnp.zeros(())
     for epsilon in epsilons:
         term = jnp.asarray(epsilon, jnp.float64)

@@ -25,7 +25,7 @@ The scalar filters, `gdp_residue` and those that compose laws take an upper `PLD
 
 A filter's guarantee is for an analyst who obeys it: a query runs only if ``admitted`` came back True for it.
 
-One ledger for each example, who pays for their own gradient: `individual_priced_box` and `individual_priced_menu`
+One account for each example, who pays for their own gradient: `individual_priced_box` and `individual_priced_menu`
 (bounds), `individual_approximate_gdp` (asymptotic), and `individual` of any filter above.
 
 `from_epsilon` makes the filter of a name from an (epsilon, delta) target.
@@ -33,7 +33,7 @@ One ledger for each example, who pays for their own gradient: `individual_priced
 `natural_approximate_dp` and `additive_profile`, whose guarantees are far above their budgets, live in
 :mod:`jaxacct.adversary`; their names here are aliases that warn, for one release.
 
-`odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` ledger while it runs, and says what such a reading proves;
+`odometer` reads a `pure_dp`, `zcdp`, `renyi` or `gdp` filter while it runs, and says what such a reading proves;
 `halting_scan` runs a step until the filter refuses, inside one compiled loop.
 """
 
@@ -54,7 +54,7 @@ from jaxacct.filters.additive.zcdp import (
     zcdp,
 )
 from jaxacct.filters.additive.zcdp import ApproximateZCDPState as ApproximateZCDPState
-from jaxacct.filters.amounts import LedgerState as LedgerState
+from jaxacct.filters.amounts import SpentState as SpentState
 from jaxacct.filters.base import Filter, Guarantee
 from jaxacct.filters.boxes.box_filter import PricedBoxFilter
 from jaxacct.filters.boxes.priced_box import priced_box

@@ -1,6 +1,6 @@
 """Exact integer counters of a spent budget, identical in float32 and float64 programs.
 
-A ledger counts in units of 2^-88 of its own budget, in three uint32 words, most significant first. A cost
+An account counts in units of 2^-88 of its own budget, in three uint32 words, most significant first. A cost
 becomes a whole number of units rounded up, and at least one, so no sum is ever under-counted: 10^9 additions
 of 1e-9 arrive, a query too small to tell from zero is charged, and no cost is absorbed by a large sum.
 Rounding a cost up loses less than 2^-49 of it plus one unit.
@@ -30,6 +30,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import at_hand, floats, on_device, on_host
+from jaxacct._numerics.pieces import join, split_exact
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters.printing import share
 
@@ -44,13 +45,13 @@ EXACT = 1 << _UNIT_BITS
 WITH_SLACK = EXACT + (1 << (_UNIT_BITS - 40))
 
 
-class LedgerState(NamedTuple):
+class SpentState(NamedTuple):
     """What a scan carries: the units spent so far, uint32[..., 3], most significant word first."""
 
     words: Array
 
     def __repr__(self) -> str:
-        return f"LedgerState({share(used(self)) if at_hand(self.words) else self.words})"
+        return f"SpentState({share(used(self)) if at_hand(self.words) else self.words})"
 
 
 # Budgets pass through float32 programs as three float32 pieces whose exact sum they are: a plain Python float
@@ -75,20 +76,8 @@ def split(value: ArrayLike) -> Array:
 
 def pieces_of(value: ArrayLike) -> Array:
     """`split` in the module of ``value`` (inside ``enable_x64``)."""
-    xp, rest = floats(value)
-    rest = xp.where((rest >= 1e-18) & (rest <= 1e30), rest, np.nan)
-    pieces = []
-    for _ in range(3):
-        piece = rest.astype(np.float32)
-        pieces.append(piece)
-        rest = rest - piece.astype(np.float64)
-    return xp.stack(pieces, axis=-1)
-
-
-def join(pieces: Array) -> Array:
-    """The float64 number that `split` took apart (inside ``enable_x64``)."""
-    _, parts = floats(pieces)
-    return parts[..., 0] + parts[..., 1] + parts[..., 2]
+    xp, number = floats(value)
+    return split_exact(xp.where((number >= 1e-18) & (number <= 1e30), number, np.nan))
 
 
 def exact(field: str) -> property:
@@ -101,9 +90,9 @@ def admissible(pieces: Array) -> Array:
     return inflated(join(pieces), SLACK + 2.0**-51)
 
 
-def empty(pieces: Array) -> LedgerState:
+def empty(pieces: Array) -> SpentState:
     """Nothing spent, for a budget (or an array of them) in pieces."""
-    return LedgerState(on_device(np.zeros(pieces.shape, np.uint32)))
+    return SpentState(on_device(np.zeros(pieces.shape, np.uint32)))
 
 
 def _units(share: Array) -> tuple[Array, Array, Array]:
@@ -124,24 +113,24 @@ def _top_and_low(words: Array) -> tuple[Array, Array]:
 
 
 def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
-    """Whether all ``others`` broadcast to ``shape``, that of a ledger."""
+    """Whether all ``others`` broadcast to ``shape``, that of an account."""
     try:
         return np.broadcast_shapes(shape, *others) == shape
     except ValueError:
         return False
 
 
-def check_covered(ledgers: tuple[int, ...], query: tuple[int, ...], budget: tuple[int, ...] = ()) -> None:
-    """Raises ValueError unless the shapes of a query's cost and of the budget broadcast to that of the ledgers."""
-    if not covers(ledgers, query, budget):
+def check_covered(accounts: tuple[int, ...], query: tuple[int, ...], budget: tuple[int, ...] = ()) -> None:
+    """Raises ValueError unless the shapes of a query's cost and of the budget broadcast to that of the accounts."""
+    if not covers(accounts, query, budget):
         raise ValueError(
-            f"query must match the ledger: its cost has shape {query}, the budget {budget}, and the state holds "
-            f"ledgers of shape {ledgers}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"
+            f"query must match the state: its cost has shape {query}, the budget {budget}, and the state holds "
+            f"accounts of shape {accounts}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"
         )
 
 
-def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[Array, LedgerState]:
-    """Whether ``cost`` (in the units of ``budget``) still fits, and the ledger with it charged regardless.
+def charge(state: SpentState, cost: Array, budget: Array, limit: int) -> tuple[Array, SpentState]:
+    """Whether ``cost`` (in the units of ``budget``) still fits, and the account with it charged regardless.
 
     Inside ``enable_x64``. A cost or budget that is NaN, negative or infinite does not fit; nothing fits into a state
     that says that more than the limit is spent.
@@ -163,7 +152,7 @@ def charge(state: LedgerState, cost: Array, budget: Array, limit: int) -> tuple[
     low = low & (_WORD - 1)
     fits = sane & ((top < most) | ((top == most) & (low == 0)))
     words = jnp.stack([top >> 32, top & (_WORD - 1), low], axis=-1).astype(jnp.uint32)
-    return fits, LedgerState(words)
+    return fits, SpentState(words)
 
 
 def _share(top: Array, low: Array, toward: float) -> Array:
@@ -174,7 +163,7 @@ def _share(top: Array, low: Array, toward: float) -> Array:
     return xp.where(exact, share, share * toward)
 
 
-def left(state: LedgerState) -> Array:
+def left(state: SpentState) -> Array:
     """The share of the budget that is left, float64, rounded down, at least 0."""
     top, low = _top_and_low(on_host(state.words))
     xp = array_module(top, low)
@@ -182,15 +171,15 @@ def left(state: LedgerState) -> Array:
     return xp.maximum(_share((EXACT >> 32) - top, -low, 1 - 2.0**-51), 0.0)
 
 
-def used(state: LedgerState) -> Array:
+def used(state: SpentState) -> Array:
     """The share of the budget that is spent, float64, rounded up."""
     return _share(*_top_and_low(on_host(state.words)), 1 + 2.0**-51)
 
 
-def full(state: LedgerState) -> LedgerState:
-    """The ledger with its whole budget spent."""
+def full(state: SpentState) -> SpentState:
+    """The account with its whole budget spent."""
     words = np.array([EXACT >> 64, 0, 0], np.uint32)
-    return LedgerState(on_device(np.broadcast_to(words, state.words.shape)))
+    return SpentState(on_device(np.broadcast_to(words, state.words.shape)))
 
 
 def caller_dtype() -> str:

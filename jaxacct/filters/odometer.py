@@ -21,7 +21,7 @@ from jaxacct.filters.additive.gdp import GDPFilter
 from jaxacct.filters.additive.pure_dp import PureDPFilter
 from jaxacct.filters.additive.renyi import RenyiFilter
 from jaxacct.filters.additive.zcdp import ZCDPFilter
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import AroundFilter
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
 from jaxacct.filters.printing import printed_as
@@ -61,7 +61,7 @@ _STATEMENTS = {
 
 
 @printed_as("odometer", "filter")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class Odometer(AroundFilter):
     """The running cost of a `pure_dp`, `zcdp`, `renyi` or `gdp` interaction; see `odometer`.
@@ -89,7 +89,7 @@ class Odometer(AroundFilter):
             return _STATEMENTS["pure"]
         return _STATEMENTS["one order" if isinstance(self.filter, RenyiFilter) else "mixture"]
 
-    def epsilon(self, state: LedgerState, delta: ArrayLike) -> Array:
+    def epsilon(self, state: SpentState, delta: ArrayLike) -> Array:
         """The ex-post epsilon at ``delta``, rounded up, in the caller's float type; `statement` says what it means.
 
         Args:
@@ -105,7 +105,7 @@ class Odometer(AroundFilter):
             return self.filter.spent(state)
         return _read(self, state, delta, "levels" if self.levels else "approximate", amounts.caller_dtype())
 
-    def loss_bound(self, state: LedgerState, delta: ArrayLike) -> Array:
+    def loss_bound(self, state: SpentState, delta: ArrayLike) -> Array:
         """A bound that the loss exceeds *at any time* with probability at most ``delta`` (Rogers et al. 2016).
 
         Probabilistic ex-post privacy, uniform in time, by Ville's inequality; rounded up, in the caller's float type.
@@ -122,7 +122,7 @@ class Odometer(AroundFilter):
         return _read(self, state, delta, "probable", amounts.caller_dtype())
 
 
-def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
+def _sums(counter: Odometer, state: SpentState) -> tuple[Array, Array]:
     """The orders, shape (k,), and the running divergences at them, rounded up, shape (..., k)."""
     budget = amounts.join(counter.filter.pieces)
     share = amounts.used(state)
@@ -135,7 +135,7 @@ def _sums(counter: Odometer, state: LedgerState) -> tuple[Array, Array]:
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("how", "dtype"))
-def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dtype: str) -> Array:
+def _read(counter: Odometer, state: SpentState, delta: ArrayLike, how: str, dtype: str) -> Array:
     delta = jnp.asarray(delta, jnp.float64)
     if how == "levels":
         value = _of_levels(counter, state, delta)
@@ -149,14 +149,14 @@ def _read(counter: Odometer, state: LedgerState, delta: ArrayLike, how: str, dty
     return amounts.outward(value, dtype, up=True)
 
 
-def _of_levels(counter: Odometer, state: LedgerState, delta: Array) -> Array:
+def _of_levels(counter: Odometer, state: SpentState, delta: Array) -> Array:
     """The guarantee at delta / n of the smallest filter whose budget, 2^-i of the largest, is not overdrawn."""
     shares = 2.0 ** -np.arange(counter.levels, dtype=np.float64)
     scales = inflated(np.sqrt(shares), 2.0**-50) if isinstance(counter.filter, GDPFilter) else shares
     budgets = amounts.join(counter.filter.pieces)[..., None] * scales
     family = dataclasses.replace(counter.filter, pieces=amounts.split(budgets))
     each = family.guarantee.epsilon(deflated(delta / counter.levels, 2.0**-51)[..., None])
-    # The largest filter stands as long as the ledger does, its slack included.
+    # The largest filter stands as long as the account does, its slack included.
     standing = (amounts.used(state)[..., None] <= shares) | (shares == 1)
     return jnp.min(jnp.where(standing, each, jnp.inf), axis=-1)
 

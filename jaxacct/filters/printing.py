@@ -1,4 +1,4 @@
-"""How filters and their states print: `gdp(mu=1)`, `LedgerState(spent 0.36 of the budget)`."""
+"""How filters and their states print: `gdp(mu=1)`, `SpentState(spent 0.36 of the budget)`."""
 
 from __future__ import annotations
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event, privacy_accountant
+from jax.typing import ArrayLike
 
 from jaxacct import _validate, accounting
 from jaxacct.filters.additive.costs import is_pure, pure_cost
-from jaxacct.interop.composition import MOST, Reading, composed
+from jaxacct.interop.composition import MOST, Reading
 from jaxacct.interop.noise_events import OverSensitivity
 from jaxacct.interop.read_events import UnreadableEvent, read
 from jaxacct.mechanisms import ApproximateDP, FromProfile, FromTables, SampledWithReplacement
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import directions
 
+_Details = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 _Relation = privacy_accountant.NeighboringRelation
 _NAMES = {
     _Relation.ADD_OR_REMOVE_ONE: "add_or_remove",
     _Relation.REPLACE_ONE: "replace",
     _Relation.REPLACE_SPECIAL: "replace_special",
 }
-_UP = 1.0 + 2.0**-50
 _UP_RATE = 1.0 + 2.0**-40  # above the rounding of exp at up to 700
 _DELTAS = np.concatenate([[0.0], np.geomspace(1e-13, 0.5, 120), 1.0 - np.geomspace(0.5, 1e-6, 80)])
 _FAR = 640.0  # an epsilon that stands for infinity where some loss may be infinite
@@ -49,25 +49,26 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         ValueError: no relation, or another ``noise_over``.
     """
 
-    def __init__(self, neighboring_relation: Any = _Relation.ADD_OR_REMOVE_ONE, *, noise_over: str = "bound"):
+    def __init__(self, neighboring_relation: _Relation = _Relation.ADD_OR_REMOVE_ONE, *, noise_over: str = "bound"):
         _validate.instance(_Relation, neighboring_relation=neighboring_relation)
         _validate.one_of(("bound", "sensitivity"), noise_over=noise_over)
         super().__init__(neighboring_relation)
-        self._over_sensitivity = noise_over == "sensitivity"
+        self._relation = _NAMES[neighboring_relation]
+        over = noise_over == "sensitivity" and self._relation == "replace"
+        self._read_under = OverSensitivity(self._relation) if over else self._relation
         self._spent = Reading()
 
-    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> Any:
+    def _maybe_compose(self, event: dp_event.DpEvent, count: int, do_compose: bool) -> _Details | None:
         _validate.integer(0, 2**63, count=count)
         count = int(count)
         try:
-            named = _NAMES[self.neighboring_relation]
-            found = read(event, OverSensitivity(named) if self._over_sensitivity and named == "replace" else named)
+            found = read(event, self._read_under)
             # Before the product: a longer number is none that a float could hold.
             total = self._spent + found * min(count, MOST + 1) if count else self._spent
             if count > MOST or any(part.count > MOST for part in total.parts.values()):
                 raise UnreadableEvent(event, "counts must come to at most 2**53 runs of one mechanism")
         except UnreadableEvent as problem:
-            return self.CompositionErrorDetails(problem.event, str(problem))
+            return _Details(problem.event, str(problem))
         if do_compose:
             self._spent = total
         return None
@@ -85,7 +86,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         if spent.is_nothing or target_delta == 1.0:
             return 0.0
         if target_delta == 0.0:
-            return _pure_epsilon(spent.mechanism(), self._relation())
+            return _pure_epsilon(spent.mechanism(), self._relation)
         return float(self.bounds(target_delta).upper)
 
     def get_delta(self, target_epsilon: float) -> float:
@@ -94,23 +95,22 @@ class Accountant(privacy_accountant.PrivacyAccountant):
         Raises:
             ValueError: a ``target_epsilon`` that is no number, negative, or NaN.
         """
-        _validate.scalar(target_epsilon=target_epsilon)
+        _validate.scalar(_validate.epsilon, target_epsilon=target_epsilon)
         target_epsilon = float(target_epsilon)
-        if not target_epsilon >= 0:
-            raise ValueError(f"target_epsilon must be at least 0, got {target_epsilon}")
         spent = self._spent
         if not spent.private:
             return 1.0
-        parts = spent.all_parts()
-        delta, finite = 0.0, target_epsilon < math.inf
-        if parts and (finite or any(_may_be_infinite(part) for part, _ in parts)):
-            whole = composed(parts)
-            if target_epsilon < _pure_epsilon(whole, self._relation()):
-                at = float(target_epsilon) if finite else _FAR
-                delta = float(accounting.delta(whole, at, relation=self._relation()).upper)
-        return delta
+        finite = target_epsilon < math.inf
+        if spent.is_nothing or not (finite or any(_may_be_infinite(part) for part, _ in spent.all_parts())):
+            return 0.0
+        whole = spent.mechanism()
+        if target_epsilon >= _pure_epsilon(whole, self._relation):
+            return 0.0
+        return float(accounting.delta(whole, target_epsilon if finite else _FAR, relation=self._relation).upper)
 
-    def get_true_positive_rates(self, false_positive_rates: Any, deltas: Any = None) -> Any:
+    def get_true_positive_rates(
+        self, false_positive_rates: ArrayLike, deltas: ArrayLike | None = None
+    ) -> float | np.ndarray:
         """An upper bound on an attack's true positive rate at each false positive rate.
 
         Every certified (epsilon, delta) implies two (Kairouz, Oh, Viswanath 2015); the least of them is returned. As
@@ -138,7 +138,9 @@ class Accountant(privacy_accountant.PrivacyAccountant):
                 found = np.minimum(found, 1.0 - np.exp(-epsilon) * (1.0 - delta - rates) * (2.0 - _UP_RATE) + 2.0**-50)
         return float(found) if rates.ndim == 0 else np.minimum(found, 1.0)
 
-    def get_gdp_parameter_estimate(self, false_positive_rates: Any = None, deltas: Any = None) -> float:
+    def get_gdp_parameter_estimate(
+        self, false_positive_rates: ArrayLike | None = None, deltas: ArrayLike | None = None
+    ) -> float:
         """The least mu whose Gaussian trade-off is below the bounds at all given false positive rates; inf if none.
 
         An estimate and no bound: between the rates nothing is checked. :func:`jaxacct.losses.compare.gaussian_order`
@@ -167,10 +169,7 @@ class Accountant(privacy_accountant.PrivacyAccountant):
             ValueError: a ``target_delta`` that is not strictly between 0 and 1.
         """
         _validate.scalar(_validate.probability, target_delta=target_delta)
-        return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation())
-
-    def _relation(self) -> str:
-        return _NAMES[self.neighboring_relation]
+        return accounting.epsilon(self._spent.mechanism(), target_delta, relation=self._relation)
 
 
 def _pure_epsilon(mechanism: Mechanism, relation: str) -> float:

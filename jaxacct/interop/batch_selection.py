@@ -17,7 +17,7 @@ from jaxacct.mechanisms import (
 from jaxacct.mechanisms.base import Mechanism
 
 
-def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int | None = None) -> Any:
+def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int | None = None) -> Mechanism:
     """All of a run: ``mechanism`` on every batch that a strategy of ``jax_privacy.batch_selection`` selects.
 
     A strategy with groups of equal size (``EQUAL_SPLIT``) is for ``replace_special`` and ``replace`` only.
@@ -58,10 +58,8 @@ def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int 
         independent = getattr(getattr(strategy, "partition_type", None), "name", "") == "INDEPENDENT"
         group = count if independent else math.ceil(count / strategy.cycle_length)
         largest = int(strategy.truncated_batch_size)
-        step = (
-            PoissonSampled(mechanism, rate) if largest >= group else TruncatedPoisson(mechanism, rate, largest, group)
-        )
-        return Composed([step], [runs])
+        cut = TruncatedPoisson(mechanism, rate, largest, group)
+        return Composed([PoissonSampled(mechanism, rate) if largest >= group else cut], [runs])
     if name == "RandomAllocationSampling":
         return RandomAllocation(mechanism, int(strategy.iterations), int(strategy.total_participations))
     if name == "BallsInBinsSampling":
@@ -78,7 +76,7 @@ def mechanism_of_selection(strategy: Any, mechanism: Mechanism, *, records: int 
     raise ValueError(f"strategy must be one that is accounted for here, got {name}")
 
 
-def _count(records: Any) -> int:
+def _count(records: int | None) -> int:
     if records is None:
         raise ValueError("records must be given for batches of a fixed or largest size, got None")
     _validate.integer(1, 2**53, records=records)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct.filters.additive.plan_order import ORDERS
 from jaxacct.losses.renyi import delta_from_renyi, epsilon_from_renyi
 from jaxacct.losses.renyi.zcdp import zcdp_delta, zcdp_epsilon
@@ -40,14 +40,14 @@ class Reading:
         parts: by a name that equal mechanisms share.
         rho: of all parts that are (xi, rho)-zCDP, added up.
         xi: of the same; only where rho is above 0.
-        divergences: Rényi divergences at `ORDERS` of parts of which nothing else is known, shape ``(orders,)``.
+        divergences: Rényi divergences at `ORDERS` of parts of which nothing else is known, shape ``(orders,)`` or 0.
         private: False if some part releases its data as they are.
     """
 
     parts: dict[str, Part] = dataclasses.field(default_factory=dict)
     rho: float = 0.0
     xi: float = 0.0
-    divergences: np.ndarray | None = None
+    divergences: np.ndarray | float = 0.0
     private: bool = True
 
     def __add__(self, other: Reading) -> Reading:
@@ -55,30 +55,22 @@ class Reading:
         for name, part in other.parts.items():
             count = part.count + (parts[name].count if name in parts else 0)
             parts[name] = dataclasses.replace(part, count=count)
-        curve = other.divergences if self.divergences is None else self.divergences
-        if self.divergences is not None and other.divergences is not None:
-            curve = (self.divergences + other.divergences) * _UP
-        return Reading(
-            parts,
-            _sum(self.rho, other.rho),
-            _sum(self.xi, other.xi),
-            curve,
-            self.private and other.private,
-        )
+        curve = _sum(self.divergences, other.divergences)
+        rho, xi = _sum(self.rho, other.rho), _sum(self.xi, other.xi)
+        return Reading(parts, rho, xi, curve, self.private and other.private)
 
     def __mul__(self, count: int) -> Reading:
         """``count`` such runs, at least one."""
         if count == 1:
             return self
         parts = {name: dataclasses.replace(part, count=part.count * count) for name, part in self.parts.items()}
-        curve = None if self.divergences is None else self.divergences * count * _UP
         times = count * _UP
-        return Reading(parts, self.rho * times, self.xi * times, curve, self.private)
+        return Reading(parts, self.rho * times, self.xi * times, self.divergences * count * _UP, self.private)
 
     @property
     def is_curve(self) -> bool:
         """Whether some of it is known by a curve of divergences only."""
-        return self.divergences is not None or self.rho > 0 or self.xi > 0
+        return bool(np.any(self.divergences)) or self.rho > 0 or self.xi > 0
 
     @property
     def is_nothing(self) -> bool:
@@ -98,22 +90,26 @@ class Reading:
     def at_orders(self) -> np.ndarray:
         """The Rényi divergences at `ORDERS` of what is known by a curve, rounded up."""
         own = (self.xi + self.rho * np.asarray(ORDERS)) * _UP
-        return own if self.divergences is None else (own + self.divergences) * _UP
+        return (own + self.divergences) * _UP if np.any(self.divergences) else own
 
-    def all_parts(self) -> list[tuple[Any, int]]:
+    def all_parts(self) -> list[tuple[Mechanism, int]]:
         """(mechanism, count) of the parts, and of what the curve comes to."""
         found = [(part.mechanism, part.count) for part in self.parts.values()]
         return [*found, (self._curve(), 1)] if self.is_curve else found
 
-    def mechanism(self) -> Any:
+    def mechanism(self) -> Mechanism:
         """All of it as one mechanism."""
         if not self.private:
             return ApproximateDP(0.0, 1.0)
         with np.errstate(over="ignore"):
             parts = self.all_parts()
-        return composed(parts) if parts else PureDP(0.0)
+        if not parts:
+            return PureDP(0.0)
+        if len(parts) == 1 and parts[0][1] == 1:
+            return parts[0][0]
+        return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
 
-    def _curve(self) -> Any:
+    def _curve(self) -> Mechanism:
         """The largest privacy curve that the divergences allow.
 
         (xi, rho)-zCDP is a Rényi divergence of at most xi + rho order at every order (Bun, Steinke 2016, Definition
@@ -122,7 +118,7 @@ class Reading:
         """
         if not (math.isfinite(self.rho) and math.isfinite(self.xi)):
             return ApproximateDP(0.0, 1.0)
-        if self.divergences is None:
+        if not np.any(self.divergences):
             if self.xi == 0.0:
                 return ZeroConcentratedDP(self.rho)
             above = np.asarray(zcdp_epsilon(self.rho, _LEVELS))
@@ -142,13 +138,6 @@ class Reading:
         return FromProfile(epsilons[known], deltas[known]) if known.any() else ApproximateDP(0.0, 1.0)
 
 
-def composed(parts: list[tuple[Any, int]]) -> Any:
-    """One mechanism of at least one part."""
-    if len(parts) == 1 and parts[0][1] == 1:
-        return parts[0][0]
-    return Composed([mechanism for mechanism, _ in parts], [count for _, count in parts])
-
-
-def _sum(first: float, second: float) -> float:
+def _sum(first: Array, second: Array) -> Array:
     """Rounded up; with 0 it is exact."""
-    return first + second if 0.0 in (first, second) else (first + second) * _UP
+    return (first + second) * _UP if np.any(first) and np.any(second) else first + second

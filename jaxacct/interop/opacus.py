@@ -20,10 +20,12 @@ step's update, and the filter's guarantee holds for whatever was chosen on the w
 
 from __future__ import annotations
 
+import collections
 import importlib
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from opacus.accountants import IAccountant, register_accountant  # pyright: ignore[reportMissingImports]
 from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImports]
@@ -34,15 +36,8 @@ from opacus.utils.uniform_sampler import (  # pyright: ignore[reportMissingImpor
 from jaxacct import _validate, accounting
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
 
-__all__ = [
-    "NAME",
-    "BudgetExhausted",
-    "BudgetStop",
-    "CertifiedAccountant",
-    "check_loader",
-    "lightning_callback",
-    "register",
-]
+if TYPE_CHECKING:
+    from jaxacct.filters.base import Filter, Guarantee
 
 NAME = "jaxacct"
 
@@ -57,7 +52,7 @@ class CertifiedAccountant(IAccountant):
     Add-or-remove neighbours. Opacus tells an accountant nothing about the sampler: `check_loader` looks at a loader.
     """
 
-    def __init__(self) -> None:
+    def __init__(self) -> None:  # abstract in Opacus
         super().__init__()
 
     def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
@@ -72,12 +67,11 @@ class CertifiedAccountant(IAccountant):
         else:
             self.history.append((noise, rate, 1))
 
-    def get_epsilon(self, delta: float, *args: Any, **kwargs: Any) -> float:
+    def get_epsilon(self, delta: float, *args: object, **kwargs: object) -> float:
         """The certified upper bound of epsilon at ``delta`` in (0, 1) of all steps so far; 0 before the first.
 
         Other arguments, which Opacus's own accountants take for their approximations, are not needed.
         """
-        del args, kwargs
         return float(self.bounds(delta).upper)
 
     def bounds(self, delta: float) -> accounting.Bounds:
@@ -88,10 +82,9 @@ class CertifiedAccountant(IAccountant):
         """
         _validate.number(_validate.probability, delta=delta)
         # Opacus lists a step anew whenever its noise or rate differ from the last one's.
-        counts: dict[tuple[float, float], int] = {}
+        counts: collections.Counter[tuple[float, float]] = collections.Counter()
         for noise, rate, steps in self.history:
-            key = _step_of(noise, rate)
-            counts[key] = counts.get(key, 0) + int(steps)
+            counts[_step_of(noise, rate)] += int(steps)
         if not counts:
             return accounting.Bounds(np.float64(0.0), np.float64(0.0))
         parts = [PoissonSampled(Gaussian(noise), rate) for noise, rate in counts]
@@ -121,7 +114,7 @@ def register(name: str = NAME) -> None:
     register_accountant(name, CertifiedAccountant, force=True)
 
 
-def check_loader(loader: Any, rate: float | None = None) -> float:
+def check_loader(loader: object, rate: float | None = None) -> float:
     """The sampling rate of a loader that draws Poisson samples.
 
     Raises:
@@ -163,7 +156,7 @@ class BudgetStop:
         ValueError: no DPOptimizer; a loader that does not draw Poisson samples.
     """
 
-    def __init__(self, filter: Any, optimizer: Any, loader: Any) -> None:
+    def __init__(self, filter: Filter, optimizer: Any, loader: Iterable[Any]) -> None:
         _validate.methods("init", "update", filter=filter)
         for name in ("attach_step_hook", "noise_multiplier", "accumulated_iterations"):
             if not hasattr(type(optimizer), name) and not hasattr(optimizer, name):
@@ -181,7 +174,7 @@ class BudgetStop:
         optimizer.attach_step_hook(hook)
 
     @property
-    def guarantee(self) -> Any:
+    def guarantee(self) -> Guarantee:
         """What the whole run satisfies, however it was steered: the filter's guarantee."""
         return self.filter.guarantee
 
@@ -196,10 +189,8 @@ class BudgetStop:
                 return
             yield batch
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """The filter's state and the number of steps, as NumPy arrays: save it with every checkpoint."""
-        import jax
-
         return {"steps": self.steps, "state": [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]}
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
@@ -208,8 +199,6 @@ class BudgetStop:
         Raises:
             ValueError: it is of another filter.
         """
-        import jax
-
         leaves, structure = jax.tree.flatten(self.filter.init())
         given = [np.asarray(leaf) for leaf in saved["state"]]
         if [(g.shape, g.dtype) for g in given] != [(np.shape(x), np.asarray(x).dtype) for x in leaves]:
@@ -256,23 +245,19 @@ def lightning_callback(stop: BudgetStop) -> Any:
     class StopAtBudget(base):
         """Ends the run where the filter would refuse the next step."""
 
-        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            del pl_module
+        def on_train_start(self, trainer: Any, pl_module: object) -> None:
             trainer.should_stop = not stop.fits()
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-            del pl_module, outputs, batch, batch_idx
             trainer.should_stop = trainer.should_stop or not stop.fits()
 
     return StopAtBudget()
 
 
-def _step_of(noise_multiplier: Any, sample_rate: Any) -> tuple[float, float]:
+def _step_of(noise_multiplier: float, sample_rate: float) -> tuple[float, float]:
     noise, rate = float(noise_multiplier), float(sample_rate)
-    if not 0 < noise < np.inf:
-        raise ValueError(f"noise_multiplier must be a finite number above 0, got {noise_multiplier}")
-    if not 0 < rate <= 1:
-        raise ValueError(f"sample_rate must be above 0 and at most 1, got {sample_rate}")
+    _validate.positive(noise_multiplier=noise, sample_rate=rate)
+    _validate.rate(sample_rate=rate)
     return noise, rate
 
 

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from dp_accounting import dp_event
 
-from jaxacct import _validate
+from jaxacct import _validate, mechanisms
 from jaxacct.interop import noise_events
-from jaxacct.interop.composition import MOST, Reading, composed
-from jaxacct.interop.noise_events import everything, inside, leaf, moves
+from jaxacct.interop.composition import MOST, Reading
+from jaxacct.interop.noise_events import inside, leaf, moves
 from jaxacct.interop.selection import repeated
-from jaxacct.mechanisms import (
-    Exponential,
-    Gaussian,
-    PermuteAndFlip,
-    PoissonSampled,
-    SampledWithoutReplacement,
-    SampledWithReplacement,
-    TruncatedPoisson,
-)
+from jaxacct.mechanisms.base import Mechanism
 
 RELATIONS = ("add_or_remove", "replace", "replace_special")
+_FixedSize = dp_event.SampledWithoutReplacementDpEvent | dp_event.SampledWithReplacementDpEvent
 _MOST_EVENTS, _DEEPEST = 1_000_000, 100
 
 
@@ -34,12 +28,12 @@ class UnreadableEvent(ValueError):
         event: the event itself, or the one inside it that is the reason.
     """
 
-    def __init__(self, event: Any, reason: str):
+    def __init__(self, event: dp_event.DpEvent, reason: str):
         super().__init__(f"{type(event).__name__}: {reason}")
         self.event = event
 
 
-def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> Any:
+def from_dp_event(event: dp_event.DpEvent, relation: str = "add_or_remove") -> Mechanism:
     """The mechanism that a ``DpEvent`` of dp_accounting describes.
 
     An event's noise multiplier is over the bound C on a record's value. A sum moves by C if a record comes or goes, or
@@ -71,7 +65,7 @@ def read(event: dp_event.DpEvent, relation: str) -> Reading:
     return _read(event, relation)
 
 
-def _size(event: Any, known: dict[int, tuple[int, int]], depth: int = 0) -> tuple[int, int]:
+def _size(event: dp_event.DpEvent, known: dict[int, tuple[int, int]], depth: int = 0) -> tuple[int, int]:
     """How many events there are in ``event``, counted as often as they are met, and how deep they are nested."""
     if id(event) not in known:
         if depth > _DEEPEST:
@@ -105,11 +99,11 @@ def _read(event: dp_event.DpEvent, relation: str) -> Reading:
         raise UnreadableEvent(event, " ".join(str(problem).split())) from None
 
 
-def _composed(event: Any, relation: str) -> Reading:
+def _composed(event: dp_event.ComposedDpEvent, relation: str) -> Reading:
     return sum((_read(part, relation) for part in event.events), Reading())
 
 
-def _self_composed(event: Any, relation: str) -> Reading:
+def _self_composed(event: dp_event.SelfComposedDpEvent, relation: str) -> Reading:
     count = operator.index(event.count)
     if not 0 <= count <= MOST:
         raise ValueError(f"count must be a whole number from 0 to 2**53, got {count}")
@@ -117,16 +111,16 @@ def _self_composed(event: Any, relation: str) -> Reading:
     return inner * count if count else Reading()
 
 
-def _one_run(inner: Reading, what: str) -> Any:
+def _one_run(inner: Reading) -> Mechanism:
     """The mechanism of ``inner``, if it is one run of one pair."""
     if not inner.is_single:
         raise ValueError(
-            f"{what} of a composition has an analysis only if it consists of Gaussians; compose sampled events instead"
+            "a sample of a composition has an analysis only if it consists of Gaussians; compose sampled events instead"
         )
-    return composed(inner.all_parts())
+    return inner.mechanism()
 
 
-def _poisson(event: Any, relation: str) -> Reading:
+def _poisson(event: dp_event.PoissonSampledDpEvent, relation: str) -> Reading:
     """The inner event on a Poisson sample (Zhu, Dong, Wang 2022, Theorem 11; replaced records: `PoissonSampled`).
 
     A record that is replaced by one of value zero is as good as absent only where records are summed up.
@@ -141,26 +135,23 @@ def _poisson(event: Any, relation: str) -> Reading:
         return inner
     if rate == 0.0 or inner.is_nothing:
         return Reading()
-    mechanism = PoissonSampled(_one_run(inner, "a Poisson sample"), rate)
+    mechanism = mechanisms.PoissonSampled(_one_run(inner), rate)
     is_sum = not inner.is_curve and all(part.is_sum for part in inner.parts.values())
     if relation != "add_or_remove" and not is_sum:
         raise ValueError(f"sampling has an analysis under {relation!r} only for noise that is added to a sum")
     return leaf(event, mechanism, relation, is_sum)
 
 
-def _sizes(sample: Any, total: Any) -> tuple[int, int]:
-    size, total = operator.index(sample), operator.index(total)
-    if not 0 <= size <= total:
-        raise ValueError(f"sample_size must be a whole number from 0 to {total}, got {size}")
-    return size, total
-
-
-def _fixed_size(event: Any, relation: str, kind: Any, what: str) -> Reading:
+def _fixed_size(kind: Callable[[Mechanism, int, int], Mechanism], event: _FixedSize, relation: str) -> Reading:
     """The inner event on a sample of fixed size, in which every record takes the place of another one.
 
     So the inner event is read for replaced records, whatever the relation.
     """
-    size, total = _sizes(event.sample_size, event.source_dataset_size)
+    if kind is mechanisms.SampledWithoutReplacement and event.sample_size == event.source_dataset_size:  # no sample
+        return _read(event.event, relation)
+    size, total = operator.index(event.sample_size), operator.index(event.source_dataset_size)
+    if not 0 <= size <= total:
+        raise ValueError(f"sample_size must be a whole number from 0 to {total}, got {size}")
     if relation == "replace_special":
         raise ValueError("samples of a fixed size have an analysis for 'add_or_remove' and 'replace' only")
     inner = _read(event.event, inside(relation, "replace"))
@@ -168,22 +159,10 @@ def _fixed_size(event: Any, relation: str, kind: Any, what: str) -> Reading:
         return inner
     if size == 0 or inner.is_nothing:
         return Reading()
-    return leaf(event, kind(_one_run(inner, what), size, total), relation)
+    return leaf(event, kind(_one_run(inner), size, total), relation)
 
 
-def _without_replacement(event: Any, relation: str) -> Reading:
-    """See `SampledWithoutReplacement`; all of the data are no sample."""
-    if event.sample_size == event.source_dataset_size:
-        return _read(event.event, relation)
-    return _fixed_size(event, relation, SampledWithoutReplacement, "a sample")
-
-
-def _with_replacement(event: Any, relation: str) -> Reading:
-    """See `SampledWithReplacement`."""
-    return _fixed_size(event, relation, SampledWithReplacement, "a sample")
-
-
-def _truncated(event: Any, relation: str) -> Reading:
+def _truncated(event: dp_event.TruncatedSubsampledGaussianDpEvent, relation: str) -> Reading:
     """A Poisson-sampled Gaussian whose samples are cut to a size; see `TruncatedPoisson`."""
     total, size = operator.index(event.dataset_size), operator.index(event.truncated_batch_size)
     _validate.scalar(noise_multiplier=event.noise_multiplier)
@@ -195,20 +174,20 @@ def _truncated(event: Any, relation: str) -> Reading:
     if size >= total:  # is never cut
         return _read(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(event.noise_multiplier)), relation)
     if event.noise_multiplier == 0:
-        return everything(event, relation)
-    noise = Gaussian(float(event.noise_multiplier), moves(inside(relation, "add_or_remove")))
-    return leaf(event, TruncatedPoisson(noise, rate, size, total), relation)
+        return Reading(private=False)
+    noise = mechanisms.Gaussian(float(event.noise_multiplier), moves(inside(relation, "add_or_remove")))
+    return leaf(event, mechanisms.TruncatedPoisson(noise, rate, size, total), relation)
 
 
-def _selection(event: Any, relation: str) -> Reading:
+def _selection(event: dp_event.RepeatAndSelectDpEvent, relation: str) -> Reading:
     return repeated(_read(event.event, relation), float(event.mean), float(event.shape), relation)
 
 
 _READERS: dict[type, Callable[[Any, str], Reading]] = {
-    dp_event.NoOpDpEvent: noise_events.nothing,
-    dp_event.NonPrivateDpEvent: noise_events.everything,
-    dp_event.GaussianDpEvent: noise_events.gaussian,
-    dp_event.LaplaceDpEvent: noise_events.laplace,
+    dp_event.NoOpDpEvent: lambda event, relation: Reading(),
+    dp_event.NonPrivateDpEvent: lambda event, relation: Reading(private=False),
+    dp_event.GaussianDpEvent: partial(noise_events.on_sum, mechanisms.Gaussian),
+    dp_event.LaplaceDpEvent: partial(noise_events.on_sum, mechanisms.Laplace),
     dp_event.DiscreteLaplaceDpEvent: noise_events.discrete_laplace,
     dp_event.RandomizedResponseDpEvent: noise_events.response,
     dp_event.MixtureOfGaussiansDpEvent: noise_events.mixture,
@@ -217,8 +196,8 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
     dp_event.ComposedDpEvent: _composed,
     dp_event.SelfComposedDpEvent: _self_composed,
     dp_event.PoissonSampledDpEvent: _poisson,
-    dp_event.SampledWithoutReplacementDpEvent: _without_replacement,
-    dp_event.SampledWithReplacementDpEvent: _with_replacement,
+    dp_event.SampledWithoutReplacementDpEvent: partial(_fixed_size, mechanisms.SampledWithoutReplacement),
+    dp_event.SampledWithReplacementDpEvent: partial(_fixed_size, mechanisms.SampledWithReplacement),
     dp_event.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RepeatAndSelectDpEvent: _selection,
 }
@@ -226,7 +205,7 @@ _READERS: dict[type, Callable[[Any, str], Reading]] = {
 _NEWER: dict[str, Callable[[Any, str], Reading]] = {
     "EpsilonDeltaDpEvent": noise_events.claimed,
     "DiscreteGaussianDpEvent": noise_events.discrete_gaussian,
-    "ExponentialMechanismDpEvent": lambda event, relation: noise_events.by_epsilon(event, Exponential, relation),
-    "PermuteAndFlipDpEvent": lambda event, relation: noise_events.by_epsilon(event, PermuteAndFlip, relation),
+    "ExponentialMechanismDpEvent": partial(noise_events.by_epsilon, mechanisms.Exponential),
+    "PermuteAndFlipDpEvent": partial(noise_events.by_epsilon, mechanisms.PermuteAndFlip),
 }
 _READERS |= {getattr(dp_event, name): reader for name, reader in _NEWER.items() if hasattr(dp_event, name)}

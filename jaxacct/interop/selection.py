@@ -15,6 +15,7 @@ _UP = 1.0 + 2.0**-40
 _SAFE = 1e-9  # relative, of gamma: far above the rounding of its equation
 
 
+@np.errstate(over="ignore", divide="ignore", invalid="ignore")  # what overflows says nothing
 def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Reading:
     """The best output of a random number of runs of ``inner``, as a curve of Rényi divergences.
 
@@ -33,11 +34,6 @@ def repeated(inner: Reading, mean: float, shape: float, relation: str) -> Readin
         raise ValueError(f"shape must be at least 0, got {shape:g}")
     if not inner.private or inner.is_nothing:
         return inner
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # what overflows says nothing
-        return _repeated(inner, mean, shape, relation)
-
-
-def _repeated(inner: Reading, mean: float, shape: float, relation: str) -> Reading:
     orders = np.asarray(ORDERS)
     once = inner.at_orders()
     for part in inner.parts.values():
@@ -66,8 +62,6 @@ def _gamma(shape: float, mean: float) -> float:
 
 def _mean(shape: float, gamma: float) -> float:
     """Definition 1 of the paper: it falls in gamma, from infinity to 1."""
-    if gamma == 1.0:
-        return 1.0
     log = math.log(gamma)
     if shape == 0.0:
         return (1.0 - gamma) / gamma / -log

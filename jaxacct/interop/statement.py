@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from jaxacct import _validate, accounting
 from jaxacct._printing import rounded_up
@@ -72,9 +70,8 @@ def dp_sgd_statement(
         ValueError: a bad value (named), or a batch that is larger than the data.
     """
     _validate.integer(1, 2**53, records=records, batch=batch)
-    _validate.number(epochs=epochs)
+    _validate.number(_validate.positive, epochs=epochs)
     _validate.number(noise_multiplier=noise_multiplier)
-    _validate.positive(epochs=epochs)
     _validate.at_least(_NOISE[0], noise_multiplier=noise_multiplier)
     _validate.at_most(_NOISE[1], noise_multiplier=noise_multiplier)
     records, batch, epochs, noise_multiplier = int(records), int(batch), float(epochs), float(noise_multiplier)
@@ -88,9 +85,9 @@ def dp_sgd_statement(
     if records_per_user is not None:
         _validate.integer(1, _MOST_GROUP, records_per_user=records_per_user)
     # A larger rate is less private.
-    rate = min(float(np.nextafter(batch / records, 1.0)) if batch < records else 1.0, 1.0)
+    rate = min(math.nextafter(batch / records, 2.0), 1.0)
     steps = max(math.ceil(epochs * records / batch * (1 - 2.0**-45)), 1)
-    noise, passes = Gaussian(float(noise_multiplier)), math.ceil(epochs)
+    noise, passes = Gaussian(noise_multiplier), math.ceil(epochs)
     step = PoissonSampled(noise, rate)
     poisson = float(accounting.epsilon(step, delta, steps=steps).upper)
     batches = max(records // batch, 1)  # fewer batches are less private
@@ -101,7 +98,7 @@ def dp_sgd_statement(
     return found._replace(text=_text(found, records, batch, epochs, noise_multiplier, records_per_user))
 
 
-def _of_group(step: Any, steps: int, size: int, delta: float) -> float:
+def _of_group(step: PoissonSampled, steps: int, size: int, delta: float) -> float:
     """The least epsilon found for ``size`` records, from an upper bound of delta at a ``size``-th of it."""
 
     # delta (e^(k e) - 1) / (e^e - 1) is at most delta k e^((k - 1) e), and that in logarithms.
@@ -138,10 +135,9 @@ def _text(found: Statement, records: int, batch: int, epochs: float, noise: floa
         "for replacing a record by one whose gradient is zero. Shuffling may give more than that; none is claimed.",
     ]
     if group is not None:
-        users = up(found.user if found.user is not None else math.inf)
         parts.append(
-            f"For all records of one user, at most {group:,}, Poisson samples give ({users}, {found.delta:g}) by group "
-            "privacy."
+            f"For all records of one user, at most {group:,}, Poisson samples give ({up(found.user)}, {delta}) by "
+            "group privacy."
         )
     parts.append(
         "Assumed: noise, batch size and number of steps were fixed before any training record was used; the number of "

@@ -9,26 +9,8 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event
 
-from jaxacct import _validate
-from jaxacct.mechanisms import (
-    GDP,
-    ApproximateDP,
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Exponential,
-    Gaussian,
-    Laplace,
-    MixtureOfGaussians,
-    PermuteAndFlip,
-    PoissonSampled,
-    PureDP,
-    RandomizedResponse,
-    SampledWithoutReplacement,
-    SampledWithReplacement,
-    TruncatedPoisson,
-    ZeroConcentratedDP,
-)
+from jaxacct import _validate, mechanisms
+from jaxacct._numerics.arrays import Array
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
 
 _DOWN = 1.0 - 2.0**-51
@@ -66,7 +48,7 @@ def to_dp_event(mechanism: Mechanism, steps: int = 1, relation: str = "add_or_re
     return event if int(steps) == 1 else dp_event.SelfComposedDpEvent(event, int(steps))
 
 
-def _scalar(value: Any) -> float:
+def _scalar(value: Array) -> float:
     if np.ndim(value):
         raise ValueError(f"mechanism must have scalar parameters, got one of shape {np.shape(value)}")
     return float(value)
@@ -77,13 +59,13 @@ def _halves(relation: str) -> float:
     return 2.0 if relation == "replace" else 1.0
 
 
-def _multiplier(noise: Any, sensitivity: Any, relation: str) -> float:
+def _multiplier(noise: Array, sensitivity: Array, relation: str) -> float:
     noise, sensitivity = _scalar(noise), _scalar(sensitivity)
     exact = sensitivity == 1.0 and relation != "replace"
     return noise if exact else noise / sensitivity * _halves(relation) * _DOWN
 
 
-def _discrete_laplace(mechanism: DiscreteLaplace, relation: str) -> dp_event.DpEvent:
+def _discrete_laplace(mechanism: mechanisms.DiscreteLaplace, relation: str) -> dp_event.DpEvent:
     sensitivity = int(_scalar(mechanism.sensitivity))
     if relation == "replace":
         if sensitivity % 2:
@@ -94,7 +76,7 @@ def _discrete_laplace(mechanism: DiscreteLaplace, relation: str) -> dp_event.DpE
     return dp_event.DiscreteLaplaceDpEvent(1.0 / _scalar(mechanism.scale) / _DOWN, sensitivity)
 
 
-def _response(mechanism: RandomizedResponse, relation: str) -> dp_event.DpEvent:
+def _response(mechanism: mechanisms.RandomizedResponse, relation: str) -> dp_event.DpEvent:
     if relation != "replace":
         raise ValueError("relation must be 'replace': dp_accounting has randomized response for that only")
     epsilon, k = _scalar(mechanism.epsilon), int(_scalar(mechanism.categories))
@@ -102,66 +84,60 @@ def _response(mechanism: RandomizedResponse, relation: str) -> dp_event.DpEvent:
     return dp_event.RandomizedResponseDpEvent(k / (1.0 + (k - 1) * math.exp(-epsilon)) * math.exp(-epsilon) * _DOWN, k)
 
 
-def _mixture(mechanism: MixtureOfGaussians, relation: str) -> dp_event.DpEvent:
+def _mixture(mechanism: mechanisms.MixtureOfGaussians, relation: str) -> dp_event.DpEvent:
     sensitivities, weights = ([_scalar(x) for x in each] for each in (mechanism.sensitivities, mechanism.weights))
     return dp_event.MixtureOfGaussiansDpEvent(_scalar(mechanism.sigma), sensitivities, weights)
 
 
-def _truncated_noise(mechanism: TruncatedPoisson) -> float:
+def _truncated_noise(mechanism: mechanisms.TruncatedPoisson) -> float:
     event = to_dp_event(mechanism.mechanism, 1, "add_or_remove")
     if not isinstance(event, dp_event.GaussianDpEvent):
         raise ValueError("mechanism of a TruncatedPoisson must be a Gaussian or GDP to have an event")
     return event.noise_multiplier
 
 
-def _composed(mechanism: Composed, relation: str) -> dp_event.DpEvent:
+def _composed(mechanism: mechanisms.Composed, relation: str) -> dp_event.DpEvent:
     return dp_event.ComposedDpEvent(
         [to_dp_event(part, int(_scalar(steps)), relation) for part, steps in mechanism.parts()]
     )
 
 
 _WRITERS: dict[type, Callable[[Any, str], dp_event.DpEvent]] = {
-    Gaussian: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(m.sigma, m.sensitivity, relation)),
-    GDP: lambda m, relation: dp_event.GaussianDpEvent(_halves(relation) / _scalar(m.mu) * _DOWN),
-    Laplace: lambda m, relation: dp_event.LaplaceDpEvent(_multiplier(m.scale, m.sensitivity, relation)),
-    DiscreteLaplace: _discrete_laplace,
-    RandomizedResponse: _response,
-    MixtureOfGaussians: _mixture,
-    ZeroConcentratedDP: lambda m, relation: dp_event.ZCDpEvent(_scalar(m.rho)),
-    PureDP: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
-    PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
-    PoissonSampled: lambda m, relation: dp_event.PoissonSampledDpEvent(
+    mechanisms.Gaussian: lambda m, relation: dp_event.GaussianDpEvent(_multiplier(m.sigma, m.sensitivity, relation)),
+    mechanisms.GDP: lambda m, relation: dp_event.GaussianDpEvent(_halves(relation) / _scalar(m.mu) * _DOWN),
+    mechanisms.Laplace: lambda m, relation: dp_event.LaplaceDpEvent(_multiplier(m.scale, m.sensitivity, relation)),
+    mechanisms.DiscreteLaplace: _discrete_laplace,
+    mechanisms.RandomizedResponse: _response,
+    mechanisms.MixtureOfGaussians: _mixture,
+    mechanisms.ZeroConcentratedDP: lambda m, relation: dp_event.ZCDpEvent(_scalar(m.rho)),
+    mechanisms.PureDP: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
+    mechanisms.PermuteAndFlip: lambda m, relation: dp_event.ZCDpEvent(0.0, _scalar(m.epsilon)),
+    mechanisms.PoissonSampled: lambda m, relation: dp_event.PoissonSampledDpEvent(
         _scalar(m.rate), to_dp_event(m.mechanism, 1, "add_or_remove")
     ),
-    SampledWithReplacement: lambda m, relation: dp_event.SampledWithReplacementDpEvent(
+    mechanisms.SampledWithReplacement: lambda m, relation: dp_event.SampledWithReplacementDpEvent(
         int(_scalar(m.records)), int(_scalar(m.batch)), to_dp_event(m.mechanism, 1, "replace")
     ),
-    TruncatedPoisson: lambda m, relation: dp_event.TruncatedSubsampledGaussianDpEvent(
+    mechanisms.TruncatedPoisson: lambda m, relation: dp_event.TruncatedSubsampledGaussianDpEvent(
         int(_scalar(m.records)), _scalar(m.rate), int(_scalar(m.largest)), _truncated_noise(m)
     ),
-    SampledWithoutReplacement: lambda m, relation: dp_event.SampledWithoutReplacementDpEvent(
+    mechanisms.SampledWithoutReplacement: lambda m, relation: dp_event.SampledWithoutReplacementDpEvent(
         int(_scalar(m.dataset_size)), int(_scalar(m.sample_size)), to_dp_event(m.mechanism, 1, "replace")
     ),
-    Composed: _composed,
+    mechanisms.Composed: _composed,
 }
-
-
-def _discrete_gaussian(mechanism: DiscreteGaussian, relation: str) -> dp_event.DpEvent:
-    sensitivity = _scalar(mechanism.sensitivity) / _halves(relation)
-    return dp_event.DiscreteGaussianDpEvent(_scalar(mechanism.sigma), sensitivity, 1)  # pyright: ignore[reportAttributeAccessIssue]
-
 
 # Events that dp_accounting's 0.6.0 does not have yet.
-_NEWER: dict[str, tuple[type, Callable[[Any, str], dp_event.DpEvent]]] = {
-    "EpsilonDeltaDpEvent": (
-        ApproximateDP,
-        lambda m, relation: dp_event.EpsilonDeltaDpEvent(_scalar(m.epsilon), _scalar(m.delta)),  # pyright: ignore[reportAttributeAccessIssue]
-    ),
-    "DiscreteGaussianDpEvent": (DiscreteGaussian, _discrete_gaussian),
-    "ExponentialMechanismDpEvent": (
-        Exponential,
-        lambda m, relation: dp_event.ExponentialMechanismDpEvent(_scalar(m.epsilon)),  # pyright: ignore[reportAttributeAccessIssue]
-    ),
-    "PermuteAndFlipDpEvent": (PermuteAndFlip, lambda m, relation: dp_event.PermuteAndFlipDpEvent(_scalar(m.epsilon))),  # pyright: ignore[reportAttributeAccessIssue]
-}
-_WRITERS |= {kind: writer for name, (kind, writer) in _NEWER.items() if hasattr(dp_event, name)}
+_newer: Any = dp_event
+if hasattr(dp_event, "EpsilonDeltaDpEvent"):
+    _WRITERS[mechanisms.ApproximateDP] = lambda m, relation: _newer.EpsilonDeltaDpEvent(
+        _scalar(m.epsilon), _scalar(m.delta)
+    )
+if hasattr(dp_event, "DiscreteGaussianDpEvent"):
+    _WRITERS[mechanisms.DiscreteGaussian] = lambda m, relation: _newer.DiscreteGaussianDpEvent(
+        _scalar(m.sigma), _scalar(m.sensitivity) / _halves(relation), 1
+    )
+if hasattr(dp_event, "ExponentialMechanismDpEvent"):
+    _WRITERS[mechanisms.Exponential] = lambda m, relation: _newer.ExponentialMechanismDpEvent(_scalar(m.epsilon))
+if hasattr(dp_event, "PermuteAndFlipDpEvent"):
+    _WRITERS[mechanisms.PermuteAndFlip] = lambda m, relation: _newer.PermuteAndFlipDpEvent(_scalar(m.epsilon))

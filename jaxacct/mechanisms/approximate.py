@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -15,7 +13,7 @@ from jaxacct.mechanisms.base import Symmetric
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.response import ResponsePair
 from jaxacct.mechanisms.parameters import nonnegative
-from jaxacct.mechanisms.renyi.closed import response_divergence
+from jaxacct.mechanisms.renyi.closed import pure_divergence
 from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
 
 
@@ -28,12 +26,12 @@ class Response(Symmetric):
 
     epsilon: ArrayLike
 
-    def _response(self) -> tuple[Any, Any, Any]:
+    def _response(self) -> tuple[Array, Array, Array]:
         """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        return response_divergence(self.epsilon, order, self._response()[1])
+        return pure_divergence(self.epsilon, order, self._response()[1])
 
     def _pure(self) -> Array | None:
         return nonnegative(self.epsilon)
@@ -85,7 +83,7 @@ class ApproximateDP(Response):
         _validate.nonnegative(epsilon=self.epsilon)
         _validate.rate(delta=self.delta)
 
-    def _response(self) -> tuple[Any, Any, Any]:
+    def _response(self) -> tuple[Array, Array, Array]:
         return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:

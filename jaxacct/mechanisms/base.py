@@ -6,18 +6,27 @@ from :class:`Symmetric` if `add` and `remove` have one curve; sampling and compo
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array
+from jaxacct._numerics.pytree import unchecked
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import poisoned
+from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
+from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+from jaxacct.mechanisms.pairs.sampled import SampledPair
+from jaxacct.mechanisms.pairs.table import TablePair, Tabulated
 from jaxacct.mechanisms.parameters import Rate, composed_noise, times
+from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
+from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, unknown
+from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
+from jaxacct.mechanisms.renyi.tables import table_divergence
 
 _AS = {"zero_out": "remove", "fill_in": "add", "replace_out": "replace", "replace_in": "replace"}
 
@@ -90,6 +99,15 @@ class Mechanism:
         """
         return self
 
+    def _attained(self, direction: str, replaced: bool) -> Runs:
+        """The pairs of the best attack known, for :class:`jaxacct.mechanisms.fixed_direction.FixedDirection`.
+
+        Args:
+            direction: ``"remove"`` or ``"add"``: whether the record goes or comes.
+            replaced: whether another record takes its place, or had it before.
+        """
+        return self._dominating(direction)
+
     def _gaussian_runs(self) -> list[tuple[Array, Array]] | None:
         """``[(noise multiplier, how often), ...]`` of Gaussian mechanisms that this is equivalent to, or None."""
         return None
@@ -108,9 +126,6 @@ class Mechanism:
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
-        from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-        from jaxacct.mechanisms.pairs.sampled import SampledPair
-
         noise, reverse = self._gaussian_noise(), np.full((), float(relation == "add"))
         if noise is not None:
             return GaussianPair(noise, rate.value, reverse, rate.rest)
@@ -125,10 +140,6 @@ class Mechanism:
         Raises:
             ValueError: a pair that lists no outcomes.
         """
-        from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
-        from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
-        from jaxacct.mechanisms.pairs.table import Tabulated
-
         noise = self._gaussian_noise()
         if noise is not None:
             return AntipodalGaussianPair(noise, rate.value, rate.rest)
@@ -145,17 +156,17 @@ class Mechanism:
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """An upper bound of the Rényi divergence of one run (inside ``enable_x64``); infinite for invalid numbers.
 
-        A family without a formula has that of the tails of its pair. Where its losses have no bound, the pair needs a
-        method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot show.
+        A family without a formula has that of its table, or of the tails of its pair. Where its losses have no bound,
+        the pair needs a method ``log_moment(order)``: an upper bound of log E_Q[(P/Q)^order], for what the tails cannot
+        show.
 
         Raises:
             ValueError: a run is a composition, whose pair is a product and not one pair.
         """
-        from jaxacct.mechanisms.renyi.from_pair import from_pair, unknown
-
         pairs = [self._one_pair(name, "A Rényi curve") for name in self._sides(relation)]
-        found = [from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs]
-        return functools.reduce(array_module(found).maximum, found)
+        if all(isinstance(pair, TablePair) for pair in pairs):
+            return largest([table_divergence(pair, order) for pair in pairs])
+        return largest([from_pair(pair, order, getattr(pair, "log_moment", unknown)) for pair in pairs])
 
     def _as_renyi(self, relation: str) -> str:
         """The relation that :meth:`_renyi` takes for ``relation``."""
@@ -165,8 +176,6 @@ class Mechanism:
 
     def _sampled_renyi(self, rate: ArrayLike, order: ArrayLike, relation: str) -> Array | None:
         """`_renyi` on a Poisson sample of ``rate``, or None where there is no formula."""
-        from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
-
         noise = self._gaussian_noise()
         if noise is None:
             return None
@@ -178,8 +187,6 @@ class Mechanism:
 
     def _rho(self) -> Array | None:
         """The rho of zCDP of one run, to a few roundings, where it has a closed form; NaN for invalid numbers."""
-        from jaxacct.mechanisms.renyi.concentrated import rho_of_pure
-
         pure = self._pure()
         return None if pure is None else rho_of_pure(pure)
 
@@ -201,7 +208,13 @@ class Symmetric(Mechanism):
         return True
 
 
-def as_mechanism(value: Any) -> Mechanism:
+def of_witness(sample: Any, relation: str) -> Any:
+    """``sample``, a mechanism that runs another one, with the other's witness in its place; itself if they are one."""
+    inner = sample.mechanism._witness(relation)
+    return sample if inner is sample.mechanism else unchecked(type(sample), **{**vars(sample), "mechanism": inner})
+
+
+def as_mechanism(value: object) -> Mechanism:
     """``value``, if it is a mechanism.
 
     Raises:

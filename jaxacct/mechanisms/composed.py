@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -39,7 +38,7 @@ class Composed(Mechanism):
         ValueError: no mechanism, a different number of steps and mechanisms, or steps that are not whole.
     """
 
-    mechanisms: Sequence[Any]
+    mechanisms: Sequence[Mechanism]
     steps: Sequence[ArrayLike] | ArrayLike = 1
 
     def __post_init__(self) -> None:
@@ -47,15 +46,15 @@ class Composed(Mechanism):
             object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
         except TypeError:
             raise ValueError(f"mechanisms must be a sequence of them, got {type(self.mechanisms).__name__}") from None
+        for part in self.mechanisms:
+            as_mechanism(part)
         if not self.mechanisms:
             raise ValueError("mechanisms must hold at least one mechanism, got none")
-        if isinstance(self.steps, Sequence):
-            object.__setattr__(self, "steps", tuple(self.steps))
-            if len(self.steps) != len(self.mechanisms):  # pyright: ignore[reportArgumentType]
-                raise ValueError(
-                    f"steps must hold one number for each of the {len(self.mechanisms)} mechanisms, "
-                    f"got {len(self.steps)}"  # pyright: ignore[reportArgumentType]
-                )
+        steps, size = self.steps, len(self.mechanisms)
+        if isinstance(steps, Sequence):
+            object.__setattr__(self, "steps", tuple(steps))
+            if len(steps) != size:
+                raise ValueError(f"steps must hold one number for each of the {size} mechanisms, got {len(steps)}")
         _validate.count(steps=self.steps)
 
     def parts(self) -> Runs:
@@ -65,11 +64,11 @@ class Composed(Mechanism):
 
     @property
     def _symmetric(self) -> bool:
-        return all(as_mechanism(part)._symmetric for part in self.mechanisms)
+        return all(part._symmetric for part in self.mechanisms)
 
     def _sides(self, relation: str) -> list[str]:
         """As many as the part with the most has."""
-        return max((as_mechanism(part)._sides(relation) for part in self.mechanisms), key=len)
+        return max((part._sides(relation) for part in self.mechanisms), key=len)
 
     def _as(self, side: str) -> str:
         """Each part says for itself."""
@@ -79,7 +78,7 @@ class Composed(Mechanism):
         """Those of all parts, if all have some."""
         found = []
         for part, steps in self.parts():
-            runs = as_mechanism(part)._gaussian_runs()
+            runs = part._gaussian_runs()
             if runs is None:
                 return None
             found += [(noise, times(count, steps)) for noise, count in runs]
@@ -91,7 +90,6 @@ class Composed(Mechanism):
             return [(GaussianPair(noise, np.ones(()), np.zeros(())), 1.0)]
         found = []
         for part, steps in self.parts():
-            part = as_mechanism(part)
             found += [(pair, times(count, steps)) for pair, count in part._dominating(part._as(relation))]
         return found
 
@@ -100,7 +98,6 @@ class Composed(Mechanism):
         parts = self.parts()
         total = np.zeros(())
         for part, steps in parts:
-            part = as_mechanism(part)
             xp, steps = floats(steps)
             total = total + xp.where(steps >= 1, steps, np.inf) * part._renyi(order, part._as_renyi(relation))
         return inflated(total, EPS * (2 + len(parts)))
@@ -108,14 +105,14 @@ class Composed(Mechanism):
     def _runs(self, relation: str, steps: ArrayLike) -> Runs:
         found = []
         for part, count in self.parts():
-            found += as_mechanism(part)._runs(relation, times(count, steps))
+            found += part._runs(relation, times(count, steps))
         return merged_curves(found)
 
     def _witness(self, relation: str) -> Mechanism:
-        found = [as_mechanism(part)._witness(relation) for part in self.mechanisms]
+        found = [part._witness(relation) for part in self.mechanisms]
         same = all(one is part for one, part in zip(found, self.mechanisms, strict=True))
         return self if same else unchecked(Composed, mechanisms=tuple(found), steps=self.steps)
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
-        found = [as_mechanism(part)._rarely_sampled(times(count, steps)) for part, count in self.parts()]
+        found = [part._rarely_sampled(times(count, steps)) for part, count in self.parts()]
         return functools.reduce(operator.or_, [one for one, _ in found]), sum(total for _, total in found)

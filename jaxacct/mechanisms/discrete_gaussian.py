@@ -41,12 +41,12 @@ class DiscreteGaussian(Symmetric):
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         # What the Gaussian has bounds it, exactly where order * sensitivity is whole (Canonne, Kamath, Steinke 2020).
-        ratio = whole_number(self.sensitivity, 1.0) / positive(self.sigma)
+        ratio = whole_number(self.sensitivity) / positive(self.sigma)
         return proportional(inflated(0.5 * ratio**2, 2.0**-49), order)
 
     def _rho(self) -> Array:
-        return (whole_number(self.sensitivity, 1.0) / positive(self.sigma)) ** 2 / 2
+        return (whole_number(self.sensitivity) / positive(self.sigma)) ** 2 / 2
 
     def _dominating(self, relation: str) -> Runs:
-        sigma, gap = positive(self.sigma), whole_number(self.sensitivity, 1.0)
+        sigma, gap = positive(self.sigma), whole_number(self.sensitivity)
         return [(DiscreteGaussianPair(sigma + 0.0 * gap, gap), 1.0)]  # a NaN in one is one in both

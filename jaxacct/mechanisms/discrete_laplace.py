@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
@@ -50,7 +47,7 @@ class DiscreteLaplace(Symmetric):
 
         Where that is all rounding (losses below 1e-7), the divergence of pure privacy is less and takes its place.
         """
-        scale, gap = positive(self.scale), whole_number(self.sensitivity, 1.0)
+        scale, gap = positive(self.scale), whole_number(self.sensitivity)
         exact, pure = _divergence(scale, gap, order), pure_divergence(inflated(gap / scale, 2.0**-49), order)
         return array_module(exact, pure).minimum(exact, pure)
 
@@ -58,11 +55,11 @@ class DiscreteLaplace(Symmetric):
         return inflated(positive(self.sensitivity) / positive(self.scale), 2.0**-51)
 
     def _dominating(self, relation: str) -> Runs:
-        return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity, 1.0)), 1.0)]
+        return [(DiscreteLaplacePair(positive(self.scale), whole_number(self.sensitivity)), 1.0)]
 
 
 @hosted
-def _divergence(scale: Any, gap: Any, order: Any) -> Array:
+def _divergence(scale: Array, gap: Array, order: Array) -> Array:
     xp, scale, gap, a = floats(scale, gap, order)
     scale, gap, a = xp.broadcast_arrays(scale, gap, a)
     good = ~xp.isnan(gap / scale) & (a > 1) & (a < np.inf)

@@ -1,8 +1,6 @@
-"""`FixedDirection`: the best attack known on replaced records in samples of a fixed size."""
+"""`FixedDirection`: the best attack known on a mechanism whose upper bound may be more than its worst case."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from jaxacct._numerics.pytree import mechanism
 from jaxacct.mechanisms.base import Mechanism
@@ -11,23 +9,21 @@ from jaxacct.mechanisms.pairs.base import Runs
 
 @mechanism
 class FixedDirection(Mechanism):
-    """``mechanism`` under `replace` where in every step the new record is one of the others, or the old one is.
+    """``mechanism`` with the pairs of its :meth:`Mechanism._attained`, which go one way in every step.
 
-    Then what it runs on differs as if the record had come or gone, and both of these go on for all steps: a lower bound
-    for the worst case, which may mix them. It stands in for the mechanism where a lower bound is wanted
-    (``Mechanism._witness``), and has no public name.
-
-    Attributes:
-        mechanism: one with pairs for `remove` and `add`.
+    Under `replace` the new record is one of the others in every step, or the old one is: what is run on differs as if
+    the record had come or gone. This is a lower bound for the worst case, which may mix them. It stands in for the
+    mechanism where a lower bound is wanted (``Mechanism._witness``), and has no public name.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
 
     def _sides(self, relation: str) -> list[str]:
-        return ["replace_out", "replace_in"] if relation == "replace" else self.mechanism._sides(relation)
+        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
 
     def _as(self, side: str) -> str:
-        return {"replace_out": "remove", "replace_in": "add"}.get(side) or self.mechanism._as(side)
+        return side
 
     def _dominating(self, relation: str) -> Runs:
-        return getattr(self.mechanism, "_attained", self.mechanism._dominating)(relation)
+        direction = "add" if relation in ("add", "fill_in", "replace_in") else "remove"
+        return self.mechanism._attained(direction, relation.startswith("replace_"))

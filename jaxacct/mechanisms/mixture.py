@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -16,7 +15,7 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.antipodal_mixture import AntipodalMixturePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
-from jaxacct.mechanisms.parameters import LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
+from jaxacct.mechanisms.parameters import EVERY_RECORD, LEAST_MASS, SUM_SLACK, Rate, check_law, moved, positive
 from jaxacct.mechanisms.renyi.mixture import mixture_divergence
 
 
@@ -75,7 +74,7 @@ class MixtureOfGaussians(Mechanism):
 
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
-            return [(self._replaced(Rate(np.ones(()), np.zeros(()))), 1.0)]
+            return [(self._replaced(EVERY_RECORD), 1.0)]
         return [(MixturePair(*self._parts(), np.full((), float(relation == "add"))), 1.0)]
 
     def _replaced(self, rate: Rate) -> Pair:
@@ -85,7 +84,7 @@ class MixtureOfGaussians(Mechanism):
         weights = (rate.rest, *(share * weight for weight in weights))
         return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
-    def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    def _parts(self) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
         """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
         xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
         sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]

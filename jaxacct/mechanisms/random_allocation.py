@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -11,14 +9,13 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
+from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, tables_help, without_zeros
 from jaxacct.mechanisms.pairs.antipodal_table import AntipodalTablePair
 from jaxacct.mechanisms.pairs.base import Pair, Runs
-from jaxacct.mechanisms.parameters import Rate, poisson_rate, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import EVERY_RECORD, Rate, poisson_rate, whole_number, whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
-
-_ALL = Rate(np.ones(()), np.zeros(()))
 
 
 @mechanism
@@ -56,32 +53,32 @@ class RandomAllocation(Mechanism):
         ValueError: concrete numbers that are not whole, or more participations than batches.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     batches: ArrayLike
     participations: ArrayLike = 1
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(batches=self.batches, participations=self.participations)
         _validate.at_most(2.0**20, batches=self.batches)
         _validate.ordered(participations=self.participations, batches=self.batches)
 
-    def _numbers(self) -> tuple[Any, Any]:
+    def _numbers(self) -> tuple[Array, Array]:
         """t and k in float64, NaN where they are invalid."""
-        t, k = whole_number(self.batches, 1.0), whole_number(self.participations, 1.0)
+        t, k = whole_number(self.batches), whole_number(self.participations)
         xp = array_module(t, k)
         return xp.where(k <= t, t, np.nan), xp.where(k <= t, k, np.nan)
 
     def _dominating(self, relation: str) -> Runs:
-        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
+        inner, of = self.mechanism, "RandomAllocation"
+        pair = inner._one_pair("remove", of)
         side = "remove" if relation == "replace" else relation
         t, k = self._numbers()
         xp = array_module(t, k)
         if not (_validate.is_traced((pair, t, k)) or tables_help(pair, relation)):
             # What is told where the record is knows no less.
-            inner = as_mechanism(self.mechanism)
-            return [
-                (inner._replaced(_ALL) if relation == "replace" else inner._one_pair(relation, "RandomAllocation"), k)
-            ]
+            known = inner._replaced(EVERY_RECORD) if relation == "replace" else inner._one_pair(relation, of)
+            return [(known, k)]
         one = np.ones(())
         parts = [(t, one)]
         if _validate.is_traced(k) or np.any(k != 1.0):
@@ -106,46 +103,31 @@ class RandomAllocation(Mechanism):
         return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(self._as(relation))]
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness(relation)
-        return unchecked(_Attacked, mechanism=inner, batches=self.batches, participations=self.participations)
+        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
+
+    def _attained(self, direction: str, replaced: bool) -> Runs:
+        """What a test makes of an epoch. A replaced record adds nothing."""
+        pair = self.mechanism._one_pair("remove", "RandomAllocation")
+        t, k = self._numbers()
+        known = not _validate.is_traced((pair, t, k))
+        if known and not tables_help(pair, direction):
+            # Of a single batch of the epoch.
+            rate = poisson_rate(deflated(k / t, 2.0 * UNIT))
+            return [(self.mechanism._sampled(rate, direction), np.where(k >= 1.0, 1.0, np.nan))]
+        if known and np.all(k == t):
+            return [(allocation_pair(pair, np.ones(()), np.ones(()), direction, False), k)]
+        return [(allocation_pair(pair, t, k, direction, False), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """That of ``participations`` runs that are known: a bound, which gains nothing from the allocation."""
         return self._numbers()[1] * renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
-        return as_mechanism(self.mechanism)._rarely_sampled(whole_steps(steps) * self._numbers()[1])
+        return self.mechanism._rarely_sampled(whole_steps(steps) * self._numbers()[1])
 
 
-@mechanism
-class _Attacked(RandomAllocation):
-    """What a test makes of an epoch: a pair that the epoch's dominates. A replaced record adds nothing."""
-
-    def _sides(self, relation: str) -> list[str]:
-        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
-
-    def _as(self, side: str) -> str:
-        return {"replace_out": "remove", "replace_in": "add"}.get(side) or super()._as(side)
-
-    def _dominating(self, relation: str) -> Runs:
-        pair = as_mechanism(self.mechanism)._one_pair("remove", "RandomAllocation")
-        t, k = self._numbers()
-        known = not _validate.is_traced((pair, t, k))
-        if known and not tables_help(pair, relation):
-            # Of a single batch of the epoch.
-            rate = poisson_rate(deflated(k / t, 2.0 * UNIT))
-            return [(as_mechanism(self.mechanism)._sampled(rate, relation), np.where(k >= 1.0, 1.0, np.nan))]
-        if known and np.all(k == t):
-            return [(allocation_pair(pair, np.ones(()), np.ones(()), relation, False), k)]
-        return [(allocation_pair(pair, t, k, relation, False), 1.0)]
-
-    def _witness(self, relation: str) -> Mechanism:
-        return self
-
-
-def renyi_of_one_run(mechanism: Any, order: Any, relation: str) -> Any:
+def renyi_of_one_run(mechanism: Mechanism, order: ArrayLike, relation: str) -> Array:
     """With parameters of a record that comes or goes, for every relation."""
-    inner = as_mechanism(mechanism)
     if relation == "replace":
-        inner = unchecked(PoissonSampled, mechanism=inner, rate=np.ones(()))
-    return inner._renyi(order, relation)
+        mechanism = unchecked(PoissonSampled, mechanism=mechanism, rate=np.ones(()))
+    return mechanism._renyi(order, relation)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +17,11 @@ from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
 from jaxacct.mechanisms.approximate import ApproximateDP
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.pairs.base import Pair, Runs
 from jaxacct.mechanisms.parameters import LEAST_RATE, MOST_NESTED, Rate, nested, nonnegative, poisson_rate, whole_steps
 from jaxacct.mechanisms.renyi.concentrated import amplified, rho_of_pure
-from jaxacct.mechanisms.renyi.from_pair import from_pair, sampled_moment
+from jaxacct.mechanisms.renyi.from_pair import from_pair, largest, sampled_moment
 
 
 @mechanism
@@ -56,34 +55,39 @@ class PoissonSampled(Mechanism):
         ValueError: a concrete ``rate`` outside [0, 1], or more than six samples of samples.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     rate: ArrayLike
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.rate(rate=self.rate)
-        depth, inner = 1, self.mechanism
-        while isinstance(inner, PoissonSampled):
-            depth, inner = depth + 1, inner.mechanism
+        depth = len(self._nesting()[0])
         if depth > MOST_NESTED:
             raise ValueError(f"mechanism must not be a sample of more than {MOST_NESTED - 1} samples, got {depth - 1}")
 
+    def _nesting(self) -> tuple[list[ArrayLike], Mechanism]:
+        """The rates of this sample and of those it is a sample of, and what runs on the innermost one."""
+        rates, inner = [self.rate], self.mechanism
+        while isinstance(inner, PoissonSampled):
+            rates, inner = [*rates, inner.rate], inner.mechanism
+        return rates, inner
+
     def _dominating(self, relation: str) -> Runs:
-        if relation == "replace":
-            return [(as_mechanism(self.mechanism)._replaced(poisson_rate(self.rate)), 1.0)]
-        return [(as_mechanism(self.mechanism)._sampled(poisson_rate(self.rate), relation), 1.0)]
+        rate, inner = poisson_rate(self.rate), self.mechanism
+        return [(inner._replaced(rate) if relation == "replace" else inner._sampled(rate, relation), 1.0)]
 
     def _sampled(self, rate: Rate, relation: str) -> Pair:
-        return as_mechanism(self.mechanism)._sampled(nested(rate, poisson_rate(self.rate)), relation)
+        return self.mechanism._sampled(nested(rate, poisson_rate(self.rate)), relation)
 
     def _replaced(self, rate: Rate) -> Pair:
-        return as_mechanism(self.mechanism)._replaced(nested(rate, poisson_rate(self.rate)))
+        return self.mechanism._replaced(nested(rate, poisson_rate(self.rate)))
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         """Exact for Gaussians and mixtures of them, from the tails of the pair for all others."""
         if relation == "replace":
             ((pair, _),) = self._dominating(relation)
             return from_pair(pair, order, pair.log_moment)
-        inner = as_mechanism(self.mechanism)
+        inner = self.mechanism
         if isinstance(inner, PoissonSampled):
             # Divergences grow with the rate, so that a product that is rounded up bounds them.
             rate = inflated(nonnegative(self.rate, 1.0) * nonnegative(inner.rate, 1.0), 2.0 * UNIT)
@@ -93,19 +97,19 @@ class PoissonSampled(Mechanism):
         if known is not None:
             return known
         found = []
-        for name in ["remove", "add"] if relation == "add_or_remove" else [relation]:
+        for name in self._sides(relation):
             ((pair, _),) = self._dominating(name)
             whole = functools.partial(inner._renyi, relation=name)
             found.append(from_pair(pair, order, functools.partial(sampled_moment, whole, self.rate)))
-        return functools.reduce(array_module(found).maximum, found)
+        return largest(found)
 
     def _pure(self) -> Array | None:
-        pure = as_mechanism(self.mechanism)._pure()
+        pure = self.mechanism._pure()
         return None if pure is None else amplified(pure, nonnegative(self.rate, 1.0))
 
     def _rho(self) -> Array | None:
         if at_hand(self.rate) and np.all(np.asarray(self.rate) == 1):
-            return as_mechanism(self.mechanism)._rho()
+            return self.mechanism._rho()
         return super()._rho()
 
     def _approximate_rho(self) -> tuple[Array, Array] | None:
@@ -117,14 +121,11 @@ class PoissonSampled(Mechanism):
         return rho_of_pure(epsilon), inflated(nonnegative(inner.delta, 1.0) * rate, 2.0**-51)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness(relation)
-        return self if inner is self.mechanism else unchecked(PoissonSampled, mechanism=inner, rate=self.rate)
+        return of_witness(self, relation)
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
         # A sample of a sample is one at the product of the rates, which the pair has as well.
-        rates, inner = [self.rate], as_mechanism(self.mechanism)
-        while isinstance(inner, PoissonSampled):
-            rates, inner = [*rates, inner.rate], as_mechanism(inner.mechanism)
+        rates, inner = self._nesting()
         inner_rare, inner_total = inner._rarely_sampled(steps)
         xp = np if at_hand(rates) else jnp
         rate = functools.reduce(operator.mul, [xp.asarray(one, np.float64) for one in rates])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
@@ -87,13 +84,8 @@ class PermuteAndFlip(Response):
 
 
 @hosted
-def _divergence(epsilon: Any, order: Any) -> Array:
-    """The largest divergence of any pair with a loss in [t - eps, t], over t (Dong, Durfee, Rogers 2020, section 3).
-
-    Its maximiser is closed: with T = e^t and E = e^eps, A(T) = T^(a-1) (E - E^(1-a) - T (1 - E^(1-a))) / (E - 1).
-    Divergences add up over adaptive compositions although a different t may be the worst in every step, because each
-    step is charged its own supremum.
-    """
+def _divergence(epsilon: Array, order: Array) -> Array:
+    """The largest divergence of any pair with a loss in [t - eps, t], over t: docs/proofs/families.md, theorem 6."""
     xp, a, eps = floats(order, epsilon)
     # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.
     t = xp.clip(eps + _log_mean(a * eps) - _log_mean((a - 1.0) * eps), 0.0, eps)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism, unchecked
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
+from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.allocation import allocation_pair, better
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.shuffled import shuffled_pair
-from jaxacct.mechanisms.parameters import Rate, whole_number, whole_steps
+from jaxacct.mechanisms.parameters import EVERY_RECORD, whole_number, whole_steps
 from jaxacct.mechanisms.random_allocation import renyi_of_one_run
 
 
@@ -44,65 +43,44 @@ class Shuffled(Mechanism):
         ValueError: a concrete number of batches that is not whole, or too large.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     batches: ArrayLike
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(batches=self.batches)
         _validate.at_most(2.0**20, batches=self.batches)
 
     @property
     def _symmetric(self) -> bool:
-        return as_mechanism(self.mechanism)._symmetric
+        return self.mechanism._symmetric
 
     def _runs(self, relation: str, steps: ArrayLike) -> Runs:
-        inner, runs = as_mechanism(self.mechanism), whole_steps(steps)
-        t = whole_number(self.batches, 1.0)
+        runs, t = whole_steps(steps), whole_number(self.batches)
         runs = array_module(t, runs).where(t >= 1.0, runs, np.nan)
         if relation == "replace":
-            return [(inner._replaced(Rate(np.ones(()), np.zeros(()))), runs)]
-        return inner._runs(relation, runs)
+            return [(self.mechanism._replaced(EVERY_RECORD), runs)]
+        return self.mechanism._runs(relation, runs)
 
     def _dominating(self, relation: str) -> Runs:
         return self._runs(relation, 1.0)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness(relation)
-        return unchecked(_Attacked, mechanism=inner, batches=self.batches)
+        return unchecked(FixedDirection, mechanism=of_witness(self, relation))
+
+    def _attained(self, direction: str, replaced: bool) -> Runs:
+        inner, t, one = self.mechanism, whole_number(self.batches), np.ones(())
+        noise = inner._gaussian_noise()
+        if noise is None:
+            pair = inner._one_pair("remove", "Shuffled")
+            return [(allocation_pair(pair, t, one, direction, False), 1.0)]
+        # A replaced record turns round: it moves its batch by 2, or not at all.
+        largest = shuffled_pair(noise, t, 0.0 if replaced else 1.0, direction)
+        moved = GaussianPair(noise / (2.0 if replaced else 1.0), one, np.zeros(()))
+        return [(better(largest, allocation_pair(moved, t, one, direction, False)), 1.0)]
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:
         return renyi_of_one_run(self.mechanism, order, self._as_renyi(relation))
 
     def _rarely_sampled(self, steps: ArrayLike) -> tuple[Array, Array]:
-        return as_mechanism(self.mechanism)._rarely_sampled(steps)
-
-
-@mechanism
-class _Attacked(Shuffled):
-    """What a test makes of an epoch: a pair that the epoch's dominates."""
-
-    @property
-    def _symmetric(self) -> bool:
-        return False
-
-    def _sides(self, relation: str) -> list[str]:
-        return ["replace_out", "replace_in"] if relation == "replace" else super()._sides(relation)
-
-    def _runs(self, relation: str, steps: ArrayLike) -> Runs:
-        return [(pair, count * whole_steps(steps)) for pair, count in self._dominating(relation)]
-
-    def _dominating(self, relation: str) -> Runs:
-        side = "remove" if relation in ("remove", "zero_out", "replace_out") else "add"
-        inner, t = as_mechanism(self.mechanism), whole_number(self.batches, 1.0)
-        noise = inner._gaussian_noise()
-        if noise is not None:
-            # A record that turns round moves its batch by 2, or not at all.
-            turns = relation.startswith("replace_")
-            largest = shuffled_pair(noise, t, 0.0 if turns else 1.0, side)
-            moved = GaussianPair(noise / (2.0 if turns else 1.0), np.ones(()), np.zeros(()))
-            return [(better(largest, allocation_pair(moved, t, np.ones(()), side, False)), 1.0)]
-        pair = inner._one_pair("remove", "Shuffled")
-        return [(allocation_pair(pair, t, np.ones(()), side, False), 1.0)]
-
-    def _witness(self, relation: str) -> Mechanism:
-        return self
+        return self.mechanism._rarely_sampled(steps)

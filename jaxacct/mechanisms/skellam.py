@@ -49,5 +49,5 @@ class Skellam(Symmetric):
             )
 
     def _dominating(self, relation: str) -> Runs:
-        mu, gap = positive(self.mu), whole_number(self.sensitivity, 1.0)
+        mu, gap = positive(self.mu), whole_number(self.sensitivity)
         return [(SkellamPair(mu + 0.0 * gap, gap), 1.0)]  # a NaN in one is one in both

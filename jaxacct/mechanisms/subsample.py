@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from jaxacct._numerics.arrays import array_module
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct._numerics.arrays import Array, array_module
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.parameters import Rate
 
@@ -19,25 +19,24 @@ class Subsample(Mechanism):
         mechanism: what runs on the sample.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     _instead: ClassVar[str]  # of a Poisson sample: whose ..., use ...
 
     def _as(self, side: str) -> str:
         """A special record takes a place, which a missing one does not."""
         return side if side in ("zero_out", "fill_in") else super()._as(side)
 
-    def _noise(self) -> Any:
+    def _noise(self) -> Array:
         """The noise multiplier of a Gaussian ``mechanism``."""
-        inner = as_mechanism(self.mechanism)
-        noise = inner._gaussian_noise()
+        noise = self.mechanism._gaussian_noise()
         if noise is None:
             raise ValueError(
-                f"{type(self).__name__} has no analysis for {type(inner).__name__}; it has one for Gaussian, GDP and "
-                "compositions of them"
+                f"{type(self).__name__} has no analysis for {type(self.mechanism).__name__}; it has one for Gaussian, "
+                "GDP and compositions of them"
             )
         return noise
 
-    def _noise_of_bounds(self) -> Any:
+    def _noise_of_bounds(self) -> Array:
         """At most the noise multiplier, which dominates it, and so that its powers do not overflow."""
         noise = self._noise()
         return array_module(noise).minimum(noise, _FAINTEST)

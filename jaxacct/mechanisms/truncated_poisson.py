@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, deflated
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.cut_cells import cells_of, share_moved
 from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.base import Runs
@@ -73,7 +72,7 @@ class TruncatedPoisson(Subsample):
     whether the sample is cut. The cells and their pairs are derived here.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     rate: ArrayLike
     largest: ArrayLike
     records: ArrayLike
@@ -83,11 +82,12 @@ class TruncatedPoisson(Subsample):
     )
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.rate(rate=self.rate)
         _validate.count(largest=self.largest, records=self.records)
         _validate.ordered(largest=self.largest, records=self.records)
 
-    def _parts(self) -> tuple[Any, Any, Any]:
+    def _parts(self) -> tuple[Array, Array, Array]:
         """Rate, largest and records in float64, NaN where they are invalid."""
         xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (

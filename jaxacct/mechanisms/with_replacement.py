@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -13,7 +11,7 @@ from jaxacct._numerics.binomial import binomial_weights
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row
-from jaxacct.mechanisms.base import Mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.mixture import MixturePair
@@ -51,17 +49,18 @@ class SampledWithReplacement(Subsample):
         ValueError: concrete sizes that are not whole, or a batch that is larger than the data.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     batch: ArrayLike
     records: ArrayLike
     _instead = "; use SampledWithReplacement of the inner mechanism alone"
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(batch=self.batch, records=self.records)
         _validate.at_least(2, records=self.records)
         _validate.ordered(batch=self.batch, records=self.records)
 
-    def _draws(self) -> tuple[list[Any], Any]:
+    def _draws(self) -> tuple[list[Array], Array]:
         """Weights of 0, 1, ... draws, and a bound of the weight of more."""
         batch, records = whole_steps(self.batch), whole_number(self.records, 2.0)
         xp = array_module(batch, records)
@@ -87,16 +86,16 @@ class SampledWithReplacement(Subsample):
             return [(WithReplacementPair(noise, Row(row), tail, doubt), 1.0)]
         return self._mixture(noise, weights, tail, relation, doubt)
 
-    def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> Runs:
+    def _mixture(self, noise: Array, weights: list[Array], tail: Array, relation: str, doubt: Array) -> Runs:
         shifts = tuple(np.full((), float(draws)) for draws in range(len(weights)))
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]
 
-    def _attained(self, relation: str) -> Runs:
+    def _attained(self, direction: str, replaced: bool) -> Runs:
         """The same without what counts as revealed, which counts as not drawn."""
         noise, (weights, tail) = self._noise(), self._draws()
         doubt = np.full((), UNIT * (64.0 + 16.0 * len(weights)))
-        return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, relation, doubt)
+        return self._mixture(noise, [weights[0] + tail, *weights[1:]], 0.0 * tail, direction, doubt)
 
     def _witness(self, relation: str) -> Mechanism:
         return unchecked(FixedDirection, mechanism=self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -13,7 +12,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
@@ -22,8 +21,6 @@ from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_momen
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
-
-_LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 
 
 @mechanism
@@ -55,12 +52,13 @@ class SampledWithoutReplacement(Subsample):
             than 1e-14 of it.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     sample_size: ArrayLike
     dataset_size: ArrayLike
     _instead = ", which depends on how many records there are; use it on the inner mechanism alone"
 
     def __post_init__(self) -> None:
+        as_mechanism(self.mechanism)
         _validate.count(sample_size=self.sample_size, dataset_size=self.dataset_size)
         if not _validate.is_traced((self.sample_size, self.dataset_size)) and np.isnan(self._rate().value).any():
             raise ValueError(
@@ -69,10 +67,10 @@ class SampledWithoutReplacement(Subsample):
             )
 
     def _rate(self) -> Rate:
-        return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
+        return subset_rate(self.sample_size, self.dataset_size)
 
     def _dominating(self, relation: str) -> Runs:
-        inner = as_mechanism(self.mechanism)
+        inner = self.mechanism
         self._refuse_special(relation)
         if not inner._symmetric:
             raise ValueError(
@@ -93,26 +91,23 @@ class SampledWithoutReplacement(Subsample):
         # Rényi divergences keep the order of hockey sticks. The pair's excess is at most that of both Poisson-sampled
         # halves together.
         ((pair, _),) = self._dominating(relation)
-        inner, (_, rate) = as_mechanism(self.mechanism), floats(self._rate().value)
+        inner, (_, rate) = self.mechanism, floats(self._rate().value)
         noise = inner._gaussian_noise()
         if noise is None:
             whole = functools.partial(inner._renyi, relation="replace")
             return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
         mu = inflated(mu_of_noise(noise), 2.0**-48)
 
-        def log_moment(at: Any) -> Any:
+        def log_moment(at: Array) -> Array:
             return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
 
         return from_pair(pair, order, log_moment)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = as_mechanism(self.mechanism)._witness("replace")
-        sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
-        same = inner is self.mechanism
-        found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
+        found = of_witness(self, "replace")
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
 
-def _rounded_up(rate: Any) -> Any:
+def _rounded_up(rate: Array) -> Array:
     """A quotient that is off by a unit; divergences grow with the rate."""
     return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax.typing import ArrayLike
+
+from jaxacct import _validate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,14 +34,23 @@ def axes_for(ax: Axes | None) -> Axes:
 def next_style(ax: Axes, line: dict[str, Any]) -> dict[str, Any]:
     """The next colour and dashes of these axes, under what the caller asked for."""
     drawn = sum(artist.get_gid() == _MARK for artist in ax.lines)
-    color = PALETTE[drawn % len(PALETTE)]
-    dashes = next(itertools.islice(itertools.cycle(_DASHES), drawn, None))
+    color, dashes = PALETTE[drawn % len(PALETTE)], _DASHES[drawn % len(_DASHES)]
     return {"color": color, "linestyle": dashes, "linewidth": 1.8, "gid": _MARK} | line
 
 
-def band(ax: Axes, x: Any, guarantee: Any, other: Any, style: dict[str, Any], **steps: Any) -> None:
+def increasing(least: int, **named: ArrayLike) -> np.ndarray:
+    """The one value that is given, at least so many increasing numbers, as an array."""
+    _validate.finite(**named)
+    ((name, value),) = named.items()
+    array = np.asarray(value, np.float64)
+    if array.ndim != 1 or array.size < least or np.any(np.diff(array) <= 0):
+        raise ValueError(f"{name} must be {least} or more increasing numbers, got an array of shape {array.shape}")
+    return array
+
+
+def band(ax: Axes, x: np.ndarray, guarantee: np.ndarray, other: np.ndarray | None, style: dict[str, Any]) -> None:
     """The guarantee as a line, and a band of its colour to the other bound where there is one."""
-    (line,) = ax.plot(x, guarantee, **style, **steps)
+    (line,) = ax.plot(x, guarantee, **style)
     if other is not None:
         ax.fill_between(x, other, guarantee, color=line.get_color(), alpha=0.25, linewidth=0)
 

@@ -15,6 +15,9 @@ from jaxacct.plotting._style import axes_for, finish, next_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from jaxacct.filters import Filter
+    from jaxacct.mechanisms.base import Mechanism
+
 
 def budget(
     fraction: ArrayLike,
@@ -47,14 +50,12 @@ def budget(
     # Filters round the fraction up, by 2^-40 at most, and then to the caller's float type.
     if spent.ndim != 1 or np.any((spent < 0) | (spent > 1 + 1e-5)):
         raise ValueError(f"fraction must be numbers in [0, 1] of shape (n,), got {np.array2string(spent, threshold=5)}")
-    if steps is not None:
-        _validate.numbers(steps=steps)
-    if admitted is not None:
-        _validate.numbers(admitted=admitted)
-    at = np.arange(1.0, spent.size + 1) if steps is None else np.asarray(steps, np.float64)
+    steps = np.arange(1.0, spent.size + 1) if steps is None else steps
+    admitted = np.ones(spent.shape) if admitted is None else admitted
+    _validate.numbers(steps=steps, admitted=admitted)
+    at, granted = np.asarray(steps, np.float64), np.asarray(admitted, bool)
     if at.shape != spent.shape or np.any(np.diff(at) <= 0) or not np.all(at > 0):
         raise ValueError(f"steps must be increasing numbers above 0 of shape {spent.shape}, got shape {at.shape}")
-    granted = np.ones(spent.shape, bool) if admitted is None else np.asarray(admitted, bool)
     if granted.shape != spent.shape:
         raise ValueError(f"admitted must have shape {spent.shape}, got {granted.shape}")
     ax = axes_for(ax)
@@ -68,7 +69,7 @@ def budget(
     return finish(ax, xlabel="step", ylabel="budget left (%)")
 
 
-def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | None = None) -> Axes:
+def filter_comparison(filters: Mapping[str, Filter], schedule: Mechanism, *, ax: Axes | None = None) -> Axes:
     """Asks every filter the same queries, one after another, and draws how their budgets are spent.
 
     The legend says how many of the queries each filter admits, and which guarantees are asymptotic.
@@ -86,8 +87,7 @@ def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | N
             about queries that it does not take.
         ImportError: matplotlib is not installed.
     """
-    if not isinstance(filters, Mapping):
-        raise ValueError(f"filters must be a mapping from labels to filters, got {type(filters).__name__}")
+    _validate.instance(Mapping, filters=filters)
     for filter in filters.values():
         _validate.methods("init", "update", "fraction", filters=filter)
     _validate.real_arrays(schedule=schedule)
@@ -107,8 +107,8 @@ def filter_comparison(filters: Mapping[str, Any], schedule: Any, *, ax: Axes | N
 
 
 @jax.jit
-def _asked(filter: Any, schedule: Any) -> Any:
-    def ask(state: Any, query: Any) -> Any:
+def _asked(filter: Filter, schedule: Mechanism) -> tuple[jax.Array, jax.Array]:
+    def ask(state: object, query: Mechanism) -> tuple[object, tuple[jax.Array, jax.Array]]:
         admitted, state = filter.update(query, state)
         return state, (admitted, filter.fraction(state))
 

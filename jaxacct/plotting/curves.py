@@ -12,18 +12,21 @@ from jaxacct.accounting.batch import Bounds
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.directions import RELATIONS
-from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach
-from jaxacct.plotting._style import axes_for, band, finish, next_style
+from jaxacct.plotting._enclosed import POINTS, deltas, enclosed_trade_off, reach, single
+from jaxacct.plotting._style import axes_for, band, finish, increasing, next_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from jaxacct.filters.base import Guarantee
 
 _LEAST = 1e-10
 
 
 def privacy_profile(
-    curve: Any,
+    curve: Mechanism | Guarantee | PrivacyProfile | PLD | Bounds,
     epsilons: ArrayLike | None = None,
     *,
     steps: int = 1,
@@ -60,7 +63,7 @@ def privacy_profile(
             raise ValueError("epsilons must be given with Bounds, got None")
         at = np.linspace(0.0, reach(lambda at: _deltas(curve, at, steps, relation)[0], _LEAST), POINTS)
     else:
-        at = _increasing(epsilons=epsilons)
+        at = increasing(2, epsilons=epsilons)
         _validate.nonnegative(epsilons=at)
     guarantee, other = _deltas(curve, at, steps, relation)
     if epsilons is None:
@@ -81,7 +84,7 @@ def privacy_profile(
 
 
 def trade_off(
-    curve: Any,
+    curve: Mechanism | TradeOff | PrivacyProfile | PLD,
     *,
     steps: int = 1,
     relation: str = "add_or_remove",
@@ -121,8 +124,7 @@ def trade_off(
     _validate.truth(log=log)
     _validate.scalar(smallest=smallest)
     _validate.at_least(1e-10, smallest=smallest)
-    if smallest > 0.1:
-        raise ValueError(f"smallest must be at most 0.1, got {smallest:g}")
+    _validate.at_most(0.1, smallest=smallest)
     alpha = np.geomspace(smallest, 1.0, 401) if log else np.linspace(0.0, 1.0, 401)
     guarantee, other = _errors(curve, alpha, steps, relation, log)
     ax = axes_for(ax)
@@ -137,30 +139,14 @@ def trade_off(
     return finish(ax, xlabel="type I error (false positives)", ylabel="type II error (misses)")
 
 
-def _increasing(**named: ArrayLike) -> np.ndarray:
-    ((name, value),) = named.items()
-    _validate.finite(**named)
-    array = np.asarray(value, np.float64)
-    if array.ndim != 1 or array.size < 2 or np.any(np.diff(array) <= 0):
-        raise ValueError(f"{name} must be two or more increasing numbers, got an array of shape {array.shape}")
-    return array
-
-
-def _single(values: Any, size: int) -> np.ndarray:
-    array = np.asarray(values, np.float64)
-    if array.shape != (size,):
-        raise ValueError(f"curve must be one curve, not a batch, got values of shape {array.shape} for {size} points")
-    return array
-
-
 def _deltas(curve: Any, at: np.ndarray, steps: int, relation: str) -> tuple[np.ndarray, np.ndarray | None]:
     """The guarantee, and the other bound where there is one."""
     if isinstance(curve, Bounds):
-        return _single(curve.upper, at.size), _single(curve.lower, at.size)
+        return single(curve.upper, at.size), single(curve.lower, at.size)
     if isinstance(curve, PrivacyProfile | PLD):
-        return _single(curve.hockey_stick(at), at.size), None
+        return single(curve.hockey_stick(at), at.size), None
     if hasattr(curve, "is_bound"):
-        return _single(curve.delta(at), at.size), None
+        return single(curve.delta(at), at.size), None
     bounds = deltas(curve, at, steps, relation)
     return bounds.upper, bounds.lower
 
@@ -172,9 +158,9 @@ def _errors(
     if isinstance(curve, PrivacyProfile):
         curve = TradeOff.from_profile(curve)
     if isinstance(curve, TradeOff):
-        return _single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
+        return single(curve.power(alpha) if power else curve.trade_off(alpha), alpha.size), None
     if isinstance(curve, PLD):
-        value = _single(curve.trade_off(alpha), alpha.size)
+        value = single(curve.trade_off(alpha), alpha.size)
         return (1.0 - value if power else value), None
     lower, upper = enclosed_trade_off(curve, alpha, steps, relation)
     return (1.0 - lower, 1.0 - upper) if power else (lower, upper)

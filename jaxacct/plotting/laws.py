@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct.losses.curves.pld import PLD
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.composed import Composed
 from jaxacct.plotting._style import axes_for, finish, next_style
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 def pld(
-    law: Any,
+    law: PLD | Mechanism,
     *,
     steps: int = 1,
     relation: str = "remove",
     bins: int = 200,
     log: bool = False,
     label: str | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
     **line: Any,
-) -> Any:
+) -> Axes:
     """Draws where the privacy loss log dP/dQ has its mass under P.
 
     Args:
@@ -53,21 +57,20 @@ def pld(
     # By the tails of the sums, which do not see a far point that holds only rounding.
     tail = 1e-12 if log else 1e-6
     inside = (np.cumsum(masses) > tail) & (np.cumsum(masses[::-1])[::-1] > tail)
-    inside = inside if inside.any() else np.ones_like(inside)
-    first, last = int(np.argmax(inside)), masses.size - 1 - int(np.argmax(inside[::-1]))
+    first, last = np.flatnonzero(inside if inside.any() else np.ones_like(inside))[[0, -1]]
     # Whole lattice points a bin, or counts would beat against the lattice.
     width = max(1, -(-(last - first + 1) // int(bins)))
     number = -(-(last - first + 1) // width)
-    sums = np.add.reduceat(masses[: min(first + number * width, masses.size)], first + width * np.arange(number))
+    sums = np.add.reduceat(masses[: first + number * width], first + width * np.arange(number))
     edges = losses[first] + h * (width * np.arange(number + 1) - 0.5)
     infinite = float(law.infinity_mass)
     if infinite > 1e-12:
         label = f"{label or 'loss'}, infinite with probability {infinite:.2g}"
     ax = axes_for(ax)
     style = next_style(ax, line)
-    gid, style["alpha"] = style.pop("gid"), line.get("alpha", 0.35)
+    gid, style["alpha"], style["linewidth"] = style.pop("gid"), line.get("alpha", 0.35), 0.0
     style.pop("linestyle")
-    ax.stairs(sums, edges, fill=True, label=label, **(style | {"linewidth": 0.0}))
+    ax.stairs(sums, edges, fill=True, label=label, **style)
     ax.plot([], [], color=style["color"], gid=gid)  # counts as one drawn, so that the next law has another colour
     ax.stairs(sums, edges, color=style["color"], linewidth=1.2)
     if log:

@@ -88,13 +88,11 @@ def samplers(
         upper = np.where(np.isfinite(bounds.upper), bounds.upper, np.nan)
         lower = np.minimum(bounds.lower, upper)
         band(ax, np.asarray(sigma), upper, lower, next_style(ax, {"label": name}))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.set(xscale="log", yscale="log")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter("{x:g}")
     ax.xaxis.set_minor_formatter("{x:g}")
     ax.xaxis.set_minor_locator(LogLocator(subs=(2, 4, 6)))
     each = "one epoch" if epochs == 1 else f"{epochs} epochs"
     ax.set_title(f"{each} of {batches} batches, {records} records, delta {delta:g}")
-    finish(ax, xlabel="noise multiplier", ylabel="epsilon")
-    return ax
+    return finish(ax, xlabel="noise multiplier", ylabel="epsilon")

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.batch import Bounds
-from jaxacct.plotting._style import axes_for
+from jaxacct.plotting._style import axes_for, increasing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,9 +47,10 @@ def sweep(
         ValueError: a bad value, or shapes that do not fit (named).
         ImportError: matplotlib is not installed.
     """
-    across, up = (_axis(**{name: value}) for name, value in (("x", x), ("y", y)))
-    _validate.numbers(values=values.upper if isinstance(values, Bounds) else values)
-    table = np.asarray(values.upper if isinstance(values, Bounds) else values, np.float64)
+    across, up = increasing(1, x=x), increasing(1, y=y)
+    drawn = values.upper if isinstance(values, Bounds) else values
+    _validate.numbers(values=drawn)
+    table = np.asarray(drawn, np.float64)
     if table.shape != (up.size, across.size):
         raise ValueError(f"values must have shape {(up.size, across.size)}, that of y and x, got {table.shape}")
     good = np.isfinite(table) & (table > 0)
@@ -63,7 +64,7 @@ def sweep(
     norm = LogNorm(low, high if high > low else low * 1.01)
     ax.set_facecolor("0.8")
     image = ax.pcolormesh(across, up, shown, norm=norm, cmap="cividis", shading="nearest", rasterized=True)
-    at = _levels(low, high) if levels is None else _axis(levels=levels)
+    at = _levels(low, high) if levels is None else increasing(1, levels=levels)
     at = at[(at > low) & (at < high)]
     if at.size and min(table.shape) > 1:
         lines = ax.contour(across, up, shown, levels=at, colors="white", linewidths=1.0)
@@ -77,15 +78,6 @@ def sweep(
         ax.set_title(f"upper bounds; the lower ones are at most {100.0 * apart:.2g} % below", fontsize="small")
     ax.set(xlabel=xlabel, ylabel=ylabel)
     return ax
-
-
-def _axis(**named: ArrayLike) -> np.ndarray:
-    ((name, value),) = named.items()
-    _validate.finite(**named)
-    array = np.asarray(value, np.float64)
-    if array.ndim != 1 or not array.size or np.any(np.diff(array) <= 0):
-        raise ValueError(f"{name} must be increasing numbers of shape (n,), got an array of shape {array.shape}")
-    return array
 
 
 def _levels(low: float, high: float) -> np.ndarray:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from jaxacct.training.sampled_budget import plan_sampled_budget
     from jaxacct.training.samplers import Sampler, make_sampled_step, sampler
     from jaxacct.training.sampling import Sample, poisson_sample
-    from jaxacct.training.schedules import Released, Schedule, adaptive, constant, warmup_decay
+    from jaxacct.training.schedules import ReleasedValues, Schedule, adaptive, constant, warmup_decay
     from jaxacct.training.sharding import ShardedExamples, shard_examples
     from jaxacct.training.state import SplitStep, StepReport, TrainState, init_state, with_accuracy
     from jaxacct.training.step import make_split_step, make_step, noisy_gradient
@@ -66,7 +66,7 @@ __all__ = [
     "Keys",
     "LevelsFilter",
     "Outcome",
-    "Released",
+    "ReleasedValues",
     "Rounds",
     "Sample",
     "Sampler",

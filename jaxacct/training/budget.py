@@ -1,26 +1,27 @@
-"""From (epsilon, delta) and a number of steps to a filter, and noise under which the planned steps fit it."""
+"""Plans a run's budget: the filter for (epsilon, delta), and the least noise with which the planned steps fit it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from jaxacct import _validate, accounting, filters
 from jaxacct._numerics.rounding import deflated
 from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
-from jaxacct.training import schedules
-from jaxacct.training.schedules import Schedule
+from jaxacct.training.schedules import SCHEDULES, Schedule, check_plan, step_mechanism
+
+if TYPE_CHECKING:
+    from jaxacct.training.samplers import Sampler
+
+Progress: TypeAlias = Callable[[int, int], object] | None
 
 FILTERS = ("priced-box", "renyi", "gdp", "approximate-gdp")
 
 _ROOM = 1.12  # of noise above what the plan, fixed in advance, would take
 _LEAST_SIGMA, _MOST_SIGMA = 0.05, 1e4
-_SCHEDULES = {
-    "constant": schedules.constant,
-    "warmup-decay": schedules.warmup_decay,
-    "adaptive": schedules.adaptive,
-}
 
 
 class Budget(NamedTuple):
@@ -37,7 +38,7 @@ class Budget(NamedTuple):
     filter: Any
     schedule: Schedule
     unit: str
-    sampler: Any = None
+    sampler: Sampler | None = None
 
 
 def plan_budget(
@@ -48,7 +49,7 @@ def plan_budget(
     delta: float,
     steps: int,
     rate: float,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Progress = None,
 ) -> Budget:
     """The filter for (epsilon, delta) and the schedule with the least noise whose planned steps it admits.
 
@@ -68,15 +69,13 @@ def plan_budget(
         ValueError: bad values, or a combination that no filter serves; the message is one line.
     """
     _validate.one_of(FILTERS, filter=filter)
-    _validate.one_of(schedules.SCHEDULES, schedule=schedule)
-    _validate.number(epsilon=epsilon, delta=delta, steps=steps, rate=rate)
-    _validate.positive(epsilon=epsilon, rate=rate)
-    _validate.rate(rate=rate)
-    _validate.probability(delta=delta)
-    _validate.count(steps=steps)
+    _validate.one_of(tuple(SCHEDULES), schedule=schedule)
+    _validate.number(_validate.positive, epsilon=epsilon)
+    _validate.number(_validate.probability, delta=delta)
+    check_plan(1.0, rate, steps)
 
     def planned(sigma: float) -> Schedule:
-        return _SCHEDULES[schedule](sigma, rate, steps)
+        return SCHEDULES[schedule](sigma, rate, steps)
 
     if filter == "priced-box":
         return _priced_box(planned, epsilon, delta, progress)
@@ -91,22 +90,19 @@ def planned_mechanism(schedule: Schedule) -> Composed:
     """The schedule's plan as one mechanism (noise multipliers for sensitivity 1)."""
     _validate.instance(Schedule, schedule=schedule)
     return Composed(
-        [_query(sigma, rate) for sigma, rate, _ in schedule.planned],
+        [step_mechanism(sigma, rate) for sigma, rate, _ in schedule.planned],
         [steps for _, _, steps in schedule.planned],
     )
 
 
-def _query(sigma: float, rate: float) -> Any:
-    return Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate)
-
-
-def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Any) -> Budget:
+def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: float, progress: Progress) -> Budget:
     def within(schedule: Schedule) -> bool:
         return bool(accounting.epsilon(planned_mechanism(schedule), delta).lower <= epsilon)
 
     # No filter admits a plan of which the cost, fixed in advance, is above its target.
     floor = _least_noise(planned, within, epsilon, precision=1e-3)
-    most = planned(_base(planned, floor) * _ROOM)
+    base = floor.planned[0][0] / planned(1.0).planned[0][0]  # the multiplier that ``planned`` was given, about
+    most = planned(base * _ROOM)
     sigmas, rates = ([pair[i] for plan in (floor, most) for pair in plan.levels] for i in range(2))
     box = filters.priced_box(
         sigma=(min(sigmas), max(sigmas)),
@@ -123,11 +119,6 @@ def _priced_box(planned: Callable[[float], Schedule], epsilon: float, delta: flo
     return Budget(box, _least_noise(planned, fits, epsilon, precision=1e-5), "units")
 
 
-def _base(planned: Callable[[float], Schedule], schedule: Schedule) -> float:
-    """The base noise multiplier of a schedule, about."""
-    return schedule.planned[0][0] / planned(1.0).planned[0][0]
-
-
 def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rate: float) -> Budget:
     if rate != 1:
         raise ValueError(
@@ -135,10 +126,11 @@ def _gdp(planned: Callable[[float], Schedule], epsilon: float, delta: float, rat
             "use --rate 1, or --filter priced-box"
         )
     budget = filters.from_epsilon("gdp", epsilon, delta)
+    # A little short of the budget: steps that are charged one by one round more often than their sum does.
+    whole = deflated(float(budget.mu) ** 2, 1e-9)
 
     def fits(schedule: Schedule) -> bool:
-        # A little short of the budget: steps that are charged one by one round more often than their sum does.
-        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= deflated(float(budget.mu) ** 2, 1e-9)
+        return sum(steps / sigma**2 for sigma, _, steps in schedule.planned) <= whole
 
     return Budget(budget, _least_noise(planned, fits, epsilon), "mu (GDP)")
 
@@ -156,7 +148,8 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
     whole = deflated(float(budget.budget), 1e-9)  # as in `_gdp`: the last planned step is not to be clipped
 
     def fits(schedule: Schedule) -> bool:
-        return sum(steps * float(budget._cost(_query(sigma, rate))) for sigma, rate, steps in schedule.planned) <= whole
+        sigmas, rates, steps = np.transpose(schedule.planned)
+        return np.dot(steps, budget._cost(PoissonSampled(Gaussian(sigmas), rates))) <= whole
 
     return Budget(budget, _least_noise(planned, fits, epsilon), "B")
 
@@ -164,18 +157,16 @@ def _approximate_gdp(planned: Callable[[float], Schedule], epsilon: float, delta
 def _renyi(planned: Callable[[float], Schedule], epsilon: float, delta: float) -> Budget:
     coarse = [2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 63, 128, 256, 512]
 
-    def need(schedule: Schedule, orders: Any = None) -> float:
-        return filters.plan_epsilon(planned_mechanism(schedule), delta, orders=orders)
+    def within(orders: Sequence[float]) -> Callable[[Schedule], bool]:
+        return lambda schedule: filters.plan_epsilon(planned_mechanism(schedule), delta, orders=orders) <= epsilon
 
-    rough = _least_noise(planned, lambda schedule: need(schedule, coarse) <= epsilon, epsilon, precision=1e-2)
+    rough = _least_noise(planned, within(coarse), epsilon, precision=1e-2)
     # Whole orders: a finite sum instead of an integral, hence a cheaper update in every step, for hardly
     # more noise.
     whole = [order for order in filters.ORDERS if order == int(order)]
     order = filters.plan_order(planned_mechanism(rough), delta, orders=whole)
-    near = [order]
-    chosen = _least_noise(planned, lambda schedule: need(schedule, near) <= epsilon, epsilon)
-    filter = filters.renyi(epsilon, delta, order=order)
-    return Budget(filter, chosen, f"Rényi divergence of order {order:g}")
+    chosen = _least_noise(planned, within([order]), epsilon)
+    return Budget(filters.renyi(epsilon, delta, order=order), chosen, f"Rényi divergence of order {order:g}")
 
 
 def _least_noise(

@@ -1,18 +1,24 @@
-"""Checks of arguments that are trees or functions."""
+"""Checks of arguments that are trees or functions, and the type of a loss."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
+Tree = TypeVar("Tree")
+Params = TypeVar("Params")
+Loss: TypeAlias = Callable[[Params, Any], jax.Array]
+"""``loss(params, example)``: a scalar for one example, without a batch axis."""
 
-def mask(value: Any) -> jax.Array:
+
+def mask(value: ArrayLike) -> jax.Array:
     """``mask``, one entry an example, as truth values: one that counted twice would be twice in the sum."""
     _validate.numbers(mask=value)
     if np.ndim(value) != 1 or not np.shape(value)[0]:
@@ -20,24 +26,20 @@ def mask(value: Any) -> jax.Array:
     return jnp.asarray(value if _validate.is_traced(value) else np.asarray(value) != 0) != 0
 
 
-def optimizer(**named: Any) -> None:
-    """Every value is an optax transformation, or looks like one."""
-    _validate.methods("init", "update", **named)
+def floats(**named: object) -> None:
+    """One value is a tree of floating-point arrays, at least one."""
+    ((name, value),) = named.items()
+    _validate.real_arrays(**named)
+    leaves = jax.tree_util.tree_leaves_with_path(value)
+    if not leaves:
+        raise ValueError(f"{name} must hold at least one floating-point array, got {value!r:.200}")
+    for path, leaf in leaves:
+        if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+            at = jax.tree_util.keystr(path)
+            raise ValueError(f"{name} must be floating point, got {jnp.result_type(leaf)} at {at or 'its root'}")
 
 
-def floats(**named: Any) -> None:
-    """Every value is a tree of floating-point arrays, at least one."""
-    for name, value in named.items():
-        _validate.real_arrays(**{name: value})
-        if not jax.tree.leaves(value):
-            raise ValueError(f"{name} must hold at least one floating-point array, got {value!r:.200}")
-        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
-            if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-                at = jax.tree_util.keystr(path)
-                raise ValueError(f"{name} must be floating point, got {jnp.result_type(leaf)} at {at or 'its root'}")
-
-
-def rows(**named: Any) -> int:
+def rows(**named: object) -> int:
     """The one length of the leading axes of a tree of arrays, above 0.
 
     Were the leaves of different lengths, indices of the longer ones would be clipped to the shorter ones' last row,
@@ -54,27 +56,24 @@ def rows(**named: Any) -> int:
     return lengths.pop()
 
 
-def same_shapes(like: Any, *, batch: int | None = None, **named: Any) -> None:
-    """Every value is a tree of the shapes of ``like``, with a leading axis of ``batch`` if that is given.
+def per_example(gradients: object, like: object, batch: int) -> None:
+    """``gradients`` are a tree of the shapes of ``like``, with a leading axis of ``batch``.
 
     Anything else would be broadcast, and a vector that is spread over more coordinates is longer than it was clipped.
     """
-    for name, value in named.items():
-        _validate.real_arrays(**{name: value})
-        lead = () if batch is None else (batch,)
-        wanted, found = (
-            (jax.tree.structure(tree), [(*first, *np.shape(leaf)) for leaf in jax.tree.leaves(tree)])
-            for tree, first in ((like, lead), (value, ()))
-        )
-        if wanted != found:
-            raise ValueError(f"{name} must be a tree of shapes {wanted[1]}, got {found[1]} in {found[0]!r:.200}")
+    _validate.real_arrays(gradients=gradients)
+    structure, shapes = _validate.shapes(like)
+    wanted = [(batch, *shape) for shape in shapes]
+    found = _validate.shapes(gradients)
+    if found != (structure, wanted):
+        raise ValueError(f"gradients must be a tree of shapes {wanted}, got {found[1]} in {found[0]!r:.200}")
 
 
-def losses(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], jax.Array]:
+def losses(loss: Loss[Params]) -> Loss[Params]:
     """``loss``, with its results checked to be one real number each."""
     _validate.function(loss=loss)
 
-    def checked(params: Any, example: Any) -> jax.Array:
+    def checked(params: Params, example: object) -> jax.Array:
         value = loss(params, example)
         _validate.real_arrays(loss=value)
         leaves = jax.tree.leaves(value)
@@ -85,7 +84,7 @@ def losses(loss: Callable[[Any, Any], Any]) -> Callable[[Any, Any], jax.Array]:
     return checked
 
 
-def labels(scores: Any, y: Any) -> None:
+def labels(scores: jax.Array, y: jax.Array) -> None:
     """``scores`` have a row of classes for every label; other shapes would broadcast to more answers than examples."""
     _validate.real_arrays(logits=scores)
     if np.ndim(y) != 1 or np.ndim(scores) != 2 or np.shape(scores)[0] != np.shape(y)[0]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +13,10 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
+from jaxacct.training.checks import Loss, Params
 from jaxacct.training.cpu_forms import in_cpu_form
 from jaxacct.training.fixed_point import FixedPointSum
-from jaxacct.training.sampling import sample_pieces, take_piece
+from jaxacct.training.sampling import Sample, sample_pieces, take_piece
 from jaxacct.training.sharding import AXIS, ShardedExamples, number_of
 
 _UNIT_ROUNDOFF = 2.0**-24
@@ -26,7 +25,7 @@ _SHORT = 512  # a chain of additions that is short whatever the size
 _AT_ONCE = 64
 
 
-def global_norm(tree: Any) -> jax.Array:
+def global_norm(tree: object) -> jax.Array:
     """The L2 norm over all leaves, () float32; inf or NaN if an entry is, or if it is above 3e38.
 
     Very large or small entries are scaled by a constant power of two first, so that squares neither
@@ -41,12 +40,11 @@ def global_norm(tree: Any) -> jax.Array:
     largest = jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in leaves]))
     high, low = largest > 2.0**40, largest < 2.0**-40
     scale = jnp.where(high, jnp.float32(2.0**-80), jnp.where(low, jnp.float32(2.0**80), 1.0))
-    inverse = jnp.where(high, jnp.float32(2.0**80), jnp.where(low, jnp.float32(2.0**-80), 1.0))
     squares = jnp.stack([_sum_of_squares(leaf * scale) for leaf in leaves])
-    return inverse * jnp.sqrt(jnp.sum(squares))
+    return jnp.sqrt(jnp.sum(squares)) / scale
 
 
-def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, examples: Any) -> Any:
+def per_example_gradients(loss: Loss[Params], params: Params, examples: object) -> Params:
     """Gradients of ``loss(params, example)`` for each example alone: leaves (batch, *parameter shape).
 
     Args:
@@ -67,8 +65,8 @@ def per_example_gradients(loss: Callable[[Any, Any], jax.Array], params: Any, ex
 
 def add_clipped(
     total: FixedPointSum,
-    gradients: Any,
-    valid: jax.Array,
+    gradients: object,
+    valid: ArrayLike,
     clip_norm: ArrayLike,
     *,
     clip_scale: ArrayLike = 1.0,
@@ -96,38 +94,31 @@ def add_clipped(
     if np.ndim(valid) != 1:
         raise ValueError(f"valid must have shape (batch,), got {np.shape(valid)}")
     valid = jnp.asarray(valid)
-    _check.same_shapes(total.high, batch=valid.shape[0], gradients=gradients)
+    _check.per_example(gradients, total.high, valid.shape[0])
     _validate.number(clip_norm=clip_norm)
-    _of_rows(valid.shape[0], clip_scale=clip_scale)
     unit = jnp.asarray(clip_norm, jnp.float32)
-    scale = jnp.clip(jnp.asarray(clip_scale, jnp.float32), 0.0, 1.0)
-
-    factors = _factors(gradients, unit, scale)
+    factors = _factors(gradients, unit, jnp.clip(_of_rows(valid.shape[0], clip_scale), 0.0, 1.0))
 
     def clipped(leaf: jax.Array) -> jax.Array:
         # In units of the clip norm, before the norm is taken: rounding here cannot lengthen what is clipped later.
         of_rows = factors.reshape((-1,) + (1,) * (leaf.ndim - 1))
         return jnp.where(of_rows > 0, (leaf.astype(jnp.float32) / unit) * of_rows, 0.0)
 
-    return fixed_point.accumulate_of(total, gradients, valid, clipped)
+    return fixed_point.accumulate(total, gradients, valid, clipped)
 
 
-def _factors(gradients: Any, unit: jax.Array, scale: jax.Array) -> jax.Array:
+def _factors(gradients: object, unit: jax.Array, scale: jax.Array) -> jax.Array:
     """What each row is multiplied with to be of norm at most ``scale`` units, (batch,) float32; 0 where it counts as 0.
 
-    That is certain in float32: the computed norm may be too small by a relative error of at most (terms in the longest
-    chain of additions) * 2^-24, whatever the compiler's order inside a block, so the target is lowered by that much and
-    a few roundings more (3e-6 for a thousand parameters, 6e-5 for a million). A row with an entry that is not finite,
-    or whose squares overflow (a norm above 1e19 units), counts as 0: one broken record must neither poison the model
-    nor tell on itself. Where squares vanish (below 2^-60 in all, of at most 2^30 entries, each flushed below 2^-126),
-    the norm is below 2^-29 units, so that every coordinate is less than a quantum, and truncated to 0 whatever the
-    factor.
+    The target is lowered by what the computed norm may be too small by (docs/proofs/training.md). A row with an entry
+    that is not finite, or whose squares overflow, counts as 0: one broken record must neither poison the model nor tell
+    on itself.
     """
     leaves = [leaf for leaf in jax.tree.leaves(gradients) if leaf.size]
     if not leaves:
         return jnp.ones(jax.tree.leaves(gradients)[0].shape[0], jnp.float32)
     squares = [_rows_of_squares(leaf, unit) for leaf in leaves]
-    chain = max(_chain(leaf.shape[1:]) for leaf in leaves)
+    chain = max(_split(leaf.shape[1:])[1] for leaf in leaves)
     target = scale * jnp.float32(1.0 - (0.5 * (chain + len(leaves)) + 16) * _UNIT_ROUNDOFF)
     total = jnp.sum(jnp.stack(squares), axis=0)
     norm = jnp.sqrt(total)
@@ -163,15 +154,11 @@ def _split(shape: tuple[int, ...]) -> tuple[int | None, int]:
     return None, _block(size) + -(-size // _block(size))
 
 
-def _chain(shape: tuple[int, ...]) -> int:
-    return _split(shape)[1]
-
-
 def clipped_gradient_sum(
-    loss: Callable[[Any, Any], jax.Array],
-    params: Any,
-    data: Any,
-    mask: jax.Array,
+    loss: Loss[Params],
+    params: Params,
+    data: object,
+    mask: ArrayLike,
     clip_norm: ArrayLike,
     *,
     clip_scale: ArrayLike = 1.0,
@@ -207,35 +194,19 @@ def clipped_gradient_sum(
             that is no scalar.
     """
     _validate.whole(physical_batch=physical_batch)
-    loss = _check.losses(loss)
     _check.floats(params=params)
     size, physical_batch = number_of(data), int(physical_batch)
     mask = _check.mask(mask)
     if np.shape(mask) != (size,):
         raise ValueError(f"mask must have shape {(size,)}, one entry an example, got {np.shape(mask)}")
     _validate.number(clip_norm=clip_norm)
-    _of_rows(size, clip_scale=clip_scale)
+    unit, scale = jnp.asarray(clip_norm, jnp.float32), _of_rows(size, clip_scale)
 
-    def over(params: Any, rows: Any, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
+    def over(params: Params, rows: object, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
         most = min(physical_batch, mask.shape[0])
         sample = sample_pieces(mask, min(most, _AT_ONCE) if jax.default_backend() == "cpu" else most)
+        return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)
 
-        def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
-            number, _ = carry
-            return number * sample.piece < sample.count
-
-        def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
-            number, total = carry
-            indices, valid = take_piece(sample, number)
-            examples = jax.tree.map(lambda leaf: leaf[indices], rows)
-            gradients = per_example_gradients(loss, params, examples)
-            of_each = scale[indices] if scale.ndim else scale
-            return number + 1, add_clipped(total, gradients, valid, unit, clip_scale=of_each)
-
-        start = (jnp.int32(0), fixed_point.empty_sum(params, size))
-        return jax.lax.while_loop(more, add_piece, start)[1]
-
-    unit, scale = jnp.asarray(clip_norm, jnp.float32), jnp.asarray(clip_scale, jnp.float32)
     if not isinstance(data, ShardedExamples):
         return over(params, jax.tree.map(jnp.asarray, data), mask, unit, scale)
     # Manual and unchecked: a gradient with respect to replicated parameters must stay each device's own here, since
@@ -252,11 +223,44 @@ def clipped_gradient_sum(
     return everywhere(params, data.rows, jnp.pad(mask, padding), unit, scale)
 
 
-def _of_rows(count: int, **named: Any) -> None:
-    _validate.numbers(**named)
-    for name, value in named.items():
-        if np.shape(value) not in ((), (count,)):
-            raise ValueError(f"{name} must be one number or one for each of {count}, got shape {np.shape(value)}")
+def gradient_sum_of_sample(
+    loss: Loss[Params],
+    params: Params,
+    data: object,
+    sample: Sample,
+    clip_norm: ArrayLike,
+    *,
+    clip_scale: ArrayLike = 1.0,
+    size: int | None = None,
+) -> FixedPointSum:
+    """The exact sum of the clipped gradients of a sample, as often as each example is in it, in units of ``clip_norm``.
+
+    Like :func:`clipped_gradient_sum`, for a `Sample` instead of a mask; piece by piece. ``size`` is the most gradients
+    that the sum may hold, by default the places of the sample.
+    """
+    scale = jnp.asarray(clip_scale, jnp.float32)
+
+    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
+        number, _ = carry
+        return number * sample.piece < sample.count
+
+    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
+        number, total = carry
+        indices, valid = take_piece(sample, number)
+        gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
+        of_each = scale[indices] if scale.ndim else scale
+        return number + 1, add_clipped(total, gradients, valid, clip_norm, clip_scale=of_each)
+
+    start = (jnp.int32(0), fixed_point.empty_sum(params, sample.indices.shape[0] if size is None else size))
+    return jax.lax.while_loop(more, add_piece, start)[1]
+
+
+def _of_rows(count: int, clip_scale: ArrayLike) -> jax.Array:
+    """``clip_scale`` in float32: one number, or one for each of ``count`` rows."""
+    _validate.numbers(clip_scale=clip_scale)
+    if np.shape(clip_scale) not in ((), (count,)):
+        raise ValueError(f"clip_scale must be one number or one for each of {count}, got shape {np.shape(clip_scale)}")
+    return jnp.asarray(clip_scale, jnp.float32)
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:

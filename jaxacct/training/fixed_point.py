@@ -1,15 +1,9 @@
 """Exact sums of clipped vectors in fixed point, so that rounding adds nothing to a query's sensitivity.
 
-A float32 sum of k vectors rounds k times, and which way depends on everybody else in the sample: adding one
-record moves the computed sum by its clip norm *and* by rounding differences that no accountant charges
-(Casacuberta, Shoemate, Vadhan, Wagaman 2022). Here every clipped coordinate is truncated towards zero to a
-multiple of a fixed quantum, and whole numbers are added. Whole-number addition is exact and associative:
-the sum has sensitivity at most the clip norm, and does not depend on the order, on the physical batch or on
-the number of devices.
-
-A coordinate v (in units of the clip norm, |v| <= 1) is held in two int32 limbs, v = high 2^-b + low
-2^-(b+12) with b = 12 for up to 2^18 examples and less for more: a resolution of 2^-24 of the clip norm,
-against noise of about one.
+Every clipped coordinate is truncated towards zero to a multiple of a fixed quantum, and whole numbers are added: the
+sum has sensitivity at most the clip norm, and does not depend on the order, on the physical batch or on the number of
+devices (docs/proofs/training.md). A coordinate v, in units of the clip norm, is held in two int32 limbs,
+v = high 2^-b + low 2^-(b+12) with b = 12 for up to 2^18 examples and less for more.
 """
 
 from __future__ import annotations
@@ -53,12 +47,7 @@ def high_bits(size: int) -> int:
     return min(12, 30 - (size - 1).bit_length())
 
 
-def largest_offset(size: int) -> float:
-    """How large a coordinate of noise, in units of the clip norm, may be added without leaving the limbs."""
-    return 2.0**29 / 2.0 ** high_bits(size)
-
-
-def empty_sum(shapes: Any, size: int) -> FixedPointSum:
+def empty_sum(shapes: object, size: int) -> FixedPointSum:
     """The sum of nothing, for vectors shaped like the pytree ``shapes`` and at most ``size`` of them."""
     high_bits(size)
     check_shapes(shapes)
@@ -66,7 +55,7 @@ def empty_sum(shapes: Any, size: int) -> FixedPointSum:
     return FixedPointSum(zeros, zeros, size)
 
 
-def check_shapes(shapes: Any) -> None:
+def check_shapes(shapes: object) -> None:
     """Raises ValueError unless ``shapes`` is a tree of arrays, numbers or shapes of arrays."""
     try:
         leaves = jax.tree.leaves(shapes)
@@ -78,15 +67,10 @@ def check_shapes(shapes: Any) -> None:
             raise ValueError(f"shapes must be a tree of arrays or shapes of them, got {leaf!r:.200} in it")
 
 
-def accumulate(total: FixedPointSum, vectors: Any, valid: jax.Array) -> FixedPointSum:
-    """Adds the vectors of norm at most 1 that ``valid``, (batch,) bool, marks; leaves of shape (batch, ...)."""
-    return accumulate_of(total, vectors, valid, lambda leaf: leaf.astype(jnp.float32))
-
-
-def accumulate_of(
-    total: FixedPointSum, vectors: Any, valid: jax.Array, prepared: Callable[[jax.Array], jax.Array]
+def accumulate(
+    total: FixedPointSum, vectors: object, valid: jax.Array, prepared: Callable[[jax.Array], jax.Array]
 ) -> FixedPointSum:
-    """`accumulate` of ``prepared(leaf)`` for the leaves of ``vectors``, in one pass over them.
+    """Adds ``prepared(leaf)``, vectors of norm at most 1, leaves (batch, ...), where ``valid``, (batch,) bool, is true.
 
     Coordinates are truncated towards zero to whole quanta, which never lengthens a vector. A coordinate is at most 2^24
     quanta, so that 64 of them fit into an int32; only their sums are split into limbs.
@@ -113,12 +97,8 @@ def accumulate_of(
     return _map_limbs(add, total, vectors)
 
 
-def offset(total: FixedPointSum, amount: Any) -> FixedPointSum:
-    """Adds one float vector, rounded down to the quantum; coordinates stay below :func:`largest_offset`.
-
-    The sum is a multiple of the quantum, so rounding the amount alone equals rounding the exact total: a
-    function of sum plus amount, hence post-processing of it.
-    """
+def offset(total: FixedPointSum, amount: object) -> FixedPointSum:
+    """Adds one float vector, rounded down to the quantum; coordinates must stay below 2^(29 - high bits)."""
     bits = high_bits(total.size)
 
     def add(high: jax.Array, low: jax.Array, leaf: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -132,13 +112,7 @@ def offset(total: FixedPointSum, amount: Any) -> FixedPointSum:
 
 def over_devices(total: FixedPointSum, axis: str) -> FixedPointSum:
     """The sum over the devices of a mesh axis, inside ``shard_map``: exact, so the same in whatever order they add."""
-    highs, structure = jax.tree.flatten(total.high)
-    pairs = [
-        _carry(jax.lax.psum(high, axis), jax.lax.psum(low, axis))
-        for high, low in zip(highs, jax.tree.leaves(total.low), strict=True)
-    ]
-    high, low = (jax.tree.unflatten(structure, [pair[i] for pair in pairs]) for i in range(2))
-    return FixedPointSum(high, low, total.size)
+    return _map_limbs(lambda high, low: _carry(jax.lax.psum(high, axis), jax.lax.psum(low, axis)), total)
 
 
 def released(total: FixedPointSum, unit: ArrayLike) -> Any:
@@ -158,12 +132,11 @@ def _carry(high: jax.Array, low: jax.Array) -> tuple[jax.Array, jax.Array]:
     return high + carry, low - (carry << LOW_BITS)
 
 
-def _map_limbs(function: Any, total: FixedPointSum, vectors: Any) -> FixedPointSum:
-    leaves, structure = jax.tree.flatten(total.high)
-    pairs = [
-        function(high, low, leaf)
-        for high, low, leaf in zip(leaves, jax.tree.leaves(total.low), jax.tree.leaves(vectors), strict=True)
-    ]
-    highs = jax.tree.unflatten(structure, [high for high, _ in pairs])
-    lows = jax.tree.unflatten(structure, [low for _, low in pairs])
-    return FixedPointSum(highs, lows, total.size)
+def _map_limbs(
+    function: Callable[..., tuple[jax.Array, jax.Array]], total: FixedPointSum, *vectors: object
+) -> FixedPointSum:
+    """The sum whose limbs ``function`` makes of the limbs of ``total`` and the leaves of ``vectors``."""
+    leaves = zip(*map(jax.tree.leaves, (total.high, total.low, *vectors)), strict=True)
+    pairs, structure = [function(*each) for each in leaves], jax.tree.structure(total.high)
+    high, low = (jax.tree.unflatten(structure, [pair[i] for pair in pairs]) for i in range(2))
+    return FixedPointSum(high, low, total.size)

@@ -14,11 +14,12 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Loss, Params
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
-from jaxacct.training.step import public_size
+from jaxacct.training.step import updated
 
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.
@@ -29,23 +30,18 @@ class IndividualTrainState(NamedTuple):
     """Everything a run carries, as a pytree.
 
     Attributes:
-        params: pytree of float parameters: what may be published.
-        opt_state: the optimiser's state; it has seen noisy gradients only.
-        ledgers: the filter's state. *As private as the data*: never publish it, nor anything computed from it.
-        keys: roots of the private randomness; whoever has them can remove the noise.
-        step: () int32, steps so far.
+        params, opt_state, keys, step: as in :class:`jaxacct.training.TrainState`.
+        accounts: the filter's state. *As private as the data*: never publish it, nor anything computed from it.
     """
 
     params: Any
     opt_state: Any
-    ledgers: Any
+    accounts: Any
     keys: Keys
     step: jax.Array
 
 
-def gradient_norms(
-    loss: Callable[[Any, Any], jax.Array], params: Any, data: Any, *, physical_batch: int = 256
-) -> jax.Array:
+def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical_batch: int = 256) -> jax.Array:
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
     ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
@@ -67,7 +63,7 @@ def init_individual(
         ValueError: a parameter that is not a floating-point array; no optimizer, filter or keys.
     """
     _check.floats(params=params)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
     check_keys(keys)
     state = IndividualTrainState(params, optimizer.init(params), filter.init(), keys, jnp.int32(0))
@@ -76,7 +72,7 @@ def init_individual(
 
 
 def make_individual_step(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Loss,
     optimizer: optax.GradientTransformation,
     filter: Any,
     *,
@@ -85,14 +81,14 @@ def make_individual_step(
     norms: Callable[[Any, Any], jax.Array] | None = None,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[IndividualTrainState, Any, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
+) -> Callable[[IndividualTrainState, object, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
     """A jitted ``step(state, data, sigma, rate) -> (state, gradient_norm)`` in which each example pays for itself.
 
-    Everybody's gradient norm at the current parameters is charged to their own ledger, sampled or not. Then coins say
+    Everybody's gradient norm at the current parameters is charged to their own account, sampled or not. Then coins say
     who of those that take part is in the sample; each gradient is clipped to the norm *that was charged* (so the charge
     covers the contribution whatever ``norms`` computes, and however a compiler rounds), summed exactly, and noised.
     Who has nothing left contributes exactly nothing. The sum is divided by rate times ``size``, a public number: the
-    number of participants is private, and so is the number of records. ``data`` has one row for each ledger of the
+    number of participants is private, and so is the number of records. ``data`` has one row for each account of the
     filter; rows that stand for nobody may be added to it, of a gradient that is 0.
 
     Nothing stops a run: choose the number of steps beforehand or from released quantities, and ``sigma`` and ``rate``
@@ -102,16 +98,13 @@ def make_individual_step(
     takes; where a norm has a closed form (linear layers), give ``norms``.
 
     Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
-        optimizer: any optax transformation; it sees noisy gradients only.
+        loss, optimizer, physical_batch, donate: as in :func:`jaxacct.training.make_step`.
         filter: `jaxacct.filters.individual_priced_menu`, `individual_approximate_gdp` or `individual` of any filter
             for as many examples as ``data`` will hold; charged in units of the clip norm.
         clip_norm: L2 bound C of each example's gradient; the noise has standard deviation sigma * C.
-        physical_batch: most per-example gradients in memory at once.
         norms: ``norms(params, data)``, (size,): everybody's gradient norm, example by example; by default
             :func:`gradient_norms`. Too small a value clips that gradient, too large a one overcharges.
-        donate: reuse the state's buffers, so that the state passed in is gone after the call.
-        size: the public number of examples that sums are divided by; by default the number of the filter's ledgers.
+        size: the public number of examples that sums are divided by; by default the number of the filter's accounts.
 
     Returns:
         A step whose second result is the norm of the noisy averaged gradient, which is released. A ``sigma`` that is
@@ -122,50 +115,49 @@ def make_individual_step(
             not say for how many examples it is, where no size is given.
     """
     loss = _check.losses(loss)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "bounds", filter=filter)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
     if norms is not None:
         _validate.function(norms=norms)
     _validate.truth(donate=donate)
-    ledgers = getattr(filter, "examples", None)
-    if size is None and ledgers is None:
+    accounts = getattr(filter, "examples", None)
+    public = accounts if size is None else size
+    if public is None:
         raise ValueError(f"size must be given for a filter without a number of examples, got None and {filter!r:.200}")
-    public = public_size(size, ledgers)  # pyright: ignore[reportArgumentType]
+    _validate.whole(size=public)
 
     def step(
-        state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike
+        state: IndividualTrainState, data: object, sigma: ArrayLike, rate: ArrayLike
     ) -> tuple[IndividualTrainState, jax.Array]:
         size = _check.rows(data=data)
-        if ledgers is not None and size != ledgers:
-            raise ValueError(f"data must hold one row for each of the filter's {ledgers} ledgers, got {size} rows")
+        if accounts is not None and size != accounts:
+            raise ValueError(f"data must hold one row for each of the filter's {accounts} accounts, got {size} rows")
         _validate.instance(IndividualTrainState, state=state)
         _validate.number(sigma=sigma, rate=rate)
         # The query is built from the very float32 numbers that are then used.
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)
 
         def take(state: IndividualTrainState) -> tuple[IndividualTrainState, jax.Array]:
-            query: Any = PoissonSampled(Gaussian(sigma), rate)
+            query = PoissonSampled(Gaussian(sigma), rate)
             of_all = norms or (lambda p, d: gradient_norms(loss, p, d, physical_batch=min(physical_batch, size)))
             lengths = of_all(state.params, data)
             _validate.real_arrays(norms=lengths)
             if np.shape(lengths) != (size,):
                 raise ValueError(f"norms must return one norm an example, shape {(size,)}, got {np.shape(lengths)}")
             charged = jnp.asarray(lengths, jnp.float32) / jnp.float32(clip_norm) * _HAIR
-            _, ledgers = filter.update(query, charged, state.ledgers)
-            bounds = filter.bounds(query, charged, ledgers)
+            _, accounts = filter.update(query, charged, state.accounts)
+            bounds = filter.bounds(query, charged, accounts)
             keys = step_keys(state.keys, state.step)
             mask = poisson_sample(keys.sampling, size, rate) & (bounds > 0)
             total = clipped_gradient_sum(
                 loss, state.params, data, mask, clip_norm, clip_scale=bounds, physical_batch=physical_batch
             )
             release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
-            gradient = jax.tree.map(lambda g, p: (g / (rate * public)).astype(p.dtype), release, state.params)
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            params = optax.apply_updates(state.params, updates)
-            moved = IndividualTrainState(params, opt_state, ledgers, state.keys, state.step + 1)
-            return moved, global_norm(gradient)
+            gradient = jax.tree.map(lambda leaf: leaf / (rate * public), release)
+            params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
+            return IndividualTrainState(params, opt_state, accounts, state.keys, state.step + 1), norm
 
         usable = (sigma > 0) & (sigma <= largest_sigma(size)) & (rate > 0) & (rate <= 1)
         return jax.lax.cond(usable, take, lambda state: (state, jnp.float32(0.0)), state)

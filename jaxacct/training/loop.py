@@ -1,4 +1,4 @@
-"""The loop around the jitted step: update, record what was released, stop when asked."""
+"""`fit`, the loop around a jitted step: it updates, records what was released, and stops when asked."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import dataclasses
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import checks as _check
 from jaxacct.training.sharding import number_of
 from jaxacct.training.state import StepReport, TrainState, with_accuracy
+
+if TYPE_CHECKING:
+    from jaxacct.training.durable_runs.run import DurableRun
 
 
 class StepRecord(NamedTuple):
@@ -43,14 +48,6 @@ class StepRecord(NamedTuple):
     lost: bool = False
 
 
-class Earlier(Protocol):
-    """What is known of a run's earlier attempts; a :class:`jaxacct.training.DurableRun` knows it."""
-
-    attempt: int
-    records: list[StepRecord]
-    evaluations: list[tuple[int, float]]
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
     """What came of a run.
@@ -73,14 +70,14 @@ class Outcome:
 def fit(
     step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
     state: TrainState,
-    data: Any,
+    data: object,
     *,
     steps: int,
     evaluate: Callable[[Any], float],
     evaluate_every: int = 10,
     interrupted: Callable[[], bool] = lambda: False,
     on_step: Callable[[StepRecord, float], None] = lambda record, accuracy: None,
-    before: Earlier | None = None,
+    before: DurableRun | None = None,
 ) -> Outcome:
     """Runs ``step`` until ``state`` holds ``steps`` steps, or until the filter refuses or ``interrupted()`` says so.
 
@@ -106,10 +103,15 @@ def fit(
     _validate.whole(evaluate_every=evaluate_every)
     if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
         raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")
-    records = [] if before is None else list(before.records)
-    evaluations = [] if before is None else list(before.evaluations)
+    records, evaluations = ([], []) if before is None else (list(before.records), list(before.evaluations))
+
+    def measured(state: TrainState) -> float:
+        found = evaluate(state.params)
+        _validate.scalar(evaluate=found)
+        return float(found)
+
     start = int(state.step)
-    latest = _evaluated(evaluate, state)
+    latest = measured(state)
     if not evaluations or evaluations[-1][0] != start:
         evaluations.append((start, latest))
     stopped = "plan finished"
@@ -124,9 +126,11 @@ def fit(
         if not bool(report.admitted):
             stopped = "budget spent"
             break
-        records.append(_record(number, report))
+        scale = float(report.clip_scale)
+        sigma, left = charged_sigma(float(report.sigma), scale), float(report.budget_left)
+        records.append(StepRecord(number, sigma, float(report.rate), scale, float(report.gradient_norm), left))
         if number % evaluate_every == 0:
-            latest = _evaluated(evaluate, state)
+            latest = measured(state)
             evaluations.append((number, latest))
             state = with_accuracy(state, latest)
         on_step(records[-1], latest)
@@ -135,35 +139,26 @@ def fit(
             break
     reached = int(state.step)
     if evaluations[-1][0] != reached:
-        evaluations.append((reached, _evaluated(evaluate, state)))
+        evaluations.append((reached, measured(state)))
     return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
-def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: Any, y: Any) -> Callable[[Any], float]:
+def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: ArrayLike) -> Callable[[Any], float]:
     """A function from parameters to the share of examples (x, y) whose largest logit is the label's."""
     _validate.function(logits=logits)
     _validate.numbers(x=x, y=y)
     _check.rows(x=x)
     if np.ndim(y) != 1 or _check.rows(y=y) != np.shape(x)[0]:
         raise ValueError(f"y must have shape (examples,), as many as x, got {np.shape(y)} and x of {np.shape(x)}")
-    x, y = jax.numpy.asarray(x), jax.numpy.asarray(y)
+    x, y = jnp.asarray(x), jnp.asarray(y)
 
     @jax.jit
     def share(params: Any) -> jax.Array:
         scores = logits(params, x)
         _check.labels(scores, y)
-        return (scores.argmax(axis=-1) == y).mean(dtype=jax.numpy.float32)
+        return (scores.argmax(axis=-1) == y).mean(dtype=jnp.float32)
 
     return lambda params: float(share(params))
-
-
-def _evaluated(evaluate: Callable[[Any], float], state: TrainState) -> float:
-    found = evaluate(state.params)
-    try:
-        _validate.scalar(evaluate=found)
-    except ValueError:
-        raise ValueError(f"evaluate must return one number, got {found!r:.200}") from None
-    return float(found)
 
 
 @contextlib.contextmanager
@@ -178,7 +173,7 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def press(number: int, frame: Any) -> None:
+    def press(number: int, frame: object) -> None:
         del number, frame
         pressed.set()
         signal.signal(signal.SIGINT, before)
@@ -194,15 +189,3 @@ def charged_sigma(sigma: float, clip_scale: float) -> float:
     """The noise multiplier relative to the clip norm that was used."""
     # A hair less noise than was used: dividing may round either way, and a smaller multiplier costs more.
     return sigma if clip_scale == 1 else float(np.nextafter(sigma / clip_scale, 0.0))
-
-
-def _record(number: int, report: StepReport) -> StepRecord:
-    scale = float(report.clip_scale)
-    return StepRecord(
-        step=number,
-        sigma=charged_sigma(float(report.sigma), scale),
-        rate=float(report.rate),
-        clip_scale=scale,
-        gradient_norm=float(report.gradient_norm),
-        budget_left=float(report.budget_left),
-    )

@@ -1,4 +1,4 @@
-"""Gaussian noise on an exact sum: the point where private gradients become a release."""
+"""Adds Gaussian noise to an exact sum: the point where private gradients become a release."""
 
 from __future__ import annotations
 
@@ -20,10 +20,16 @@ _LARGEST_NORMAL = 11.0
 def largest_sigma(size: int) -> float:
     """The largest noise multiplier that an exact sum of ``size`` examples can hold (11,900 for 2^18)."""
     _validate.whole(size=size)
-    return fixed_point.largest_offset(int(size)) / _LARGEST_NORMAL
+    return 2.0**29 / 2.0 ** fixed_point.high_bits(int(size)) / _LARGEST_NORMAL
 
 
-def gaussian_tree(key: jax.Array, shapes: Any) -> Any:
+def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: float, size: int) -> jax.Array:
+    """The norm, about, of the noise alone in an averaged gradient of the shapes of ``tree``, () float32."""
+    dimension = sum(leaf.size for leaf in jax.tree.leaves(tree))
+    return sigma * jnp.float32(clip_norm * dimension**0.5 / size) / rate
+
+
+def gaussian_tree(key: jax.Array, shapes: object) -> Any:
     """Independent N(0, 1) entries, float32, shaped like the pytree ``shapes``, each leaf from its own key.
 
     Each entry is half a sum of four of JAX's normals. One float32 normal stops at 5.4 standard deviations

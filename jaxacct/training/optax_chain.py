@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
-from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import checks as _check
 from jaxacct.training import fixed_point
 from jaxacct.training.clipping import add_clipped, global_norm
 from jaxacct.training.fixed_point import FixedPointSum
 from jaxacct.training.keys import Keys, check_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, largest_sigma
-from jaxacct.training.schedules import Released, Schedule
+from jaxacct.training.noise import add_gaussian_noise, largest_sigma, noise_length
+from jaxacct.training.schedules import ReleasedValues, Schedule
 from jaxacct.training.step import ask_filter
 
 
@@ -26,14 +26,10 @@ class FilteredAggregateState(NamedTuple):
     """What the transformation carries; ``optax.tree.get(opt_state, "halted")`` finds any of it inside a chain.
 
     Attributes:
-        filter_state: the filter's state.
+        filter_state, released, keys, step, halted: as in :class:`jaxacct.training.TrainState`.
         schedule_state: the schedule's state, after the proposal below.
         sigma: float32, the noise multiplier of the next step.
         rate: float32, the rate at which the next batch must be sampled.
-        released: what the schedule may look at.
-        keys: the roots of the randomness: whoever has them can remove the noise.
-        step: int32, admitted steps so far.
-        halted: bool, True from the first refusal (or last, clipped step) on.
         inner: state of the transformation that runs on admitted updates only.
     """
 
@@ -41,7 +37,7 @@ class FilteredAggregateState(NamedTuple):
     schedule_state: Any
     sigma: jax.Array
     rate: jax.Array
-    released: Released
+    released: ReleasedValues
     keys: Keys
     step: jax.Array
     halted: jax.Array
@@ -104,12 +100,12 @@ def filtered_aggregate(
     check_keys(keys)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(size=size)
-    if then is not None:
-        _check.optimizer(then=then)
-    inner = optax.with_extra_args_support(optax.identity() if then is None else then)
+    then = optax.identity() if then is None else then
+    _validate.methods("init", "update", then=then)
+    inner = optax.with_extra_args_support(then)
 
-    def init(params: Any) -> FilteredAggregateState:
-        released = Released.nothing()
+    def init(params: optax.Params) -> FilteredAggregateState:
+        released = ReleasedValues.nothing()
         sigma, rate, schedule_state = schedule.propose(jnp.int32(0), schedule.init(), released)
         return FilteredAggregateState(
             filter_state=filter.init(),
@@ -126,21 +122,21 @@ def filtered_aggregate(
     def update(
         updates: Any,
         state: Any,
-        params: Any = None,
+        params: optax.Params | None = None,
         *,
-        valid: Any = None,
-        accuracy: Any = None,
+        valid: ArrayLike | None = None,
+        accuracy: ArrayLike | None = None,
         **more: Any,
     ) -> tuple[Any, FilteredAggregateState]:
         _validate.instance(FilteredAggregateState, state=state)
         shapes, rows = _shapes(updates)
-        if valid is not None:
-            _validate.numbers(valid=valid)
-            if np.shape(valid) != (rows,):
-                raise ValueError(f"valid must have shape {(rows,)}, one entry a row, got {np.shape(valid)}")
+        valid = jnp.ones(rows, bool) if valid is None else valid
+        _validate.numbers(valid=valid)
+        if np.shape(valid) != (rows,):
+            raise ValueError(f"valid must have shape {(rows,)}, one entry a row, got {np.shape(valid)}")
         if accuracy is not None:
             _validate.number(accuracy=accuracy)
-        query: Any = Gaussian(state.sigma) if schedule.full_batch else PoissonSampled(Gaussian(state.sigma), state.rate)
+        query = schedule.query(state.sigma, state.rate)
         admitted, filter_state, scale = ask_filter(filter, query, state.filter_state)
         admitted = admitted & ~state.halted & (state.sigma > 0) & (state.sigma <= largest_sigma(rows))
         if isinstance(updates, FixedPointSum):
@@ -149,33 +145,30 @@ def filtered_aggregate(
         def take() -> tuple[Any, FilteredAggregateState]:
             total = updates
             if not isinstance(updates, FixedPointSum):
-                mask = jnp.ones(rows, bool) if valid is None else jnp.asarray(valid, bool)
-                total = add_clipped(fixed_point.empty_sum(shapes, rows), updates, mask, clip_norm, clip_scale=scale)
+                mask, empty = jnp.asarray(valid, bool), fixed_point.empty_sum(shapes, rows)
+                total = add_clipped(empty, updates, mask, clip_norm, clip_scale=scale)
             release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, state.sigma, clip_norm)
             expected = state.rate * jnp.float32(size)
             mean = jax.tree.map(lambda leaf, like: (leaf / expected).astype(like.dtype), release, shapes)
-            dimension = sum(leaf.size for leaf in jax.tree.leaves(shapes))
-            noise_norm = state.sigma * jnp.float32(clip_norm * dimension**0.5 / size) / state.rate
+            noise_norm = noise_length(shapes, state.sigma, state.rate, clip_norm, size)
             released = state.released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             if accuracy is not None:
-                seen = jnp.asarray(accuracy, jnp.float32)
-                released = released._replace(accuracy=seen, evaluations=released.evaluations + 1)
+                released = released.with_accuracy(accuracy)
             sigma, rate, schedule_state = schedule.propose(state.step + 1, state.schedule_state, released)
             moved, inner_state = inner.update(mean, state.inner, params, **more)
-            return moved, FilteredAggregateState(
+            return moved, state._replace(
                 filter_state=filter_state,
                 schedule_state=schedule_state,
                 sigma=jnp.asarray(sigma, jnp.float32),
                 rate=jnp.asarray(rate, jnp.float32),
                 released=released,
-                keys=state.keys,
                 step=state.step + 1,
                 halted=scale < 1,
                 inner=inner_state,
             )
 
         def refuse() -> tuple[Any, FilteredAggregateState]:
-            nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(take)[0])
+            nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(take)[0])
             return nothing, state._replace(halted=jnp.bool_(True))
 
         return jax.lax.cond(admitted, take, refuse)
@@ -183,7 +176,7 @@ def filtered_aggregate(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shapes(updates: Any) -> tuple[Any, int]:
+def _shapes(updates: object) -> tuple[Any, int]:
     """One example's gradient as shapes, and how many rows there are (or may be, in a sum)."""
     if isinstance(updates, FixedPointSum):
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), updates.high), updates.size

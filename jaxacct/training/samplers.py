@@ -7,8 +7,9 @@ drawn anew, and how large noise is. So the draw and the account cannot disagree.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,8 @@ import optax
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct.filters import Filter
+from jaxacct.filters.amounts import outward
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -26,17 +29,16 @@ from jaxacct.mechanisms import (
     Shuffled,
     TruncatedPoisson,
 )
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.training import checks as _check
-from jaxacct.training.clipping import add_clipped, global_norm, per_example_gradients
-from jaxacct.training.fixed_point import FixedPointSum, empty_sum
+from jaxacct.training.checks import Loss
+from jaxacct.training.clipping import gradient_sum_of_sample
 from jaxacct.training.keys import step_keys
 from jaxacct.training.noise import add_gaussian_noise
-from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces, take_piece
-from jaxacct.training.sharding import number_of
-from jaxacct.training.state import StepReport, TrainState
-
-_MOST = 2**30  # places of a sample
+from jaxacct.training.sampling import Sample, poisson_sample, sample_pieces
+from jaxacct.training.schedules import least_float32
+from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
+from jaxacct.training.step import budget_of, joined, taking
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ class Sampler:
         draw: ``draw(key, step) -> Sample`` of step ``step`` (from 0) of a run whose root of coins is ``key``; jittable.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     size: int
     steps: int
     capacity: int
@@ -95,37 +97,51 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
     noise = as_mechanism(mechanism.mechanism)._gaussian_noise()
     if noise is None:
         raise ValueError(f"mechanism must be one of a Gaussian, got {type(mechanism.mechanism).__name__}")
-    steps, capacity, expected, moves, places = made(mechanism, size)
-    capacity = -(-capacity // piece) * piece
+    drawn = made(mechanism, size)
+    capacity = -(-drawn.places // piece) * piece
 
     def draw(key: jax.Array, step: ArrayLike) -> Sample:
         step = jnp.asarray(step, jnp.uint32)
         # One key for each run of the mechanism: an epoch's batches are parts of one draw.
-        indices, valid = places(jax.random.fold_in(key, step // steps), step % steps)
+        indices, valid = drawn.who(jax.random.fold_in(key, step // drawn.steps), step % drawn.steps)
         if indices is None:
             return sample_pieces(valid, min(piece, size))
         order = jnp.argsort(~valid, stable=True)
         packed = jnp.zeros(capacity, jnp.int32).at[: indices.size].set(jnp.where(valid, indices, 0)[order])
         return Sample(packed, jnp.sum(valid, dtype=jnp.int32), piece)
 
-    return Sampler(mechanism, size, steps, capacity, float(expected), least_float32(moves * noise), draw)
+    least_noise = least_float32(drawn.moved * noise)
+    return Sampler(mechanism, size, drawn.steps, capacity, float(drawn.expected), least_noise, draw)
 
 
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
     """Whole numbers in [0, ``most``), each with the same probability exactly: 32 random bits, rejected where uneven."""
     limit = jnp.uint32((2**32 // most) * most - 1)
-
-    def drawn(key: jax.Array) -> jax.Array:
-        return jax.random.bits(key, shape, jnp.uint32)
+    bits = functools.partial(jax.random.bits, shape=shape, dtype=jnp.uint32)
 
     def again(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, found = state
         key, own = jax.random.split(key)
-        return key, jnp.where(found > limit, drawn(own), found)
+        return key, jnp.where(found > limit, bits(own), found)
 
     first, rest = jax.random.split(key)
-    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, drawn(first)))
+    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, bits(first)))
     return (found % jnp.uint32(most)).astype(jnp.int32)
+
+
+class _Draw(NamedTuple):
+    """How a mechanism draws batches.
+
+    ``who(key, step)`` gives the examples in the places of a batch and which places are taken, or None and a mask of
+    all examples; ``expected`` is the size of a batch, ``steps`` how many one run of the mechanism has, and ``moved``
+    how far one record moves the sum, in clip norms.
+    """
+
+    who: Callable[[jax.Array, jax.Array], tuple[jax.Array | None, jax.Array]]
+    places: int
+    expected: float
+    steps: int = 1
+    moved: float = 1.0
 
 
 def _permuted(key: jax.Array, size: int) -> jax.Array:
@@ -134,13 +150,12 @@ def _permuted(key: jax.Array, size: int) -> jax.Array:
     return jax.lax.sort((high, low, jnp.arange(size, dtype=jnp.int32)), num_keys=2)[2]
 
 
-def _poisson(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _poisson(mechanism: Any, size: int) -> _Draw:
     rate = _below(mechanism.rate)
-    places = lambda key, step: (None, poisson_sample(key, size, rate))  # noqa: E731
-    return 1, size, float(rate) * size, 1.0, places
+    return _Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, float(rate) * size)
 
 
-def _truncated(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _truncated(mechanism: Any, size: int) -> _Draw:
     _same(size, records=mechanism.records)
     rate, largest = _below(mechanism.rate), int(mechanism.largest)
 
@@ -152,24 +167,22 @@ def _truncated(mechanism: Any, size: int) -> tuple[Any, ...]:
         kept = order[jnp.argsort(~heads[order], stable=True)[:largest]]
         return kept, heads[kept]
 
-    return 1, largest, float(rate) * size, 1.0, places
+    return _Draw(places, largest, float(rate) * size)
 
 
-def _without_replacement(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _without_replacement(mechanism: Any, size: int) -> _Draw:
     _same(size, dataset_size=mechanism.dataset_size)
     batch = int(mechanism.sample_size)
-    places = lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool))  # noqa: E731
-    return 1, batch, batch, 2.0, places
+    return _Draw(lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
-def _with_replacement(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _with_replacement(mechanism: Any, size: int) -> _Draw:
     _same(size, records=mechanism.records)
     batch = int(mechanism.batch)
-    places = lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool))  # noqa: E731
-    return 1, batch, batch, 2.0, places
+    return _Draw(lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
-def _allocated(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _allocated(mechanism: Any, size: int) -> _Draw:
     batches, participations = int(mechanism.batches), int(mechanism.participations)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[None, jax.Array]:
@@ -183,10 +196,10 @@ def _allocated(mechanism: Any, size: int) -> tuple[Any, ...]:
         step = step.astype(jnp.int32)
         return None, jnp.any(jnp.stack([one == step for one in chosen]), 0)
 
-    return batches, size, size * participations / batches, 1.0, places
+    return _Draw(places, size, size * participations / batches, steps=batches)
 
 
-def _shuffled(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _shuffled(mechanism: Any, size: int) -> _Draw:
     batches = int(mechanism.batches)
     batch = -(-size // batches)
 
@@ -194,10 +207,10 @@ def _shuffled(mechanism: Any, size: int) -> tuple[Any, ...]:
         at = step.astype(jnp.int32) * batch + jnp.arange(batch, dtype=jnp.int32)
         return _permuted(key, size)[jnp.minimum(at, size - 1)], at < size
 
-    return batches, batch, size / batches, 1.0, places
+    return _Draw(places, batch, size / batches, steps=batches)
 
 
-_DRAWS: dict[type, Callable[[Any, int], tuple[Any, ...]]] = {
+_DRAWS: dict[type[Mechanism], Callable[[Any, int], _Draw]] = {
     PoissonSampled: _poisson,
     TruncatedPoisson: _truncated,
     SampledWithoutReplacement: _without_replacement,
@@ -205,19 +218,11 @@ _DRAWS: dict[type, Callable[[Any, int], tuple[Any, ...]]] = {
     RandomAllocation: _allocated,
     Shuffled: _shuffled,
 }
-"""Of each mechanism: (steps a run, places, expected size, sensitivity in clip norms, who is where)."""
 
 
-def _below(rate: Any) -> np.float32:
+def _below(rate: Any) -> jax.Array:
     """The largest float32 that is no larger: a smaller rate costs no more."""
-    found = np.float32(rate)
-    return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
-
-
-def least_float32(noise: Any) -> float:
-    """The least float32 that is no smaller: more noise costs no more."""
-    found = np.float32(noise)
-    return float(found if float(found) >= float(noise) else np.nextafter(found, np.float32(np.inf)))
+    return outward(np.float64(rate), "float32", up=False)
 
 
 def _same(size: int, **named: Any) -> None:
@@ -226,37 +231,15 @@ def _same(size: int, **named: Any) -> None:
             raise ValueError(f"size must be the {name} of the mechanism, {int(value)}, got {size}")
 
 
-def gradient_sum_of_sample(
-    loss: Callable[[Any, Any], jax.Array], params: Any, data: Any, sample: Sample, clip_norm: ArrayLike
-) -> FixedPointSum:
-    """The exact sum of the clipped gradients of a sample, as often as each example is in it, in units of ``clip_norm``.
-
-    Like :func:`jaxacct.training.clipped_gradient_sum`, for a `Sample` instead of a mask; piece by piece.
-    """
-    loss = _check.losses(loss)
-    total = empty_sum(params, min(max(sample.indices.shape[0], 1), _MOST))
-
-    def more(carry: tuple[jax.Array, FixedPointSum]) -> jax.Array:
-        return carry[0] * sample.piece < sample.count
-
-    def add_piece(carry: tuple[jax.Array, FixedPointSum]) -> tuple[jax.Array, FixedPointSum]:
-        number, total = carry
-        indices, valid = take_piece(sample, number)
-        gradients = per_example_gradients(loss, params, jax.tree.map(lambda leaf: leaf[indices], data))
-        return number + 1, add_clipped(total, gradients, valid, clip_norm)
-
-    return jax.lax.while_loop(more, add_piece, (jnp.int32(0), total))[1]
-
-
 def make_sampled_step(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Loss,
     optimizer: optax.GradientTransformation,
-    filter: Any,
+    filter: Filter,
     sampler: Sampler,
     *,
     clip_norm: float,
     donate: bool = False,
-) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` of constant noise on the sampler's batches.
 
     The filter is asked at the first step of every run of the mechanism: before each batch, or once an epoch of
@@ -272,7 +255,7 @@ def make_sampled_step(
         ValueError: a ``clip_norm`` that is not a finite number above 0, or no sampler.
     """
     loss = _check.losses(loss)
-    _check.optimizer(optimizer=optimizer)
+    _validate.methods("init", "update", optimizer=optimizer)
     _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Sampler, sampler=sampler)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
@@ -281,36 +264,20 @@ def make_sampled_step(
     if isinstance(filter, PricedMenuFilter) and np.shape(filter.prices)[-1:] != (1,):
         raise ValueError("filter must have the sampler's mechanism alone on its menu: sampler.filter(epsilon, delta)")
 
-    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
-        if number_of(data) != sampler.size:
-            raise ValueError(f"data must hold {sampler.size} examples, got {number_of(data)}")
+    def ask(state: TrainState, size: int) -> Proposal:
+        if size != sampler.size:
+            raise ValueError(f"data must hold {sampler.size} examples, got {size}")
         first = state.step % sampler.steps == 0
         fits, charged = filter.update(query, state.filter_state)
         admitted = ~state.halted & (~first | fits)
         charged = jax.tree.map(lambda new, old: jnp.where(first & admitted, new, old), charged, state.filter_state)
+        whole = jnp.float32(1.0)
+        return Proposal(admitted, sigma, rate, whole, charged, state.schedule_state, *budget_of(filter, charged))
 
-        def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            sample = sampler.draw(state.keys.sampling, state.step)
-            total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
-            release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, sigma, clip_norm)
-            gradient = jax.tree.map(
-                lambda leaf, old: (leaf / jnp.float32(sampler.expected)).astype(old.dtype), release, state.params
-            )
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            moved = state._replace(
-                params=optax.apply_updates(state.params, updates),
-                opt_state=opt_state,
-                filter_state=charged,
-                step=state.step + 1,
-            )
-            return moved, global_norm(gradient)
+    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
+        sample = sampler.draw(state.keys.sampling, state.step)
+        total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
+        release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, proposal.sigma, clip_norm)
+        return jax.tree.map(lambda leaf: leaf / jnp.float32(sampler.expected), release)
 
-        def refuse(state: TrainState) -> tuple[TrainState, jax.Array]:
-            return state._replace(halted=jnp.bool_(True)), jnp.float32(0.0)
-
-        state, norm = jax.lax.cond(admitted, run, refuse, state)
-        left = jnp.clip(1.0 - jnp.asarray(filter.fraction(state.filter_state), jnp.float32), 0.0, 1.0)
-        spent = filter.spent(state.filter_state)
-        return state, StepReport(admitted, sigma, rate, jnp.float32(1.0), norm, spent, left)
-
-    return jax.jit(step, donate_argnums=(0,) if donate else ())
+    return joined(SplitStep(ask, taking(optimizer, mean, clip_norm), False), donate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,16 +10,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
-SCHEDULES = ("constant", "warmup-decay", "adaptive")
-
 _STAIRS = 16
 
 
-class Released(NamedTuple):
+class ReleasedValues(NamedTuple):
     """What a schedule may look at: nothing here depends on private data except through a release.
 
     Attributes:
@@ -35,9 +35,13 @@ class Released(NamedTuple):
     evaluations: jax.Array
 
     @classmethod
-    def nothing(cls) -> Released:
+    def nothing(cls) -> ReleasedValues:
         """Before the first step."""
         return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(jnp.nan), jnp.int32(0))
+
+    def with_accuracy(self, accuracy: ArrayLike) -> ReleasedValues:
+        """After one more evaluation."""
+        return self._replace(accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=self.evaluations + 1)
 
 
 class Schedule(NamedTuple):
@@ -55,7 +59,7 @@ class Schedule(NamedTuple):
     """
 
     init: Callable[[], Any]
-    propose: Callable[[jax.Array, Any, Released], tuple[jax.Array, jax.Array, Any]]
+    propose: Callable[[jax.Array, Any, ReleasedValues], tuple[jax.Array, jax.Array, Any]]
     planned: tuple[tuple[float, float, int], ...]
     is_adaptive: bool
     full_batch: bool
@@ -69,12 +73,21 @@ class Schedule(NamedTuple):
         """
         if not self.levels:
             raise ValueError("schedule must list its levels to have a menu, got none")
-        return [Gaussian(s) if self.full_batch else PoissonSampled(Gaussian(s), q) for s, q in self.levels]
+        return [self.query(sigma, rate) for sigma, rate in self.levels]
+
+    def query(self, sigma: ArrayLike, rate: ArrayLike) -> Gaussian | PoissonSampled:
+        """What a step that asks for ``sigma`` and ``rate`` is charged for."""
+        return Gaussian(sigma) if self.full_batch else PoissonSampled(Gaussian(sigma), rate)
 
     @property
     def steps(self) -> int:
         """How many steps the plan holds."""
         return sum(steps for _, _, steps in self.planned)
+
+
+def step_mechanism(sigma: ArrayLike, rate: float) -> Gaussian | PoissonSampled:
+    """A step of planned numbers as a mechanism: at rate 1 there is no sampling."""
+    return Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate)
 
 
 def constant(sigma: float, rate: float, steps: int) -> Schedule:
@@ -83,7 +96,7 @@ def constant(sigma: float, rate: float, steps: int) -> Schedule:
     Raises:
         ValueError: sigma not above 0, rate not in (0, 1], or steps not a whole number above 0.
     """
-    _check(sigma, rate, steps)
+    check_plan(sigma, rate, steps)
     return _fixed([(sigma, rate, steps)])
 
 
@@ -98,16 +111,14 @@ def warmup_decay(sigma: float, rate: float, steps: int) -> Schedule:
     Raises:
         ValueError: as :func:`constant`.
     """
-    _check(sigma, rate, steps)
+    check_plan(sigma, rate, steps)
     edges = [round(steps * stair / _STAIRS) for stair in range(_STAIRS + 1)]
     parts = []
-    for stair in range(_STAIRS):
-        count = edges[stair + 1] - edges[stair]
-        progress = stair / (_STAIRS - 1)
-        noise = sigma * (1.05 + 0.20 * math.cos(math.pi * progress))
+    for stair, (first, end) in enumerate(itertools.pairwise(edges)):
+        noise = sigma * (1.05 + 0.20 * math.cos(math.pi * stair / (_STAIRS - 1)))
         share = 1.0 if rate == 1 else min(1.0, 0.5 + 0.25 * stair)
-        if count:
-            parts.append((noise, rate * share, count))
+        if end > first:
+            parts.append((noise, rate * share, end - first))
     return _fixed(parts)
 
 
@@ -133,17 +144,17 @@ def adaptive(
     Raises:
         ValueError: as :func:`constant`, or more_noise, less_noise or per_octave below 1.
     """
-    _check(sigma, rate, steps)
+    check_plan(sigma, rate, steps)
     _validate.count(more_noise=more_noise, less_noise=less_noise, per_octave=per_octave)
     table = np.array(
-        [_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-less_noise, more_noise + 1)], np.float32
+        [least_float32(sigma * 2.0 ** (k / per_octave)) for k in range(-less_noise, more_noise + 1)], np.float32
     )
     share = np.float32(rate)
 
     def init() -> tuple[jax.Array, jax.Array, jax.Array]:
         return jnp.int32(min(2, more_noise)), jnp.float32(-jnp.inf), jnp.int32(0)
 
-    def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
+    def propose(step: jax.Array, state: Any, released: ReleasedValues) -> tuple[jax.Array, jax.Array, Any]:
         del step
         level, best, seen = state
         fresh = released.evaluations > seen
@@ -160,12 +171,12 @@ def adaptive(
 
 
 def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
-    planned = tuple((_float32(sigma), float(np.float32(rate)), count) for sigma, rate, count in parts)
+    planned = tuple((least_float32(sigma), float(np.float32(rate)), count) for sigma, rate, count in parts)
     ends = np.cumsum([count for _, _, count in planned]).astype(np.int32)
     sigmas = np.array([sigma for sigma, _, _ in planned], np.float32)
     rates = np.array([rate for _, rate, _ in planned], np.float32)
 
-    def propose(step: jax.Array, state: Any, released: Released) -> tuple[jax.Array, jax.Array, Any]:
+    def propose(step: jax.Array, state: Any, released: ReleasedValues) -> tuple[jax.Array, jax.Array, Any]:
         del released
         stair = jnp.sum(jnp.asarray(ends)[:-1] <= step)
         return jnp.asarray(sigmas)[stair], jnp.asarray(rates)[stair], state
@@ -174,21 +185,18 @@ def _fixed(parts: list[tuple[float, float, int]]) -> Schedule:
     return Schedule(lambda: (), propose, planned, False, bool(np.all(rates == 1)), levels)
 
 
-_MOST_NOISE = 1e30  # and some octaves more are float32 numbers
-
-
-def _check(sigma: float, rate: float, steps: int) -> None:
-    _validate.number(sigma=sigma, rate=rate, steps=steps)
-    _validate.positive(sigma=sigma, rate=rate)
-    if sigma > _MOST_NOISE:
-        raise ValueError(f"sigma must be at most {_MOST_NOISE:g}, got {sigma:g}")
+def check_plan(sigma: float, rate: float, steps: int) -> None:
+    """Raises ValueError where a schedule of these numbers makes no sense."""
+    _validate.number(_validate.positive, sigma=sigma, rate=rate)
+    _validate.at_most(1e30, sigma=sigma)  # and some octaves more are float32 numbers
     _validate.rate(rate=rate)
-    _validate.count(steps=steps)
+    _validate.number(_validate.count, steps=steps)
 
 
-def _float32(sigma: float) -> float:
-    """The nearest float32 not below: noise rounds up, so that a calibrated plan still fits its budget."""
+def least_float32(sigma: float) -> float:
+    """The least float32 not below: noise rounds up, so that a calibrated plan still fits its budget."""
     rounded = np.float32(sigma)
-    if float(rounded) < sigma:
-        rounded = np.nextafter(rounded, np.float32(np.inf))
-    return float(rounded)
+    return float(rounded if float(rounded) >= sigma else np.nextafter(rounded, np.float32(np.inf)))
+
+
+SCHEDULES = {"constant": constant, "warmup-decay": warmup_decay, "adaptive": adaptive}

@@ -1,4 +1,4 @@
-"""Examples spread over devices: data-parallel steps that give the very sum that one device would give."""
+"""Spreads examples over devices: data-parallel steps give the very sum that one device would give."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Tree
 
 AXIS = "examples"
 
@@ -40,7 +42,7 @@ class ShardedExamples:
         return -(-self.size // self.mesh.size) * self.mesh.size
 
 
-def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedExamples:
+def shard_examples(data: object, devices: Sequence[Any] | None = None) -> ShardedExamples:
     """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
 
     The coins are thrown for the whole data set from one key, every device clips its own part of the sample, and whole
@@ -50,33 +52,31 @@ def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedEx
     Raises:
         ValueError: no devices, no arrays, or arrays of different lengths.
     """
-    if devices is not None and not isinstance(devices, Sequence):
-        raise ValueError(f"devices must be a sequence of JAX's devices or None, got {devices!r:.200}")
+    _validate.instance(Sequence | None, devices=devices)
     devices = jax.devices() if devices is None else list(devices)
     if not devices:
         raise ValueError("devices must hold at least one device, got none")
     for device in devices:
-        if not isinstance(device, jax.Device):
-            raise ValueError(f"devices must hold JAX's devices, got {device!r:.200}")
+        _validate.instance(jax.Device, devices=device)
     size = _check.rows(data=data)
     mesh = Mesh(np.array(devices), (AXIS,))
     found = ShardedExamples(None, size, mesh)
 
-    def spread(leaf: Any) -> jax.Array:
+    def spread(leaf: ArrayLike) -> jax.Array:
         leaf = np.asarray(leaf)
-        filler = np.zeros((found.capacity - found.size, *leaf.shape[1:]), leaf.dtype)
-        return jax.device_put(np.concatenate([leaf, filler]), NamedSharding(mesh, P(AXIS)))
+        padding = [(0, found.capacity - size), *[(0, 0)] * (leaf.ndim - 1)]
+        return jax.device_put(np.pad(leaf, padding), NamedSharding(mesh, P(AXIS)))
 
     return dataclasses.replace(found, rows=jax.tree.map(spread, data))
 
 
-def replicate(tree: Any, examples: ShardedExamples) -> Any:
+def replicate(tree: Tree, examples: ShardedExamples) -> Tree:
     """``tree`` (a train state, say) on every device of ``examples``, so that the first step compiles as the others."""
     _validate.instance(ShardedExamples, examples=examples)
     _validate.arrays(tree=tree)
     return jax.device_put(tree, NamedSharding(examples.mesh, P()))
 
 
-def number_of(data: Any) -> int:
+def number_of(data: object) -> int:
     """The number of examples in ``data``, a public constant of the run."""
     return data.size if isinstance(data, ShardedExamples) else _check.rows(data=data)

@@ -14,7 +14,7 @@ from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.training import checks as _check
 from jaxacct.training.keys import Keys, check_keys
-from jaxacct.training.schedules import Released, Schedule
+from jaxacct.training.schedules import ReleasedValues, Schedule
 
 
 class TrainState(NamedTuple):
@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
     opt_state: Any
     filter_state: Any
     schedule_state: Any
-    released: Released
+    released: ReleasedValues
     keys: Keys
     step: jax.Array
     halted: jax.Array
@@ -93,7 +93,7 @@ class SplitStep(NamedTuple):
     """
 
     ask: Callable[[TrainState, int], Proposal]
-    take: Callable[[TrainState, Proposal, Any], tuple[TrainState, StepReport]]
+    take: Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]
     adaptive: bool
 
 
@@ -106,8 +106,7 @@ def init_state(
         ValueError: a parameter that is not a floating-point array; no optimizer, filter, schedule or keys.
     """
     _check.floats(params=params)
-    _check.optimizer(optimizer=optimizer)
-    _validate.methods("init", "update", filter=filter)
+    _validate.methods("init", "update", optimizer=optimizer, filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     check_keys(keys)
     state = TrainState(
@@ -115,7 +114,7 @@ def init_state(
         opt_state=optimizer.init(params),
         filter_state=filter.init(),
         schedule_state=schedule.init(),
-        released=Released.nothing(),
+        released=ReleasedValues.nothing(),
         keys=keys,
         step=jnp.int32(0),
         halted=jnp.bool_(False),
@@ -128,7 +127,4 @@ def with_accuracy(state: TrainState, accuracy: ArrayLike) -> TrainState:
     """``state`` with a new held-out accuracy for the schedule to see. The held-out data must be public."""
     _validate.instance(TrainState, state=state)
     _validate.number(accuracy=accuracy)
-    released = state.released._replace(
-        accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=state.released.evaluations + 1
-    )
-    return state._replace(released=released)
+    return state._replace(released=state.released.with_accuracy(accuracy))

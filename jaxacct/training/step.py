@@ -13,11 +13,12 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct.filters import Filter
 from jaxacct.filters.amounts import outward
-from jaxacct.mechanisms import Gaussian, PoissonSampled
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Loss, Params
 from jaxacct.training.clipping import clipped_gradient_sum, global_norm
 from jaxacct.training.keys import Keys, check_keys, step_keys
-from jaxacct.training.noise import add_gaussian_noise, largest_sigma
+from jaxacct.training.noise import add_gaussian_noise, largest_sigma, noise_length
 from jaxacct.training.sampling import poisson_sample
 from jaxacct.training.schedules import Schedule
 from jaxacct.training.sharding import number_of
@@ -25,9 +26,9 @@ from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 
 
 def noisy_gradient(
-    loss: Callable[[Any, Any], jax.Array],
-    params: Any,
-    data: Any,
+    loss: Loss[Params],
+    params: Params,
+    data: object,
     keys: Keys,
     *,
     sigma: ArrayLike,
@@ -37,7 +38,7 @@ def noisy_gradient(
     physical_batch: int = 256,
     full_batch: bool = False,
     size: int | None = None,
-) -> Any:
+) -> Params:
     """The subsampled Gaussian release of one step: (sum of clipped gradients + noise) / (rate * size).
 
     The divisor is the *expected* size of the sample, never the realised one, which is private.
@@ -67,7 +68,8 @@ def noisy_gradient(
     _validate.number(sigma=sigma, rate=rate, clip_norm=clip_norm, clip_scale=clip_scale)
     _validate.truth(full_batch=full_batch)
     count = number_of(data)
-    size = public_size(size, count)
+    size = count if size is None else size
+    _validate.whole(size=size)
     mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
     total = clipped_gradient_sum(
         loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
@@ -77,16 +79,8 @@ def noisy_gradient(
     return jax.tree.map(lambda leaf: leaf / expected, release)
 
 
-def public_size(size: int | None, count: int) -> int:
-    """``size``, or ``count`` where none is given."""
-    if size is None:
-        return count
-    _validate.whole(size=size)
-    return int(size)
-
-
 def make_step(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Loss,
     optimizer: optax.GradientTransformation,
     filter: Filter | None,
     schedule: Schedule,
@@ -95,7 +89,7 @@ def make_step(
     physical_batch: int = 256,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
 
     Only if it admits are examples sampled, gradients clipped and noised and the parameters moved.
@@ -107,32 +101,28 @@ def make_step(
     what the budget still pays for; that step is released and is the last.
 
     Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        loss, clip_norm, physical_batch, size: as in :func:`noisy_gradient`.
         optimizer: any optax transformation; it sees noisy gradients only.
         filter: an object with the protocol of :mod:`jaxacct.filters`; ``None`` accounts for nothing
             (benchmarks).
         schedule: from :mod:`jaxacct.training.schedules`.
-        clip_norm: L2 bound C of each example's gradient.
-        physical_batch: most per-example gradients in memory at once (on each device).
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
-        size: as in :func:`noisy_gradient`.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1.
     """
-    _validate.truth(donate=donate)
-    ask, take, _ = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)
-
-    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
-        return take(state, ask(state, number_of(data)), data)
-
-    return jax.jit(step, donate_argnums=(0,) if donate else ())
+    return joined(
+        make_split_step(
+            loss, optimizer, filter, schedule, clip_norm=clip_norm, physical_batch=physical_batch, size=size
+        ),
+        donate,
+    )
 
 
 def make_split_step(
-    loss: Callable[[Any, Any], jax.Array],
+    loss: Loss,
     optimizer: optax.GradientTransformation,
-    filter: Filter,
+    filter: Filter | None,
     schedule: Schedule,
     *,
     clip_norm: float,
@@ -145,63 +135,62 @@ def make_split_step(
     Arguments and errors as in :func:`make_step`. Whoever calls ``take`` with a proposal must have asked for it with
     that very state: ``take`` believes it.
     """
-    _validate.truth(donate=donate)
-    ask, take, adaptive = _halves(loss, optimizer, filter, schedule, clip_norm, physical_batch, size)
-    return SplitStep(jax.jit(ask, static_argnums=1), jax.jit(take, donate_argnums=(0,) if donate else ()), adaptive)
-
-
-def _halves(
-    loss: Callable[[Any, Any], jax.Array],
-    optimizer: optax.GradientTransformation,
-    filter: Filter | None,
-    schedule: Schedule,
-    clip_norm: float,
-    physical_batch: int,
-    public: int | None,
-) -> SplitStep:
     loss = _check.losses(loss)
-    public_size(public, 1)
-    _check.optimizer(optimizer=optimizer)
+    _validate.truth(donate=donate)
+    _validate.methods("init", "update", optimizer=optimizer)
     if filter is not None:
         _validate.methods("init", "update", "spent", "fraction", filter=filter)
     _validate.instance(Schedule, schedule=schedule)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
+    if size is not None:
+        _validate.whole(size=size)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)  # as the release uses them
-        query: Any = Gaussian(sigma) if schedule.full_batch else PoissonSampled(Gaussian(sigma), rate)
-        admitted, charged, scale = ask_filter(filter, query, state.filter_state)
+        admitted, charged, scale = ask_filter(filter, schedule.query(sigma, rate), state.filter_state)
         admitted = admitted & ~state.halted & (sigma > 0) & (sigma <= largest_sigma(size))
         charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
-        return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *_budget(filter, charged))
+        return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *budget_of(filter, charged))
 
-    def take(state: TrainState, proposal: Proposal, data: Any) -> tuple[TrainState, StepReport]:
-        size = public_size(public, number_of(data))
+    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
+        return noisy_gradient(
+            loss,
+            state.params,
+            data,
+            step_keys(state.keys, state.step),
+            sigma=proposal.sigma,
+            rate=proposal.rate,
+            clip_norm=clip_norm,
+            clip_scale=proposal.clip_scale,
+            physical_batch=physical_batch,
+            full_batch=schedule.full_batch,
+            size=size,
+        )
+
+    take = jax.jit(taking(optimizer, mean, clip_norm, size), donate_argnums=(0,) if donate else ())
+    return SplitStep(jax.jit(ask, static_argnums=1), take, schedule.is_adaptive)
+
+
+def taking(
+    optimizer: optax.GradientTransformation,
+    mean: Callable[[TrainState, Proposal, object], Any],
+    clip_norm: float,
+    public: int | None = None,
+) -> Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]:
+    """The ``take`` of a `SplitStep` that moves along ``mean(state, proposal, data)``, the noisy average gradient."""
+
+    def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
+        size = number_of(data) if public is None else public
         sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
-            gradient = noisy_gradient(
-                loss,
-                state.params,
-                data,
-                step_keys(state.keys, state.step),
-                sigma=sigma,
-                rate=rate,
-                clip_norm=clip_norm,
-                clip_scale=scale,
-                physical_batch=physical_batch,
-                full_batch=schedule.full_batch,
-                size=size,
-            )
-            gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, state.params)
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            norm = global_norm(gradient)
-            dimension = sum(leaf.size for leaf in jax.tree.leaves(state.params))
-            noise_norm = sigma * jnp.float32(clip_norm * dimension**0.5 / size) / rate
+            gradient = mean(state, proposal, data)
+            params, opt_state, norm = updated(optimizer, gradient, state.params, state.opt_state)
+            noise_norm = noise_length(state.params, sigma, rate, clip_norm, size)
             moved = state._replace(
-                params=optax.apply_updates(state.params, updates),
+                params=params,
                 opt_state=opt_state,
                 filter_state=proposal.filter_state,
                 schedule_state=proposal.schedule_state,
@@ -218,10 +207,29 @@ def _halves(
         report = StepReport(proposal.admitted, sigma, rate, scale, norm, proposal.spent, proposal.budget_left)
         return state, report
 
-    return SplitStep(ask, take, schedule.is_adaptive)
+    return take
 
 
-def ask_filter(filter: Filter | None, query: Any, state: Any) -> tuple[jax.Array, Any, jax.Array]:
+def joined(split: SplitStep, donate: bool) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
+    """The two halves as one jitted ``step(state, data) -> (state, report)``."""
+    _validate.truth(donate=donate)
+
+    def step(state: TrainState, data: object) -> tuple[TrainState, StepReport]:
+        return split.take(state, split.ask(state, number_of(data)), data)
+
+    return jax.jit(step, donate_argnums=(0,) if donate else ())
+
+
+def updated(
+    optimizer: optax.GradientTransformation, gradient: optax.Updates, params: optax.Params, opt_state: optax.OptState
+) -> tuple[Any, optax.OptState, jax.Array]:
+    """Parameters and optimiser state after an update along ``gradient``, and the gradient's norm."""
+    gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, params)
+    updates, opt_state = optimizer.update(gradient, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state, global_norm(gradient)
+
+
+def ask_filter(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax.Array, Any, jax.Array]:
     """``(admitted, new state, factor on the clip norm)``; a factor that is not above 0 is a refusal."""
     if filter is None:
         return jnp.bool_(True), state, jnp.float32(1.0)
@@ -235,7 +243,8 @@ def ask_filter(filter: Filter | None, query: Any, state: Any) -> tuple[jax.Array
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def _budget(filter: Filter | None, state: Any) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter | None, state: object) -> tuple[jax.Array, jax.Array]:
+    """``(spent, share left)`` in a state of ``filter``."""
     if filter is None:
         return jnp.float32(0.0), jnp.float32(1.0)
     left = 1.0 - jnp.asarray(filter.fraction(state), jnp.float32)

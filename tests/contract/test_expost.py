@@ -81,7 +81,7 @@ def test_more_epsilon_leaves_less_excess_and_equal_laws_none(name: str) -> None:
 
 
 def test_an_odometer_only_rises_and_what_is_no_cost_makes_it_infinite() -> None:
-    odometer = expost.Odometer(ORDER)
+    odometer = expost.RenyiOdometer(ORDER)
     state, last = odometer.init(), 0.0
     for cost in (0.1, 1e-30, 0.0, 0.5):
         state = odometer.update(cost, state)

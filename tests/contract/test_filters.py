@@ -222,5 +222,5 @@ def test_queries_of_the_wrong_kind_raise():
         with pytest.raises(ValueError, match=r"must be a"):
             ledger.update("gaussian", ledger.init())
     for ledger in (gdp, renyi):
-        with pytest.raises(ValueError, match="query must match the ledger"):
+        with pytest.raises(ValueError, match="query must match the state"):
             ledger.update(np.array([0.1, 0.1]), ledger.init())

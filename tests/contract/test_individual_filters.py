@@ -62,59 +62,59 @@ def test_every_public_individual_filter_has_a_case():
 
 @every_filter
 def test_everybody_pays_for_their_own_norm_sampled_or_not(name):
-    ledger, step = CASES[name].make(), CASES[name].step
-    takes_part, state = ledger.update(step, NORMS, ledger.init())
-    spent = np.asarray(ledger.spent(state))
+    budget, step = CASES[name].make(), CASES[name].step
+    takes_part, state = budget.update(step, NORMS, budget.init())
+    spent = np.asarray(budget.spent(state))
     assert takes_part.tolist() == (spent > 0).tolist() == (NORMS > 0).tolist()
     assert (np.diff(spent) >= 0).all()
     assert spent[-2] == spent[-1]
-    assert (np.asarray(ledger.bounds(step, NORMS, state)) == np.minimum(NORMS, 1.0)).all()
+    assert (np.asarray(budget.bounds(step, NORMS, state)) == np.minimum(NORMS, 1.0)).all()
     # Beside other examples everybody pays the same.
-    _, turned = ledger.update(step, NORMS[::-1], ledger.init())
-    assert ledger.spent(turned).tolist() == spent[::-1].tolist()
+    _, turned = budget.update(step, NORMS[::-1], budget.init())
+    assert budget.spent(turned).tolist() == spent[::-1].tolist()
 
 
 @every_filter
 def test_who_is_refused_pays_nothing_and_stays_refused(name):
-    ledger, step = CASES[name].make(), CASES[name].step
-    state, count = ledger.init(), 0
-    takes_part, after = ledger.update(step, NORMS, state)
+    budget, step = CASES[name].make(), CASES[name].step
+    state, count = budget.init(), 0
+    takes_part, after = budget.update(step, NORMS, state)
     while takes_part[-1] and count < 400:
         state, count = after, count + 1
-        assert (np.asarray(ledger.bounds(step, NORMS, state)) <= np.minimum(NORMS, 1.0)).all()
-        takes_part, after = ledger.update(step, NORMS, state)
+        assert (np.asarray(budget.bounds(step, NORMS, state)) <= np.minimum(NORMS, 1.0)).all()
+        takes_part, after = budget.update(step, NORMS, state)
     assert 3 <= count < 400
-    held = np.asarray(ledger.spent(state))[-1]
+    held = np.asarray(budget.spent(state))[-1]
     for _ in range(3):
         assert not takes_part[-1]
-        assert np.asarray(ledger.spent(after))[-1] == held
-        assert np.asarray(ledger.bounds(step, NORMS, after))[-1] == 0.0
-        takes_part, after = ledger.update(step, NORMS, after)
-    assert np.asarray(ledger.spent(after))[0] == 0
-    assert (np.asarray(ledger.remaining(after)) >= 0).all()
-    assert (np.asarray(ledger.fraction(after)) <= 1.0 + 2.0**-20).all()
+        assert np.asarray(budget.spent(after))[-1] == held
+        assert np.asarray(budget.bounds(step, NORMS, after))[-1] == 0.0
+        takes_part, after = budget.update(step, NORMS, after)
+    assert np.asarray(budget.spent(after))[0] == 0
+    assert (np.asarray(budget.remaining(after)) >= 0).all()
+    assert (np.asarray(budget.fraction(after)) <= 1.0 + 2.0**-20).all()
 
 
 @every_filter
 def test_norms_that_are_none_take_no_part_and_change_nobodys_price(name):
-    ledger, step = CASES[name].make(), CASES[name].step
-    _, state = ledger.update(step, NORMS, ledger.init())
-    _, wanted = ledger.update(step, NORMS, state)
+    budget, step = CASES[name].make(), CASES[name].step
+    _, state = budget.update(step, NORMS, budget.init())
+    _, wanted = budget.update(step, NORMS, state)
     for bad in (np.nan, np.inf, -1.0):
         norms = NORMS.copy()
         norms[2] = bad
-        takes_part, after = ledger.update(step, norms, state)
+        takes_part, after = budget.update(step, norms, state)
         assert takes_part.tolist() == [False, True, False, True, True]
-        spent = np.asarray(ledger.spent(after))
-        assert spent[2] == np.asarray(ledger.spent(state))[2]
-        assert (np.delete(spent, 2) == np.delete(np.asarray(ledger.spent(wanted)), 2)).all()
+        spent = np.asarray(budget.spent(after))
+        assert spent[2] == np.asarray(budget.spent(state))[2]
+        assert (np.delete(spent, 2) == np.delete(np.asarray(budget.spent(wanted)), 2)).all()
 
 
 @every_filter
 def test_the_guarantee_is_the_common_filters_and_says_whether_it_is_a_bound(name):
-    ledger = CASES[name].make()
-    guarantee = ledger.guarantee
-    common = ledger.filter if isinstance(ledger, filters.IndividualFilter) else ledger.common
+    budget = CASES[name].make()
+    guarantee = budget.guarantee
+    common = budget.filter if isinstance(budget, filters.IndividualFilter) else budget.common
     assert isinstance(guarantee, filters.Guarantee)
     assert float(guarantee.epsilon(1e-2)) == float(common.guarantee.epsilon(1e-2))
     assert guarantee.is_bound == CASES[name].is_bound
@@ -123,14 +123,14 @@ def test_the_guarantee_is_the_common_filters_and_says_whether_it_is_a_bound(name
 
 
 @every_filter
-def test_a_program_and_a_tree_have_the_same_ledgers_as_python(name):
-    ledger, step = CASES[name].make(), CASES[name].step
-    again = jax.tree.unflatten(*jax.tree.flatten(ledger)[::-1])
-    assert repr(again) == repr(ledger)
-    compiled = jax.jit(lambda ledger, norms, state: ledger.update(step, norms, state))
-    state = other = ledger.init()
+def test_a_program_and_a_tree_have_the_same_accounts_as_python(name):
+    budget, step = CASES[name].make(), CASES[name].step
+    again = jax.tree.unflatten(*jax.tree.flatten(budget)[::-1])
+    assert repr(again) == repr(budget)
+    compiled = jax.jit(lambda budget, norms, state: budget.update(step, norms, state))
+    state = other = budget.init()
     for _ in range(3):
-        takes_part, state = ledger.update(step, NORMS, state)
+        takes_part, state = budget.update(step, NORMS, state)
         also, other = compiled(again, NORMS, other)
         assert takes_part.tolist() == also.tolist()
         chex.assert_trees_all_equal(state, other)

@@ -255,7 +255,7 @@ def test_a_running_odometer_of_the_filters_reads_as_a_probabilistic_result():
     assert found.definition == ProbabilisticExPost(1e-6)
     assert float(found.epsilon) == pytest.approx(rho + np.log(1e6) / 19, rel=1e-5)
     # The same number as by the ex-post odometer of this room, converted.
-    here = expost.Odometer(20)
+    here = expost.RenyiOdometer(20)
     ours = here.init()
     for sigma in (20.0, 15.0):
         ours = here.update(Gaussian(sigma), ours)
@@ -300,7 +300,7 @@ def test_results_pass_through_jit_and_fail_closed():
 
 
 def test_the_odometer_adds_costs_rounded_up_in_either_precision():
-    odometer = expost.Odometer(20)
+    odometer = expost.RenyiOdometer(20)
 
     @jax.jit
     def run(costs):
@@ -331,4 +331,4 @@ def test_the_odometer_adds_costs_rounded_up_in_either_precision():
     assert found.definition == RenyiExPost(20)
     assert found.output == "y"
     with pytest.raises(ValueError, match="order must be"):
-        expost.Odometer(0.5)
+        expost.RenyiOdometer(0.5)

@@ -161,7 +161,7 @@ def test_one_program_serves_float32_users_batches_and_other_budgets():
     assert len(traces) == 1
     admitted, state = gdp_residue(np.array([1.0, 1e-3])).update(query, gdp_residue(np.array([1.0, 1e-3])).init())
     assert admitted.tolist() == [True, False]
-    with pytest.raises(ValueError, match="query must match the ledger"):
+    with pytest.raises(ValueError, match="query must match the state"):
         gdp_residue(1.0).update(np.array([0.1, 0.2]), gdp_residue(1.0).init())
 
 

@@ -129,7 +129,7 @@ def test_queries_snap_to_the_cheapest_entry_that_dominates_them(ledger):
     for wrong in ("gaussian", 0.5, Laplace(1.0), True):
         with pytest.raises(ValueError, match="query must be"):
             ledger.update(wrong, ledger.init())
-    with pytest.raises(ValueError, match="query must match the ledger"):
+    with pytest.raises(ValueError, match="query must match the state"):
         ledger.update(np.array([0, 1]), ledger.init())
 
 

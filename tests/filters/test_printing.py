@@ -17,7 +17,7 @@ def test_a_filter_prints_as_the_call_that_makes_it():
 def test_a_state_prints_what_is_spent_or_left():
     budget = filters.gdp(1.0)
     _, state = budget.update(Gaussian(2.5), budget.init())
-    assert repr(state) == "LedgerState(spent 0.16 of the budget)"
+    assert repr(state) == "SpentState(spent 0.16 of the budget)"
     residue = filters.gdp_residue(1.0)
     _, left = residue.update(Laplace(20.0), residue.init())
     assert repr(left).startswith("ResidueState(mu=0.9")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from jaxacct import Gaussian, LossGrid, PoissonSampled, RandomizedResponse, adversary, filters
-from jaxacct.filters import LedgerState
+from jaxacct.filters import SpentState
 from tests.contract import filter_cases as cases
 from tests.fuzz.common import ARRAYS, MORE_VALUES, VALUES, WORDS, Case, at_length, fuzz, hostile, some
 
@@ -176,13 +176,13 @@ def test_a_state_that_is_none_is_named(name):
         for state in (None, 1.0, "x", (), [0, 0, 0], other.words):
             with pytest.raises(ValueError, match="state must"):
                 getattr(budget, which)(state)
-    for state in (LedgerState(np.zeros(3)), LedgerState(np.zeros(2, np.uint32)), LedgerState(None)):
+    for state in (SpentState(np.zeros(3)), SpentState(np.zeros(2, np.uint32)), SpentState(None)):
         with pytest.raises(ValueError, match="state must"):
             made("gdp").update(0.5, state)
 
 
 def test_a_forged_state_admits_nothing():
-    full = LedgerState(np.full(3, 2**32 - 1, np.uint32))  # the sum with a charge would begin again at 0
+    full = SpentState(np.full(3, 2**32 - 1, np.uint32))  # the sum with a charge would begin again at 0
     for name in ("gdp", "pure_dp", "zcdp"):
         assert not made(name).update(0.5, full)[0]
     menu = cases.menu()

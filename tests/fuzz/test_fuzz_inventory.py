@@ -56,12 +56,12 @@ EXCUSED = {
         )
     },
     "expost.Definition": "the base of the definitions", "expost.ImmunityWarning": "a warning",
-    "expost.OdometerState": STATE, "expost.PureExPost": "takes nothing", "expost.Released": RESULT,
+    "expost.RenyiOdometerState": STATE, "expost.PureExPost": "takes nothing", "expost.Released": RESULT,
     **{
         f"training.{name}": RESULT
         for name in (
             "Budget", "FilteredAggregateState", "IndividualTrainState",
-            "Keys", "LevelsFilter", "Outcome", "Released", "Rounds", "Sample", "Schedule",
+            "Keys", "LevelsFilter", "Outcome", "ReleasedValues", "Rounds", "Sample", "Schedule",
             "ShardedExamples", "SplitStep", "StepRecord", "StepReport", "TrainState",
         )
     },

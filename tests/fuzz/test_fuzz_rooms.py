@@ -29,7 +29,7 @@ EXPOST = {
     "Brownian": case(expost.Brownian, "value", **SOURCE),
     "Doubling": case(expost.Doubling, "value", **SOURCE),
     "LaplaceReduction": case(expost.LaplaceReduction, "value", value=1.0, sensitivity=1.0),
-    "Odometer": case(expost.Odometer, order=8.0),
+    "RenyiOdometer": case(expost.RenyiOdometer, order=8.0),
     "PlainGaussian": case(expost.PlainGaussian, **CHECK, order=8.0, checks=3),
     "PrecisionWeighted": case(expost.PrecisionWeighted, "value", **SOURCE),
     "ProbabilisticExPost": case(expost.ProbabilisticExPost, delta=1e-5),

@@ -64,7 +64,7 @@ def test_everybody_is_charged_in_every_step_for_the_norm_at_the_current_paramete
     for before, after in itertools.pairwise(run):
         mu = np.minimum(own_norms(before.params) / CLIP, 1.0) / SIGMA
         total += RATE**2 * np.expm1(mu**2) / 2
-        spent = np.asarray(LEDGER.spent(after.ledgers))
+        spent = np.asarray(LEDGER.spent(after.accounts))
         alive = total < 0.0119
         # Some six of forty are sampled in a step; nobody rides for free.
         np.testing.assert_allclose(spent[alive], total[alive], rtol=2e-3, atol=1e-9)
@@ -78,14 +78,14 @@ def test_everybody_is_charged_in_every_step_for_the_norm_at_the_current_paramete
 def test_what_is_exhausted_contributes_nothing_bit_for_bit(run):
     """The same step from the same ledgers with the spent example's data replaced by anything at all."""
     late, fresh = run[-1], run[0]
-    assert float(LEDGER.remaining(late.ledgers)[1]) == 0.0
+    assert float(LEDGER.remaining(late.accounts)[1]) == 0.0
     coins = [poisson_sample(step_keys(late.keys, n).sampling, SIZE, np.float32(RATE))[1] for n in range(80)]
     sampled = [n for n, coin in enumerate(coins) if coin][:3]
     assert len(sampled) == 3
     other = (DATA[0].at[1].set(jnp.float32([9.0, -9.0, 3.0, 1.0])), DATA[1].at[1].set(-70.0))
     for n in sampled:
         after, again = (STEP(late._replace(step=jnp.int32(n)), data, SIGMA, RATE)[0] for data in (DATA, other))
-        assert flat((after.params, after.ledgers)) == flat((again.params, again.ledgers))
+        assert flat((after.params, after.accounts)) == flat((again.params, again.accounts))
         # Before it was spent it did contribute: otherwise this would show nothing.
         after, again = (STEP(fresh._replace(step=jnp.int32(n)), data, SIGMA, RATE)[0] for data in (DATA, other))
         assert flat(after.params) != flat(again.params)
@@ -118,7 +118,7 @@ def test_sums_are_divided_by_a_public_size_and_not_by_the_number_of_rows():
         _, norm = step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), data, SIGMA, 1.0)
         moved.append(size * float(norm))
     assert moved[0] == pytest.approx(moved[1], rel=1e-4)
-    with pytest.raises(ValueError, match=f"data must hold one row for each of the filter's {wide} ledgers"):
+    with pytest.raises(ValueError, match=f"data must hold one row for each of the filter's {wide} accounts"):
         step(init_individual(PARAMS, OPTIMIZER, ledger, seeded_keys(3)), DATA, SIGMA, 1.0)
     for size in (0, -1, 2.5):
         with pytest.raises(ValueError, match="size must be"):
@@ -131,4 +131,4 @@ def test_a_gradient_that_is_no_number_takes_no_part():
     for _ in range(4):
         state, _ = STEP(state, data, SIGMA, RATE)
     assert np.isfinite(np.asarray(state.params["w"])).all()
-    assert float(LEDGER.spent(state.ledgers)[5]) == 0.0
+    assert float(LEDGER.spent(state.accounts)[5]) == 0.0

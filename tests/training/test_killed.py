@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxacct
-from jaxacct.filters import LedgerState
+from jaxacct.filters import SpentState
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 from jaxacct.training import Journal
 from tests.training import durable_process as process
@@ -55,7 +55,7 @@ def _recorded(records):
     if not charges:
         return 0, 0
     words = np.frombuffer(bytes.fromhex(charges[-1]["filter_state"][0]), np.uint32)
-    return len(charges), _units(LedgerState(words))
+    return len(charges), _units(SpentState(words))
 
 
 def kill_and_check(tmp_path, kind, kills, seed):

@@ -8,16 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
+from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
 from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -31,7 +32,7 @@ _STATEMENT = (
 
 
 @printed_as("additive_profile", "parameters")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class AdditiveProfileFilter:
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
@@ -41,7 +42,7 @@ class AdditiveProfileFilter:
         parameters: (epsilon, delta, rounds), static.
     """
 
-    pieces: Any
+    pieces: Array
     parameters: tuple[float, float, int] = dataclasses.field(metadata={"static": True})
 
     @property
@@ -54,11 +55,11 @@ class AdditiveProfileFilter:
         """What the whole interaction satisfies, a proven bound; computed on demand (an FFT)."""
         return guarantee_of(*self.parameters, _STATEMENT, natural=False)
 
-    def init(self) -> LedgerState:
-        """The state with nothing spent: one ledger a band."""
+    def init(self) -> SpentState:
+        """The state with nothing spent: one account a band."""
         return amounts.empty(jnp.asarray(self.pieces))
 
-    def prepare(self, query: Any, *, relation: str = "add_or_remove") -> Array:
+    def prepare(self, query: Query, *, relation: str = "add_or_remove") -> Array:
         """Band masses of a query, rounded up into higher bands: what `update` charges.
 
         Args:
@@ -74,7 +75,7 @@ class AdditiveProfileFilter:
         high = up.masses[order].astype(np.float32)
         return np.where(high < up.masses[order], np.nextafter(high, np.float32(np.inf)), high)  # pyright: ignore
 
-    def update(self, query: Any, state: LedgerState) -> tuple[Array, LedgerState]:
+    def update(self, query: Any, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool) and the state after it.
 
         Args:
@@ -95,34 +96,34 @@ class AdditiveProfileFilter:
         return _update(self.pieces, masses, state)
 
     @amounts.rounded(up=True)
-    def spent(self, state: LedgerState) -> Array:
+    def spent(self, state: SpentState) -> Array:
         """Sums of the admitted band masses, shape ``(k,)``, rounded up, in the caller's float type."""
         return inflated(amounts.join(self.pieces)[:-1] * amounts.used(_bands(state)), 2.0**-51)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: LedgerState) -> Array:
+    def remaining(self, state: SpentState) -> Array:
         """What is left of each band's budget, shape ``(k,)``, rounded down, in the caller's float type."""
         return deflated(amounts.join(self.pieces)[:-1] * amounts.left(_bands(state)), 2.0**-51)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: LedgerState) -> Array:
+    def fraction(self, state: SpentState) -> Array:
         """The largest share of a band's budget that is spent, rounded up, in the caller's float type."""
         return amounts.used(_bands(state)).max()
 
 
 @reentrant_x64
 @jax.jit
-def _update(pieces: Array, masses: ArrayLike, state: LedgerState) -> tuple[Array, LedgerState]:
+def _update(pieces: Array, masses: ArrayLike, state: SpentState) -> tuple[Array, SpentState]:
     masses = jnp.asarray(masses, jnp.float64)
     costs = jnp.append(masses, 1.0)
     fits, charged = amounts.charge(state, costs, amounts.join(pieces), amounts.EXACT)
     admitted = jnp.all(fits) & (jnp.sum(masses) >= 1.0 - 1e-12)
-    return admitted, LedgerState(jnp.where(admitted, charged.words, state.words))
+    return admitted, SpentState(jnp.where(admitted, charged.words, state.words))
 
 
-def _bands(state: LedgerState) -> LedgerState:
-    """All ledgers but that of the rounds."""
-    return LedgerState(state.words[:-1])
+def _bands(state: SpentState) -> SpentState:
+    """All accounts but that of the rounds."""
+    return SpentState(state.words[:-1])
 
 
 def additive_profile(epsilon: float, delta: float, *, rounds: int) -> AdditiveProfileFilter:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jax import Array
@@ -47,7 +47,7 @@ class Ladder(NamedTuple):
     failure: float
 
 
-def check_ladder(epsilon: Any, delta: Any, rounds: Any) -> None:
+def check_ladder(epsilon: float, delta: float, rounds: int) -> None:
     """Raises ValueError unless all are numbers within what float64 holds on the way."""
     _validate.scalar(epsilon=epsilon, delta=delta, rounds=rounds)
     _validate.positive(epsilon=epsilon)
@@ -208,11 +208,8 @@ def product_law(bands: Ladder) -> tuple[np.ndarray, np.ndarray, float]:
     masses = np.fft.irfft(np.exp(log), size)
     relative = (16.0 * float(np.sum(bands.answers)) + 64.0 * math.log2(size)) * EPS
     error = math.sqrt(size) * float(np.linalg.norm(masses)) * relative * 2.0
-    index = np.arange(size)
-    index = np.where(index > reach, index - size, index)
-    order = np.argsort(index)
-    keep = np.abs(index[order]) <= reach
-    return index[order][keep] * finite[0], np.maximum(masses[order][keep], 0.0), error
+    masses = np.concatenate([masses[size - reach :], masses[: reach + 1]])  # losses below 0 stand at the end
+    return np.arange(-reach, reach + 1) * finite[0], np.maximum(masses, 0.0), error
 
 
 def guarantee_of(epsilon: float, delta: float, rounds: int, statement: str, *, natural: bool) -> LadderGuarantee:

@@ -17,7 +17,8 @@ from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import inflated
-from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, closed_form, guarantee_of
+from jaxacct.adversary.experiment import Query
+from jaxacct.adversary.filters.ladder import LadderGuarantee, closed_form, guarantee_of
 from jaxacct.filters import amounts
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, grid_for, law_of, nothing, on_grid
@@ -73,7 +74,7 @@ class NaturalApproximateDPFilter:
         return nothing(self.grid)
 
     @reentrant_x64
-    def prepare(self, query: Any) -> SymmetricLaw:
+    def prepare(self, query: Query) -> SymmetricLaw:
         """The query's law on this filter's grid, made symmetric: do it once for a query that is asked again.
 
         Raises:
@@ -98,7 +99,7 @@ class NaturalApproximateDPFilter:
             ValueError: see `prepare`.
         """
         here = isinstance(query, PLD) and query.grid == self.grid and query.bound == "upper"
-        law = query if here else self.prepare(query)
+        law: PLD = query if here else self.prepare(query)
         law = law if isinstance(law, SymmetricLaw) else _for_both(law)
         return _update(law, state, self.parameters, self.grid)
 
@@ -177,8 +178,7 @@ def natural_approximate_dp(
     Raises:
         ValueError: values out of range, or a grid without loss 0.
     """
-    check_ladder(epsilon, delta, rounds)
-    closed_form(float(epsilon), float(delta), int(rounds))  # its checks
+    closed_form(epsilon, delta, rounds)  # its checks
     _validate.instance(LossGrid | None, grid=grid)
     _validate.one_of(RELATIONS, relation=relation)
     if grid is None:

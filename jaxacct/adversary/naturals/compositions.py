@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct import _validate
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess, experiments_of, identity, product
+from jaxacct.adversary.experiment import Experiment, Query, by_direction, excess, experiments_of, identity, product
 from jaxacct.adversary.lattice_laws import Law, lattice_for, laws_of
+from jaxacct.adversary.rules import sequence
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.directions import RELATIONS, directions
@@ -36,13 +38,13 @@ def multisets_up_to(members: int, most: int) -> Iterator[tuple[int, ...]]:
             yield tuple(b - a - 1 for a, b in itertools.pairwise(edges))
 
 
-def gaussian_mu(member: Any, relation: str) -> float | None:
+def gaussian_mu(member: Query, relation: str) -> float | None:
     """mu of a mechanism that is exactly one Gaussian, else None."""
     found = approximate_mu(member, relation)
     return found[0] if found is not None and found[1] is None else None
 
 
-def approximate_mu(member: Any, relation: str) -> tuple[float, float | None] | None:
+def approximate_mu(member: Query, relation: str) -> tuple[float, float | None] | None:
     """(mu, delta) of a mechanism that is one Gaussian and one (0, delta)-DP query; (mu, None) of one Gaussian alone."""
     sides = [] if families.is_curve(member) else directions(member, relation)
     if len(sides) != 1 or len(sides[0]) > 2 or any(np.any(np.asarray(count) != 1) for _, count in sides[0]):
@@ -62,26 +64,15 @@ class Compositions:
     What is not finite is put on ``grid``, or else on :func:`lattice_for`.
     """
 
-    def __init__(self, family: Sequence[Any], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
+    def __init__(self, family: Sequence[Query], rounds: int, relation: str, grid: LossGrid | None = None) -> None:
         _validate.one_of(RELATIONS, relation=relation)
         _validate.instance(LossGrid | None, grid=grid)
-        try:
-            members = list(family)
-        except TypeError:
-            raise ValueError(f"family must be a sequence of mechanisms, got {type(family).__name__}") from None
-        self.family = families.members_of(members)
+        self.family = families.members_of(sequence(family=family))
         self.rounds, self.relation = rounds, relation
         self._grid = grid
-        found = [experiments_of(m, relation) for m in self.family]
-        self.sides = 1
-        self.experiments: list[list[Experiment]] | None = None
-        if all(x is not None for x in found):
-            self.sides = max(len(x) for x in found if x is not None)
-            self.experiments = [
-                [x[min(side, len(x) - 1)] for x in found if x is not None] for side in range(self.sides)
-            ]
-        self._mus = [gaussian_mu(m, relation) for m in self.family]
-        self._laws: list[list[tuple[Law, Law]]] | None = None
+        found = [one for m in self.family if (one := experiments_of(m, relation)) is not None]
+        self.experiments = by_direction(found) if len(found) == len(self.family) else None
+        self.mus = [gaussian_mu(m, relation) for m in self.family]
         self._exact: dict[tuple[int, tuple[int, ...]], Experiment] = {}
         self._nodes: dict[tuple[int, tuple[int, ...]], Nodes] = {}
 
@@ -90,68 +81,64 @@ class Compositions:
         """Whether all members are finite experiments."""
         return self.experiments is not None
 
-    @property
+    @functools.cached_property
     def grid(self) -> LossGrid:
         """The lattice."""
-        if self._grid is None:
-            self._grid = lattice_for(self.family, self.rounds, self.relation)
-        return self._grid
+        return lattice_for(self.family, self.rounds, self.relation) if self._grid is None else self._grid
 
+    @functools.cached_property
     def laws(self) -> list[list[tuple[Law, Law]]]:
-        """(upper, lower) laws of every member, per direction."""
-        if self._laws is None:
-            found = [laws_of(m, self.grid, self.relation) for m in self.family]
-            self.sides = max(len(x) for x in found)
-            self._laws = [[x[min(side, len(x) - 1)] for x in found] for side in range(self.sides)]
-        return self._laws
+        """(upper, lower) laws of every member on the lattice, by direction."""
+        return by_direction([laws_of(m, self.grid, self.relation) for m in self.family])
+
+    @property
+    def sides(self) -> int:
+        """How many directions there are."""
+        return len(self.laws if self.experiments is None else self.experiments)
 
     def mu(self, counts: tuple[int, ...]) -> float | None:
         """mu of a product of Gaussians alone, else None."""
-        used = [(m, n) for m, n in zip(self._mus, counts, strict=True) if n]
+        used = [(m, n) for m, n in zip(self.mus, counts, strict=True) if n]
         if any(m is None for m, _ in used):
             return None
         return float(sum(n * m * m for m, n in used if m is not None)) ** 0.5
 
     def exact(self, counts: tuple[int, ...], side: int) -> Experiment:
         """The product as a finite experiment."""
+        if not any(counts):
+            return identity()
         key = (side, counts)
         if key not in self._exact:
             assert self.experiments is not None
-            if not any(counts):
-                self._exact[key] = identity()
-            else:
-                last = max(i for i, n in enumerate(counts) if n)
-                before = self.exact(_less(counts, last), side)
-                one = self.experiments[side][last]
-                if before.p.size * one.p.size > _MOST_OUTCOMES:
-                    raise ValueError(
-                        f"rounds must be few enough for 200000 outcomes of a composition, got {self.rounds}"
-                    )
-                self._exact[key] = product(before, one)
+            fewer, last = _without_last(counts)
+            before, one = self.exact(fewer, side), self.experiments[side][last]
+            if before.p.size * one.p.size > _MOST_OUTCOMES:
+                raise ValueError(f"rounds must be few enough for 200000 outcomes of a composition, got {self.rounds}")
+            self._exact[key] = product(before, one)
         return self._exact[key]
 
     def nodes(self, counts: tuple[int, ...], side: int) -> Nodes:
         """The product's excess at the lattice's points."""
         if self.finite:
             return Nodes(*excess(self.exact(counts, side), self.grid.losses))
+        if not any(counts):
+            zero = np.zeros(self.grid.size)
+            return Nodes(zero, zero)
         key = (side, counts)
         if key not in self._nodes:
-            if not any(counts):
-                zero = np.zeros(self.grid.size)
-                self._nodes[key] = Nodes(zero, zero)
-            else:
-                last = max(i for i, n in enumerate(counts) if n)
-                before = self.nodes(_less(counts, last), side)
-                upper, lower = self.laws()[side][last]
-                self._nodes[key] = Nodes(
-                    composed(lower, before.lower, self.grid, "lower"),
-                    composed(upper, before.upper, self.grid, "upper"),
-                )
+            fewer, last = _without_last(counts)
+            before = self.nodes(fewer, side)
+            upper, lower = self.laws[side][last]
+            self._nodes[key] = Nodes(
+                composed(lower, before.lower, self.grid, "lower"), composed(upper, before.upper, self.grid, "upper")
+            )
         return self._nodes[key]
 
 
-def _less(counts: tuple[int, ...], index: int) -> tuple[int, ...]:
-    return tuple(n - (i == index) for i, n in enumerate(counts))
+def _without_last(counts: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """The counts with one run less of the last member that ran, and its index."""
+    last = max(i for i, n in enumerate(counts) if n)
+    return tuple(n - (i == last) for i, n in enumerate(counts)), last
 
 
 def composed(law: Law, before: np.ndarray, grid: LossGrid, side: str) -> np.ndarray:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import whole_curve
+from jaxacct.adversary.experiment import Query, whole_curve
+from jaxacct.adversary.lattice_laws import lattice_index
 from jaxacct.adversary.naturals import off_lattice
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.within_budget import Budget
@@ -62,24 +62,19 @@ class NaturalFilterCost:
         """
         if self.table is not None:
             tables, grid = self.table.directions[min(side, len(self.table.directions) - 1)], self.table.grid
-            index = np.rint(epsilon / grid.spacing).astype(np.int64) - grid.lowest
-            inside = (index >= 0) & (index < grid.size)
-            index = np.clip(index, 0, grid.size - 1)
-            off = ~inside | (np.abs(epsilon - grid.losses[index]) > 1e-9 * grid.spacing)
+            index = lattice_index(grid, epsilon)
+            off = np.abs(epsilon - grid.losses[index]) > 1e-9 * grid.spacing
             if off.any():
                 raise ValueError(f"epsilon must be lattice points, got {epsilon[off][0]:g}")
             return tables.lower[index], tables.upper[index]
-        experiments = self.compositions.experiments
-        assert experiments is not None
-        side = min(side, len(self.trees) - 1)
-        tree, queries = self.trees[side], experiments[side]
+        tree = self.trees[min(side, len(self.trees) - 1)]
         most = max(s.size for s in tree.states)
         chunks = np.array_split(epsilon, max(1, -(-most * epsilon.size // _CELLS))) if epsilon.size else []
-        sides = []
-        for bound in ("lower", "upper"):
-            parts = [off_lattice.values(self.game, queries, tree, part, bound)[0] for part in chunks]
-            sides.append(np.concatenate([*parts, np.zeros(0)]))
-        return sides[0], sides[1]
+        lower, upper = (
+            np.concatenate([*(off_lattice.values(self.game, tree, part, bound) for part in chunks), np.zeros(0)])
+            for bound in ("lower", "upper")
+        )
+        return lower, upper
 
     def profile(self, grid: LossGrid | None = None) -> PrivacyProfile:
         """The upper bound as a curve: the guarantee that the filter really gives."""
@@ -90,24 +85,15 @@ class NaturalFilterCost:
         return PrivacyProfile(np.maximum.reduce(found), grid, "upper")
 
 
-def natural_rule(budget: Budget) -> Rule:
-    """The natural filter (Algorithm 2): a query runs if the composition of all that ran stays within the budget."""
-    return multisets(
-        budget.compositions.family,
-        lambda counts: budget.test(counts).possible,
-        lambda counts: budget.test(counts).certain,
-    )
-
-
 def natural_filter_cost(
-    budget: Any,
-    family: Sequence[Any],
+    budget: Query,
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
     tolerance: float = TOLERANCE,
     grid: LossGrid | None = None,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> NaturalFilterCost:
     """The cost of the natural filter: the least curve that dominates every analyst whom it lets through (Theorem 6).
 
@@ -132,15 +118,20 @@ def natural_filter_cost(
     _validate.scalar(_validate.nonnegative, tolerance=tolerance)
     if progress is not None:
         _validate.function(progress=progress)
-    compositions = Compositions(family, int(rounds), relation, grid)
-    tests = Budget(budget, compositions, float(tolerance))
-    rule = natural_rule(tests)
-    game = unroll(rule, rounds)
+    return cost_of(Budget(budget, Compositions(family, rounds, relation, grid), float(tolerance)), progress)
+
+
+def cost_of(tests: Budget, progress: Callable[[int, int], object] | None = None) -> NaturalFilterCost:
+    """:func:`natural_filter_cost` of a budget and a family that are at hand."""
+    compositions = tests.compositions
+    # Algorithm 2: a query runs if the composition of all that ran stays within the budget.
+    rule = multisets(compositions.family, lambda n: tests.test(n).possible, lambda n: tests.test(n).certain)
+    game = unroll(rule, compositions.rounds)
     seen = {state for states in game.states for state in states}
     undecided = sum(1 for counts in seen if not tests.test(counts).certain)
     if compositions.experiments is not None:
-        trees = [off_lattice.grow(game, queries) for queries in compositions.experiments]
-        if all(t is not None for t in trees):
-            return NaturalFilterCost(rule, game, undecided, None, compositions, [t for t in trees if t is not None])
-    found = [solve(game, laws, compositions.grid, progress=progress) for laws in compositions.laws()]
+        trees = [tree for x in compositions.experiments if (tree := off_lattice.grow(game, x)) is not None]
+        if len(trees) == compositions.sides:
+            return NaturalFilterCost(rule, game, undecided, None, compositions, trees)
+    found = [solve(game, laws, compositions.grid, progress=progress) for laws in compositions.laws]
     return NaturalFilterCost(rule, game, undecided, WorstCase(rule, game, compositions.grid, found), compositions, [])

@@ -15,13 +15,13 @@ from jaxacct import _validate
 from jaxacct._numerics.curve_arrays import concrete
 from jaxacct._numerics.rounding import inflated
 from jaxacct.accounting.batch import Bounds
-from jaxacct.adversary.experiment import Experiment, excess, experiment, to_trade_off, whole_curve
-from jaxacct.adversary.lattice_laws import Law
-from jaxacct.adversary.naturals.compositions import Compositions, Nodes, composed, multisets_up_to
+from jaxacct.adversary.experiment import Experiment, Query, excess, experiment, to_trade_off, whole_curve
+from jaxacct.adversary.lattice_laws import Law, lattice_index
+from jaxacct.adversary.naturals.compositions import Compositions, composed, multisets_up_to
 from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.freeness import closure_of, known_chain
 from jaxacct.adversary.naturals.gap import Gap, finite_gap, lattice_gap
-from jaxacct.adversary.rules import check_rounds
+from jaxacct.adversary.rules import check_rounds, one_more, sequence
 from jaxacct.losses.compare.order import YES
 from jaxacct.losses.compare.suprema import supremum
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -62,7 +62,7 @@ class Counterexample:
         side: the direction (0 remove, 1 add, where they differ).
     """
 
-    family: list[Any]
+    family: list[Query]
     first: int
     branches: tuple[tuple[int, ...], tuple[int, ...]]
     epsilon: float
@@ -93,9 +93,9 @@ class Counterexample:
     def budget(self) -> Any:
         """The budget as a curve: a ``TradeOff`` if members are finite, else a ``PrivacyProfile`` from above."""
         compositions = self._compositions
-        plans = [tuple(n + (i == self.first) for i, n in enumerate(b)) for b in self.branches]
+        plans = [one_more(b, self.first) for b in self.branches]
         if compositions.finite:
-            return supremum([to_trade_off(compositions.exact(n, self.side), "lower") for n in plans])
+            return supremum([to_trade_off(compositions.exact(n, self.side)) for n in plans])
         curves = [PrivacyProfile(concrete(compositions.nodes(n, self.side).upper), compositions.grid) for n in plans]
         return supremum(curves)
 
@@ -107,18 +107,10 @@ class Counterexample:
         """
         _validate.finite(epsilon=epsilon)
         at = np.asarray(epsilon, np.float64)
-        return whole_curve(at, *(x.reshape(at.shape) for x in self._profile(at.reshape(-1))))
-
-    def _profile(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        compositions = self._compositions
-        if compositions.finite:
-            return excess(self.interaction(), at)
-        grid = compositions.grid
-        index = np.rint(at / grid.spacing).astype(np.int64) - grid.lowest
-        if np.any((index < 0) | (index >= grid.size)):
-            raise ValueError(f"epsilon must be within the lattice, +-{grid.losses[-1]:g}")
-        low, high = self._on_lattice()
-        return low[index], high[index]
+        if self._compositions.finite:
+            return whole_curve(at, *excess(self.interaction(), at))
+        index = lattice_index(self._compositions.grid, at)
+        return whole_curve(at, *(bound[index] for bound in self._on_lattice()))
 
     def interaction(self) -> Experiment:
         """The whole interaction as one finite experiment: every transcript with its two probabilities.
@@ -143,7 +135,7 @@ class Counterexample:
         grid = compositions.grid
         nodes = [compositions.nodes(b, self.side) for b in self.branches]
         found = []
-        for law, bound in zip(compositions.laws()[self.side][self.first], ("upper", "lower"), strict=True):
+        for law, bound in zip(compositions.laws[self.side][self.first], ("upper", "lower"), strict=True):
             # After each lattice loss its own branch: two laws without the rest of each other's mass.
             chosen = self.choice(law.offsets * grid.spacing)
             total = law.excess
@@ -186,20 +178,17 @@ class Counterexample:
             one = compositions.experiments[self.side][member]
             losses, masses = one.losses, one.p if under_p else one.q
         else:
-            law = compositions.laws()[self.side][member][1]
+            _, law = compositions.laws[self.side][member]
             finite = law.offsets * compositions.grid.spacing
-            losses = np.concatenate([[-np.inf], finite, [np.inf]])
-            q = law.masses * np.exp(-finite)
-            masses = np.concatenate(
-                [[0.0], law.masses, [law.infinite]] if under_p else [[max(1.0 - q.sum(), 0.0)], q, [0.0]]
-            )
-            if under_p:  # mass that rounding down has lost shows nothing
-                losses, masses = np.append(losses, 0.0), np.append(masses, max(1.0 - masses.sum(), 0.0))
+            losses = np.array([-np.inf, *finite, np.inf, 0.0])
+            p, q = law.masses, law.masses * np.exp(-finite)
+            lost = max(1.0 - p.sum() - law.infinite, 0.0)  # what rounding down has taken shows nothing
+            masses = np.array([0.0, *p, law.infinite, lost] if under_p else [max(1.0 - q.sum(), 0.0), *q, 0.0, 0.0])
         return losses[generator.choice(losses.size, size, p=masses / masses.sum())]
 
 
 def counterexample(
-    family: Sequence[Any],
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -233,26 +222,21 @@ def counterexample(
         every = list(itertools.islice(multisets_up_to(len(compositions.family), most), 1, _MOST_PRODUCTS + 1))
         if closure_of(compositions, most, TOLERANCE).verdict == YES:
             continue
-        best: tuple[float, Any] = (0.0, None)
-        for pair in itertools.combinations(every, 2):
-            if max(sum(pair[0]), sum(pair[1])) < most:
-                continue  # tried with fewer rounds
-            for first in range(len(compositions.family)):
-                for side in range(compositions.sides):
-                    gap = _gap(compositions, first, pair, side)
-                    if gap.excess > best[0]:
-                        best = (gap.excess, (first, pair, side, gap))
-        if best[1] is not None:
-            found = _evaluated(compositions, *best[1])
-            if found is not None:
-                return found
+        # Plans of fewer rounds were tried before.
+        pairs = [pair for pair in itertools.combinations(every, 2) if max(sum(plan) for plan in pair) == most]
+        cases = itertools.product(pairs, range(len(compositions.family)), range(compositions.sides))
+        gaps = ((_gap(compositions, first, pair, side), first, pair, side) for pair, first, side in cases)
+        best = max(gaps, key=lambda gap: gap[0].excess, default=None)
+        found = None if best is None else _evaluated(compositions, *best)
+        if found is not None:
+            return found
     return None
 
 
 def adaptive_choice(
-    first: Any,
-    one: Sequence[Any],
-    other: Sequence[Any],
+    first: Query,
+    one: Sequence[Query],
+    other: Sequence[Query],
     *,
     relation: str = "add_or_remove",
     grid: LossGrid | None = None,
@@ -269,20 +253,13 @@ def adaptive_choice(
     Raises:
         ValueError: see :func:`counterexample`.
     """
-    for name, plan in (("one", one), ("other", other)):
-        if not isinstance(plan, Sequence):
-            raise ValueError(f"{name} must be a sequence of queries, got {plan!r:.200}")
+    one, other = sequence(one=one), sequence(other=other)
     family = [first, *one, *other]
     compositions = Compositions(family, 1 + max(len(one), len(other)), relation, grid)
-    if not compositions.finite:
-        compositions.laws()
-    pair = (
-        (0, *(1 for _ in one), *(0 for _ in other)),
-        (0, *(0 for _ in one), *(1 for _ in other)),
-    )
+    pair = (0, *(1,) * len(one), *(0,) * len(other)), (0, *(0,) * len(one), *(1,) * len(other))
     gaps = [_gap(compositions, 0, pair, side) for side in range(compositions.sides)]
     side = max(range(len(gaps)), key=lambda i: gaps[i].excess)
-    return _evaluated(compositions, 0, pair, side, gaps[side]) if gaps[side].excess > 0 else None
+    return _evaluated(compositions, gaps[side], 0, pair, side)
 
 
 def _gap(compositions: Compositions, first: int, pair: tuple[tuple[int, ...], tuple[int, ...]], side: int) -> Gap:
@@ -290,24 +267,26 @@ def _gap(compositions: Compositions, first: int, pair: tuple[tuple[int, ...], tu
         one, other = (compositions.exact(n, side) for n in pair)
         return finite_gap(compositions.experiments[side][first], one, other)
     one, other = (compositions.nodes(n, side) for n in pair)
-    return lattice_gap(compositions.laws()[side][first], Nodes(*one), Nodes(*other), compositions.grid)
+    return lattice_gap(compositions.laws[side][first], one, other, compositions.grid)
 
 
 def _evaluated(
-    compositions: Compositions, first: int, pair: tuple[tuple[int, ...], tuple[int, ...]], side: int, gap: Gap
+    compositions: Compositions, gap: Gap, first: int, pair: tuple[tuple[int, ...], tuple[int, ...]], side: int
 ) -> Counterexample | None:
     """The counterexample with its numbers from the analyst's own interaction, not from the gap that found it."""
+    if not gap.excess > 0:
+        return None
     nothing = Bounds(0.0, 1.0)
     found = Counterexample(compositions.family, first, pair, gap.epsilon, nothing, nothing, 0.0, side, compositions)
     with jax.enable_x64(True):
         cost = found.profile(gap.epsilon)
     at = np.array([gap.epsilon])
-    plans = [tuple(n + (i == first) for i, n in enumerate(b)) for b in pair]
+    plans = [one_more(b, first) for b in pair]
     if compositions.finite:
         each = [excess(compositions.exact(n, side), at) for n in plans]
     else:
-        index = round(gap.epsilon / compositions.grid.spacing) - compositions.grid.lowest
-        each = [tuple(x[index : index + 1] for x in compositions.nodes(n, side)) for n in plans]
+        index = lattice_index(compositions.grid, at)
+        each = [tuple(x[index] for x in compositions.nodes(n, side)) for n in plans]
     allowed = whole_curve(np.asarray(gap.epsilon), *(np.max(side) for side in zip(*each, strict=True)))
     gained = float(cost.lower - allowed.upper)
     if not gained > 0:

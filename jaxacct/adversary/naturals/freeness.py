@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from itertools import combinations, islice, pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct.adversary.experiment import excess
+from jaxacct.adversary.experiment import Query, excess
 from jaxacct.adversary.naturals.compositions import Compositions, multisets_up_to
-from jaxacct.adversary.naturals.cost import TOLERANCE, natural_filter_cost
+from jaxacct.adversary.naturals.cost import TOLERANCE, cost_of
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.adversary.rules import check_rounds
 from jaxacct.losses.compare.order import NO, UNDECIDED, WORDS, YES
@@ -73,7 +73,7 @@ class Freeness(Certified):
 
 
 def totally_ordered_closure(
-    family: Sequence[Any],
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -107,25 +107,18 @@ def closure_of(compositions: Compositions, most: int, tolerance: float) -> Closu
     known = known_chain(compositions)
     if known or most == 0:
         return Closure(YES, None, nowhere, known or "one round: nothing to choose", 0.0)
-    every = list(itertools.islice(multisets_up_to(len(compositions.family), most), _MOST_PRODUCTS + 1))
+    every = list(islice(multisets_up_to(len(compositions.family), most), _MOST_PRODUCTS + 1))
     if len(every) > _MOST_PRODUCTS:
         raise ValueError(f"rounds must give at most {_MOST_PRODUCTS} products of {len(compositions.family)} members")
-    if not compositions.finite:
-        compositions.laws()
     every = every[1:]  # perfect privacy is below everything
-    doubtful = None
-    ranks = _ranks(every, compositions)
-    orders = []
-    for one, other in itertools.pairwise(ranks):
-        # `one` is to be the smaller in every direction.
-        above = [_differences(one, other, compositions, side) for side in range(compositions.sides)]
-        if any(a.slack > tolerance for a in above):
-            doubtful = doubtful or (one, other)
-        orders.append(above)
+    sides, ranks = range(compositions.sides), _ranks(every, compositions)
+    # Of neighbours the first is to be the smaller in every direction.
+    slacks = ((pair, max(_differences(*pair, compositions, side).slack for side in sides)) for pair in pairwise(ranks))
+    doubtful = next((pair for pair, slack in slacks if slack > tolerance), None)
     if doubtful is None:
         return Closure(YES, None, nowhere, "every two products are ordered", tolerance * len(every))
-    for one, other in itertools.combinations(ranks, 2):
-        for side in range(compositions.sides):
+    for one, other in combinations(ranks, 2):
+        for side in sides:
             up, down = (_differences(*x, compositions, side) for x in ((one, other), (other, one)))
             if up.certain > 0 and down.certain > 0:
                 reason = f"products {one} and {other} are not ordered"
@@ -175,7 +168,7 @@ def known_chain(compositions: Compositions) -> str | None:
     """Why all products are ordered, where that is known in closed form; else None."""
     if len(compositions.family) == 1:
         return "powers of one query: each is a further run of the one before"
-    if all(compositions.mu(_single(i, compositions)) is not None for i in range(len(compositions.family))):
+    if None not in compositions.mus:
         return "Gaussian queries: products are Gaussian, ordered by mu (Corollary 5)"
     if compositions.experiments is not None:
         every = [one for side in compositions.experiments for one in side]
@@ -184,13 +177,9 @@ def known_chain(compositions: Compositions) -> str | None:
     return None
 
 
-def _single(index: int, compositions: Compositions) -> tuple[int, ...]:
-    return tuple(int(i == index) for i in range(len(compositions.family)))
-
-
 def is_free(
-    budget: Any,
-    family: Sequence[Any],
+    budget: Query,
+    family: Sequence[Query],
     rounds: int,
     *,
     relation: str = "add_or_remove",
@@ -224,19 +213,18 @@ def is_free(
     if chain is not None and chain.verdict == YES:
         slack = chain.slack * rounds + tolerance
         return Freeness(YES, f"chain: {chain.reason}", 0.0, float("nan"), slack)
-    cost = natural_filter_cost(budget, family, rounds, relation=relation, tolerance=tolerance, grid=grid)
-    tests = Budget(budget, cost.compositions, tolerance)
+    tests = Budget(budget, compositions, float(tolerance))
+    cost = cost_of(tests)
     worst, epsilon, slack = 0.0, float("nan"), 0.0
     for side in range(tests.sides):
-        points = cost.compositions.grid.losses
-        if tests.experiments is not None:
-            points = tests.experiments[min(side, len(tests.experiments) - 1)].finite
+        own = tests.experiment(side)
+        points = compositions.grid.losses if own is None else own.finite
         low, high = cost.excess(points, side)
         room_low, room_high = tests.bounds(points, side)
         certain = low - room_high
         if certain.size and certain.max() > max(worst, SLACK):
             worst, epsilon = float(certain.max()), float(points[np.argmax(certain)])
-        if tests.experiments is None:
+        if own is None:
             # Between lattice points only lines that lie below the budget say anything.
             room_low = np.asarray(tests.enclosed(side).line)
         slack = max(slack, float(np.max(high - room_low, initial=0.0)))

@@ -28,23 +28,18 @@ class Gap(NamedTuple):
     Attributes:
         excess: certainly at least this much; not positive if none is certain.
         epsilon: where.
-        adaptive: (lower, upper) of L * sup{A, C} there.
-        fixed: (lower, upper) of sup{L * A, L * C} there, both as excess over (1 - gamma)_+.
     """
 
     excess: float
     epsilon: float
-    adaptive: tuple[float, float]
-    fixed: tuple[float, float]
 
 
 def finite_gap(query: Experiment, one: Experiment, other: Experiment) -> Gap:
     """The gap of finite experiments, searched where it can be largest: all curves are lines between those epsilons."""
     points = _candidates(query, one, other)
-    adaptive = adaptive_excess_of(query, [one, other], points)
-    singles = [excess(product(query, x), points) for x in (one, other)]
-    fixed = tuple(np.maximum(a, b) for a, b in zip(*singles, strict=True))
-    return _largest(points, adaptive, fixed)
+    adaptive, _ = adaptive_excess_of(query, [one, other], points)
+    fixed = [excess(product(query, x), points)[1] for x in (one, other)]
+    return _largest(points, adaptive - np.maximum(*fixed))
 
 
 def adaptive_excess_of(
@@ -81,15 +76,13 @@ def _crossings(points: np.ndarray, one: Experiment, other: Experiment) -> np.nda
 
 
 def lattice_gap(query: tuple[Law, Law], one: Nodes, other: Nodes, grid: LossGrid) -> Gap:
-    """The gap at lattice points, from bounds on the lattice."""
-    sides = list(zip(query[::-1], one, other, ("lower", "upper"), strict=True))
-    adaptive = tuple(composed(law, np.maximum(a, b), grid, side) for law, a, b, side in sides)
-    fixed = tuple(np.maximum(composed(law, a, grid, side), composed(law, b, grid, side)) for law, a, b, side in sides)
-    return _largest(grid.losses, adaptive, fixed)
+    """The gap at lattice points, from bounds on the lattice; ``query`` is (upper, lower)."""
+    upper, lower = query
+    adaptive = composed(lower, np.maximum(one.lower, other.lower), grid, "lower")
+    fixed = [composed(upper, plan.upper, grid, "upper") for plan in (one, other)]
+    return _largest(grid.losses, adaptive - np.maximum(*fixed))
 
 
-def _largest(points: np.ndarray, adaptive: tuple[np.ndarray, ...], fixed: tuple[np.ndarray, ...]) -> Gap:
-    certain = adaptive[0] - fixed[1]
+def _largest(points: np.ndarray, certain: np.ndarray) -> Gap:
     best = int(np.argmax(certain))
-    at = lambda pair: (float(pair[0][best]), float(pair[1][best]))  # noqa: E731
-    return Gap(float(certain[best]), float(points[best]), at(adaptive), at(fixed))
+    return Gap(float(certain[best]), float(points[best]))

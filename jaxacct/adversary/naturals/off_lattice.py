@@ -7,6 +7,7 @@ node of the recursion is a state with a vector of counts, and values follow back
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +24,7 @@ class Tree:
     """Nodes of every round: rows of ``counts`` (how often each outcome has occurred) and their ``state``.
 
     Attributes:
+        queries: the queries.
         states: per round, shape ``(nodes,)``.
         counts: per round, shape ``(nodes, outcomes)``.
         children: per round, shape ``(nodes, outcomes)``: index in the next round's nodes, -1 where not reached.
@@ -31,17 +33,13 @@ class Tree:
     """
 
     def __init__(self, queries: Sequence[Experiment]) -> None:
-        self.columns: list[np.ndarray] = []
-        losses: list[np.ndarray] = []
-        first = 0
-        for one in queries:
-            finite = one.finite
-            self.columns.append(first + np.arange(finite.size))
-            losses.append(finite)
-            first += finite.size
-        self.offsets = np.concatenate([*losses, np.zeros(0)])
+        self.queries = queries
+        losses = [one.finite for one in queries]
+        ends = np.cumsum([0, *(len(finite) for finite in losses)])
+        self.columns = [np.arange(first, end) for first, end in itertools.pairwise(ends)]
+        self.offsets = np.concatenate(losses)
         self.states = [np.zeros(1, np.int64)]
-        self.counts = [np.zeros((1, first), np.int16)]
+        self.counts = [np.zeros((1, self.offsets.size), np.int16)]
         self.children: list[np.ndarray] = []
 
     def losses(self, played: int) -> np.ndarray:
@@ -55,7 +53,7 @@ def grow(game: Game, queries: Sequence[Experiment]) -> Tree | None:
     for after in game.after:
         state, counts = tree.states[-1], tree.counts[-1]
         width = counts.shape[1]
-        rows, where = [], []
+        rows, where = [np.zeros((0, 1 + width), np.int64)], [(np.zeros(0, np.int64), -1)]
         for move in range(after.shape[1]):
             node = np.nonzero(after[state, move] >= 0)[0]
             columns = tree.columns[move] if move < game.queries else [-1]
@@ -68,46 +66,31 @@ def grow(game: Game, queries: Sequence[Experiment]) -> Tree | None:
             if sum(len(r) for r in rows) > 8 * MOST_NODES:
                 return None
         children = np.full((state.size, width + 1), -1, np.int64)
-        if not rows:
-            tree.children.append(children)
-            tree.states.append(np.zeros(0, np.int64))
-            tree.counts.append(np.zeros((0, width), np.int16))
-            continue
         unique, inverse = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
         if len(unique) > MOST_NODES:
             return None
-        inverse = inverse.reshape(-1)
-        begin = 0
-        for grown, (node, column) in zip(rows, where, strict=True):
-            children[node, column] = inverse[begin : begin + len(grown)]
-            begin += len(grown)
+        ends = np.cumsum([len(grown) for grown in rows])
+        for (node, column), index in zip(where, np.split(inverse.reshape(-1), ends[:-1]), strict=True):
+            children[node, column] = index
         tree.children.append(children)
         tree.states.append(unique[:, 0])
         tree.counts.append(unique[:, 1:].astype(np.int16))
     return tree
 
 
-def values(
-    game: Game, queries: Sequence[Experiment], tree: Tree, epsilon: np.ndarray, bound: str
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Excess of the worst case at ``epsilon`` (n,), rounded to the side of ``bound``, and the choices.
-
-    Choices are, for each round, the best move of every node and epsilon, int8 of shape ``(nodes, n)``, -1 to stop.
-    """
-    epsilon = np.asarray(epsilon, np.float64)
+def values(game: Game, tree: Tree, epsilon: np.ndarray, bound: str) -> np.ndarray:
+    """Excess of the worst case at ``epsilon`` (n,), float64, rounded to the side of ``bound``."""
     upper = bound == "upper"
     reach = game.rounds * float(np.abs(tree.offsets).max(initial=0.0))
-    blur = game.rounds * max(one.loss_error for one in queries)
+    blur = game.rounds * max(one.loss_error for one in tree.queries)
     # Epsilons are off by their own rounding; E grows up to gamma = 1 and falls after it.
     shift = blur + 4 * EPS * (game.rounds + 2) * (reach + np.abs(epsilon))
     total = np.zeros((tree.states[-1].size, epsilon.size))
-    choices: list[np.ndarray] = []
     for played in range(game.rounds - 1, -1, -1):
         after, sure = game.after[played], game.certain[played]
         state, children = tree.states[played], tree.children[played]
         epsilons = epsilon[None] - tree.losses(played)[:, None]
         best = np.zeros((state.size, epsilon.size))
-        choice = np.full(best.shape, -1, np.int8)
         for move in range(after.shape[1]):
             node = np.nonzero((after[state, move] >= 0) & (upper | sure[state, move]))[0]
             if not node.size:
@@ -115,7 +98,7 @@ def values(
             if move == game.queries:
                 value = total[children[node, -1]]
             else:
-                one = queries[move]
+                one = tree.queries[move]
                 value = excess_near(one, epsilons[node], shift)[int(upper)]
                 for column, p in zip(tree.columns[move], one.p[np.isfinite(one.losses)], strict=True):
                     value = value + p * total[children[node, column]]
@@ -124,7 +107,5 @@ def values(
             gains = value > inflated(best[node], 1e-13)
             # A bound from above takes every gain.
             best[node] = np.maximum(best[node], value) if upper else np.where(gains, value, best[node])
-            choice[node] = np.where(gains, np.int8(move), choice[node])
         total = np.minimum(best, np.minimum(np.exp(epsilons + shift), 1.0)) if upper else best
-        choices.append(choice)
-    return total[0], choices[::-1]
+    return total[0]

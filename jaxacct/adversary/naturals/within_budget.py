@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jax.scipy.special import ndtri
+from scipy.special import ndtri
 
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, excess, experiments_of
+from jaxacct.adversary.experiment import Experiment, Query, excess, experiments_of
+from jaxacct.adversary.lattice_laws import lattice_index
 from jaxacct.adversary.naturals.compositions import Compositions, Nodes, approximate_mu, gaussian_mu
 from jaxacct.losses.compare import enclose as families
 from jaxacct.mechanisms.directions import side_names
@@ -35,30 +37,23 @@ class Budget:
     *Finite budget*: between its losses its curve is a line or constant, and the composition's is convex and falls, so
     its losses are the only points to look at. *Gaussian budget, finite composition*: the difference of trade-off curves
     is concave on each of the composition's segments, so its vertices are. *Otherwise*: bounds on the lattice.
-
-    Args:
-        budget: a mechanism, PLD or curve.
-        compositions: of the family.
-        tolerance: at least 0.
     """
 
-    def __init__(self, budget: Any, compositions: Compositions, tolerance: float) -> None:
+    def __init__(self, budget: Query, compositions: Compositions, tolerance: float) -> None:
         self.compositions, self.tolerance = compositions, tolerance
         relation = compositions.relation
         self.experiments = experiments_of(budget, relation)
         self.mu = gaussian_mu(budget, relation)
         self.approximate = approximate_mu(budget, relation)
         self._budget = budget
-        self._enclosed: list[families.Enclosed] | None = None
         self._known: dict[tuple[int, ...], Verdict] = {}
 
     def test(self, counts: tuple[int, ...]) -> Verdict:
         """Whether the product with these counts is within the budget."""
+        if not any(counts):
+            return Verdict(True, True)
         if counts not in self._known:
-            if not any(counts):
-                self._known[counts] = Verdict(True, True)
-            else:
-                self._known[counts] = self._test(counts)
+            self._known[counts] = self._test(counts)
         return self._known[counts]
 
     def _test(self, counts: tuple[int, ...]) -> Verdict:
@@ -66,31 +61,33 @@ class Budget:
         if mu is not None and self.mu is not None:
             room = self.mu * (1.0 + self.tolerance)
             return Verdict(inflated(mu, 8 * EPS) <= room, deflated(mu, 8 * EPS) <= room)
-        if not self.compositions.finite:
-            self.compositions.laws()
         found = [self._side(counts, side) for side in range(self.sides)]
         return Verdict(all(v.certain for v in found), all(v.possible for v in found))
 
     @property
     def sides(self) -> int:
         """Directions to test."""
-        own = len(self.experiments) if self.experiments is not None else 1 if self.mu is not None else self._lattice()
+        own = 1 if self.mu is not None else len(self.experiments or self._enclosed)
         return max(own, self.compositions.sides)
 
+    def experiment(self, side: int) -> Experiment | None:
+        """The budget in one direction, if it is finite."""
+        return None if self.experiments is None else self.experiments[min(side, len(self.experiments) - 1)]
+
     def _side(self, counts: tuple[int, ...], side: int) -> Verdict:
-        of = min(side, self.compositions.sides - 1)
+        of, own = min(side, self.compositions.sides - 1), self.experiment(side)
         if self.compositions.finite:
             one = self.compositions.exact(counts, of)
-            if self.experiments is not None:
-                return self._verdict(*self._at_losses(one, side))
+            if own is not None:
+                return self._verdict(*excess(one, own.finite), *excess(own, own.finite))
             if self.approximate is not None:
                 mu, delta = self.approximate
                 low, high = mu_needed(one, delta or 0.0, self.tolerance)
                 room = mu * (1.0 + self.tolerance)
                 return Verdict(high <= room, low <= room)
         nodes = self.compositions.nodes(counts, of)
-        if self.experiments is not None:
-            return self._verdict(*self._between(nodes, side))
+        if own is not None:
+            return self._verdict(*self._between(nodes, own.finite), *excess(own, own.finite))
         budget = self.enclosed(side)
         return self._verdict(nodes.lower, nodes.upper, np.asarray(budget.line), np.asarray(budget.upper))
 
@@ -98,47 +95,36 @@ class Budget:
         certain, possible = high <= room_low + self.tolerance, low <= room_high + self.tolerance
         return Verdict(bool(np.all(certain)), bool(np.all(possible)))
 
-    def _at_losses(self, one: Experiment, side: int) -> tuple[np.ndarray, ...]:
-        assert self.experiments is not None
-        budget = self.experiments[min(side, len(self.experiments) - 1)]
-        return (*excess(one, budget.finite), *excess(budget, budget.finite))
-
-    def _between(self, nodes: Nodes, side: int) -> tuple[np.ndarray, ...]:
+    def _between(self, nodes: Nodes, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The composition at the budget's losses: both bounds are lines between lattice points, 0 being one."""
-        assert self.experiments is not None
-        budget = self.experiments[min(side, len(self.experiments) - 1)]
-        points, losses = budget.finite, self.compositions.grid.losses
-        gamma, nodes_gamma = np.exp(points), np.exp(losses)
+        gamma, nodes_gamma = np.exp(points), np.exp(self.compositions.grid.losses)
         margin = 1e-12 * np.minimum(gamma, 1.0)
         low = np.interp(gamma, nodes_gamma, nodes.lower, 0.0, 0.0) - margin
         high = np.interp(gamma, nodes_gamma, nodes.upper) + margin
-        return (low, high, *excess(budget, points))
+        return low, high
 
-    def _lattice(self) -> int:
-        if self._enclosed is None:
-            relation, grid = self.compositions.relation, self.compositions.grid
-            names = [relation]
-            with jax.enable_x64(True):
-                if not families.is_curve(self._budget):
-                    names = side_names(self._budget, relation)[: 1 if self.mu is not None else None]
-                self._enclosed = [families.enclose(self._budget, grid, name) for name in names]
-        return len(self._enclosed)
+    @functools.cached_property
+    def _enclosed(self) -> list[families.Enclosed]:
+        relation, names = self.compositions.relation, [self.compositions.relation]
+        with jax.enable_x64(True):
+            if not families.is_curve(self._budget):
+                names = side_names(self._budget, relation)[: 1 if self.mu is not None else None]
+            return [families.enclose(self._budget, self.compositions.grid, name) for name in names]
 
     def enclosed(self, side: int) -> families.Enclosed:
         """The budget on the lattice: ``line`` is a curve below it everywhere, ``upper`` one above."""
-        self._lattice()
-        assert self._enclosed is not None
         return self._enclosed[min(side, len(self._enclosed) - 1)]
 
     def bounds(self, points: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
         """``(lower, upper)`` of the budget's excess at epsilons; at lattice points if it is not finite or Gaussian."""
-        if self.experiments is not None:
-            return excess(self.experiments[min(side, len(self.experiments) - 1)], points)
+        own = self.experiment(side)
+        if own is not None:
+            return excess(own, points)
         if self.approximate is not None:
             mu, delta = self.approximate
             return _gaussian_excess(mu, delta or 0.0, points)
         budget = self.enclosed(side)
-        index = np.rint(points / self.compositions.grid.spacing).astype(int) - self.compositions.grid.lowest
+        index = lattice_index(self.compositions.grid, points)
         return np.asarray(budget.point)[index], np.asarray(budget.upper)[index]
 
 
@@ -180,8 +166,7 @@ def mu_needed(one: Experiment, delta: float = 0.0, tolerance: float = 0.0) -> tu
     def quantile(tail: np.ndarray, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Phi^-1(tail) from whichever of a probability and its complement is smaller."""
         small = np.minimum(tail, rest)
-        with jax.enable_x64(True):
-            ends = [np.asarray(ndtri(inflated(small, s * units))) for s in (-1.0, 1.0)]
+        ends = [ndtri(inflated(small, s * units)) for s in (-1.0, 1.0)]
         # A tail of 0 is exactly that: its quantile is infinite.
         margins = [_QUANTILE * (1.0 + np.where(np.isfinite(e), np.abs(e), 0.0)) for e in ends]
         low, high = ends[0] - margins[0], ends[1] + margins[1]

@@ -19,7 +19,7 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -43,7 +43,7 @@ _STATEMENT = (
 
 
 @printed_as("approximate_gdp", "budget", "regime")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class ApproximateGDPFilter(AdditiveFilter):
     """A budget B on the sum of mean privacy losses, the unit of `spent`, `remaining`; see `approximate_gdp`.
@@ -67,7 +67,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         mu = array_module(budget).sqrt(2 * budget)
         return GDPGuarantee(mu, _STATEMENT.format(limit=_LIMITS[self.regime]), is_bound=False)
 
-    def update(self, query: object, state: LedgerState) -> tuple[Array, LedgerState]:
+    def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         A query that costs more than what is left is *admitted*, with its contributions clipped by
@@ -77,7 +77,7 @@ class ApproximateGDPFilter(AdditiveFilter):
 
         Args:
             query: a `PoissonSampled` `Gaussian`; in the "large" regime also a `Gaussian` (rate 1).
-            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
 
         Returns:
             ``(admitted, state)``. Traced parameters that are NaN, negative, infinite or outside the regime
@@ -89,7 +89,7 @@ class ApproximateGDPFilter(AdditiveFilter):
         """
         return _update(self.pieces, sampled_parameters(query, self.regime), state, self.regime)
 
-    def clip_scale(self, query: object, state: LedgerState) -> Array:
+    def clip_scale(self, query: object, state: SpentState) -> Array:
         """The factor in [0, 1] on ``query``'s clip norm at which it spends at most what is left in ``state``.
 
         ``state`` is the one *before* `update`; the noise keeps its scale. It is invBudg of Algorithm 2 with
@@ -137,26 +137,26 @@ def _mean_loss(parameters: Parameters, regime: str) -> tuple[Array, Array, Array
     return jnp.where(good, jnp.where(mu * rate == 0, 0.0, cost), jnp.nan), mu, rate
 
 
-def _open(state: LedgerState) -> Array:
+def _open(state: SpentState) -> Array:
     return amounts.left(state) > amounts.DUST
 
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("regime",))
-def _update(pieces: Array, parameters: Parameters, state: LedgerState, regime: str) -> tuple[Array, LedgerState]:
+def _update(pieces: Array, parameters: Parameters, state: SpentState, regime: str) -> tuple[Array, SpentState]:
     cost, _, _ = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
-    # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the ledger's range.
+    # The budget, rounded up as every charge is, never fits; it keeps the loudest step inside the account's range.
     asked = jnp.minimum(cost, budget)
     fits, charged = amounts.charge(state, asked, budget, amounts.EXACT)
     admitted = (asked >= 0) & _open(state)  # NaN if either is
     after = jnp.where(fits[..., None], charged.words, amounts.full(state).words)
-    return admitted, LedgerState(jnp.where(admitted[..., None], after, state.words))
+    return admitted, SpentState(jnp.where(admitted[..., None], after, state.words))
 
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames=("regime", "dtype"))
-def _clip_scale(pieces: Array, parameters: Parameters, state: LedgerState, regime: str, dtype: str) -> Array:
+def _clip_scale(pieces: Array, parameters: Parameters, state: SpentState, regime: str, dtype: str) -> Array:
     cost, mu, rate = _mean_loss(parameters, regime)
     budget = amounts.join(pieces)
     asked = jnp.minimum(cost, budget)
@@ -179,7 +179,7 @@ def approximate_gdp(budget: ArrayLike, regime: str = "small") -> ApproximateGDPF
     left, and is the last. `guarantee.is_bound` is False, and its statement says what is missing.
 
     Args:
-        budget: B, between 1e-18 and 1e30; an array makes one ledger for each entry.
+        budget: B, between 1e-18 and 1e30; an array makes one account for each entry.
         regime: "small" for rates below 0.2, "large" for rates above 0.8; there is none between.
 
     Raises:

@@ -14,14 +14,14 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.rounding import inflated
 from jaxacct.filters import amounts
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 
 
 class AdditiveFilter:
-    """Budgets in ``pieces``, and a ledger for each; a subclass says what a query costs.
+    """Budgets in ``pieces``, and an account for each; a subclass says what a query costs.
 
     ``pieces`` is one array of `amounts.split`, or a tuple of them; states and costs are tuples likewise. A query runs
-    if every ledger holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget.
+    if every account holds it. With ``squares`` it is the squares of costs that add up, to the square of the budget.
     """
 
     pieces: Any
@@ -32,7 +32,7 @@ class AdditiveFilter:
         raise NotImplementedError
 
     def init(self) -> Any:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        """The state with nothing spent; one account for each entry of the budget's shape."""
         return jax.tree.map(amounts.empty, self.pieces)
 
     def update(self, query: object, state: Any) -> tuple[Array, Any]:
@@ -41,7 +41,7 @@ class AdditiveFilter:
         Args:
             query: a mechanism that the class takes, a `Composed` of them (all or nothing), or the cost itself: a number
                 that bounds it given all earlier outputs.
-            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
 
         Returns:
             ``(admitted, state)``. NaN, negative and infinite costs are refused; a refused query leaves the
@@ -64,23 +64,23 @@ class AdditiveFilter:
     def fraction(self, state: Any) -> Array:
         """The share of the budget that is spent, rounded up, in the caller's float type; 1 is all of it.
 
-        The largest share where there are several budgets. It can pass 1 by the ledger's slack of 2^-40, which the
+        The largest share where there are several budgets. It can pass 1 by the account's slack of 2^-40, which the
         guarantee counts.
         """
-        shares = [amounts.used(LedgerState(words)) for words in jax.tree.leaves(state)]
+        shares = [amounts.used(SpentState(words)) for words in jax.tree.leaves(state)]
         return functools.reduce(array_module(shares).maximum, shares)
 
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnums=3)
 def _update(pieces: Any, costs: Any, state: Any, squares: bool) -> tuple[Array, Any]:
-    """Whether ``costs`` fit all budgets, slack included, and the ledgers after them."""
+    """Whether ``costs`` fit all budgets, slack included, and the accounts after them."""
     leaves, tree = jax.tree.flatten(pieces)
     fits, charged = [], []
-    for one, cost, ledger in zip(leaves, tree.flatten_up_to(costs), tree.flatten_up_to(state), strict=True):
+    for one, cost, account in zip(leaves, tree.flatten_up_to(costs), tree.flatten_up_to(state), strict=True):
         budget = amounts.join(one)
         budget = budget * budget if squares else budget
-        found = amounts.charge(ledger, jnp.asarray(cost, jnp.float64), budget, amounts.WITH_SLACK)
+        found = amounts.charge(account, jnp.asarray(cost, jnp.float64), budget, amounts.WITH_SLACK)
         fits.append(found[0])
         charged.append(found[1])
     admitted = functools.reduce(jnp.logical_and, fits)
@@ -94,12 +94,12 @@ def _per_budget(read: Callable[..., Array], filter: AdditiveFilter, state: Any) 
 
 
 @amounts.rounded(up=True)
-def _spent(pieces: Array, state: LedgerState, squares: bool) -> Array:
+def _spent(pieces: Array, state: SpentState, squares: bool) -> Array:
     return inflated(_part(pieces, amounts.used(state), squares), 2.0**-50)
 
 
 @amounts.rounded(up=False)
-def _remaining(pieces: Array, state: LedgerState, squares: bool) -> Array:
+def _remaining(pieces: Array, state: SpentState, squares: bool) -> Array:
     # Rounding here is far inside the slack: a query of exactly this much is admitted.
     return _part(pieces, amounts.left(state), squares)
 

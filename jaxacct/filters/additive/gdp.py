@@ -13,7 +13,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import gaussian_of_law
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -28,7 +28,7 @@ _STATEMENT = (
 
 
 @printed_as("gdp", "mu")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class GDPFilter(AdditiveFilter):
     """A budget of mu-GDP, the unit of `spent` and `remaining`; see `gdp`.
@@ -63,12 +63,12 @@ def gdp(mu: ArrayLike) -> GDPFilter:
     Tight: the interaction is mu-GDP exactly as if the mu_i had been fixed in advance (Koskela et al. 2023; Theorem
     2.11 of the f-DP filter paper). Holds for the relation whose sensitivities the queries use.
 
-    The ledger admits up to (1 + 2^-40) mu^2, so that n queries of mu / sqrt(n) fit n times in spite of
+    The account admits up to (1 + 2^-40) mu^2, so that n queries of mu / sqrt(n) fit n times in spite of
     rounding (of float64 rounding: mu_i that were rounded to float32 can sum to 6e-8 more than mu^2, which is
     refused). The guarantee counts it.
 
     Args:
-        mu: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry.
+        mu: the budget, between 1e-18 and 1e30; an array makes one account for each entry.
 
     Raises:
         ValueError: a concrete ``mu`` outside that range.

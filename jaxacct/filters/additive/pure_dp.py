@@ -10,7 +10,7 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import PureDPGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -24,7 +24,7 @@ _STATEMENT = (
 
 
 @printed_as("pure_dp", "epsilon")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class PureDPFilter(AdditiveFilter):
     """A budget of epsilon, the unit of `spent` and `remaining`; see `pure_dp`.
@@ -58,7 +58,7 @@ def pure_dp(epsilon: ArrayLike) -> PureDPFilter:
     `zcdp` admits more at a given (epsilon, delta).
 
     Args:
-        epsilon: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry.
+        epsilon: the budget, between 1e-18 and 1e30; an array makes one account for each entry.
 
     Raises:
         ValueError: a concrete ``epsilon`` outside that range.

@@ -16,7 +16,7 @@ from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import RenyiGuarantee
 from jaxacct.filters.printing import printed_as
@@ -36,7 +36,7 @@ _STATEMENT = (
 
 
 @printed_as("renyi", "rho", "order")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class RenyiFilter(AdditiveFilter):
     """A budget of Rényi divergence in nats, the unit of `spent` and `remaining`, at one order; see `renyi`.
@@ -58,7 +58,7 @@ class RenyiFilter(AdditiveFilter):
     @property
     @reentrant_x64
     def guarantee(self) -> RenyiGuarantee:
-        """The divergence budget (with the ledger's slack) of the whole interaction, a proven bound."""
+        """The divergence budget (with the account's slack) of the whole interaction, a proven bound."""
         rho = amounts.admissible(self.pieces)
         return RenyiGuarantee(rho, self.order, _STATEMENT)
 
@@ -79,13 +79,13 @@ def renyi(epsilon: ArrayLike, delta: ArrayLike, *, order: float) -> RenyiFilter:
     """A filter that keeps an interaction (epsilon, delta)-DP, by Rényi divergence at one fixed order.
 
     The budget rho is the largest that the tight conversion at ``order`` turns into (epsilon, delta), shrunk
-    by the ledger's slack of 2^-40, so the slack costs budget and not privacy. For add-or-remove neighbours
+    by the account's slack of 2^-40, so the slack costs budget and not privacy. For add-or-remove neighbours
     where queries are sampled. "Stop when every order of a set is spent" would not be valid at the full delta:
     pick one order before the first query, with `plan_order` for the schedule you expect, and any schedule you
     end up with is still covered.
 
     Args:
-        epsilon: at least 0; an array makes one ledger for each entry.
+        epsilon: at least 0; an array makes one account for each entry.
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
         order: a concrete number above 1 (part of the program: another order is another compilation).
 

@@ -23,7 +23,7 @@ from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs_of_plds import renyi_of_law
 from jaxacct.filters.additive.renyi import renyi_cost
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
@@ -47,7 +47,7 @@ _HALVINGS = 48
 
 
 @printed_as("renyi_any", "rho", "orders")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class AnyOrderFilter(AdditiveFilter):
     """Budgets of Rényi divergence in nats at several orders, the last axis of `spent` and `remaining`; see `renyi_any`.
@@ -66,11 +66,11 @@ class AnyOrderFilter(AdditiveFilter):
     @property
     @reentrant_x64
     def guarantee(self) -> AnyOrderGuarantee:
-        """The mixture's curve at the budgets (with the ledgers' slack), a proven bound."""
+        """The mixture's curve at the budgets (with the accounts' slack), a proven bound."""
         rho = amounts.admissible(self.pieces)
         return AnyOrderGuarantee(rho, self.orders, _STATEMENT)
 
-    def update(self, query: object, state: LedgerState) -> tuple[Array, LedgerState]:
+    def update(self, query: object, state: SpentState) -> tuple[Array, SpentState]:
         """Whether ``query`` may run (a bool array) and the state after it.
 
         It is charged to every order, and may run if the orders together still promise delta with it. They do as long
@@ -80,7 +80,7 @@ class AnyOrderFilter(AdditiveFilter):
             query: any mechanism of :func:`jaxacct.losses.renyi.renyi`, a `Composed` of them (all or nothing), an upper
                 `PLD` without mass at infinity in either direction, or an array of the query's divergences at the
                 orders, shape (..., orders), infinite where there is none.
-            state: from `init` or `update`. It holds one row of ledgers for each budget; its shape covers the query's.
+            state: from `init` or `update`. It holds one row of accounts for each budget; its shape covers the query's.
 
         Returns:
             ``(admitted, state)``. A query with a NaN or negative divergence at any order is refused; a refused query
@@ -102,7 +102,7 @@ class AnyOrderFilter(AdditiveFilter):
         return query
 
     @amounts.rounded(up=True)
-    def spent(self, state: LedgerState) -> Array:
+    def spent(self, state: SpentState) -> Array:
         """The admitted divergences' sum at every order, rounded up, in the caller's float type.
 
         Infinite at an order that has spent more than 128 times its budget: what it cost is no longer counted.
@@ -112,12 +112,12 @@ class AnyOrderFilter(AdditiveFilter):
         return array_module(used).where(used > _COUNTED, np.inf, spent)
 
     @amounts.rounded(up=False)
-    def remaining(self, state: LedgerState) -> Array:
+    def remaining(self, state: SpentState) -> Array:
         """What still fits together, in proportion to the budgets, rounded down, in the caller's float type."""
         return amounts.join(self.pieces) * _fitting(self.pieces, state, self.orders)
 
     @amounts.rounded(up=True)
-    def fraction(self, state: LedgerState) -> Array:
+    def fraction(self, state: SpentState) -> Array:
         """1 less the share of all budgets that still fits, rounded up, in the caller's float type."""
         return 1.0 - _fitting(self.pieces, state, self.orders)[..., 0]
 
@@ -139,19 +139,17 @@ def _room(pieces: Array, used: Array) -> Array:
 
 @reentrant_x64
 @functools.partial(jax.jit, static_argnames="orders")
-def _update(
-    pieces: Array, costs: ArrayLike, state: LedgerState, orders: tuple[float, ...]
-) -> tuple[Array, LedgerState]:
+def _update(pieces: Array, costs: ArrayLike, state: SpentState, orders: tuple[float, ...]) -> tuple[Array, SpentState]:
     costs = jnp.asarray(costs, jnp.float64)
     counted, charged = amounts.charge(state, costs, amounts.join(pieces), _COUNTED * amounts.EXACT)
     words = jnp.where(counted[..., None], charged.words, jnp.asarray(_OUT))
-    holds = still_holds(_room(pieces, amounts.used(LedgerState(words))), orders)
+    holds = still_holds(_room(pieces, amounts.used(SpentState(words))), orders)
     admitted = holds & jnp.all(costs >= 0, axis=-1)
-    return admitted, LedgerState(jnp.where(admitted[..., None, None], words, state.words))
+    return admitted, SpentState(jnp.where(admitted[..., None, None], words, state.words))
 
 
 @hosted(static=("orders",))
-def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Array:
+def _fitting(pieces: Array, state: SpentState, orders: tuple[float, ...]) -> Array:
     """The share of all budgets that still fits, rounded down; shape (budgets..., 1)."""
     used = amounts.used(state)
     xp = array_module(used)
@@ -163,7 +161,7 @@ def _fitting(pieces: Array, state: LedgerState, orders: tuple[float, ...]) -> Ar
         return xp.where(holds, middle, low), xp.where(holds, high, middle)
 
     nothing = xp.zeros((*used.shape[:-1], 1))
-    # What holds next to 1 is 1: a fresh ledger has all of it.
+    # What holds next to 1 is 1: a fresh account has all of it.
     low, high = repeated(halve, (nothing, nothing + 1.0), _HALVINGS)
     return xp.where(high == 1.0, high, low)
 
@@ -186,7 +184,7 @@ def renyi_any(epsilon: ArrayLike, delta: ArrayLike, orders: Sequence[float]) -> 
     order of `plan_order` admits some per cent more.
 
     Args:
-        epsilon: at least 0; an array makes one row of ledgers for each entry.
+        epsilon: at least 0; an array makes one row of accounts for each entry.
         delta: strictly between 0 and 1; broadcasts with ``epsilon``.
         orders: concrete distinct numbers above 1, fixed in advance (part of the program).
 

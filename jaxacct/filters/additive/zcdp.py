@@ -16,7 +16,7 @@ from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost
-from jaxacct.filters.amounts import LedgerState
+from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import ZCDPGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
@@ -26,7 +26,7 @@ _STATEMENT = (
     "The whole interaction is rho-zCDP, and (epsilon, delta)-DP for every delta by the conversion of Canonne, Kamath, "
     "Steinke 2020 at the best order, if each query is rho_i-zCDP given all earlier outputs and every refusal was "
     "obeyed (fully adaptive zCDP filter: Whitehouse, Ramdas, Rogers, Wu 2023; at every order it is the Rényi filter of "
-    "Feldman, Zrnic 2021, so one ledger serves them all). The rho quoted counts the filter's rounding slack, a "
+    "Feldman, Zrnic 2021, so one account serves them all). The rho quoted counts the filter's rounding slack, a "
     "relative 2^-40; sampled queries count for add-or-remove neighbours."
 )
 
@@ -35,13 +35,13 @@ _WITH_FAILURES = (
     "The whole interaction is delta-approximate rho-zCDP, if each query is delta_i-approximately rho_i-zCDP given all "
     "earlier outputs and every refusal was obeyed (approximate zCDP filter: Whitehouse, Ramdas, Rogers, Wu 2023, of "
     "which their filter for (epsilon_i, delta_i)-DP queries is the case rho_i = epsilon_i^2 / 2; the constant here is "
-    "the smaller epsilon_i tanh(epsilon_i / 2)). Numbers quoted count the rounding slack of both ledgers, a relative "
+    "the smaller epsilon_i tanh(epsilon_i / 2)). Numbers quoted count the rounding slack of both accounts, a relative "
     "2^-40; sampled queries count for add-or-remove neighbours."
 )
 
 
 @printed_as("zcdp", "rho")
-@keeps(LedgerState)
+@keeps(SpentState)
 @_register
 class ZCDPFilter(AdditiveFilter):
     """A budget of rho, the unit of `spent` and `remaining`; see `zcdp`.
@@ -66,10 +66,10 @@ class ZCDPFilter(AdditiveFilter):
 
 
 class ApproximateZCDPState(NamedTuple):
-    """What a scan carries: one ledger for rho, one for delta."""
+    """What a scan carries: one account for rho, one for delta."""
 
-    rho: Array | LedgerState
-    delta: Array | LedgerState
+    rho: Array | SpentState
+    delta: Array | SpentState
 
 
 @printed_as("approximate_zcdp", "rho", "delta")
@@ -80,7 +80,7 @@ class ApproximateZCDPFilter(AdditiveFilter):
 
     A query is a pair ``(rho, delta)`` of numbers that hold given all earlier outputs, an `ApproximateDP` mechanism
     (also on a Poisson sample), an upper `PLD`, whose mass at infinity is its delta, or anything else that `zcdp` takes
-    (delta 0) but a single number. A refused query leaves both ledgers.
+    (delta 0) but a single number. A refused query leaves both accounts.
 
     Attributes:
         rho_pieces: the budget rho in exact float32 pieces.
@@ -123,7 +123,7 @@ def zcdp(rho: ArrayLike) -> ZCDPFilter:
     `PLD` without mass at infinity (the supremum over orders of its divergences).
 
     Args:
-        rho: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. For an (epsilon, delta)
+        rho: the budget, between 1e-18 and 1e30; an array makes one account for each entry. For an (epsilon, delta)
             use :func:`jaxacct.losses.renyi.zcdp.zcdp_from_epsilon`.
 
     Raises:
@@ -143,7 +143,7 @@ def approximate_zcdp(rho: ArrayLike, delta: ArrayLike) -> ApproximateZCDPFilter:
     interaction is the mixture, with weights 1 - delta and delta, of an interaction that `zcdp` covers and of anything.
 
     Args:
-        rho: between 1e-18 and 1e30; broadcasts with ``delta``; an array makes one pair of ledgers for each entry.
+        rho: between 1e-18 and 1e30; broadcasts with ``delta``; an array makes one pair of accounts for each entry.
         delta: at least 1e-18 and below 1.
 
     Raises:
@@ -167,7 +167,7 @@ def approximate_dp(epsilon: ArrayLike, delta: ArrayLike, *, share: ArrayLike = 0
     have the simpler conversion rho + 2 sqrt(rho log(1 / delta'))). It is `approximate_zcdp` with these two budgets.
 
     Args:
-        epsilon: above 0; an array makes one pair of ledgers for each entry.
+        epsilon: above 0; an array makes one pair of accounts for each entry.
         delta: strictly between 0 and 1; broadcasts.
         share: strictly between 0 and 1; broadcasts.
 

@@ -23,7 +23,7 @@ from jaxacct.filters.boxes.look_up import Part, either, left_after, price_halfwa
 from jaxacct.filters.boxes.table import DEAR, lines_in_units
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
-from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.menus.units import MenuState, UnitFilter
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
@@ -41,7 +41,7 @@ _STATEMENT = (
 
 @keeps(MenuState)
 @_register
-class PricedBoxFilter(UnitLedger):
+class PricedBoxFilter(UnitFilter):
     """A budget of whole units for sampled Gaussians of a box; make it with `priced_box`.
 
     Attributes:
@@ -56,7 +56,7 @@ class PricedBoxFilter(UnitLedger):
         target: (epsilon, delta), static.
         family: what online prices are certified against, static; None for a box that was read from a `jaxacct.Ledger`,
             which has no online prices.
-        other: a second table for the same box and target, in a wide box; None where there is none. A ledger's first
+        other: a second table for the same box and target, in a wide box; None where there is none. An account's first
             query picks the table in which it is cheaper with half of the budget left, for good, even if it fits into
             the other one only. The last bit of the units spent says which one it is.
     """
@@ -172,7 +172,7 @@ class PricedBoxFilter(UnitLedger):
     def steps_left(self, query: object, state: MenuState | None = None) -> Array:
         """How often ``query`` may still run, one after the other, until it is refused; int32.
 
-        Found by running the ledger: about a microsecond a step, inside one compiled loop.
+        Found by running the filter: about a microsecond a step, inside one compiled loop.
 
         Args:
             query: one query of the box with scalar parameters, or the position of a further entry.
@@ -187,7 +187,7 @@ class PricedBoxFilter(UnitLedger):
 
 
 def _where_fresh(spent: Array, cheaper: Callable[[], Array]) -> Array:
-    """``cheaper()``, which is not worked out where every ledger has spent something."""
+    """``cheaper()``, which is not worked out where every account has spent something."""
     if not isinstance(spent, Tracer):
         return cheaper() if bool((spent == 0).any()) else jnp.bool_(False)
     shape = jax.eval_shape(cheaper).shape

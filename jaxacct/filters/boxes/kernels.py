@@ -23,7 +23,7 @@ _FINEST = 1 / 16  # distance of a Gaussian's atoms in standard deviations: varia
 ACCURACY = 2.0**-46  # an eighth of the relative error of `gaussian_excess` times its parameter, at most
 
 
-class Atoms(NamedTuple):
+class Ratios(NamedTuple):
     """A discrete law above a query's, as likelihood ratios P / Q and their probabilities under Q."""
 
     gains: np.ndarray  # the ratios less 1, increasing, >= -1, shape ``(atoms,)``; so rare samples keep their digits
@@ -49,7 +49,7 @@ def gaussian_excess(mu: float, losses: np.ndarray) -> np.ndarray:
     return 0.5 * np.exp(-0.5 * z * z - mu * mu / 8) * (erfcx(near) - erfcx(far))
 
 
-def gaussian_atoms(mu: float) -> Atoms:
+def gaussian_atoms(mu: float) -> Ratios:
     """A discrete law above that of the Gaussian mechanism, for `remove`, at ratios exp(i mu / 16)."""
     step = mu * _FINEST
     reach = math.ceil((_REACH * mu + 0.5 * mu * mu) / step)
@@ -62,15 +62,15 @@ def gaussian_atoms(mu: float) -> Atoms:
     masses = np.maximum(kinks, 0.0) * np.exp(-0.5 * losses)
     at_nothing = excess[0] * math.exp(-0.5 * losses[0])
     infinite = float(excess[-1] * math.exp(0.5 * losses[-1]))
-    return Atoms(np.append(-1.0, np.expm1(losses)), np.append(at_nothing, masses), infinite)
+    return Ratios(np.append(-1.0, np.expm1(losses)), np.append(at_nothing, masses), infinite)
 
 
-def sampled(atoms: Atoms, rate: float) -> Atoms:
+def sampled(atoms: Ratios, rate: float) -> Ratios:
     """The atoms of the Poisson-sampled query, for `remove`: a ratio t becomes 1 + rate (t - 1)."""
-    return Atoms(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
+    return Ratios(rate * atoms.gains, atoms.masses, inflated(rate * atoms.infinite, 2.0**-50))
 
 
-def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
+def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:
     """E^ of a discrete law at lattice offsets ``-(size - 1) .. size - 1``: chords in gamma between its atoms.
 
     The sum of masses (ratio - gamma)_+ above gamma = 1, of masses (gamma - ratio)_+ below.
@@ -85,7 +85,7 @@ def excess_of(atoms: Atoms, spacing: float, size: int) -> np.ndarray:
     return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
 
 
-def kernel_of(atoms: Atoms, width: float, spacing: float, size: int) -> Kernel:
+def kernel_of(atoms: Ratios, width: float, spacing: float, size: int) -> Kernel:
     """The kernel of a discrete law next to a Gaussian of sensitivity over noise ``width``, on ``size`` points."""
     gains, masses = atoms.gains, atoms.masses
     offsets = spacing * np.arange(-(size - 1), size)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxacct._numerics.rounding import EPS
 from jaxacct.filters.boxes.family import UNITS, Family, circular, padded
-from jaxacct.filters.boxes.kernels import Atoms, Kernel, kernel_of
+from jaxacct.filters.boxes.kernels import Kernel, Ratios, kernel_of
 
 NEVER = 4.0
 """A price above every budget, which is at most 1."""
@@ -20,12 +20,12 @@ _LEAST = 1.0 / UNITS
 _UP = 1.0 + 2.0**-36
 
 
-def kernel_next_to(atoms: Atoms, family: Family) -> Kernel:
+def kernel_next_to(atoms: Ratios, family: Family) -> Kernel:
     """The kernel of a discrete law that a family's certificates are asked with."""
     return kernel_of(atoms, family.half_width, family.grid.spacing, family.grid.size)
 
 
-def runs_of(atoms: Atoms, family: Family) -> float:
+def runs_of(atoms: Ratios, family: Family) -> float:
     """About how often a query runs until its budget is spent."""
     first, second, _ = price_lines(kernel_next_to(atoms, family), family)
     inside = (family.nodes[1:] <= 1.0) & (first < NEVER)

@@ -108,7 +108,7 @@ def left_by_lines(lines: Array, nodes: Array, left: Array) -> Array:
 
 
 def either(left: Array, second_first: Array, first: Array, second: Array) -> Array:
-    """The units left by the one of two tables that holds a ledger, from what each would leave (negative: no fit).
+    """The units left by the one of two tables that holds an account, from what each would leave (negative: no fit).
 
     The last bit of the units left says which table it is. With nothing spent it is the second one if ``second_first``.
     """

@@ -43,8 +43,8 @@ def priced_box(
 
     The table is computed once for a box and a target, and kept on disk (``JAXACCT_CACHE_DIR`` moves it). The time goes
     as the logarithms of both ranges: half a minute for one rate and a range of noise, a minute or two for wide boxes.
-    Where a wide box has queries that can run a few times only, it has two tables: a ledger's first query picks the one
-    in which it is cheaper, for good, and the other kind is dearer from then on (docs/filters.md has figures).
+    Where a wide box has queries that can run a few times only, it has two tables: an account's first query picks the
+    one in which it is cheaper, for good, and the other kind is dearer from then on (docs/filters.md has figures).
 
     Args:
         sigma: the smallest and the largest noise multiplier (noise over sensitivity), > 0; or one number. Steps with

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 
 from jaxacct import accounting
 from jaxacct.filters.boxes.family import Family, circular, delta_at, family_of, kinks_of, padded
-from jaxacct.filters.boxes.kernels import Atoms, excess_of, gaussian_atoms, sampled
+from jaxacct.filters.boxes.kernels import Ratios, excess_of, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import runs_of
 from jaxacct.filters.menus.laws import menu_laws
 from jaxacct.losses.grids.grid import LossGrid
@@ -129,7 +129,7 @@ def _worth(*gains: np.ndarray) -> float:
     return float(best.mean() + 0.5 * best.min() + _MIXED * np.min(gains, axis=0).mean())
 
 
-def _dearer_on(grid: LossGrid, atoms: Sequence[Atoms], finer: int) -> np.ndarray:
+def _dearer_on(grid: LossGrid, atoms: Sequence[Ratios], finer: int) -> np.ndarray:
     """How much dearer queries are on a lattice than on a finer one: chords are above curves."""
     spacing, size = grid.spacing, grid.size
     coarse = np.array([excess_of(one, spacing, size).sum() for one in atoms])

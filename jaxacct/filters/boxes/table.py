@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters.boxes.family import UNITS, Family
-from jaxacct.filters.boxes.kernels import Atoms, Kernel, gaussian_atoms, sampled
+from jaxacct.filters.boxes.kernels import Kernel, Ratios, gaussian_atoms, sampled
 from jaxacct.filters.boxes.lines import NEVER, kernel_next_to, price_lines
 from jaxacct.filters.boxes.references import Fineness, chosen_families
 from jaxacct.filters.boxes.words import least_of, packed
@@ -134,7 +134,7 @@ def _kernel_of_query(query: Mechanism, family: Family) -> Kernel:
     law = PLD.from_mechanism(query, "upper", relation="remove", grid=fine)
     masses, losses = np.asarray(law.masses), fine.losses
     masses, losses = masses[masses > 0], losses[masses > 0]
-    atoms = Atoms(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
+    atoms = Ratios(np.expm1(losses), inflated(masses * np.exp(-losses), 2.0**-48), float(law.infinity_mass))
     return kernel_next_to(atoms, family)
 
 

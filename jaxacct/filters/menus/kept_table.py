@@ -75,7 +75,7 @@ def _table(
 ) -> dict[str, np.ndarray]:
     laws, runs = menu_laws(entries, epsilon, delta, points)
     most = runs.max()
-    # Ledgers are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
+    # Accounts are int32. An entry whose price would not fit is charged the largest one, and the table is computed for
     # the prices that are charged.
     prices = np.clip(np.rint(unit * most / runs), unit, MOST_UNITS).astype(np.int64)
     # A node is 8/9 of the cheapest price or a part of that: never equal to it, and many enough for the interpolation.

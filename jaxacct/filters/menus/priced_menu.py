@@ -20,7 +20,7 @@ from jaxacct.filters.guarantees import ProfileGuarantee, certified
 from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, position_of
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
-from jaxacct.filters.menus.units import MenuState, UnitLedger
+from jaxacct.filters.menus.units import MenuState, UnitFilter
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -45,7 +45,7 @@ _ONLINE = (
 @printed_as("priced_menu", "prices", "budget")
 @keeps(MenuState)
 @_register
-class PricedMenuFilter(UnitLedger):
+class PricedMenuFilter(UnitFilter):
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
 
     Attributes:
@@ -243,25 +243,25 @@ def filter_of(menu: Sequence[Mechanism], kept: dict[str, np.ndarray], epsilon: f
     return PricedMenuFilter(prices, budget, noise, rate, np.asarray(profile.excess), profile.grid, curves)
 
 
-def constant_schedules(ledger: PricedMenuFilter, menu: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
+def constant_schedules(filter: PricedMenuFilter, menu: Sequence[Mechanism], delta: ArrayLike) -> Bounds:
     """Epsilon of each entry run for the whole budget and fixed in advance, enclosed: what adaptivity is measured by.
 
     Every one of them is an analyst whom the filter admits, so the largest ``lower`` is a lower bound for the filter's
     guarantee, and the ratio of the two bounds the overhead of adaptivity with all of the table's slack.
 
     Args:
-        ledger: from `priced_menu`.
+        filter: from `priced_menu`.
         menu: the menu it was made from.
         delta: a number strictly between 0 and 1.
 
     Returns:
         Bounds of shape ``(entries,)``; 0 for an entry of which not one fits.
     """
-    _validate.instance(PricedMenuFilter, ledger=ledger)
+    _validate.instance(PricedMenuFilter, filter=filter)
     _validate.scalar(_validate.probability, delta=delta)
-    runs = np.asarray(ledger.budget) // np.asarray(ledger.prices)
+    runs = np.asarray(filter.budget) // np.asarray(filter.prices)
     if not isinstance(menu, Sequence) or len(menu) != runs.size:
-        raise ValueError(f"menu must be the {runs.size} entries that ledger was made from, got {menu!r:.200}")
+        raise ValueError(f"menu must be the {runs.size} entries that filter was made from, got {menu!r:.200}")
     found = [
         accounting.epsilon(one, delta, steps=int(n)) if n else Bounds(0.0, 0.0)
         for one, n in zip(menu, runs, strict=True)

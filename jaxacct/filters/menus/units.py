@@ -20,13 +20,13 @@ class MenuState(NamedTuple):
     spent: Array
 
 
-class UnitLedger:
-    """A ``budget`` of whole units, int32, one ledger for each entry of its shape; a subclass has the prices."""
+class UnitFilter:
+    """A ``budget`` of whole units, int32, one account for each entry of its shape; a subclass has the prices."""
 
     budget: Array
 
     def init(self) -> MenuState:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        """The state with nothing spent; one account for each entry of the budget's shape."""
         return MenuState(on_device(np.zeros(np.shape(self.budget), np.int32)))
 
     def spent(self, state: MenuState) -> Array:

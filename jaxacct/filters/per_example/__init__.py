@@ -1,1 +1,1 @@
-"""Individual filters: a ledger for each example, charged for its own gradient norm."""
+"""Individual filters: an account for each example, charged for its own gradient norm."""

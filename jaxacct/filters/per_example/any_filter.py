@@ -1,11 +1,11 @@
-"""`individual`: a ledger for each example over any filter; an example drops out when its budget is spent.
+"""`individual`: an account for each example over any filter; an example drops out when its budget is spent.
 
 In each step everybody is asked and charged, sampled or not, for the query with noise multiplier sigma / min(norm, clip
 norm), and contributes at most that norm, or nothing if refused. Then the whole run has the filter's guarantee for
 every data set with and without each example, in both directions (docs/proofs/filters.md, 6, has the proof; Feldman,
 Zrnic 2021 for Rényi divergence, Theorem 4.4 of the f-DP filters paper for its Algorithm 3).
 
-docs/how-to/individual-budgets.md says what that asks of the program around: above all that ledgers, and whatever is
+docs/how-to/individual-budgets.md says what that asks of the program around: above all that accounts, and whatever is
 computed from them, are never published.
 """
 
@@ -39,9 +39,9 @@ from jaxacct.filters.states import keeps
 
 _STATEMENT = (
     "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
-    "sampled or not, for the norm up to which it could contribute, contributions and ledgers depend on other examples "
-    "through releases only, and no ledger, nor who takes part, was published (individual filters: Feldman, Zrnic 2021; "
-    "proof: docs/proofs/filters.md, theorem 2): "
+    "sampled or not, for the norm up to which it could contribute, contributions and accounts depend on other examples "
+    "through releases only, and no account, nor who takes part, was published (individual filters: Feldman, Zrnic "
+    "2021; proof: docs/proofs/filters.md, theorem 2): "
 )
 
 
@@ -145,7 +145,7 @@ def _update(filter: Any, query: object, norms: Array, state: IndividualState) ->
 
 
 def individual(filter: Filter, *, examples: int) -> IndividualFilter:
-    """A filter that keeps one ledger of ``filter`` for each example; docs/proofs/filters.md has the theorem.
+    """A filter that keeps one account of ``filter`` for each example; docs/proofs/filters.md has the theorem.
 
     Rényi, GDP, zCDP, residue filters and menus alike: what the scalar filter guarantees of an analyst, the individual
     one guarantees to each example. It is ``vmap`` of the scalar filter, so a step takes as long as that many updates;

@@ -26,8 +26,8 @@ from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
     FLAG,
     INFINITY,
-    ExampleLedgers,
     ExamplesState,
+    PerExampleFilter,
     as_bits,
     check_examples,
     check_query,
@@ -46,7 +46,7 @@ _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32
 @printed_as("individual_approximate_gdp", "common", "examples")
 @keeps(ExamplesState)
 @_register
-class IndividualApproximateGDPFilter(ExampleLedgers):
+class IndividualApproximateGDPFilter(PerExampleFilter):
     """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.
 
     An example of norm n is charged rate^2 (exp(mu^2) - 1) / 2, or rate^2 mu^2 / 2 in the "large" regime, with mu =
@@ -60,7 +60,7 @@ class IndividualApproximateGDPFilter(ExampleLedgers):
 
     Attributes:
         common: the `ApproximateGDPFilter` whose budget and regime are everybody's.
-        examples: how many ledgers there are, static.
+        examples: how many accounts there are, static.
     """
 
     common: ApproximateGDPFilter
@@ -130,7 +130,7 @@ def _is_one(parameters: Parameters, regime: str) -> tuple[Array, Array, Array, A
     return clip, sigma, rate, good & ((rate >= 0) & (rate < 0.2) if regime == "small" else (rate > 0.8) & (rate <= 1))
 
 
-def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: IndividualApproximateGDPFilter) -> Array:
+def _units(norm: Array, clip: Array, sigma: Array, rate: Array, filter: IndividualApproximateGDPFilter) -> Array:
     """What each example would pay, in units, as a float32 that is a whole number or infinite; never too little.
 
     In float32, because a step should take no longer than memory does. Each rounding is covered, the constants' too:
@@ -138,11 +138,11 @@ def _units(norm: Array, clip: Array, sigma: Array, rate: Array, ledger: Individu
     """
     per_norm = (1.0 / sigma).astype(jnp.float32)
     # Products of subnormal numbers may vanish; a floor under the constant keeps it one.
-    root = inflated(rate * jnp.sqrt(2.0**29 / amounts.join(ledger.common.pieces)), 2.0**-40)
+    root = inflated(rate * jnp.sqrt(2.0**29 / amounts.join(filter.common.pieces)), 2.0**-40)
     constant = jnp.maximum((root * root).astype(jnp.float32), jnp.float32(1e-36))
     mu = jnp.minimum(norm, clip.astype(jnp.float32)) * per_norm
     square = mu * mu
-    gain = jnp.expm1(square) if ledger.common.regime == "small" else square
+    gain = jnp.expm1(square) if filter.common.regime == "small" else square
     return jnp.maximum(jnp.ceil(inflated(constant * gain, (4 + square) * jnp.float32(2.0**-20))), 1.0)
 
 
@@ -157,9 +157,9 @@ def individual_approximate_gdp(
     proven: `guarantee.is_bound` is False. Use `individual_priced_menu`, or `individual` of a Rényi filter, where a
     bound is needed.
 
-    What individual filters ask of the program around, above all that ledgers and who takes part are never published,
-    stands in docs/how-to/individual-budgets.md. A ledger counts in units of 2^-30 of B, rounded up, and at least one a
-    step: a million steps of tiny gradients waste a thousandth.
+    What individual filters ask of the program around, above all that accounts and who takes part are never published,
+    stands in docs/how-to/individual-budgets.md. An account counts in units of 2^-30 of B, rounded up, and at least one
+    a step: a million steps of tiny gradients waste a thousandth.
 
     Args:
         budget: B, one number between 1e-18 and 1e30.

@@ -38,7 +38,7 @@ def looked_up(table: Array, row: Array) -> Array:
 
 
 def check_examples(examples: int) -> int:
-    """``examples`` as a number of ledgers."""
+    """``examples`` as a number of accounts."""
     _validate.whole(examples=examples)
     return int(examples)
 
@@ -91,7 +91,7 @@ def for_norms(query: Any, norms: Array) -> Any:
     return dataclasses.replace(query, mechanism=for_norms(query.mechanism, norms))
 
 
-class ExampleLedgers:
+class PerExampleFilter:
     """One budget for each example, one int32 word each.
 
     A subclass says what a word means: `_charged` and `_allowed` run inside one compiled program.
@@ -104,7 +104,7 @@ class ExampleLedgers:
 
         Args:
             sharding: a `jax.sharding.Sharding` of an array of shape ``(examples,)``: over which devices, or processes,
-                the ledgers are spread; each device then keeps its own part, and an update sends nothing around. It
+                the accounts are spread; each device then keeps its own part, and an update sends nothing around. It
                 must divide the examples evenly: add examples of norm 0, which spend nothing.
         """
         return ExamplesState(jnp.zeros((self.examples,), jnp.int32, device=sharding))
@@ -170,12 +170,12 @@ class ExampleLedgers:
         return state.words
 
 
-def _step(ledger: ExampleLedgers, query: object, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
-    after = ledger._charged(query, norms, words)
+def _step(filter: PerExampleFilter, query: object, norms: ArrayLike, words: Array) -> tuple[Array, Array]:
+    after = filter._charged(query, norms, words)
     # Who takes part is read off the words: the barrier keeps compilers from computing them a second time.
     return jax.lax.optimization_barrier(after) < 0, after
 
 
 _update = reentrant_x64(jax.jit(_step))
 _update_in_place = reentrant_x64(jax.jit(_step, donate_argnums=3))
-_bounds = reentrant_x64(jax.jit(lambda ledger, query, norms, words: ledger._allowed(query, norms, words)))
+_bounds = reentrant_x64(jax.jit(lambda filter, query, norms, words: filter._allowed(query, norms, words)))

@@ -1,4 +1,4 @@
-"""The priced box with one ledger per example: each pays for its own norm, at a price set by what it has left."""
+"""The priced box with one account per example: each pays for its own norm, at a price set by what it has left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from jaxacct.filters.per_example.examples import (
     for_norms,
     looked_up,
 )
-from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
+from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 
@@ -36,7 +36,7 @@ _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend o
 @printed_as("individual_priced_box", "common", "examples")
 @keeps(ExamplesState)
 @_register
-class IndividualPricedBoxFilter(PricedLedgers):
+class IndividualPricedBoxFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `individual_priced_box`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity); norms are first
@@ -49,7 +49,7 @@ class IndividualPricedBoxFilter(PricedLedgers):
         near: the largest price at each corner while the budget left after a query is at least half of the least of a
             level, int32, shape ``(sigmas, rates, levels)``.
         whole: the largest price down to nothing left, likewise.
-        examples: how many ledgers there are, static.
+        examples: how many accounts there are, static.
         rows: of the table of prices by norm, static.
     """
 
@@ -89,12 +89,12 @@ def _level_ends() -> np.ndarray:
     return np.stack([np.floor(low), np.ceil(high)])
 
 
-def _prices(ledger: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Array:
+def _prices(filter: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Array:
     """Units for each query at each level of the budget left, shape ``(queries, levels)``.
 
     With b left and the price p, the budget after it is a = b - p; p is certified if it is no less than the price at a.
     """
-    good, corners = corners_of(ledger.common, noise, rate)
+    good, corners = corners_of(filter.common, noise, rate)
 
     def mean(table: np.ndarray) -> Array:
         total = jnp.zeros((*noise.shape, _LEVELS))
@@ -103,7 +103,7 @@ def _prices(ledger: IndividualPricedBoxFilter, noise: Array, rate: Array) -> Arr
             total += jnp.where(weight > 0, jnp.where(one < DEAR, weight * one, jnp.inf), 0.0)
         return jnp.ceil(total + 1e-4)
 
-    near, whole = mean(ledger.near), mean(ledger.whole)
+    near, whole = mean(filter.near), mean(filter.whole)
     found = jnp.where(near <= jnp.asarray(_level_ends()[0]) / 2, near, whole)
     return jnp.where(good[:, None] & (found < DEAR), found, DEAR).astype(jnp.int32)
 

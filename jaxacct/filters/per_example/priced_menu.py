@@ -13,7 +13,7 @@ from jax import Array
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.filters.per_example.examples import ExamplesState, check_examples, for_norms, looked_up
-from jaxacct.filters.per_example.units import PricedLedgers, rows_for, rows_of
+from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.states import keeps
 from jaxacct.mechanisms.base import Mechanism
@@ -22,7 +22,7 @@ from jaxacct.mechanisms.base import Mechanism
 @printed_as("individual_priced_menu", "common", "examples")
 @keeps(ExamplesState)
 @_register
-class IndividualPricedMenuFilter(PricedLedgers):
+class IndividualPricedMenuFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `individual_priced_menu`.
 
     An example of norm n is charged for the query with noise multiplier sigma / min(n, sensitivity), as the cheapest
@@ -32,7 +32,7 @@ class IndividualPricedMenuFilter(PricedLedgers):
 
     Attributes:
         common: the `PricedMenuFilter` whose prices and budget are everybody's.
-        examples: how many ledgers there are, static.
+        examples: how many accounts there are, static.
         rows: of the table of prices by norm, static.
     """
 
@@ -66,7 +66,7 @@ def individual_priced_menu(
     its own gradient, and drops out when its own budget is gone; the run goes on for those who have been learned
     already, whose gradients are short. The guarantee is the same as that of `priced_menu`, for every example and for
     add and remove alike; docs/proofs/filters.md has the proof, docs/how-to/individual-budgets.md what it asks of the
-    program around: above all that ledgers, and who takes part, are never published.
+    program around: above all that accounts, and who takes part, are never published.
 
     The menu should reach far up: from the noise multiplier of a step to some multiple of it. Norms below clip norm
     times smallest noise over largest pay the cheapest price. (A menu that reaches up r times has a table of some r^2

@@ -1,4 +1,4 @@
-"""Individual ledgers in whole units: what the priced menu and the priced box have in common."""
+"""Individual accounts in whole units: what the priced menu and the priced box have in common."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from jaxacct.filters.per_example.any_filter import for_each_example
 from jaxacct.filters.per_example.examples import (
     FLAG,
     INFINITY,
-    ExampleLedgers,
     ExamplesState,
+    PerExampleFilter,
     as_bits,
     sensitivity_of,
     settle_norms,
@@ -31,8 +31,8 @@ _SHIFT = 23 - _BITS
 _SPENT = np.int32(2**31 - 1)
 
 
-class PricedLedgers(ExampleLedgers):
-    """Ledgers that hold the units spent in the lower 31 bits of a word; a subclass has the prices."""
+class PricedPerExampleFilter(PerExampleFilter):
+    """Accounts that hold the units spent in the lower 31 bits of a word; a subclass has the prices."""
 
     common: Any
     rows: int

@@ -18,6 +18,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
+from jaxacct._numerics.pieces import join
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
@@ -25,7 +26,7 @@ from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_pa
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import GDPGuarantee
 from jaxacct.filters.printing import number, printed_as
-from jaxacct.filters.residues.prepare import Prepared, joined, of_curve, prepared
+from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
 from jaxacct.filters.states import keeps
@@ -37,7 +38,7 @@ from jaxacct.mechanisms.directions import RELATIONS
 _TOLERANCE = 2e-5  # relative, of a charge: how near the largest residue the search ends
 _TRIES = 24
 _ROUNDING = 2.0**-40  # at most this is an atom at infinity that a lattice makes of a query that has none
-_MOST_IN_TURN = 64  # ledgers that NumPy takes before a compiled program would be done sooner
+_MOST_IN_TURN = 64  # accounts that NumPy takes before a compiled program would be done sooner
 _STATEMENT = (
     "The whole interaction has a privacy profile of at most delta + (1 - delta) times that of mu-GDP, in both "
     "directions and at every epsilon at once, if each query is dominated by the loss it was charged as, given all "
@@ -93,7 +94,7 @@ class GDPResidueFilter:
 
     @reentrant_x64
     def init(self) -> ResidueState:
-        """The state with nothing spent; one ledger for each entry of the budget's shape."""
+        """The state with nothing spent; one account for each entry of the budget's shape."""
         return on_device(ResidueState(_packed(_whole(self.mu_pieces)), self.delta_pieces))
 
     def update(self, query: object, state: ResidueState) -> tuple[Array, ResidueState]:
@@ -103,7 +104,7 @@ class GDPResidueFilter:
             query: a number mu (any mechanism that is mu-GDP), a `Gaussian`, a `GDP` or a `Composed` of them; or any
                 other mechanism with concrete parameters, an upper `PLD` or `PrivacyProfile`, a lower `TradeOff`, or the
                 result of `prepare`, which is the fast way for a query that is asked again.
-            state: from `init` or `update`. It holds one ledger for each budget; its shape covers the query's.
+            state: from `init` or `update`. It holds one account for each budget; its shape covers the query's.
 
         Returns:
             ``(admitted, state)``. Refused, and the state left as it was, if no residue is certain, because the query
@@ -240,7 +241,7 @@ def _many(size: int, mapped: Any, *arguments: Any) -> tuple[tuple[Array, Array],
 
 def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Array, Array]:
     """(mu', delta') after ``query``, mu' = -1 where it is refused; all scalars."""
-    infinity, epsilon, dominating = joined(query.infinity), joined(query.epsilon), joined(query.mu)
+    infinity, epsilon, dominating = join(query.infinity), join(query.epsilon), join(query.mu)
     xp, top = array_module(infinity, mu, delta, offer), infinity.max()
     # Without any slack but for the query's own atom: whatever is best of two closed forms. A largest loss that is
     # known is one of the query itself: a tiny atom beside it is a rounding's, and is not paid for.
@@ -255,7 +256,7 @@ def _residue(query: Prepared, mu: Array, delta: Array, offer: Array) -> tuple[Ar
     both = top + s - top * s
     rho = (1.0 + 8.0 * 2.0**-52) / ((1.0 - s) * (1.0 - top))
     room = deflated(s / (1.0 - s) + (top - infinity) * rho, 8.0 * 2.0**-52)
-    losses, masses = joined(query.losses), joined(query.masses)
+    losses, masses = join(query.losses), join(query.masses)
     guess = xp.sum(masses * losses * losses, -1).max()
     finite = xp.isfinite(losses).all() & (masses >= 0).all() & (infinity >= 0).all() & (top < 1)
     wanted = xp.where(finite, mu, np.nan)
@@ -286,7 +287,7 @@ def gdp_residue(
         (1 - d') H_(G_mu' * L)(gamma) + d'  <=  (1 - d) H_mu(gamma) + d    for all gamma >= 0, in both directions.
 
     Args:
-        mu: the budget, between 1e-18 and 1e30; an array makes one ledger for each entry. Only Gaussians and randomized
+        mu: the budget, between 1e-18 and 1e30; an array makes one account for each entry. Only Gaussians and randomized
             response can be charged above 20.
         delta: the slack, in [0, 1); broadcasts with ``mu``.
         steps: how many queries the slack is spread over evenly. More may be asked: it only steers what each may take.

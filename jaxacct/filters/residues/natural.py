@@ -15,6 +15,7 @@ from jax import Array
 
 from jaxacct import _validate
 from jaxacct._numerics.host import on_device
+from jaxacct._numerics.pieces import split_up
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
@@ -23,7 +24,6 @@ from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
 from jaxacct.filters.printing import printed_as
-from jaxacct.filters.residues.prepare import pieces_up
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
 from jaxacct.filters.states import keeps
 from jaxacct.losses.compare import enclose as families
@@ -221,7 +221,7 @@ def natural(
             one = first_side(relation)
             line = np.asarray(families.enclose(budget, grid, one).line)
             # Pieces are rounded up, by far less than what is taken off.
-            room = on_device(pieces_up(np.maximum(line - 2.0**-44 * line, 0.0)))
+            room = on_device(split_up(np.maximum(line - 2.0**-44 * line, 0.0)))
         return UndeclaredNaturalFilter(room, grid, relation, rounds)
     if rounds is None:
         raise ValueError("rounds must be given with a family, got None")

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from jaxacct._numerics.host import floats, on_device
-from jaxacct.filters.residues.prepare import joined, pieces_up
+from jaxacct._numerics.pieces import join, split_up
 from jaxacct.losses.curves.conversions import grid_of_pld
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -31,12 +31,12 @@ def nothing(grid: LossGrid) -> ComposedState:
     """No query yet: loss 0 for certain (inside ``enable_x64``)."""
     masses, none = np.zeros(grid.size), np.zeros((), np.int32)
     masses[-grid.lowest] = 1.0
-    return ComposedState(*on_device((pieces_up(masses), pieces_up(np.zeros(())), none)))
+    return ComposedState(*on_device((split_up(masses), split_up(np.zeros(())), none)))
 
 
 def law_of(state: ComposedState, grid: LossGrid) -> PLD:
     """The state as an upper law (inside ``enable_x64``)."""
-    return PLD(joined(state.masses), joined(state.infinity), grid, "upper")
+    return PLD(join(state.masses), join(state.infinity), grid, "upper")
 
 
 def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
@@ -54,7 +54,7 @@ def after(state: ComposedState, query: PLD, grid: LossGrid) -> ComposedState:
     kept = xp.concatenate([xp.zeros(ahead), kept, xp.zeros(missing - ahead)])
     kept = xp.where(np.arange(grid.size) == 0, kept + below * rounding, kept)
     infinite = (infinite + above) * rounding
-    return ComposedState(pieces_up(kept), pieces_up(xp.minimum(infinite, 1.0)), state.rounds + 1)
+    return ComposedState(split_up(kept), split_up(xp.minimum(infinite, 1.0)), state.rounds + 1)
 
 
 def admitted_if(

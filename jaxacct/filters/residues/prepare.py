@@ -19,9 +19,10 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._numerics.arrays import Array, array_module, histogram, running_greatest
 from jaxacct._numerics.host import barrier, each, floats, hosted, on_device, on_host
+from jaxacct._numerics.pieces import join, split_up
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
-from jaxacct.adversary.experiment import Experiment, experiments_of, to_trade_off
+from jaxacct.adversary.experiment import Experiment, Query, experiments_of, to_trade_off
 from jaxacct.filters.additive.costs import is_pure, pure_cost
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.losses.compare.gaussian_order import dominating_mu
@@ -57,25 +58,6 @@ class Prepared:
     infinity: Array
     epsilon: Array
     mu: Array
-
-
-def pieces_up(value: Array) -> Array:
-    """Two float32 on a new last axis whose sum is ``value`` >= 0 or a loss, rounded up by 2^-46 of it at most."""
-    # Denormal float32 may be flushed to 0, so none is made; 4e-38 stands for what is smaller.
-    xp, value = floats(value)
-    with np.errstate(all="ignore"):
-        high = xp.where(xp.abs(value) < 4e-38, 0.0, value).astype(np.float32)
-        rest = xp.where(xp.isfinite(value), value - high.astype(np.float64), 0.0)
-        low = rest.astype(np.float32)
-        low = xp.where(low.astype(np.float64) < rest, xp.nextafter(low, np.float32(np.inf)), low)
-        low = xp.where(xp.abs(rest) < 4e-38, xp.where(rest > 0, np.float32(4e-38), np.float32(0.0)), low)
-    return xp.stack([high, low], axis=-1)
-
-
-def joined(pieces: Array) -> Array:
-    """The float64 numbers in ``pieces`` (inside ``enable_x64``)."""
-    _, parts = floats(pieces)
-    return parts[..., 0] + parts[..., 1]
 
 
 def prepare(
@@ -118,8 +100,8 @@ def prepared(
 
 def _least_epsilon(made: Prepared, query: object) -> Array:
     """The mechanism's largest loss, where a lattice has lost it: its curve has a rounding's mass at infinity."""
-    xp, found, known = floats(joined(made.epsilon), pure_cost(query))
-    return pieces_up(xp.minimum(found, xp.where(known >= 0, known, np.inf)))
+    xp, found, known = floats(join(made.epsilon), pure_cost(query))
+    return split_up(xp.minimum(found, xp.where(known >= 0, known, np.inf)))
 
 
 @hosted(static=("atoms",))
@@ -146,7 +128,7 @@ def _of_gaussian(square: Array, atoms: int) -> Prepared:
     unknown = xp.full((*square.shape, 2, atoms), np.nan)
     mu = inflated(xp.sqrt(square), 2.0**-51)
     made = (xp.zeros_like(unknown), unknown, xp.zeros((*square.shape, 2)), xp.full_like(square, np.inf), mu)
-    return Prepared(*(pieces_up(x) for x in made))
+    return Prepared(*(split_up(x) for x in made))
 
 
 def _trade_off(query: Any, relation: str, grid: LossGrid | None) -> TradeOff:
@@ -182,7 +164,7 @@ def _of_pld(pld: PLD) -> TradeOff:
     return TradeOff(widths, xp.concatenate([xp.minimum(singular, 1.0), q * up, none], -1), "lower")
 
 
-def _experiments(query: object, relation: str) -> list[Experiment] | None:
+def _experiments(query: Query, relation: str) -> list[Experiment] | None:
     """The few outcomes of a finite mechanism of scalar parameters; None for any other."""
     batched = any(np.ndim(leaf) for leaf in jax.tree.leaves(query))
     return None if batched else experiments_of(query, relation)
@@ -217,7 +199,7 @@ def _one(p: Array, q: Array, losses: Array | None, atoms: int) -> Prepared:
     delta = xp.minimum(xp.max(infinite), 1.0)
     mu = xp.where(delta < 1.0, dominating_mu(widths, drops, delta), np.inf)
     both_losses = xp.stack([kept, xp.flip(-kept)]) + off
-    return Prepared(*(pieces_up(x) for x in (both_losses, xp.stack([p, xp.flip(q)]), infinite, epsilon, mu)))
+    return Prepared(*(split_up(x) for x in (both_losses, xp.stack([p, xp.flip(q)]), infinite, epsilon, mu)))
 
 
 def _pooled(losses: Array, p: Array, q: Array, atoms: int) -> tuple[Array, Array, Array]:

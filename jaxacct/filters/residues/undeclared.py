@@ -11,12 +11,12 @@ from jax import Array
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
+from jaxacct._numerics.pieces import join
 from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
 from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
-from jaxacct.filters.residues.prepare import joined
 from jaxacct.filters.states import keeps
 from jaxacct.losses.curves.conversions import pld_excess
 from jaxacct.losses.curves.pld import PLD
@@ -90,7 +90,7 @@ class UndeclaredNaturalFilter:
     def remaining(self, state: ComposedState) -> Array:
         """The least room to the budget's curve, over all epsilons; rounded down, in the caller's float type."""
         _, excess = floats(pld_excess(law_of(state, self.grid), self.grid))
-        least = (joined(self.room) - excess).min()
+        least = (join(self.room) - excess).min()
         return array_module(least).maximum(least, 0.0)
 
     def fraction(self, state: ComposedState) -> Array:
@@ -104,6 +104,6 @@ def _within(
 ) -> tuple[Array, ComposedState]:
     def within(composed: PLD) -> Array:
         _, excess = floats(pld_excess(composed, grid))
-        return (excess <= joined(room) + _ROUNDING).all()
+        return (excess <= join(room) + _ROUNDING).all()
 
     return admitted_if(within, law, state, grid, rounds, 1e-6)

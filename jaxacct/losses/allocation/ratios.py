@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.discrete_laws.cells import cell_masses, ordered, placed, with_edge
 from jaxacct.mechanisms.pairs.base import Pair
@@ -62,7 +63,7 @@ def ratio_cells(pair: Pair) -> RatioCells:
         most = np.append(inflated(first, 2.0 * error[0]), inflated(mass + off, 4.0 * UNIT))
         return np.maximum(deflated(least, 4.0 * UNIT) - _LEAST, 0.0), np.where(most > 0, most + _LEAST, 0.0)
 
-    def tail(above: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def tail(above: Array) -> tuple[np.ndarray, np.ndarray]:
         least = np.maximum(deflated(above, error) - _LEAST, 0.0)
         return least, np.where(above > 0, inflated(above, 2.0 * error) + _LEAST, 0.0)
 

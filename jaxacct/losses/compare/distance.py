@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module, repeated
+from jaxacct._numerics.arrays import Array, array_module, repeated
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, quiet_float64
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.losses.compare import enclose as families

@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jax import Array
-
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, mapped
 from jaxacct._numerics.rounding import EPS
 from jaxacct.losses.curves import checks as validity

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import scipy.special
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, iterated, repeated
+from jaxacct._numerics.arrays import Array, array_module, iterated, repeated
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, quiet_float64
 from jaxacct._numerics.least import first_greatest
 from jaxacct._numerics.rounding import EPS, deflated, inflated

@@ -6,10 +6,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from jax import Array
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct.losses.grids.discretize import CEILING
 from jaxacct.losses.grids.grid import LossGrid
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, put, quiet_float64
 from jaxacct._numerics.rounding import inflated
 from jaxacct._numerics.rows import settings_shapes

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module, histogram
+from jaxacct._numerics.arrays import Array, array_module, histogram
 from jaxacct._numerics.curve_arrays import compiled
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, ranks, running_greatest, take
+from jaxacct._numerics.arrays import Array, array_module, ranks, running_greatest, take
 from jaxacct._numerics.curve_arrays import compiled, concrete, float64, mapped, put, quiet_float64, rows
 from jaxacct._numerics.rounding import EPS, inflated
 from jaxacct.losses.curves import checks as validity
@@ -170,7 +169,7 @@ class TradeOff:
         _validate.instance(TradeOff, other=other)
         if self.bound != other.bound:
             raise ValueError(f"bounds must agree, got {self.bound!r} and {other.bound!r}")
-        room = self.widths.shape[-1] * other.widths.shape[-1] + (2 if self.bound == "lower" else 0)
+        room: int = self.widths.shape[-1] * other.widths.shape[-1] + (2 if self.bound == "lower" else 0)
         size = room if size is None else size
         _validate.whole(size=size)
         if size < min(16, room):

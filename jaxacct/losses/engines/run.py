@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from jaxacct._numerics.arrays import Array
 from jaxacct.losses.engines.contour.bounds import Size, contour_bounds, finish, prepare
 from jaxacct.losses.engines.contour.transform import transform_float32
 from jaxacct.losses.engines.devices import Spread
@@ -23,6 +24,10 @@ from jaxacct.losses.engines.discrete_laws.bounds import universal_bounds
 from jaxacct.losses.engines.few_runs import few_run_bounds
 from jaxacct.losses.engines.one_run import single_delta, single_epsilon
 from jaxacct.losses.engines.rays.bounds import ray_bounds
+from jaxacct.mechanisms.pairs.base import Pair
+from jaxacct.mechanisms.pairs.gaussian import GaussianPair
+
+Answer = tuple[Array, Array]  # lower and upper bounds
 
 _BATCHES = (2, 16, 128, 1024)  # to which batches of a compiled program are padded: every size is a compilation
 _CACHED = 128  # larger batches leave a CPU's cache
@@ -54,26 +59,26 @@ class Options(NamedTuple):
 
     precision: str = "float64"
     devices: Sequence[Any] | None = None
-    progress: Callable[[int, int], Any] | None = None
+    progress: Callable[[int, int], object] | None = None
     host: bool = False
-    limit: Any = None
+    limit: np.ndarray | None = None
 
 
-def contour_run(options: Options) -> Callable[..., Any]:
+def contour_run(options: Options) -> Callable[..., Answer]:
     """What runs contours: the formulas in NumPy on a CPU, or a program on accelerators."""
     if options.precision == "float32":
         return _contour_float32
-    return _contour_batch if is_compiled(options) else _contour_numpy
+    return _contour_program if is_compiled(options) else _contour_numpy
 
 
-def discrete_run(options: Options) -> Callable[..., Any]:
+def discrete_run(options: Options) -> Callable[..., Answer]:
     """What runs discrete laws; see :func:`contour_run`."""
-    return _universal_batch if is_compiled(options) and options.precision == "float64" else _universal_numpy
+    return _universal_program if is_compiled(options) and options.precision == "float64" else _universal_numpy
 
 
-def single_run(options: Options) -> Callable[..., Any]:
+def single_run(options: Options) -> Callable[..., Answer]:
     """What reads single runs off their tails; see :func:`contour_run`."""
-    return _single_batch if options.devices is None else _single_spread
+    return _single_batch if options.devices is None else _single_program
 
 
 def is_compiled(options: Options) -> bool:
@@ -81,7 +86,9 @@ def is_compiled(options: Options) -> bool:
     return not options.host and (options.devices is not None or jax.default_backend() != "cpu")
 
 
-def in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Spread):
+def in_chunks(
+    run: functools.partial[Answer], each: float, query: tuple[object, ...], members: np.ndarray, spread: Spread
+) -> Iterator[tuple[np.ndarray, Array, Array]]:
     """Runs ``members`` of a batch in chunks of few different sizes: ``(members, lower, upper)`` of each."""
     rows = max(1, min(max(_ROWS, int(_SHORT / each)), int(_WORK / each)))
     most = _CACHED if jax.default_backend() == "cpu" else _BATCHES[-1]
@@ -106,7 +113,7 @@ def in_chunks(run: Any, each: float, query: Any, members: np.ndarray, spread: Sp
         yield some, spread.gather(low)[: some.size], spread.gather(high)[: some.size]
 
 
-def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
+def _in_threads(run: Callable[[np.ndarray], Answer], chunks: list[np.ndarray]) -> Iterator[Answer]:
     """``run`` of each chunk, in order. NumPy holds no lock while it works, so that threads share the cores."""
     np.empty(_KEPT, np.uint8)  # once freed, the C library keeps smaller arrays' memory for the next ones
     workers = min(
@@ -119,69 +126,37 @@ def _in_threads(run: Callable[[Any], Any], chunks: list[Any]) -> Iterable[Any]:
         yield from pool.map(run, chunks)
 
 
-def _single_batch(kind: str, groups: tuple[Any, ...], goal: Any):
+def _single_batch(kind: str, groups: tuple[Pair, ...], goal: Array) -> Answer:
     """Bounds of one run each; NumPy's in NumPy."""
     (group,) = groups
-    return (single_delta if kind == "delta" else single_epsilon)(_only(group), goal)
+    pair = jax.tree.map(lambda x: x[:, 0], group)
+    return (single_delta if kind == "delta" else single_epsilon)(pair, goal)
 
 
-_single_spread = jax.jit(_single_batch, static_argnums=0)
+_silent = np.errstate(all="ignore")  # what comes of NaN fails closed
+_contour_numpy, _contour_program = _silent(contour_bounds), jax.jit(contour_bounds, static_argnums=(0, 1))
+_universal_numpy, _universal_program = _silent(universal_bounds), jax.jit(universal_bounds, static_argnums=(0, 1))
+_single_program = jax.jit(_single_batch, static_argnums=0)
+_prepare, _finish = jax.jit(prepare, static_argnums=(0, 1)), jax.jit(finish, static_argnums=0)
+_transform = jax.jit(transform_float32, static_argnums=3)
 
 
-def _only(group: Any) -> Any:
-    """The one part of a group."""
-    return jax.tree.map(lambda x: x[:, 0], group)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _contour_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
-    return contour_bounds(kind, size, pairs, counts, goal)
-
-
-def _contour_numpy(kind: str, size: Size, pairs: Any, counts: Any, goal: Any, worst: Any = None):
-    with np.errstate(all="ignore"):  # what comes of it fails closed
-        return contour_bounds(kind, size, pairs, counts, goal, worst)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _universal_batch(kind: str, size: Cells, groups: tuple[Any, ...], counts: jax.Array, goal: jax.Array):
-    return universal_bounds(kind, size, groups, counts, goal)
-
-
-def _universal_numpy(kind: str, size: Cells, groups: tuple[Any, ...], counts: Any, goal: Any):
-    with np.errstate(all="ignore"):  # what comes of it fails closed
-        return universal_bounds(kind, size, groups, counts, goal)
-
-
-def _contour_float32(kind: str, size: Size, pairs: Any, counts: Any, goal: Any):
+def _contour_float32(kind: str, size: Size, pairs: GaussianPair, counts: np.ndarray, goal: np.ndarray) -> Answer:
     """What needs float64 on the CPU, the transforms in float32 on JAX's default device."""
-    prepared = jax.tree.map(np.asarray, _prepare_batch(kind, size, pairs, counts, goal))
+    prepared = jax.tree.map(np.asarray, _prepare(kind, size, pairs, counts, goal))
     single = lambda x: np.asarray(x, np.float32)  # noqa: E731
     tables = (single(prepared.parts.losses), single(prepared.parts.weights), single(prepared.spacing))
     with jax.default_device(None):
-        found = jax.tree.map(lambda x: np.asarray(x, np.float64), _transform_batch(size.nodes, *tables))
-    return _finish_batch(kind, prepared, counts, goal, found)
+        found = jax.tree.map(lambda x: np.asarray(x, np.float64), _transform(*tables, size.nodes))
+    return _finish(kind, prepared, counts, goal, found)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _prepare_batch(kind: str, size: Size, pairs: Any, counts: jax.Array, goal: jax.Array):
-    return prepare(kind, size, pairs, counts, goal)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _transform_batch(nodes: int, losses: jax.Array, weights: jax.Array, spacing: jax.Array):
-    return transform_float32(losses, weights, spacing, nodes)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _finish_batch(kind: str, prepared: Any, counts: jax.Array, goal: jax.Array, found: Any):
-    return finish(kind, prepared, counts, goal, found)
-
-
-def traced_bounds(kind: str, most: float | None, contour: bool, groups: tuple[Any, ...], counts: Any, goal: Any):
+def traced_bounds(
+    kind: str, most: float | None, contour: bool, groups: tuple[Pair, ...], counts: jax.Array, goal: jax.Array
+) -> Answer:
     """Bounds of a batch inside somebody's trace."""
     if most == 1.0 and counts.shape[-1] == 1:
         return _single_batch(kind, groups, goal)
     if contour:
-        return _contour_batch(kind, TRACED, groups[0], counts, goal)
-    return _universal_batch(kind, _TRACED_CELLS, groups, counts, goal)
+        return _contour_program(kind, TRACED, groups[0], counts, goal)
+    return _universal_program(kind, _TRACED_CELLS, groups, counts, goal)

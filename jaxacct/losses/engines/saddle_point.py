@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick
+from jaxacct._numerics.arrays import Array, array_module, pick
 from jaxacct._numerics.least import first_least
 
-Array = Any  # NumPy's or JAX's
-
+_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
+# How far from theta Chernoff's bounds are tried, in units of 1 / standard deviation and of theta. The second kind
+# serves rare sampling, where a slightly larger tilt lets rare and large losses take over.
+_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
+_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
 _STEEP = 0.5  # least tilt, in units of 1 / standard deviation, where the mean loss exceeds epsilon
 
 
-def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Any) -> Array:
+def _log_delta(t: Array, k0: Array, k2: Array, epsilon: Array | float) -> Array:
     """Saddle-point approximation of log delta(epsilon) with K = k0 and K'' = k2 at the saddle t."""
     xp = array_module(t)
     spread = k2 + 1.0 / t**2 + 1.0 / (t + 1.0) ** 2
@@ -63,7 +65,11 @@ def ends(kind: str, goal: Array, variance: Array, most: float) -> tuple[Array, A
 
 
 def best_tilt(
-    bound_at: Callable[[Array], Any], low: Array, high: Array, number: int, ahead: Callable[..., Array] | None = None
+    bound_at: Callable[[Array], Sequence[Array]],
+    low: Array,
+    high: Array,
+    number: int,
+    ahead: Callable[..., Array] | None = None,
 ) -> tuple[Array, ...]:
     """The logarithm of the best of ``number`` tilts, the distance of neighbours', and what ``bound_at`` says there.
 
@@ -84,3 +90,20 @@ def best_tilt(
         grid = grid[:-2]
     at = first_least(value.T)
     return pick(grid.T, at), spacing, *(pick(x[: len(grid)].T, at) for x in (value, *rest))
+
+
+def tilts_around(theta: Array, deviation: Array) -> Array:
+    """Tilts above theta, and as many below it or 0, where Chernoff's bounds are tried; shape ``(N, B)``."""
+    xp = array_module(theta)
+    shift = xp.concatenate([_SHIFTS / xp.maximum(deviation, 1e-300), _STRETCHES * theta])
+    return xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+
+
+def spacing_for(theta: Array, tilts: Array, moments: Array, epsilon: Array, log_delta: Array) -> Array:
+    """The distance of frequencies at which every alias, by Chernoff's bounds, is e^-18 of delta."""
+    xp, n = array_module(theta), len(tilts) // 2
+    excess = moments - tilts * epsilon - xp.log1p(tilts) - log_delta + _DIGITS
+    gap = xp.abs(tilts - theta)
+    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
+    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
+    return 2.0 * np.pi / period

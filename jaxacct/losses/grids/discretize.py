@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.curve_arrays import added
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.grids.supporting_lines import ROUNDING, CellSums, masses_below

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate, mechanisms
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import in_float64
 from jaxacct._numerics.host import on_device, on_host
 from jaxacct.mechanisms.base import Mechanism

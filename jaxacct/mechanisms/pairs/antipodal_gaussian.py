@@ -20,9 +20,7 @@ _LARGE = 20.0  # above, asinh(y) is log(2 y) in float64
 class AntipodalGaussianPair(Rated, Pair):
     """P = (1 - q) N(0, s^2) + q N(1, s^2) against Q = (1 - q) N(0, s^2) + q N(-1, s^2).
 
-    The loss increases with the outcome x and is odd. With z = e^(x / s^2) and c = q e^(-1 / (2 s^2)) it is
-    log((1 - q + c z) / (1 - q + c / z)), so that a loss l belongs to z = e^(l / 2) w with
-    w - 1 / w = 2 sinh(l / 2) (1 - q) / c, which is to say
+    The loss increases with the outcome x and is odd. With c = q e^(-1 / (2 s^2)) a loss l belongs to
 
         x = s^2 (l / 2 + asinh(sinh(l / 2) (1 - q) / c)).
 
@@ -48,7 +46,6 @@ class AntipodalGaussianPair(Rated, Pair):
         return noise**2 * (half + xp.where(log_y > _LARGE, log_y + np.log(2.0), small))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q = column(self.noise), column(self.rate)
         xp = array_module(losses, noise, q)
         rest, x = column(self.rest), self._outcome(xp.abs(losses))
@@ -62,7 +59,6 @@ class AntipodalGaussianPair(Rated, Pair):
         return mirrored(Tails(p_above, p_below, q_above, q_below, error), losses < 0.0)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q = column(self.noise), column(self.rate)
         xp, rest = array_module(noise, q), column(self.rest)
         x = xp.concatenate([Z * noise, 1.0 + Z * noise], -1)

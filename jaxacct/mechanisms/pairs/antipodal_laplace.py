@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, quadrature
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, mirrored, quadrature
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, log_rest, mixed_loss
 
 _RULE = np.polynomial.legendre.leggauss(64)
@@ -42,7 +42,6 @@ class AntipodalLaplacePair(Rated, Pair):
         return xp.logaddexp(loss - eps, loss + xp.log(-xp.expm1(-loss)) + log_rest(q, rest) - xp.log(q))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps, q, rest = column(self.epsilon), column(self.rate), column(self.rest)
         xp = array_module(losses, eps, q)
         at = xp.abs(losses)
@@ -53,10 +52,8 @@ class AntipodalLaplacePair(Rated, Pair):
         # At the largest loss its atom is not above; below its negative there is nothing.
         negative, largest = losses < 0.0, self._largest(eps, q, rest)
         over = xp.where(negative, at > largest, at >= largest)
-        p_above, q_above = (xp.where(over, 0.0, x) for x in (p_above, q_above))
-        p_below, q_below = (xp.where(over, 1.0, x) for x in (p_below, q_below))
         error = UNIT * (48.0 + 8.0 * xp.minimum(eps, 800.0)) + 0.0 * (losses + q)
-        return mirrored(Tails(p_above, p_below, q_above, q_below, error), negative)
+        return mirrored(beyond_ends(Tails(p_above, p_below, q_above, q_below, error), over & False, over), negative)
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""

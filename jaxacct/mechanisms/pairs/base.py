@@ -120,6 +120,20 @@ def mirrored(tails: Tails, where: Array) -> Tails:
     )
 
 
+def two_sides(right: Array, small: Array) -> tuple[Array, Array]:
+    """The probabilities above and below, from the smaller of the two, which is that above where ``right``."""
+    xp, large = array_module(right, small), 1.0 - small
+    return xp.where(right, small, large), xp.where(right, large, small)
+
+
+def beyond_ends(tails: Tails, under: Array, over: Array) -> Tails:
+    """``tails``, but where every loss is above (``under``), or none is (``over``), 0 and 1."""
+    xp = array_module(under, over, tails.p_above)
+    settled = lambda side, low: xp.where(under, low, xp.where(over, 1.0 - low, side))  # noqa: E731
+    p_above, p_below, q_above, q_below, error = tails
+    return Tails(settled(p_above, 1.0), settled(p_below, 0.0), settled(q_above, 1.0), settled(q_below, 0.0), error)
+
+
 def rest_at_zero(losses: Array, log_masses: Array) -> Survey:
     """A survey whose masses do not sum up to 1: what is missing lies at the loss 0."""
     xp = array_module(losses, log_masses)

@@ -25,17 +25,9 @@ _WEIGHTS = np.where((_ANGLES == 0.0) | (np.pi == _ANGLES), 1.0, 2.0) / _CELLS * 
 class BoundedRangePair(BoundedLoss):
     """The pair whose hockey stick is the supremum over all pairs with a loss in [t - eps, t], 0 <= t <= eps.
 
-    For one t the worst pair has its losses at both ends: p = (1 - e^(t - eps)) / (1 - e^-eps) of P at t, the rest at
-    t - eps (Dong, Durfee, Rogers 2020, section 3). At l = log gamma its hockey stick is p (1 - e^(l - t)) between the
-    two, largest at t = (eps + l) / 2:
-
-        H(e^l) = (1 - e^((l - eps) / 2))^2 / (1 - e^-eps),      abs(l) <= eps,
-
-    a convex curve in gamma without atoms, and so the curve of a pair: from Q(L > l) = -dH/dgamma,
+    The pair is symmetric, without atoms (docs/proofs/families.md), and for abs(l) <= eps
 
         P(L > l) = expm1((l - eps) / 2) / expm1(-eps),     Q(L > l) = expm1((eps - l) / 2) / expm1(eps).
-
-    Q(L > l) = P(L <= -l), so the pair is symmetric.
 
     Attributes:
         epsilon: eps, the range; float64.
@@ -44,7 +36,6 @@ class BoundedRangePair(BoundedLoss):
     epsilon: Array
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         eps = column(self.epsilon)
         xp = array_module(losses, eps)
         inside = xp.clip(losses, -eps, eps)

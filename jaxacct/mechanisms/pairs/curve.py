@@ -1,15 +1,9 @@
 """Dominating pairs of guarantees that are only curves: zero-concentrated and Rényi differential privacy.
 
-A bound B(gamma) on the hockey sticks of both directions of every pair of neighbours bounds them by the largest
-convex curve U <= B that equals its own reflection 1 - gamma + gamma U(1 / gamma). U is the hockey stick of a pair (Zhu,
-Dong, Wang 2022: which curves have pairs), which dominates the mechanism and may be composed with others (shown
-there), and sampled, like any pair.
-
-For both guarantees B has closed tails for losses l >= 0: with P(L > l) = e^-y, Q(L > l) is e^-g(y) and B = e^-y -
-e^(l - g). Near gamma = 1 the curve B and its reflection need not meet in a convex way, and the total variation tau of
-the guarantee may be less than B there. So U has B's tails for y >= y0 only, no mass at losses between 0 and that of y0,
-and an atom at 0 with the rest; y0 is the smallest y whose tangent is at most tau at gamma = 1 and leaves a
-non-negative rest:  e^-y - e^-g(y) <= tau,  e^-y + e^-g(y) <= 1,  l >= 0.  Losses below 0 mirror those above.
+The hockey stick of the pair is the largest convex curve below the guarantee's bound B, and below the total variation
+tau, that is its own reflection: docs/proofs/families.md, theorem 2. With P(L > l) = e^-y and Q(L > l) = e^-g(y) it has
+B's tails for y >= y0, an atom at 0 with the rest, and losses below 0 mirror those above; y0 is the smallest y with
+e^-y - e^-g(y) <= tau,  e^-y + e^-g(y) <= 1,  l >= 0.
 """
 
 from __future__ import annotations
@@ -65,7 +59,6 @@ class CurvePair(Pair):
         return repeated(halve, ends, _HALVINGS)[1]
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
         xp = array_module(losses, start)
         y = xp.maximum(self._locate(xp.abs(losses), start), start)
@@ -80,7 +73,6 @@ class CurvePair(Pair):
         return 0.0 * losses
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         start = self._start()
         xp = array_module(start)
         y = start + _FAR * (np.arange(_POINTS + 1) / _POINTS) ** 3
@@ -96,10 +88,7 @@ class CurvePair(Pair):
 class ConcentratedPair(CurvePair):
     """The pair of rho-zCDP: B is the infimum over orders of the conversion from Rényi divergence.
 
-    At order a, D_a <= a rho implies delta <= exp((a - 1) (a rho - eps + log(1 - 1/a))) / a (Canonne, Kamath, Steinke
-    2020, Proposition 12). The infimum over a is at eps = rho (2 a - 1) + log(1 - 1/a), where delta = exp(-rho (a -
-    1)^2) / a; its slope in gamma makes Q(L > eps) = exp(-rho a^2) and P(L > eps) = exp(-rho (a - 1)^2), which fall
-    in a: this infimum is convex already. (N(0, 1)'s tails in place of the exponentials would be the Gaussian's.)
+    At eps = rho (2 a - 1) + log(1 - 1/a), P(L > eps) = exp(-rho (a - 1)^2) and Q(L > eps) = exp(-rho a^2).
 
     Attributes:
         rho: above 0; float64.
@@ -149,8 +138,8 @@ class ConcentratedPair(CurvePair):
 class RenyiPair(CurvePair):
     """The pair of a Rényi divergence of at most ``divergence`` at ``order``.
 
-    delta <= exp((a - 1) (divergence - eps + log(1 - 1/a))) / a (Canonne, Kamath, Steinke 2020, Proposition 12) is a
-    power of gamma, convex, with P(L > eps) = a delta and Q(L > eps) = (a - 1) delta e^-eps.
+    P(L > eps) = a delta and Q(L > eps) = (a - 1) delta e^-eps with log(a delta) = (a - 1) (divergence - eps + log(1 -
+    1/a)).
 
     Attributes:
         order: a > 1; float64.
@@ -189,35 +178,25 @@ def merged_curves(parts: Runs) -> Runs:
     is one mechanism that interacts with the analyst, keeps its guarantee against every interaction, and is composed
     concurrently with the rest (Vadhan, Zhang 2023, on concurrent composition).
     """
-    kinds: list[Runs] = []
-    for part in parts:
-        alike = next((kind for kind in kinds if _alike(kind[0][0], part[0])), None)
-        if alike is None:
-            kinds.append([part])
-        else:
-            alike.append(part)
-    return [(_whole([pair for pair, _ in kind]), kind[0][1]) for kind in kinds]
+    kinds: dict[object, Runs] = {}
+    for pair, count in parts:
+        kinds.setdefault(_kind(pair), []).append((pair, count))
+    return [(_whole([pair for pair, _ in kind]), kind[0][1]) for kind in kinds.values()]
 
 
-def _alike(first: Any, second: Any) -> bool:
-    """Whether two parts are known to add up."""
-    if isinstance(first, RenyiPair) and isinstance(second, RenyiPair):
-        return _same(first.order, second.order)
-    return isinstance(first, ConcentratedPair) and isinstance(second, ConcentratedPair)
+def _kind(pair: Pair) -> object:
+    """Equal for parts that are known to add up."""
+    if isinstance(pair, RenyiPair):
+        order = pair.order
+        return id(order) if _validate.is_traced(order) else (np.shape(order), np.asarray(order).tobytes())
+    return ConcentratedPair if isinstance(pair, ConcentratedPair) else id(pair)
 
 
-def _whole(pairs: list[Any]) -> Any:
+def _whole(pairs: list[Any]) -> Pair:
     """One pair for all that add up; docs/proofs/parameters.md, lemma 7, for the rounding."""
-    first = pairs[0]
-    if len(pairs) == 1:
+    first, *others = pairs
+    if not others:
         return first
     if isinstance(first, ConcentratedPair):
         return ConcentratedPair(total([pair.rho for pair in pairs]))
     return RenyiPair(first.order, total([pair.divergence for pair in pairs]))
-
-
-def _same(first: Any, second: Any) -> bool:
-    """Whether two orders are known to be equal."""
-    if first is second:
-        return True
-    return not _validate.is_traced((first, second)) and np.array_equal(first, second)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.gaussian import REACH, normal_tails
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
@@ -30,12 +30,9 @@ class DiscreteGaussianPair(Pair):
 
     The loss (x - D/2) D / sigma^2 is increasing in x. Tails are sums f(a) + f(a + 1) + ... with a >= 1. Where f falls
     by e^-0.8 or more a step, or sigma <= 10, 97 terms are the sum to the last digit. Elsewhere the Euler-Maclaurin
-    formula is, with z = a / sigma and Hermite polynomials He,
+    formula is, to 2 units (docs/proofs/families.md, theorem 7), with z = a / sigma and Hermite polynomials He,
 
-        sigma sqrt(2 pi) Pr[N(0, 1) > z] + f(a) (1/2 + sum_{m <= 9} B_2m / (2m)! He_{2m-1}(z) sigma^(1 - 2m)) + R,
-
-    |R| <= 2.01 (2 pi sigma)^-18 sigma int_z^inf |He_18| exp(-x^2/2). With |He_18(x)| <= 1.09 sqrt(18!) exp(x^2/4)
-    (Cramer) for z <= 8.5, and <= x^18 beyond (its zeros lie below), |R| is at most 2 units of the sum.
+        sigma sqrt(2 pi) Pr[N(0, 1) > z] + f(a) (1/2 + sum_{m <= 9} B_2m / (2m)! He_{2m-1}(z) sigma^(1 - 2m)).
 
     Attributes:
         sigma: above 0; float64.
@@ -68,12 +65,9 @@ class DiscreteGaussianPair(Pair):
     def _sides(self, n: Array, total: Array) -> tuple[Array, Array]:
         """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller one with its relative accuracy."""
         xp = array_module(n, total)
-        small = self._sum_from(xp.where(n >= 0, n + 1.0, -n)) / total
-        large = 1.0 - small
-        return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
+        return two_sides(n >= 0, self._sum_from(xp.where(n >= 0, n + 1.0, -n)) / total)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         sigma, gap = column(self.sigma), column(self.sensitivity)
         xp = array_module(sigma, gap, losses)
         last = xp.floor(losses * (sigma**2 / gap) + 0.5 * gap)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, quotient_up
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, two_sides
 from jaxacct.mechanisms.pairs.table import Atoms
 
 _GRID = np.linspace(0.0, 1.0, 257)  # of survey atoms
@@ -33,10 +33,8 @@ class DiscreteLaplacePair(Pair):
         """Pr[X > n] and Pr[X <= n] for whole n ``(..., edges)``; the smaller of the two to a few units."""
         scale = column(self.scale)
         xp = array_module(scale, n)
-        small = xp.exp(-xp.where(n >= 0, n + 1.0, -n) / scale) / (1.0 + xp.exp(-1.0 / scale))
         # t -> 1 makes both tails 1/2, and 1 - small loses nothing there.
-        large = 1.0 - small
-        return xp.where(n >= 0, small, large), xp.where(n >= 0, large, small)
+        return two_sides(n >= 0, xp.exp(-xp.where(n >= 0, n + 1.0, -n) / scale) / (1.0 + xp.exp(-1.0 / scale)))
 
     def lists_outcomes(self) -> bool:
         """Whether :meth:`atoms` may be asked: parameters are concrete, and outcomes few."""
@@ -61,25 +59,16 @@ class DiscreteLaplacePair(Pair):
         return Atoms(losses, masses(np.abs(gap - k)), masses(k), error, 4.0 * UNIT * np.abs(losses))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         scale, gap = column(self.scale), column(self.sensitivity)
         xp = array_module(scale, gap, losses)
         last = xp.floor(0.5 * (losses * scale + gap))  # the largest outcome of at most this loss
-        under, over = losses < -gap / scale, losses >= gap / scale
         last = xp.clip(last, 0.0, gap - 1.0)
         p_above, p_below = self._sides(last - gap)
         q_above, q_below = self._sides(last)
-        poison = 0.0 * (scale + gap)
-        settle = lambda x, low, high: xp.where(under, low, xp.where(over, high, x)) + poison  # noqa: E731
         # The exponents are rounded: n / scale is off by 2u of itself.
         size = xp.minimum((xp.abs(last) + gap + 1.0) / scale, 750.0)
-        return Tails(
-            settle(p_above, 1.0, 0.0),
-            settle(p_below, 0.0, 1.0),
-            settle(q_above, 1.0, 0.0),
-            settle(q_below, 0.0, 1.0),
-            UNIT * (24.0 + 4.0 * size),
-        )
+        tails = Tails(p_above, p_below, q_above, q_below, UNIT * (24.0 + 4.0 * size))
+        return beyond_ends(tails, losses < -gap / scale, losses >= gap / scale)
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: up to 257 atoms, that hold what lies between them."""

@@ -40,7 +40,6 @@ class DisplacedGaussianPair(Pair):
         return GaussianPair(self.noise, self.rate, 1.0 + 0.0 * self.rate)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, back = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(losses, noise, q, back)
         at = xp.where(back, -losses, losses)

@@ -8,7 +8,7 @@ from jaxacct._numerics.arrays import Array, array_module, column, erfc, logsumex
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored, two_sides
 from jaxacct.mechanisms.pairs.gaussian_curve import log_delta_bounds
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss
 from jaxacct.mechanisms.parameters import NOISE_UNITS
@@ -46,7 +46,6 @@ class GaussianPair(Rated, Pair):
         return 0.5 + column(self.noise) ** 2 * inner_loss(losses, column(self.rate), column(self.rest))
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         rest = column(self.rest)
         xp = array_module(losses, noise, q, add)
@@ -68,7 +67,6 @@ class GaussianPair(Rated, Pair):
         return Sample(GaussianPair(self.noise, one, self.reverse, 0.0 * one), self.rate, self.rest, self.reverse)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, q, add = column(self.noise), column(self.rate), column(self.reverse) > 0.5
         xp = array_module(noise, q, add)
         rest = column(self.rest)
@@ -95,14 +93,8 @@ class GaussianPair(Rated, Pair):
     def log_hockey_stick(self, epsilon: Array, upper: bool) -> Array:
         """A bound of log H(e^eps) for eps >= 0, shape ``(...)``, from the curve G of the Gaussian without sampling.
 
-        With g = e^eps (Balle, Barthe, Gaboardi 2018, Theorem 2, and the same computation with P and Q swapped),
-
-            remove:  H(g) = q G(1 + (g - 1) / q),
-            add:     H(g) = D G(g q / D),  D = 1 - g (1 - q) = q (1 - x),  0 where D <= 0.
-
-        Both arguments are formed from sums of numbers of one sign, so they are good to a few units; G is
-        decreasing, so it is read that much to either side, and increasing in its mu, likewise
-        (docs/proofs/parameters.md, lemma 5).
+        With g = e^eps it is q G(1 + (g - 1) / q) for `remove` (Balle, Barthe, Gaboardi 2018, Theorem 2), and for `add`
+        D G(g q / D), D = q (1 - x), x = (1 - q) (g - 1) / q, or 0 where D <= 0: docs/proofs/parameters.md, lemma 5.
         """
         xp = array_module(epsilon, self.noise, self.rate, self.reverse)
         add, q, rest = self.reverse > 0.5, self.rate, self.rest
@@ -138,7 +130,4 @@ class GaussianPair(Rated, Pair):
 
 def normal_tails(z: Array) -> tuple[Array, Array]:
     """P(N(0,1) > z) and P(N(0,1) <= z), the smaller of the two with full relative accuracy."""
-    xp = array_module(z)
-    small = 0.5 * erfc(xp.abs(z) * (0.5**0.5))
-    large = 1.0 - small
-    return xp.where(z > 0, small, large), xp.where(z > 0, large, small)
+    return two_sides(z > 0, 0.5 * erfc(array_module(z).abs(z) * (0.5**0.5)))

@@ -9,7 +9,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, quadrature
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends, quadrature
 
 _RULE = np.polynomial.legendre.leggauss(128)
 
@@ -54,16 +54,9 @@ class LaplacePair(BoundedLoss):
         inside = xp.clip(losses, -eps, eps)
         p_below = 0.5 * xp.exp(-0.5 * (eps - inside))
         q_above = 0.5 * xp.exp(-0.5 * (eps + inside))
-        under, over = losses < -eps, losses >= eps
-        settle = lambda x, low, high: xp.where(under, low, xp.where(over, high, x))  # noqa: E731
-        return Tails(
-            settle(1.0 - p_below, 1.0, 0.0),
-            settle(p_below, 0.0, 1.0),
-            settle(q_above, 1.0, 0.0),
-            settle(1.0 - q_above, 0.0, 1.0),
-            # The exponent, at most eps, is off by a few roundoffs of its size; its sum is exact to one.
-            UNIT * (16.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses,
-        )
+        # The exponent, at most eps, is off by a few roundoffs of its size; its sum is exact to one.
+        error = UNIT * (16.0 + 4.0 * xp.minimum(eps, 800.0)) + 0.0 * losses
+        return beyond_ends(Tails(1.0 - p_below, p_below, q_above, 1.0 - q_above, error), losses < -eps, losses >= eps)
 
     def survey(self) -> Survey:
         """See :class:`jaxacct.mechanisms.pairs.base.Pair`: both atoms, and Gauss-Legendre nodes between them."""

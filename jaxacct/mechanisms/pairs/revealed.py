@@ -33,7 +33,6 @@ class RevealedPair(Pair):
     doubt: Array
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         first, weight, rest = self.first.tails(losses), column(self.weight), column(self.rest)
         # Where everything is revealed, P's loss is infinite and Q's minus infinity.
         second = Tails(1.0, 0.0, 0.0, 1.0, 0.0) if self.second is None else self.second.tails(losses)

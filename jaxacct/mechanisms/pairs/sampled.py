@@ -10,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, beyond_ends
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, Sample, inner_loss, log_rest, mixed_loss, mixed_loss_up
 from jaxacct.mechanisms.pairs.table import LEAST, Atoms, Window, lists_outcomes
 from jaxacct.mechanisms.parameters import RATE_UNITS
@@ -39,16 +39,14 @@ class SampledPair(Rated, Pair):
     rest: Array = None
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         xp = array_module(losses, q, add)
         m = inner_loss(xp.where(add, -losses, losses), q, rest)
         m = xp.where(add, -m, m)
-        p_above, p_below, q_above, q_below, error = self.inner.tails(xp.clip(m, -_FARTHEST, _FARTHEST))
+        inner = self.inner.tails(xp.clip(m, -_FARTHEST, _FARTHEST))
         # Out of range: below every loss (remove), where even L = -inf counts as above, or above every loss (add).
+        p_above, p_below, q_above, q_below, error = beyond_ends(inner, m == -np.inf, m == np.inf)
         xp = array_module(m, p_above)
-        p_above, q_above = (xp.where(m == -np.inf, 1.0, xp.where(m == np.inf, 0.0, x)) for x in (p_above, q_above))
-        p_below, q_below = (xp.where(m == -np.inf, 0.0, xp.where(m == np.inf, 1.0, x)) for x in (p_below, q_below))
         error = xp.where(xp.isinf(m), 0.0, error)  # 0 and 1 are exact
         mixed_above, mixed_below = q * p_above + rest * q_above, q * p_below + rest * q_below
         backwards_above, backwards_below = rest * p_above + q * q_above, rest * p_below + q * q_below
@@ -112,7 +110,6 @@ class SampledPair(Rated, Pair):
         return array_module(straight, add).where(add, -straight, straight)
 
     def survey(self) -> Survey:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         q, rest, add = column(self.rate), column(self.rest), column(self.reverse) > 0.5
         inner = self.inner.survey()
         xp = array_module(q, add, inner.losses)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from jaxacct._numerics.arrays import Array, array_module, column, logsumexp, ranks, take
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails
+from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, two_sides
 from jaxacct.mechanisms.pairs.table import MOST_LISTED, Atoms, Window
 
 LEAST = 1e-290
@@ -32,15 +31,10 @@ _LIKELY = 16.0  # standard deviations
 class SkellamPair(Pair):
     """P = D + X against Q = X on the integers, Pr[X = x] = p(x) = exp(-z) I_x(z) with z = 2 mu.
 
-    Modified Bessel functions obey I_(x-1) = (2 x / z) I_x + I_(x+1). Run downwards, that adds positive numbers only:
-    with q_x = I_(x-1) / I_x, it is q_x = x / mu + 1 / q_(x+1), three roundings a step, so the product of n ratios is
-    off by 3 n units. The start is the upper end of z / (x + 1/2 + sqrt((x + 3/2)^2 + z^2)) <= I_(x+1) / I_x
-    <= z / (x + 1/2 + sqrt((x + 1/2)^2 + z^2)) (Amos 1974), off by less than 1 in its logarithm, and each step
-    multiplies that by less than the product of two neighbouring ratios: it is gone when the window begins.
-
-    The loss log p(x - D) - log p(x) increases in x, as p is log-concave. Beyond the window, at T = M - D, Chernoff's
-    bound exp(z (cosh u - 1) - u T), sinh u = T / z, takes the place of the tail. It counts as error, and is next to
-    the least float64; where it is more, nothing is known.
+    Ratios q_x = I_(x-1) / I_x come from the downward recurrence q_x = x / mu + 1 / q_(x+1); a product of n of them is
+    off by 3 n units (docs/proofs/families.md, theorem 8). The loss log p(x - D) - log p(x) increases in x. Beyond the
+    window, at T = M - D, Chernoff's bound takes the place of the tail. It counts as error, and is next to the least
+    float64; where it is more, nothing is known.
 
     Attributes:
         mu: above 0; float64.
@@ -82,7 +76,6 @@ class SkellamPair(Pair):
         return logs, error
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         size = self._size()
         z, gap = 2.0 * column(self.mu), column(self.sensitivity)
         logs, log_error = self._logs(size)
@@ -95,11 +88,12 @@ class SkellamPair(Pair):
 
         def sides(n: Array) -> tuple[Array, Array]:
             small = take(above, xp.clip(xp.where(n >= 0, n, -n - 1.0), 0.0, size).astype(np.int64))
-            return xp.where(n >= 0, small, 1.0 - small), xp.where(n >= 0, 1.0 - small, small)
+            return two_sides(n >= 0, small)
 
         # A NaN in a table would not be sorted: it is put back by the masses.
-        table = _losses(logs, gap)
-        last = ranks(xp.where(xp.isnan(table), 0.0, table), losses) - (size + 1.0)
+        at, shifted = _window_logs(logs, gap)
+        table = xp.where(xp.isnan(shifted - at), 0.0, shifted - at)
+        last = ranks(table, losses) - (size + 1.0)
         gap = xp.where(xp.isnan(gap), 1.0, gap)
         p_above, p_below = sides(last - gap)
         q_above, q_below = sides(last)
@@ -156,9 +150,7 @@ class SkellamPair(Pair):
     def log_moment(self, order: Array) -> Array:
         """An upper bound of log E_Q[(P/Q)^order], order > 1, which broadcasts with the leaves; inf where none is known.
 
-        The terms p(x - D)^a p(x)^(1 - a) of the window, and what lies outside: below it at most Q's mass, and above it
-        E_Q[e^(a L); X > T], where L(x) <= D asinh((x + 1/2) / z) by Amos's lower bound. That is concave, so at most
-        its tangent in T, and Chernoff's bound with the same tilt u as for the mass holds if u is at least its slope.
+        The terms p(x - D)^a p(x)^(1 - a) of the window, and bounds of what lies outside (docs/proofs/families.md).
         """
         size = self._size(order)
         z, gap, a = 2.0 * column(self.mu), column(self.sensitivity), column(order)
@@ -228,7 +220,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Array, x: int) -> Any:
+def _first(mu: Array, x: int) -> Array:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
     return half + (half * half + 1.0) ** 0.5
@@ -261,9 +253,3 @@ def _window_logs(logs: Array, gap: Array) -> tuple[Array, Array]:
     xp = array_module(logs, gap)
     shifted = xp.where(xp.abs(x - gap) <= size, _at(logs, x - gap), -np.inf)
     return _at(logs, x + 0.0 * gap), shifted
-
-
-def _losses(logs: Array, gap: Array) -> Array:
-    """Losses of the outcomes from -M to M, sorted."""
-    at, shifted = _window_logs(logs, gap)
-    return shifted - at

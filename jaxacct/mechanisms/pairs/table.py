@@ -68,7 +68,6 @@ class Tabulated(Pair):
         raise NotImplementedError
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         atoms = self.atoms()
         xp = array_module(atoms.losses, losses)
         at_most = ranks(atoms.losses, losses)

@@ -27,11 +27,8 @@ class WithReplacementPair(Pair):
     probability w_j, this dominates (``docs/proofs/samples-with-replacement.md``).
 
     With outcomes x = -Phi^-1(s) noise and likelihood ratios r_j(x) of N(j) against N(0), the best x at g = e^l solves
-
-        sum_j w_j (r_j(x) / g - 1)_+ = w_0 (1 - e^-l),
-
-    whose left side is convex and increasing, so that Newton's method comes down from any outcome right of it. The best
-    x_j is max(x, y_j) with r_j(y_j) = g. H's derivative, and with it the tails, are those at the best events.
+    sum_j w_j (r_j(x) / g - 1)_+ = w_0 (1 - e^-l), whose left side is convex and increasing, so that Newton's method
+    comes down from any outcome right of it. The best x_j is max(x, y_j) with r_j(y_j) = g.
 
     Attributes:
         noise: sigma over what replacing the record once moves.
@@ -82,7 +79,6 @@ class WithReplacementPair(Pair):
         return x, xp.maximum(x[..., None], own)
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         noise, w, tail = column(self.noise), self.weights.values[..., None, :], column(self.tail)
         xp = array_module(losses, noise, w, tail)
         negative = losses < 0.0

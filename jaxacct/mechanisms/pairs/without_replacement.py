@@ -26,7 +26,6 @@ class WithoutReplacementPair(Pair):
     below: Any
 
     def tails(self, losses: Array) -> Tails:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         above, below = self.above.tails(losses), self.below.tails(losses)
         xp = array_module(losses, above.p_above)
         return Tails(*(xp.where(losses >= 0.0, high, low) for high, low in zip(above, below, strict=True)))
@@ -41,11 +40,9 @@ class WithoutReplacementPair(Pair):
         return rest_at_zero(losses, log_masses)
 
     def max_loss(self) -> Array:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.above.max_loss()
 
     def loss_error(self) -> Array:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         above, below = self.above.loss_error(), self.below.loss_error()
         return array_module(above, below).maximum(above, below)
 
@@ -62,7 +59,6 @@ class WithoutReplacementPair(Pair):
         return (1.0 + 1e-12) * array_module(above, below).logaddexp(above, below)
 
     def infinity(self) -> Array:
-        """See :class:`jaxacct.mechanisms.pairs.base.Pair`."""
         return self.above.infinity()
 
     def _zero(self) -> Array:

@@ -6,12 +6,9 @@ keep their digits, and rounded up by 1e-12 relative.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -50,34 +47,23 @@ def guarded(value: Array, parameter: Array, order: Array) -> Array:
 
 
 @hosted
-def pure_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
+def pure_divergence(epsilon: Array, order: Array, categories: Array = 2.0) -> Array:
     """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
 
     log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
     all (Kairouz, Oh, Viswanath 2015). The excess is e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (1 + e^eps),
-    with k - 1 + e^eps below for k categories.
+    with k - 1 + e^eps below for k categories. At an epsilon of 0 it is 0.
     """
     xp, a, eps, categories = floats(order, epsilon, categories)
     others = xp.log(categories - 1.0)
     log_excess = a * eps + xp.log(-xp.expm1(-(a - 1.0) * eps)) + xp.log(-xp.expm1(-a * eps)) - xp.logaddexp(others, eps)
     value = from_excess(log_excess, a, a * eps)
-    return guarded(xp.minimum(value, eps), eps, a)
-
-
-def response_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
-    """`pure_divergence`, and 0 at an epsilon of 0.
-
-    log(1 + e^(a eps) (1 - e^(-(a-1) eps)) (1 - e^(-a eps)) / (e^eps + k - 1)) / (a - 1), from the three atoms. For
-    k = 2 it bounds every eps-DP mechanism.
-    """
-    xp, categories, epsilon, order = floats(categories, epsilon, order)
-    epsilon = xp.where(xp.isnan(categories), np.nan, epsilon)
-    value = pure_divergence(epsilon, order, categories)
-    return array_module(value, epsilon, order).where((order > 1) & (epsilon == 0), 0.0, value)
+    value = guarded(xp.minimum(value, eps), eps, a)
+    return xp.where((eps == 0) & (categories >= 2) & (a > 1), 0.0, value)
 
 
 @hosted
-def proportional(rho: Any, order: Any) -> Array:
+def proportional(rho: Array, order: Array) -> Array:
     """order * rho, rounded up; infinite where either is invalid."""
     xp, rho, order = floats(rho, order)
     good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)

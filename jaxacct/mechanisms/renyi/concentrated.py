@@ -1,39 +1,17 @@
 """The exact zCDP constants of pure privacy, randomized response and Laplace noise, and amplified pure privacy.
 
-The rho of zCDP is the supremum over orders of D_order / order. For three pairs that supremum is proven to be the limit
-at order 1, the Kullback-Leibler divergence. Put t = order - 1/2 and s = t^2, so order (order - 1) = s - 1/4 and
-
-    D_order / order = (F(s) - F(1/4)) / (s - 1/4),      F = log of the moment below, as a function of s,
-
-=============================  =============================================================
-pair                           exp(F(s)), up to a constant factor
-=============================  =============================================================
-Laplace                        cosh(eps sqrt(s)) + sinh(eps sqrt(s)) / (2 sqrt(s))
-randomized response, k = 2     cosh(eps sqrt(s))
-k - 2 <= 2 exp(eps / 2)        2 exp(eps / 2) cosh(eps sqrt(s)) + k - 2
-=============================  =============================================================
-
-Each is entire in s, of order 1/2, with real negative zeros only (s = -u^2 makes it cos(eps u) + sin(eps u) / (2u),
-whose zeros are the eigenvalues of a Sturm-Liouville problem, or 2 exp(eps / 2) cos(eps u) + k - 2). So F is a constant
-plus a sum of log(1 + s / z_i) with z_i > 0: concave, and its chord's slope falls from F'(1/4) on. That gives
-
-    Laplace: eps + exp(-eps) - 1;      randomized response: eps (e^eps - 1) / (e^eps + k - 1).
-
-Randomized response on two categories dominates every eps-DP pair (Kairouz, Oh, Viswanath 2015), so eps-DP is
-eps tanh(eps / 2)-zCDP and no better constant holds; Bun, Steinke 2016 (Proposition 3.3) have eps^2 / 2, which is
-larger. Response on more categories is dominated by that on fewer, k real, so k stops counting at 2 + 2 exp(eps / 2).
-The same way (epsilon, delta)-DP is delta-approximate eps tanh(eps / 2)-zCDP.
+The rho of zCDP is the supremum over orders of D_order / order, which for these is the limit at order 1, the
+Kullback-Leibler divergence: docs/proofs/families.md, theorem 1. eps-DP is eps tanh(eps / 2)-zCDP, and no better
+constant holds; (epsilon, delta)-DP is delta-approximate eps tanh(eps / 2)-zCDP.
 """
 
 from __future__ import annotations
 
-from jax import Array
-
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 
 UP = 1 + 2.0**-44
-"""Above the errors of exp, expm1, log1p and tanh together, far inside a ledger's slack."""
+"""Above the errors of exp, expm1, log1p and tanh together, far inside an account's slack."""
 
 
 def rho_of_pure(epsilon: Array) -> Array:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
-from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct._numerics.rows import Row, flattened, settings_shapes
 from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.renyi.tails import log_excess
 
 Curve = Callable[..., Array]
 
 _TILTS = (1.0, 4.0, 16.0, 64.0, 256.0)
+
+
+def largest(curves: list[Array]) -> Array:
+    """The largest of curves of the same orders: the worst of several directions."""
+    return functools.reduce(array_module(curves).maximum, curves)
 
 
 def unknown(order: Array) -> Array:
@@ -37,7 +41,7 @@ def doubled(log_moment: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def sampled_moment(inner: Curve, rate: Any, order: Array) -> Array:
+def sampled_moment(inner: Curve, rate: Array, order: Array) -> Array:
     """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
     xp, c, rate = floats((order - 1.0) * inner(order), rate)
     small = log1p(rate * xp.expm1(xp.minimum(c, 30.0)))
@@ -46,7 +50,7 @@ def sampled_moment(inner: Curve, rate: Any, order: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def from_pair(pair: Pair, order: Any, log_moment: Curve) -> Array:
+def from_pair(pair: Pair, order: Array, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
     moments = [log_moment(a + s) for s in (0.0, *_TILTS)]
@@ -54,11 +58,9 @@ def from_pair(pair: Pair, order: Any, log_moment: Curve) -> Array:
     moments = xp.stack(xp.broadcast_arrays(*moments), -1)
     moments = xp.where(xp.isnan(moments), np.inf, moments)
     shape = np.broadcast_shapes(moments.shape[:-1], *settings_shapes(pair))
-    flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
-    moments = xp.broadcast_to(moments, (*shape, moments.shape[-1])).reshape(-1, moments.shape[-1])
-    a = flat(order)
+    pairs, a, moments = flattened((pair, a, Row(moments)), shape, xp)
+    moments = moments.values
     tilts = np.broadcast_to(np.asarray(_TILTS), (a.shape[0], len(_TILTS)))
-    pairs = flattened(pair, shape, xp)
     excess = log_excess(pairs, a, tilts, moments[:, 1:])
     value = inflated(xp.minimum(xp.logaddexp(0.0, excess), moments[:, 0]) / (a - 1.0), 1e-14)
     good = (a > 1) & (a < np.inf) & ~xp.isnan(value)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
-import jax
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
+from jaxacct._numerics.rows import flattened, settings_shapes
+from jaxacct.mechanisms.renyi.from_pair import largest
 from jaxacct.mechanisms.renyi.gaussian import log_remainder
 
 _NODES = 2048
@@ -24,14 +23,8 @@ def _divergence(noise: Array, shifts: Array, weights: Array, order: Array, rever
     """Numeric, with its errors added, or by convexity; shifts and weights have a last axis of k terms more.
 
     With M = dP/dQ: A = E_Q[M^b], b = order (`remove`) or 1 - order (`add`), and A - 1 = E_Q[M^b - 1 - b (M - 1)].
-    In standard units Q = N(0, 1) and M(x) = sum_i w_i e^(y_i), y_i = s_i x - s_i^2 / 2, with k terms.
-
-    The trapezoid rule of step h errs by at most 2 / (e^(2 pi d / h) - 1) times the integral of the modulus on lines of
-    height d. Where s_i d <= pi / 3 for all i, abs(M) lies between M(Re x) / 2 and M(Re x), so that integral is at most
-    e^(d^2 / 2) (2^max(-b, 0) A + 1 + 2 abs(b)). The nodes end at R standard deviations beyond 0 and beyond
-    the steepest tilt b s_i, R^2 / 2 = 80 + abs(b) log(k + 1). For b > 0, M^b <= (k + 1)^b max_i w_i^b e^(b y_i) puts
-    a share of e^-80 (k + 1) of A beyond. For b < 0, M^b <= w_j^b e^(b y_j) for every j: on the left the nodes end where
-    the best of these has no more than e^-80 left; on the right M >= 1.
+    In standard units Q = N(0, 1) and M(x) = sum_i w_i e^(y_i), y_i = s_i x - s_i^2 / 2, with k terms. What the
+    trapezoid rule of step h errs by, and where its nodes end, is docs/proofs/families.md, theorem 5.
     """
     xp, noise, shifts, weights, a = floats(noise, shifts, weights, order)
     b = xp.where(reverse, 1.0 - a, a)
@@ -93,13 +86,11 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     """
     leaves = (mixture.sigma, mixture.sensitivities, mixture.weights, order, rate)
     xp = array_module(leaves)
-    shape = np.broadcast_shapes(*(np.shape(leaf) for leaf in jax.tree.leaves(leaves)))
-    flat = lambda value: xp.broadcast_to(xp.asarray(value, np.float64), shape).reshape(-1)  # noqa: E731
-    shares = flat(rate)
+    shape = np.broadcast_shapes(*settings_shapes(leaves))
+    noise, sensitivities, weights, orders, shares = flattened(leaves, shape, xp)
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
-    shifts = xp.stack([xp.zeros_like(shares), *(flat(value) for value in mixture.sensitivities)], -1)
-    weights = xp.stack([1.0 - shares, *(shares * flat(value) for value in mixture.weights)], -1)
-    noise, orders = flat(mixture.sigma), flat(order)
-    directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
+    shifts = xp.stack([xp.zeros_like(shares), *sensitivities], -1)
+    weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
+    directions = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
-    return functools.reduce(array_module(found).maximum, found).reshape(shape)
+    return largest(found).reshape(shape)

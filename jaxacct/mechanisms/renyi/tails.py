@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.mechanisms.pairs.base import Pair
@@ -21,10 +20,9 @@ _TINY = 1e-290  # Q-mass below which a tail may have underflowed
 def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     """An upper bound of log(E_Q[(P/Q)^order] - 1) for a batch of pairs.
 
-    The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1), convex and at least 0. In a cell of losses with Q-mass q
-    and P-mass p, P/Q lies between the cell's ends and has the mean p / q, so the chord of f between the ends bounds
-    the cell's part from above. No term is negative, so nothing cancels; the error is of second order in the cells,
-    which follow the points of the pair's survey. Ends move outwards by the pair's ``loss_error``.
+    The excess is E_Q[f(P/Q)] with f(x) = x^a - 1 - a (x - 1); in each cell of losses the chord of f bounds its part
+    (docs/proofs/families.md, theorem 3). Cells follow the points of the pair's survey, their ends move outwards by
+    its ``loss_error``.
 
     Args:
         pair: leaves of shape ``(batch,)``.
@@ -39,20 +37,17 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     a = a[..., None]
     loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
     infinity = xp.asarray(pair.infinity())[..., None]
-    edges = _edges(pair)
+    edges = _edges(pair, loss_error, max_loss)
     tails = pair.tails(edges)
     eta = loss_error + 4.0 * UNIT * xp.abs(edges)
     low, high = (edges - eta)[..., :-1], (edges + eta)[..., 1:]
-    p, q = (
-        _upper_cells(tails.p_above, tails.p_below, tails.error),
-        _upper_cells(tails.q_above, tails.q_below, tails.error),
-    )
-    log_f = lambda loss: log_power_excess(loss, a)  # noqa: E731
-    at_low, at_high = log_f(low), log_f(high)
+    p, p_off = _upper_cells(tails.p_above, tails.p_below, tails.error)
+    q, q_off = _upper_cells(tails.q_above, tails.q_below, tails.error)
+    at_low, at_high = log_power_excess(low, a), log_power_excess(high, a)
     # The share of q at the upper end, from the mean p / q: rounded towards the end where f is larger.
     width = high - low
-    slack = 16.0 * UNIT + 4.0 * tails.error.max(-1, keepdims=True) + q.slack + p.slack
-    mean = xp.where(q.mass > _TINY, p.mass / xp.maximum(q.mass, _TINY), 0.0) * xp.exp(-low)
+    slack = 16.0 * UNIT + 4.0 * tails.error.max(-1, keepdims=True) + q_off + p_off
+    mean = xp.where(q > _TINY, p / xp.maximum(q, _TINY), 0.0) * xp.exp(-low)
     share = (mean - 1.0) / xp.expm1(width)
     rounding = mean * slack / xp.expm1(width)
     rising = at_high > at_low
@@ -60,12 +55,12 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     share = xp.clip(xp.where(rising, share + rounding, share - rounding), 0.0, 1.0)
     top = xp.maximum(at_low, at_high)
     chord = top + xp.log((1.0 - share) * xp.exp(at_low - top) + share * xp.exp(at_high - top))
-    by_q = xp.log(inflated(q.mass, q.slack)) + chord
+    by_q = xp.log(inflated(q, q_off)) + chord
     # f(x) / x rises for x > 1: a bound by the P-mass alone, where the Q-mass is too small for a float.
-    by_p = xp.log(inflated(p.mass, p.slack)) + at_high - high
-    cells = xp.where(q.mass > _TINY, by_q, xp.where(low >= 0.0, by_p, xp.log(_TINY * a)))
+    by_p = xp.log(inflated(p, p_off)) + at_high - high
+    cells = xp.where(q > _TINY, by_q, xp.where(low >= 0.0, by_p, xp.log(_TINY * a)))
     # Below the grid f is at most its value at x = 0 or at the lowest loss.
-    first = log_f(edges[..., :1] + eta[..., :1])
+    first = log_power_excess(edges[..., :1] + eta[..., :1], a)
     under = xp.log(inflated(tails.q_below[..., :1], tails.error[..., :1])) + xp.maximum(xp.log(a - 1.0), first)
     last = edges[..., -1:]
     beyond = (moments - tilts * low[..., -1:]).min(-1, keepdims=True)
@@ -77,11 +72,9 @@ def log_excess(pair: Pair, order: Array, tilts: Array, moments: Array) -> Array:
     return xp.where(xp.isnan(tails.p_above).any(-1) | xp.isnan(total), np.inf, total)
 
 
-def _edges(pair: Pair) -> Array:
+def _edges(pair: Pair, loss_error: Array, max_loss: Array) -> Array:
     """Increasing losses that cover the survey, finer by ``_REFINE``, and the largest loss of all if it is moderate."""
-    survey = pair.survey()
-    xp = array_module(pair)
-    loss_error, max_loss = (xp.asarray(x)[..., None] for x in (pair.loss_error(), pair.max_loss()))
+    survey, xp = pair.survey(), array_module(pair)
     points = xp.where(xp.isnan(survey.losses), 0.0, survey.losses)
     greatest = points.max(-1, keepdims=True)
     largest = xp.minimum(xp.where(xp.isfinite(max_loss), max_loss, greatest), _FARTHEST)
@@ -96,22 +89,15 @@ def _edges(pair: Pair) -> Array:
     return xp.concatenate([inner.reshape(*shape, -1), points[..., -1:]], -1)
 
 
-class _Mass:
-    """Masses of cells and the relative errors of them."""
-
-    def __init__(self, mass: Array, slack: Array):
-        self.mass, self.slack = mass, slack
-
-
-def _upper_cells(above: Array, below: Array, error: Array) -> _Mass:
-    """Mass of each cell from the smaller tail; the slack is its relative error."""
+def _upper_cells(above: Array, below: Array, error: Array) -> tuple[Array, Array]:
+    """The mass of each cell from the smaller tail, and its relative error."""
     xp = array_module(above, below, error)
     right = above[..., :-1] < below[..., 1:]
     differences = xp.where(right, above[..., :-1] - above[..., 1:], below[..., 1:] - below[..., :-1])
     mass = xp.maximum(differences, 0.0)
     smaller = xp.where(right, above[..., :-1], below[..., 1:])
     scale = 2.0 * smaller * xp.maximum(error[..., :-1], error[..., 1:])
-    return _Mass(mass + scale, xp.where(mass > 0, 2.0 * scale / xp.where(mass > 0, mass, 1.0), 1.0))
+    return mass + scale, xp.where(mass > 0, 2.0 * scale / xp.where(mass > 0, mass, 1.0), 1.0)
 
 
 def log_power_excess(loss: Array, a: Array) -> Array:

@@ -32,7 +32,7 @@ class Functional(NamedTuple):
     loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
 
 
-def functional(model: Any, variables: Any = None) -> Functional:
+def functional(model: object, variables: object = None) -> Functional:
     """``model``, called on a batch, as pure functions of its parameters.
 
     Args:
@@ -63,7 +63,7 @@ def _nnx(model: nnx.Module) -> tuple[Any, Callable[[Any, jax.Array], jax.Array]]
     return params, lambda params, x: nnx.merge(graph, params, rest)(x)
 
 
-def _linen(model: Any, variables: Any) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
+def _linen(model: object, variables: object) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
     from flax import linen
 
     if not isinstance(model, linen.Module):
@@ -98,7 +98,7 @@ class Mlp(nnx.Module):
 class ConvNet(nnx.Module):
     """Two strided convolutions with tanh, group normalisation within each example, and a dense layer."""
 
-    def __init__(self, shape: tuple[int, int, int], classes: int, *, rngs: nnx.Rngs):
+    def __init__(self, shape: tuple[int, ...], classes: int, *, rngs: nnx.Rngs):
         (height, width, depth), channels = shape, 16
         self.first = nnx.Conv(depth, channels, (3, 3), strides=(2, 2), rngs=rngs)
         self.norm = nnx.GroupNorm(channels, num_groups=4, rngs=rngs)
@@ -128,8 +128,7 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden:
             give more than 2^28 parameters.
     """
     _validate.integer(0, 2**32 - 1, seed=seed)
-    if not isinstance(name, str) or name not in MODELS:
-        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r:.200}")
+    _validate.one_of(MODELS, model=name)
     if not isinstance(shape, tuple | list) or not shape:
         raise ValueError(f"shape must be a tuple of whole numbers, got {shape!r:.200}")
     for part in shape:
@@ -142,10 +141,8 @@ def build(name: str, shape: tuple[int, ...], classes: int, seed: int, *, hidden:
         raise ValueError(
             f"shape, classes and hidden must give at most 2**28 parameters, got {shape}, {classes} and {hidden}"
         )
-    if name == "linear":
-        return functional(Mlp((features, classes), rngs=rngs))
-    if name == "mlp":
-        return functional(Mlp((features, hidden, classes), rngs=rngs))
+    if name != "conv":
+        return functional(Mlp((features, hidden, classes) if name == "mlp" else (features, classes), rngs=rngs))
     if len(shape) != 3:
         raise ValueError(f"model conv needs images (height, width, depth), got examples of shape {shape}")
-    return functional(ConvNet((shape[0], shape[1], shape[2]), classes, rngs=rngs))
+    return functional(ConvNet(shape, classes, rngs=rngs))

@@ -1,4 +1,4 @@
-"""The report of a training run: each epsilon with the kind of number that it is."""
+"""Makes the report of a training run: each epsilon with the kind of number that it is."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
-from jaxacct.mechanisms import Composed, Gaussian, PoissonSampled
+from jaxacct.mechanisms import Composed
 from jaxacct.training.budget import Budget
 from jaxacct.training.loop import Outcome, StepRecord
+from jaxacct.training.schedules import step_mechanism
 
 # A PLD composition takes at most this many different mechanisms in reasonable time.
 _MOST_DISTINCT = 32
+_COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
+
+Report: TypeAlias = dict[str, Any]
 
 
 def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Composed | None:
@@ -31,24 +35,19 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     if most is not None:
         _validate.whole(most=most)
         most = int(most)
-    counts = Counter((record.sigma, record.rate) for record in records)
-    pairs = sorted(counts.items())
-    if not pairs:
+    if not records:
         return None
-    if most is not None and len(pairs) > most:
-        groups = [pairs[len(pairs) * i // most : len(pairs) * (i + 1) // most] for i in range(most)]
-        pairs = [
-            (
-                (min(sigma for (sigma, _), _ in group), max(rate for (_, rate), _ in group)),
-                sum(steps for _, steps in group),
-            )
-            for group in groups
-        ]
-    queries = [Gaussian(sigma) if rate == 1 else PoissonSampled(Gaussian(sigma), rate) for (sigma, rate), _ in pairs]
-    return Composed(queries, [steps for _, steps in pairs])
+    counts = Counter((record.sigma, record.rate) for record in records)
+    pairs = sorted(counts)
+    number = len(pairs) if most is None else min(most, len(pairs))
+    groups = [pairs[len(pairs) * i // number : len(pairs) * (i + 1) // number] for i in range(number)]
+    return Composed(
+        [step_mechanism(min(sigma for sigma, _ in group), max(rate for _, rate in group)) for group in groups],
+        [sum(counts[pair] for pair in group) for group in groups],
+    )
 
 
-def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, dict[str, Any]]:
+def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Report]:
     """Epsilon at ``delta`` by three ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
@@ -74,59 +73,36 @@ def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, di
         label = "diagnostic only: the run was resumed"
     else:
         label = "diagnostic only: stopped by hand"
-    if budget.sampler is not None:
-        return {
-            "filter": _of_filter(guarantee, delta),
-            "pld": _of_sampler(outcome, budget.sampler, delta, fixed, label),
+    rows = {
+        "filter": {
+            "epsilon": float(guarantee.epsilon(delta)),
+            "is_bound": bool(guarantee.is_bound),
+            "label": "guarantee" if guarantee.is_bound else "asymptotic, not a bound",
+            "statement": guarantee.statement,
         }
-    exact, snapped = realised_mechanism(outcome.records), realised_mechanism(outcome.records, _MOST_DISTINCT)
-    renyi = 0.0 if exact is None else filters.plan_epsilon(exact, delta)
-    pld, least = 0.0, 0.0
-    if exact is not None and snapped is not None:
-        bounds = jaxacct.epsilon(snapped, delta)
-        pld = float(bounds.upper)
-        # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
-        least = float(bounds.lower) if len(snapped.mechanisms) == len(exact.mechanisms) else 0.0
-    return {
-        "filter": _of_filter(guarantee, delta),
-        "renyi": {
-            "epsilon": renyi,
-            "is_bound": fixed,
-            "label": label,
-            "statement": "Rényi composition of the steps taken, at the best order",
-        },
-        "pld": {
-            "epsilon": pld,
-            "lower": least,
-            "is_bound": fixed,
-            "label": label,
-            "statement": "sound upper bound of the composition of the steps taken (by PLD)",
-        },
     }
-
-
-def _of_filter(guarantee: Any, delta: float) -> dict[str, Any]:
-    return {
-        "epsilon": float(guarantee.epsilon(delta)),
-        "is_bound": bool(guarantee.is_bound),
-        "label": "guarantee" if guarantee.is_bound else "asymptotic, not a bound",
-        "statement": guarantee.statement,
-    }
-
-
-def _of_sampler(outcome: Outcome, sampler: Any, delta: float, fixed: bool, label: str) -> dict[str, Any]:
-    """The sampler's mechanism, as often as it was begun: an epoch that was stopped within counts as a whole one."""
-    import jaxacct
-
-    runs = -(-len(outcome.records) // sampler.steps)
-    bounds = jaxacct.epsilon(sampler.mechanism, delta, steps=runs) if runs else jaxacct.Bounds(0.0, 0.0)
-    return {
-        "epsilon": float(bounds.upper),
-        "lower": float(bounds.lower),
-        "is_bound": fixed,
-        "label": label,
-        "statement": f"bounds of {runs} runs of {type(sampler.mechanism).__name__}, each {sampler.steps} steps",
-    }
+    taken = {"is_bound": fixed, "label": label}
+    renyi, bounds = 0.0, jaxacct.Bounds(0.0, 0.0)
+    if budget.sampler is None:
+        exact, snapped = realised_mechanism(outcome.records), realised_mechanism(outcome.records, _MOST_DISTINCT)
+        if exact is not None and snapped is not None:
+            renyi = filters.plan_epsilon(exact, delta)
+            bounds = jaxacct.epsilon(snapped, delta)
+            if len(snapped.mechanisms) < len(exact.mechanisms):
+                # Steps snapped to costlier ones have an upper bound for the real steps, and no lower one.
+                bounds = bounds._replace(lower=0.0)
+        statement = "Rényi composition of the steps taken, at the best order"
+        rows["renyi"] = {"epsilon": renyi, **taken, "statement": statement}
+        statement = "sound upper bound of the composition of the steps taken (by PLD)"
+    else:
+        # As often as it was begun: an epoch that was stopped within counts as a whole one.
+        mechanism, steps = budget.sampler.mechanism, budget.sampler.steps
+        runs = -(-len(outcome.records) // steps)
+        if runs:
+            bounds = jaxacct.epsilon(mechanism, delta, steps=runs)
+        statement = f"bounds of {runs} runs of {type(mechanism).__name__}, each {steps} steps"
+    rows["pld"] = {"epsilon": float(bounds.upper), "lower": float(bounds.lower), **taken, "statement": statement}
+    return rows
 
 
 def make_report(
@@ -137,7 +113,7 @@ def make_report(
     data: dict[str, Any],
     settings: dict[str, Any],
     seed: int | None,
-) -> dict[str, Any]:
+) -> Report:
     """Everything worth keeping of a run as plain Python values: released numbers and public settings only.
 
     No training loss, no size of a sample, no un-noised norm and no share of clipped examples is here or
@@ -182,13 +158,8 @@ def make_report(
         "budget_unit": budget.unit,
         "notes": notes,
         "history": {
-            "step": [record.step for record in records],
-            "sigma": [record.sigma for record in records],
-            "rate": [record.rate for record in records],
-            "clip_scale": [record.clip_scale for record in records],
+            **{name: [getattr(record, name) for record in records] for name in _COLUMNS},
             "noisy_gradient_norm": [r.gradient_norm if math.isfinite(r.gradient_norm) else None for r in records],
-            "budget_left": [record.budget_left for record in records],
-            "lost": [record.lost for record in records],
         },
         "evaluations": {
             "step": [step for step, _ in outcome.evaluations],
@@ -197,7 +168,7 @@ def make_report(
     }
 
 
-def table(report: dict[str, Any]) -> str:
+def table(report: Report) -> str:
     """The report's last word, as lines for a terminal."""
     privacy, delta = report["privacy"], report["delta"]
     lost = f"and {report['steps_lost']} charged that a killed attempt lost" if report["steps_lost"] else ""
@@ -232,7 +203,7 @@ def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
     return [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows]
 
 
-def write_report(report: dict[str, Any], folder: str | Path) -> list[Path]:
+def write_report(report: Report, folder: str | Path) -> list[Path]:
     """Writes ``report.json`` and ``budget.png`` into ``folder`` (made if missing) and returns their paths.
 
     The JSON file is written under another name and renamed, so that a reader never sees half of it.

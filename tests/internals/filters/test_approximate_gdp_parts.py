@@ -19,7 +19,7 @@ WHOLE = 1 << 88
 
 
 def state_of(units):
-    return amounts.LedgerState(jnp.array([units >> 64, units >> 32 & 0xFFFFFFFF, units & 0xFFFFFFFF], jnp.uint32))
+    return amounts.SpentState(jnp.array([units >> 64, units >> 32 & 0xFFFFFFFF, units & 0xFFFFFFFF], jnp.uint32))
 
 
 @pytest.mark.parametrize("regime", ["small", "large"])
@@ -79,7 +79,7 @@ def test_a_step_is_clipped_to_what_is_left_and_a_remainder_is_forfeited_to_the_u
 def test_the_factor_on_a_last_step_is_below_the_exact_one_by_a_few_units(regime):
     count = 300
     units = [int(x) for x in WHOLE * RNG.uniform(0.0, 1.0, count)]
-    state = amounts.LedgerState(jnp.stack([state_of(n).words for n in units]))
+    state = amounts.SpentState(jnp.stack([state_of(n).words for n in units]))
     rate = RNG.uniform(1e-3, 0.2, count) if regime == "small" else RNG.uniform(0.801, 1.0, count)
     sigma, clip, budget = 10.0 ** RNG.uniform(-3, -1, count), RNG.uniform(0.5, 2.0, count), RNG.uniform(0.1, 1.0, count)
     found = module._clip_scale(amounts.split(budget), (clip, sigma, rate), state, regime, "float64")

@@ -50,7 +50,7 @@ def test_arguments_that_filters_refuse_are_named():
         filters.natural(Gaussian(1.0), [Gaussian(2.0)] * 9, 99)
     with pytest.raises(ValueError, match="delta must be 0 or between 1e-18 and 1, got 1e-19"):
         filters.gdp_residue(1.0, 1e-19)
-    with pytest.raises(ValueError, match="query must match the ledger: its cost has shape \\(3,\\)"):
+    with pytest.raises(ValueError, match="query must match the state: its cost has shape \\(3,\\)"):
         filters.gdp_residue(np.ones(2)).update(np.ones(3), filters.gdp_residue(np.ones(2)).init())
 
 

@@ -23,16 +23,16 @@ units = importlib.import_module("jaxacct.filters.menus.units")
 
 def ledger_of(*shares):
     """The state of ledgers of which these shares, in units of 2^-24, are spent."""
-    return amounts.LedgerState(jnp.array([[n, 0, 0] for n in shares], jnp.uint32))
+    return amounts.SpentState(jnp.array([[n, 0, 0] for n in shares], jnp.uint32))
 
 
 def one(share):
-    return amounts.LedgerState(jnp.array([share, 0, 0], jnp.uint32))
+    return amounts.SpentState(jnp.array([share, 0, 0], jnp.uint32))
 
 
 def test_a_ledgers_fraction_is_its_own_of_two_the_larger_and_of_orders_what_they_share():
     part = 2**22 + 2**20
-    just_more = amounts.LedgerState(jnp.array([part, 1, 1], jnp.uint32))
+    just_more = amounts.SpentState(jnp.array([part, 1, 1], jnp.uint32))
 
     @jax.jit  # in one program, which compiles sooner than many small ones
     def read():

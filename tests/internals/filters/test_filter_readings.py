@@ -23,7 +23,7 @@ RNG = np.random.default_rng(4)
 def test_what_is_spent_is_rounded_up_and_what_remains_down_in_every_filters_own_unit(wide, bits):
     words = RNG.integers(1, 2**24, (60, 3)) * [1, 1, 0]
     words[::2, 1] = 0  # shares that float64 holds exactly: only the product's own rounding is left to cover
-    state = amounts.LedgerState(jnp.array(words, jnp.uint32))
+    state = amounts.SpentState(jnp.array(words, jnp.uint32))
     shares = [Fraction((int(a) << 64) + (int(b) << 32), 1 << 88) for a, b, _ in words]
     up, down = 1 + Fraction(1, 2**bits), 1 - Fraction(1, 2**bits)
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxacct._numerics.pieces import join
 from jaxacct.filters import prepare
-from jaxacct.filters.residues.prepare import joined
 from jaxacct.filters.residues.solver import _at_nodes, _pattern
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -23,7 +23,7 @@ def test_pooling_keeps_both_masses_and_dominates():
     law = PLD.from_mechanism(PoissonSampled(Gaussian(1.5), 0.01), grid=LossGrid(5 / 2048, -2048, 4096))
     query = prepare(law)
     with jax.enable_x64(True):
-        losses, masses, infinity = (np.asarray(joined(x)) for x in (query.losses, query.masses, query.infinity))
+        losses, masses, infinity = (np.asarray(join(x)) for x in (query.losses, query.masses, query.infinity))
     gamma = np.exp(np.linspace(-0.05, 2, 50))
     pooled = np.maximum(0, masses[0] * -np.expm1(np.log(gamma)[:, None] - losses[0])).sum(-1) + infinity[0]
     full = np.asarray(law.hockey_stick(np.log(gamma)), np.float64)

@@ -29,9 +29,9 @@ def spent_of(words) -> list[int]:
     return [(a << 64) + (b << 32) + c for a, b, c in words]
 
 
-def state_of(units: list[int]) -> amounts.LedgerState:
+def state_of(units: list[int]) -> amounts.SpentState:
     words = [[n >> 64, n >> 32 & 0xFFFFFFFF, n & 0xFFFFFFFF] for n in units]
-    return amounts.LedgerState(jnp.array(words, jnp.uint32))
+    return amounts.SpentState(jnp.array(words, jnp.uint32))
 
 
 def units_of(share: float) -> int:
@@ -86,11 +86,11 @@ def test_what_is_no_cost_or_no_budget_does_not_fit():
 def test_a_cost_of_another_shape_than_the_ledgers_raises():
     state = state_of([0] * len(SHARES))
     for cost, budget in ((np.ones(3), 1.0), (1.0, np.ones(3)), (np.ones((2, len(SHARES))), 1.0)):
-        with pytest.raises(ValueError, match="query must match the ledger: its cost has shape "):
+        with pytest.raises(ValueError, match="query must match the state: its cost has shape "):
             amounts.charge(state, cost, budget, amounts.EXACT)
     assert amounts.covers((2, 3), (), (3,), (2, 1))
     words, cost = jax.ShapeDtypeStruct((2, 4, 3), jnp.uint32), np.full(4, 0.5)
-    fits, state = jax.eval_shape(lambda w: amounts.charge(amounts.LedgerState(w), cost, 1.0, amounts.EXACT), words)
+    fits, state = jax.eval_shape(lambda w: amounts.charge(amounts.SpentState(w), cost, 1.0, amounts.EXACT), words)
     assert (fits.shape, state.words.shape) == ((2, 4), (2, 4, 3))
 
 
@@ -171,11 +171,11 @@ def test_the_callers_type_is_that_of_the_program_around():
 @pytest.mark.parametrize("words", [[2**32 - 1] * 3, [2**31, 0, 0], [2**24, 2**16 + 1, 0]])
 def test_nothing_fits_into_words_that_no_filter_wrote(words):
     budget = filters.zcdp(1.0)
-    state = amounts.LedgerState(jnp.asarray(words, jnp.uint32))
+    state = amounts.SpentState(jnp.asarray(words, jnp.uint32))
     for cost in (0.0, 1e-30, 0.5, 1.0):
         admitted, after = budget.update(cost, state)
         assert not admitted
         np.testing.assert_array_equal(after.words, state.words)
     assert float(budget.remaining(state)) == 0.0
     with pytest.raises(ValueError, match="three uint32 words"):
-        budget.update(0.1, amounts.LedgerState([1, 2, 3]))
+        budget.update(0.1, amounts.SpentState([1, 2, 3]))

@@ -40,7 +40,7 @@ def test_levels_share_delta_and_divergences_are_rounded_up():
         share = float(levels(empty, delta))
         assert Fraction(delta) * (1 - Fraction(1, 2**49)) <= 3 * Fraction(share) <= Fraction(delta)
     assert float(levels(amounts.full(empty), 0.3)) == pytest.approx(0.1)
-    state = amounts.LedgerState(jnp.array(RNG.integers(2**20, 2**24, (40, 3)), jnp.uint32))
+    state = amounts.SpentState(jnp.array(RNG.integers(2**20, 2**24, (40, 3)), jnp.uint32))
     for kind, factor in ((filters.renyi(3.0, 1e-5, order=8), None), (filters.zcdp(0.7), 1), (filters.gdp(0.7), 0.5)):
         counter = filters.odometer(kind, orders=None if factor is None else (2.0, 9.0))
         orders, sums = jax.jit(meter._sums)(counter, state)

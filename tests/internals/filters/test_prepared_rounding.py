@@ -22,11 +22,11 @@ def test_two_pieces_are_rounded_up_by_little_and_none_is_denormal():
     values = np.concatenate(
         [values, [3.9e-38, 4.1e-38, -3.9e-38, 1e-60, 1.0 + 1e-37, 1.0 + 2.0**-52, 2.0**-20 + 2e-38]]
     )
-    split = jax.jit(_prepared.pieces_up)
+    split = jax.jit(_prepared.split_up)
     pieces = np.asarray(split(values))
     assert pieces.dtype == np.float32
     assert np.all((pieces == 0) | (np.abs(pieces) >= MINOR))
-    joined = np.asarray(_prepared.joined(pieces))
+    joined = np.asarray(_prepared.join(pieces))
     assert np.all(joined >= values)
     assert np.all(joined <= values + np.abs(values) * 2.0**-46 + 4.1e-38)
     exact = values.astype(np.float32) == values
@@ -108,7 +108,7 @@ def test_pooled_atoms_dominate_in_both_directions_and_are_some_of_those_there_we
 
 @jax.enable_x64(True)
 def test_losses_found_from_masses_are_rounded_up_in_both_directions(monkeypatch):
-    monkeypatch.setattr(_prepared, "pieces_up", lambda value: value)
+    monkeypatch.setattr(_prepared, "split_up", lambda value: value)
     monkeypatch.setattr(_prepared, "dominating_mu", lambda *_: 0.0)
     wanted = np.sort(RNG.uniform(-40.0, 40.0, 200))
     p, q = (RNG.uniform(0.5, 1.0, 200) * np.minimum(1.0, np.exp(s * wanted)) for s in (1, -1))
@@ -150,7 +150,7 @@ def test_without_a_grid_a_mechanisms_lattice_is_finer_and_as_long_and_with_one_i
 
 @jax.enable_x64(True)
 def test_masses_are_scaled_until_either_sum_over_segments_is_that_of_the_curve(monkeypatch):
-    monkeypatch.setattr(_prepared, "pieces_up", lambda value: value)
+    monkeypatch.setattr(_prepared, "split_up", lambda value: value)
     monkeypatch.setattr(_prepared, "dominating_mu", lambda *_: 0.0)
     run = jax.jit(lambda p, q: _prepared._one(p, q, None, 8))
     # Of order 1 the excess is 1/2 on one side of the curve, and on the other 1/2 and the gap of the totals.

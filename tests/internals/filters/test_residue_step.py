@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxacct._numerics.pieces import join, split_up
 from jaxacct.filters import Prepared
-from jaxacct.filters.residues.prepare import joined, pieces_up
 
 module = importlib.import_module("jaxacct.filters.residues.gdp_residue")
 UNITS = F(1, 2**46)
@@ -30,7 +30,7 @@ def stepped(monkeypatch):
 
     def one(infinity, dominating, mu, delta, offer, best, plain):
         made.update(best=best, plain=plain)
-        pieces = map(pieces_up, (jnp.asarray(losses), jnp.asarray(masses), infinity, jnp.float64(1.0), dominating))
+        pieces = map(split_up, (jnp.asarray(losses), jnp.asarray(masses), infinity, jnp.float64(1.0), dominating))
         return module._residue(Prepared(*pieces), mu, delta, offer), given[-1]
 
     return jax.jit(jax.vmap(one))
@@ -122,7 +122,7 @@ def test_a_query_that_a_gaussian_dominates_costs_no_more_than_it_and_one_that_is
     (after, _), _ = run(np.zeros((count, 2)), dominating, mu, nothing, nothing, nothing - 1, nothing - 1)
     np.testing.assert_allclose(after[:4], [0.8, -1.0, -1.0, 1.0], rtol=1e-14)
     with jax.enable_x64(True):
-        taken = np.asarray(joined(pieces_up(jnp.asarray(dominating))))
+        taken = np.asarray(join(split_up(jnp.asarray(dominating))))
     for m, d, rest in zip(mu, taken, np.asarray(after), strict=True):
         exact = F(m) ** 2 - F(d) ** 2
         assert F(rest) ** 2 <= exact if rest >= 0 else exact <= F(m) ** 2 / 2**48

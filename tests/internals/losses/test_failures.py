@@ -14,7 +14,7 @@ def _the_contour_alone(monkeypatch):
     def refused(*_):
         raise AssertionError("Gaussians alone are left, and they need no discrete laws")
 
-    monkeypatch.setattr("jaxacct.losses.engines.run.universal_bounds", refused)
+    monkeypatch.setattr("jaxacct.losses.engines.run._universal_numpy", refused)
 
 
 class _Table:

@@ -33,7 +33,7 @@ def test_closed_curves_know_nothing_where_nothing_makes_sense():
     )
     with jax.enable_x64(True):
         for found in (
-            closed.pure_divergence(epsilon, orders),
+            closed.pure_divergence(np.where(epsilon == 0, np.nan, epsilon), orders),  # at 0 it is 0
             jax.tree.map(lambda _: epsilon, Exponential(1.0))._renyi(orders, "remove"),
             laplace._divergence(1.0, epsilon, orders),
             laplace._divergence(epsilon, 0.3, orders),

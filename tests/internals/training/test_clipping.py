@@ -37,11 +37,11 @@ def test_whole_numbers_make_the_sum_independent_of_the_order():
     random = np.random.default_rng(2)
     vectors = jnp.asarray(random.normal(size=(200, 40)) * 0.1, jnp.float32)
     everyone = jnp.ones(200, bool)
-    one = fixed_point.accumulate(fixed_point.empty_sum(jnp.zeros(40), 200), vectors, everyone)
+    one = fixed_point.accumulate(fixed_point.empty_sum(jnp.zeros(40), 200), vectors, everyone, jnp.asarray)
     order = random.permutation(200)
     other = fixed_point.empty_sum(jnp.zeros(40), 200)
     for part in np.split(order, 8):
-        other = fixed_point.accumulate(other, vectors[part], everyone[:25])
+        other = fixed_point.accumulate(other, vectors[part], everyone[:25], jnp.asarray)
     assert np.array_equal(one.high, other.high)
     assert np.array_equal(one.low, other.low)
     np.testing.assert_allclose(fixed_point.released(one, 1.0), np.asarray(vectors).sum(0), atol=200 * 2.0**-23)
@@ -74,10 +74,10 @@ def test_sums_of_the_largest_size_do_not_overflow():
         assert 11 * largest_sigma(size) * 2**bits <= 2**29
     total = fixed_point.empty_sum(jnp.zeros(1), 2**18)
     for sign in (1.0, -1.0):
-        full = fixed_point.accumulate(total, jnp.full((2**18, 1), sign), jnp.ones(2**18, bool))
+        full = fixed_point.accumulate(total, jnp.full((2**18, 1), sign), jnp.ones(2**18, bool), jnp.asarray)
         assert fixed_point.released(full, 1.0).tolist() == [sign * 2**18]
     with pytest.raises(ValueError, match="physical_batch"):
-        fixed_point.accumulate(total, jnp.zeros((2**18 + 1, 1)), jnp.ones(2**18 + 1, bool))
+        fixed_point.accumulate(total, jnp.zeros((2**18 + 1, 1)), jnp.ones(2**18 + 1, bool), jnp.asarray)
     with pytest.raises(ValueError, match="size must be"):
         fixed_point.empty_sum(jnp.zeros(1), 2**31)
 
@@ -94,7 +94,7 @@ def test_noise_has_the_promised_standard_deviation(sigma, clip_norm):
 
 def test_noise_moves_an_exact_sum_by_a_multiple_of_the_quantum():
     vectors = jnp.asarray(np.random.default_rng(0).uniform(-0.1, 0.1, (100, 50)), jnp.float32)
-    total = fixed_point.accumulate(fixed_point.empty_sum(jnp.zeros(50), 100), vectors, jnp.ones(100, bool))
+    total = fixed_point.accumulate(fixed_point.empty_sum(jnp.zeros(50), 100), vectors, jnp.ones(100, bool), jnp.asarray)
     noise = jnp.asarray(np.random.default_rng(1).normal(size=50), jnp.float32)
     after = fixed_point.offset(total, noise)
     moved = (np.asarray(after.high - total.high, np.int64) * 2**12 + np.asarray(after.low - total.low)) / 2.0**24

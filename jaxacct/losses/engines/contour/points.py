@@ -6,18 +6,16 @@ pair's leaves, theta and cut; NumPy's or JAX's.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, shared, stopped
+from jaxacct._numerics.arrays import Array, array_module, shared, stopped
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct.losses.engines.contour.taper import CURVATURE, log_taper, log_taper_above, log_taper_slope, steepened
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.pairs.sampled_loss import log_rest
-
-Array = Any  # NumPy's or JAX's
 
 _NEAR = 48.0  # standard deviations that equal cells cover at most; others are wider from one to the next
 _CELLS = (96, 24)  # numbers of both
@@ -132,22 +130,15 @@ def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Arra
     # Where the points lie changes no integral, so derivatives need not know how they were chosen.
     edges, edge_u, edge_taper = edges_of(*stopped((pair, beta, cut, digits)), cells=_CELLS)
     edge_psi, edge_slope = _log_ratio(*(x[..., None] for x in stopped((pair.rate, pair.rest))), edge_u)  # pyright: ignore[reportCallIssue]
-    edge_base = -0.5 * edges**2 + edge_taper
+    edge_base, cell_base, tangent = bases_of(edges, edge_taper, cut)
     left, right = edges[..., :-1], edges[..., 1:]
-    square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
-    cell_base = -0.5 * square + edge_taper[..., :-1]
-    tangent = edge_base[..., :-1] + (log_taper_slope(left, cut[..., None]) - left) * (right - left)
     power = stopped(beta)[..., None] * edge_psi
     bounds = edge_psi[..., :-1], edge_psi[..., 1:], edge_base[..., :-1], cell_base, tangent
     most = cell_bounds(stopped(beta), *bounds)
     kept = most > (edge_base + power).max(-1, keepdims=True) - digits[..., None]
     low = xp.where(kept, left, np.inf).min(-1)
     high = xp.where(kept, right, -np.inf).max(-1)
-    # A step of 24 bits, and whole multiples of it: the points carry no rounding error.
-    step = (high - low) / (size - 2)
-    step = (inflated(step, 2.0**-23)).astype(np.float32).astype(np.float64)
-    first = xp.floor(low / step)
-    t = (first[..., None] + np.arange(size)) * step[..., None]
+    t, step = multiples(low, high, size)
     covered = (left >= t[..., :1]) & (right <= t[..., -1:])
     uncovered = xp.where(covered, -np.inf, xp.log(right - left + 2.0 * step[..., None]))
 
@@ -161,6 +152,22 @@ def placed(pair: GaussianPair, theta: Array, size: int, digits: Array, cut: Arra
     log_base = -0.5 * t**2 + log_taper(t, cut[..., None])
     cells = edge_psi, edge_base, cell_base, tangent, edge_slope, most, xp.log(right - left), uncovered
     return Points(t, step, psi, slope, log_base, off, *cells, left[..., 0], right[..., -1])
+
+
+def multiples(low: Array, high: Array, size: int) -> tuple[Array, Array]:
+    """``size`` points, whole multiples of a step of 24 bits, so that they carry no rounding error; and the step."""
+    step = inflated((high - low) / (size - 2), 2.0**-23).astype(np.float32).astype(np.float64)
+    first = array_module(step).floor(low / step)
+    return (first[..., None] + np.arange(size)) * step[..., None], step
+
+
+def bases_of(edges: Array, taper: Array, cut: Array) -> tuple[Array, Array, Array]:
+    """``edge_base``, ``cell_base`` and ``tangent`` of :class:`Points`, ``taper`` an upper bound of its logarithm."""
+    xp, left, right = array_module(edges), edges[..., :-1], edges[..., 1:]
+    base = -0.5 * edges**2 + taper
+    square = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(right**2, left**2))
+    tangent = base[..., :-1] + (log_taper_slope(left, cut[..., None]) - left) * (right - left)
+    return base, -0.5 * square + taper[..., :-1], tangent
 
 
 def cell_bounds(beta: Array, left: Array, right: Array, base: Array, cell_base: Array, tangent: Array) -> Array:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, iterated, product
+from jaxacct._numerics.arrays import Array, array_module, iterated, product
 from jaxacct._numerics.rounding import UNIT, inflated
 from jaxacct._numerics.trivial_bounds import possible
-
-Array = Any  # NumPy's or JAX's
 
 _ITERATIONS = 16
 _CLOSE = 1e-7  # a relative step after which the next one, a square of it, is the last
@@ -160,19 +158,28 @@ def read_delta(integrand: Integrand, epsilon: Array) -> tuple[Array, Array, Arra
     return lower, upper, found.value, found.slope
 
 
+def newton(
+    state: tuple[Array, ...], value: Array, slope: Array, delta: Array, failed: Array | float = 0.0
+) -> tuple[Array, ...]:
+    """A step of Newton's method for log delta, or half the bracket: a bad guess's value may be all error.
+
+    The state is epsilon, its bracket, and the size of the last step. Of ``value`` and ``delta``, ``failed`` is the
+    probability of an infinite loss.
+    """
+    xp = array_module(value)
+    at, low, high, _ = state
+    below = value <= delta  # what errors made negative was small
+    low, high = xp.where(below, low, at), xp.where(below, at, high)
+    finite = value - failed
+    new = at + finite / xp.minimum(slope, -1e-300) * xp.log((delta - failed) / finite)
+    new = xp.where(new <= 0.0, 0.0, new)
+    new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+    return new, low, high, xp.abs(new - at)
+
+
 def read_epsilon(integrand: Integrand, guess: Array, delta: Array) -> tuple[Array, Array]:
     """``(lower, upper)`` of the smallest epsilon >= 0 with delta(epsilon) <= delta."""
     xp = array_module(delta)
-
-    def newton(state: tuple[Array, ...], value: Array, slope: Array, delta: Array) -> tuple[Array, ...]:
-        """A step of Newton's method for log delta, or half the bracket: a bad guess's value may be all error."""
-        at, low, high, _ = state
-        below = value <= delta  # what errors made negative was small
-        low, high = xp.where(below, low, at), xp.where(below, at, high)
-        new = at + value / xp.minimum(slope, -1e-300) * xp.log(delta / value)
-        new = xp.where(new <= 0.0, 0.0, new)
-        new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-        return new, low, high, xp.abs(new - at)
 
     def quick(state: tuple[Array, ...], *given: Array) -> tuple[Array, ...]:
         real, imag, spacing, mean, theta, log_total, delta = given

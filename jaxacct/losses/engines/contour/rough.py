@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, shared
+from jaxacct._numerics.arrays import Array, array_module, shared
 from jaxacct.losses.engines.contour.points import edges_of, exponent
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-
-Array = Any  # NumPy's or JAX's
 
 _CELLS = (32, 8)  # equal ones, and others that are wider from one to the next
 _HALF_LOG_2PI = 0.9189385332046728

@@ -12,31 +12,29 @@ Every array has a leading axis of settings, and parts of a composition are the n
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, pick
+from jaxacct._numerics.arrays import Array, array_module, pick
 from jaxacct._numerics.least import first_least
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, inflated
+from jaxacct.losses.engines.contour.bounds import BACK
 from jaxacct.losses.engines.contour.read_off import Integrand
 from jaxacct.losses.engines.discrete_laws.cells import laws
 from jaxacct.losses.engines.discrete_laws.one_sided import one_sided
 from jaxacct.losses.engines.discrete_laws.plan import Plan, edges_of, plan_of
 from jaxacct.losses.engines.discrete_laws.powers import Parts, Powers, powers, times
 from jaxacct.losses.engines.discrete_laws.read_off import read_delta, read_epsilon
-from jaxacct.losses.engines.lines.law import LawLine
+from jaxacct.losses.engines.lines.base import Line, Totals
+from jaxacct.losses.engines.lines.listed import ListedLine
 from jaxacct.losses.engines.lines.of_pair import line_of
+from jaxacct.losses.engines.saddle_point import spacing_for, tilts_around
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import lists_outcomes
 
-Array = Any  # NumPy's or JAX's
-
-_DIGITS = 18.0  # e-foldings between delta and each error that a plan aims at
 _LEFT_OUT = 21.0  # e-foldings between delta and what lines leave out
-_SHIFTS = np.array([0.5, 1.0, 2.0, 4.0, 6.0])[:, None]
-_STRETCHES = np.array([0.02, 0.06, 0.15, 0.4, 0.8])[:, None]
-_BACK = np.array([0.03, 0.1, 0.3, 0.5, 0.8, 1.0])[:, None]  # s of the bound of what is missing to 1
 _LOWER = np.array([1.0, 0.93, 0.85, 0.7])[:, None]  # parts of a tilt that are tried
 
 
@@ -51,12 +49,12 @@ class Size(NamedTuple):
     """Whether pairs are asked for their transforms; otherwise all are cut into cells."""
 
 
-def has_lines(groups: tuple[Any, ...]) -> bool:
+def has_lines(groups: tuple[Pair, ...]) -> bool:
     """Whether all pairs give their transforms, so that more frequencies make bounds as tight as one likes."""
     return all(line_of(group) is not None for group in groups)
 
 
-def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Array, goal: Array):
+def universal_bounds(kind: str, size: Size, groups: tuple[Pair, ...], counts: Array, goal: Array):
     """``(lower, upper)`` of delta or epsilon, by ``kind``, shape ``(B,)``.
 
     Args:
@@ -75,15 +73,16 @@ def universal_bounds(kind: str, size: Size, groups: tuple[Any, ...], counts: Arr
     lower, upper = _integrand(powers(above, spacing, size.nodes), plan, spacing, size.nodes, tilts, moments)
     if any(low is not high for (low, _), (high, _) in zip(below, above, strict=True)):
         lower, _ = _integrand(powers(below, spacing, size.nodes), plan, spacing, size.nodes, tilts, moments)
-    failed, lost = failures(below, above)
+    low, high = totals(below), totals(above)
+    failed, lost = failures(low, high)
     lower, upper = lower._replace(left_out=failed), upper._replace(left_out=lost)
-    largest = _largest(above)
+    largest = _largest(high)
     if kind == "delta":
-        return read_delta(lower, upper, largest, _all_but(below, goal), goal)
+        return read_delta(lower, upper, largest, _all_but(below, low, goal), goal)
     return read_epsilon(lower, upper, largest, plan.epsilon, goal)
 
 
-def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tuple[Parts, Parts]:
+def lines(size: Size, plan: Plan, groups: tuple[Pair, ...], counts: Array) -> tuple[Parts, Parts]:
     """The parts from below and from above; a pair that gives its transform is the same on both sides."""
     xp = array_module(counts)
     below, above = [], []
@@ -99,7 +98,7 @@ def lines(size: Size, plan: Plan, groups: tuple[Any, ...], counts: Array) -> tup
             low = high = made(theta, share, size.cells)
         else:
             pair_laws = laws(group, edges_of(group, survey, plan, many, size.cells))
-            low, high = LawLine(pair_laws.lower, theta), LawLine(pair_laws.upper, theta)
+            low, high = (ListedLine.of_law(law, theta) for law in pair_laws)
         below.append((low, many))
         above.append((high, many))
     return below, above
@@ -117,41 +116,38 @@ def _lower_tilt(kind: str, plan: Plan, above: Parts, goal: Array) -> Array:
 
 def period(plan: Plan, above: Parts) -> tuple[Array, Array, Array]:
     """Chernoff's tilts around theta and bounds there, and the spacing of frequencies that their aliases ask for."""
-    theta = plan.theta
-    xp = array_module(theta)
-    shift = xp.concatenate([_SHIFTS / xp.maximum(plan.deviation, 1e-300), _STRETCHES * theta])
-    tilts = xp.concatenate([theta + shift, xp.maximum(theta - shift, 0.0)])
+    tilts = tilts_around(plan.theta, plan.deviation)
     moments = sum(_log_moments(line, count, tilts) for line, count in above)
-    moments = xp.where(tilts > 0, moments, 0.0)
-    n = shift.shape[0]
-    excess = moments - tilts * plan.epsilon - log1p(tilts) - plan.log_delta + _DIGITS
-    gap = xp.abs(tilts - theta)
-    needed = xp.where(gap > 0, xp.maximum(excess, 1.0) / xp.where(gap > 0, gap, 1.0), np.inf)
-    period = xp.maximum(needed[:n].min(0), needed[n:].min(0)) * 1.05
-    return tilts, moments, 2.0 * np.pi / period
+    moments = array_module(tilts).where(tilts > 0, moments, 0.0)
+    return tilts, moments, spacing_for(plan.theta, tilts, moments, plan.epsilon, plan.log_delta)
 
 
-def _log_moments(line: Any, counts: Array, tilts: Array) -> Array:
+def _log_moments(line: Line, counts: Array, tilts: Array) -> Array:
     """Upper bounds of sum_k T_k log E[exp(t L_k)] at tilts of shape ``(N, B)``."""
     return inflated(times(counts, line.log_moments(tilts)), 8.0 * UNIT * counts.shape[-1]).sum(-1)
 
 
-def _largest(parts: Parts) -> Array:
+def totals(parts: Parts) -> list[tuple[Totals, Array]]:
+    """What is known of each part's law as a whole, and how often it runs."""
+    return [(line.totals(), counts) for line, counts in parts]
+
+
+def _largest(parts: list[tuple[Totals, Array]]) -> Array:
     """What no sum of finite losses exceeds, shape ``(B,)``; NaN where a law is none."""
     found = 0.0
-    for line, counts in parts:
-        most = times(counts, line.largest())
+    for whole, counts in parts:
+        most = times(counts, whole.largest)
         found = found + most.sum(-1) + UNIT * (8.0 + 2.0 * most.shape[-1]) * abs(most).sum(-1)
     return found
 
 
-def failures(below: Parts, above: Parts) -> tuple[Array, Array]:
+def failures(below: list[tuple[Totals, Array]], above: list[tuple[Totals, Array]]) -> tuple[Array, Array]:
     """A lower bound of the probability that some loss is infinite; an upper one, with all that was left out."""
     xp = array_module(above[0][1])
     unit = UNIT * (8.0 + sum(counts.shape[1] for _, counts in above))
-    log_low = sum(times(counts, log1p(-xp.minimum(line.infinite()[0], 1.0))).sum(-1) for line, counts in below)
-    log_high = sum(times(counts, log1p(-xp.minimum(line.infinite()[1], 1.0))).sum(-1) for line, counts in above)
-    left = sum(times(counts, line.left_out()).sum(-1) for line, counts in above)
+    log_low = sum(times(counts, log1p(-xp.minimum(whole.least_infinite, 1.0))).sum(-1) for whole, counts in below)
+    log_high = sum(times(counts, log1p(-xp.minimum(whole.most_infinite, 1.0))).sum(-1) for whole, counts in above)
+    left = sum(times(counts, whole.left_out).sum(-1) for whole, counts in above)
     failed = -xp.expm1(log_low) * (1.0 - unit * (4.0 - 8.0 * log_low))
     return failed, inflated(-xp.expm1(log_high), unit * (4.0 - 8.0 * log_high)) + inflated(left, 4.0 * unit)
 
@@ -214,17 +210,17 @@ def _integrand(
     return side(band.below), side(band.above)
 
 
-def _all_but(parts: Parts, epsilon: Array) -> Array:
+def _all_but(parts: Parts, wholes: list[tuple[Totals, Array]], epsilon: Array) -> Array:
     """A lower bound of the hockey stick of finite losses that is good where almost all of them are far above epsilon.
 
     It is the total mass less the mean of min(1, e^(epsilon - L)) <= e^(s (epsilon - L)), for any s in [0, 1].
     """
     xp = array_module(epsilon)
-    log_moments = sum(_log_moments(line, counts, -_BACK * xp.ones_like(epsilon)) for line, counts in parts)
-    log_rest = log_moments + _BACK * epsilon
+    log_moments = sum(_log_moments(line, counts, -BACK * xp.ones_like(epsilon)) for line, counts in parts)
+    log_rest = log_moments + BACK * epsilon
     log_rest = log_rest + 8.0 * UNIT * (1.0 + xp.abs(log_moments) + xp.abs(epsilon))
     log_total = 0.0
-    for line, counts in parts:
-        log_total = log_total + inflated(times(counts, line.log_mass()), 8.0 * UNIT).sum(-1)
+    for whole, counts in wholes:
+        log_total = log_total + inflated(times(counts, whole.log_mass), 8.0 * UNIT).sum(-1)
     log_total = log_total - 8.0 * UNIT * len(parts) * xp.abs(log_total)
     return xp.exp(log_total) - xp.exp(log_rest.min(0)) - 16.0 * UNIT

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jaxacct._numerics.arrays import array_module, collected, iterated
+from jaxacct._numerics.arrays import Array, array_module, collected, iterated
 from jaxacct._numerics.trivial_bounds import possible
-from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, summed
-
-Array = Any  # NumPy's or JAX's
+from jaxacct.losses.engines.contour.read_off import Integrand, aliases, chernoff, newton, summed
 
 _ITERATIONS = 16
 _CLOSE = 1e-9
@@ -49,21 +45,10 @@ def read_epsilon(lower: Integrand, upper: Integrand, largest: Array, guess: Arra
                 value = xp.where(is_lower, xp.where(below > 0, below, 0.0), value)
             return value + offset, found.slope
 
-        def newton(state: tuple[Array, ...]) -> tuple[Array, ...]:
-            """A step of Newton's method for the logarithm, or half the bracket."""
-            at, low, high, _ = state
-            value, slope = curve(at)
-            inside = value <= delta
-            low, high = xp.where(inside, low, at), xp.where(inside, at, high)
-            part = value - offset
-            new = at + part / xp.minimum(slope, -1e-300) * xp.log((delta - offset) / part)
-            new = xp.where(new <= 0.0, 0.0, new)
-            new = xp.where((new >= low) & (new <= high), new, 0.5 * (low + high))
-            return new, low, high, xp.abs(new - at)
-
         zero = xp.zeros_like(start)
         state = (start, zero, xp.maximum(2.0 * start, 1.0), zero + np.inf)
-        at, short = iterated(newton, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[:2]
+        step = lambda state: newton(state, *curve(state[0]), delta, offset)  # noqa: E731
+        at, short = iterated(step, state, lambda state: state[3] <= _CLOSE * state[0], _ITERATIONS)[:2]
         moved = xp.where(is_lower, -1.0, 1.0) * (at * _NUDGES[:, None] + 1e-14)
         tried = xp.maximum(xp.concatenate([at + moved, xp.where(is_lower, short, 0.0)[None]]), 0.0)
         return at, (tried, curve(tried)[0])

@@ -5,10 +5,29 @@ Arrays have axes ``(B, K)`` for settings and parts.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
+
+import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct.losses.engines.contour.quadrature import Quadrature
+
+
+class Totals(NamedTuple):
+    """What is known of a line's law as a whole, shape ``(B, K)``.
+
+    Attributes:
+        least_infinite, most_infinite: bounds of P(L = inf).
+        left_out: a bound on the probability under P of all outcomes that are left out.
+        log_mass: a lower bound of the logarithm of the P-mass that is neither infinite nor left out.
+        largest: no finite loss is above.
+    """
+
+    least_infinite: Array
+    most_infinite: Array
+    left_out: Array
+    log_mass: Array
+    largest: Array
 
 
 class Line(Protocol):
@@ -17,20 +36,8 @@ class Line(Protocol):
     A loss is removed by a coin that falls with the same probability under P and Q for each outcome.
     """
 
-    def infinite(self) -> tuple[Array, Array]:
-        """Bounds of P(L = inf), shape ``(B, K)``."""
-        ...
-
-    def left_out(self) -> Array:
-        """A bound on the probability under P of all outcomes that are left out, shape ``(B, K)``."""
-        ...
-
-    def log_mass(self) -> Array:
-        """A lower bound of the logarithm of the P-mass that is neither infinite nor left out, shape ``(B, K)``."""
-        ...
-
-    def largest(self) -> Array:
-        """No finite loss is above; shape ``(B, K)``."""
+    def totals(self) -> Totals:
+        """What the law weighs, and where it ends."""
         ...
 
     def log_moments(self, tilts: Array) -> Array:
@@ -58,7 +65,20 @@ class Closed(NamedTuple):
     layer_lengths: Array
 
 
-def no_layers(like: Any) -> tuple[Array, Array]:
-    """Layers of a law that has no density; ``like`` has shape ``(B, K, 1)``."""
-    none = array_module(like).zeros_like(like)
-    return none, none
+def normalized(logs: Array) -> tuple[Array, Array]:
+    """Numbers exp(``logs``) over their sum along the last axis, and the logarithm of that sum."""
+    xp = array_module(logs)
+    top = logs.max(-1)
+    weights = xp.exp(logs - top[..., None])
+    total = weights.sum(-1)
+    return weights / total[..., None], top + xp.log(total)
+
+
+def octaves(nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Frequencies 0, 1, 2, 4, ... up to ``nodes`` or more, and for each frequency which of them comes next.
+
+    A rule's error grows with the frequency: within a factor of 2 it is that of the largest.
+    """
+    index = np.arange(nodes)
+    block = np.where(index > 0, np.ceil(np.log2(np.maximum(index, 1))).astype(int) + 1, 0)
+    return np.concatenate([[0.0], 2.0 ** np.arange(block[-1])]), block

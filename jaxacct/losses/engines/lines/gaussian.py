@@ -10,6 +10,7 @@ from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.contour.points import Points, placed
 from jaxacct.losses.engines.contour.quadrature import Quadrature, log_moments, quadrature
 from jaxacct.losses.engines.contour.taper import left_out, placed_cut
+from jaxacct.losses.engines.lines.base import Totals
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 
 _DIGITS = 42.0  # e-foldings below its peak at which the integrand is left
@@ -30,22 +31,10 @@ class GaussianLine(NamedTuple):
         digits = array_module(theta).full_like(theta, _DIGITS)
         return cls(pair, theta, cut, placed(pair, theta, points, digits, cut))
 
-    def infinite(self) -> tuple[Array, Array]:
-        """None."""
-        none = 0.0 * self.pair.noise
-        return none, none
-
-    def left_out(self) -> Array:
-        """What the taper leaves out."""
-        return left_out(self.pair, self.cut)
-
-    def log_mass(self) -> Array:
-        """The rest."""
-        return log1p(-self.left_out()) - 4.0 * UNIT
-
-    def largest(self) -> Array:
-        """That of the pair."""
-        return self.pair.max_loss()
+    def totals(self) -> Totals:
+        """All but what the taper leaves out; the largest loss is the pair's."""
+        none, left = 0.0 * self.pair.noise, left_out(self.pair, self.cut)
+        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.pair.max_loss())
 
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
-from jaxacct.losses.engines.lines.base import Closed
+from jaxacct.losses.engines.lines.base import Closed, Totals
 from jaxacct.losses.engines.lines.sampled_laplace import SampledLaplaceLine
 from jaxacct.mechanisms.pairs.laplace import LaplacePair
 
@@ -32,22 +32,10 @@ class LaplaceLine(NamedTuple):
         """Of a LaplacePair."""
         return cls(pair.epsilon, pair.loss_error(), theta)
 
-    def infinite(self) -> tuple[Array, Array]:
-        """None."""
+    def totals(self) -> Totals:
+        """Nothing is left out, and no loss is above eps."""
         none = 0.0 * self.epsilon
-        return none, none
-
-    def left_out(self) -> Array:
-        """Nothing."""
-        return 0.0 * self.epsilon
-
-    def log_mass(self) -> Array:
-        """All of it."""
-        return 0.0 * self.epsilon
-
-    def largest(self) -> Array:
-        """eps."""
-        return self.epsilon + self.off
+        return Totals(none, none, none, none, self.epsilon + self.off)
 
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""

@@ -3,12 +3,8 @@
 With t the output in units of the noise, k_i a sensitivity in these units and v_i its probability,
 R(t) = sum_i v_i exp(k_i t - k_i^2 / 2), and b = 1 + z (`remove`) or b = -z (`add`), E_P[exp(z L)] is the mean of R^b
 under N(0, 1): as in :mod:`jaxacct.losses.engines.contour.quadrature`, which has two sensitivities, one of them 0. The
-taper, the trapezoid rule and what lies outside its points are as there. On Im t = y, with k the largest k_i,
-k y < pi/2, and s(t) = d log R / dt, which increases,
-
-    R(t) cos(k y / 2) <= |R(t + i y)| <= R(t),        |arg R(t + i y)| <= min(k, s(t) / cos(k y)) y:
-
-R(t + i y) / R(t) is a mean of numbers exp(i k_i y), whose phases lie in [0, k y] and average s(t) y.
+taper, the trapezoid rule and what lies outside its points are as there; the integrand on the strip:
+docs/proofs/transforms.md, section 5.
 """
 
 from __future__ import annotations
@@ -21,16 +17,17 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
+from jaxacct.losses.engines.contour.points import bases_of, cell_bounds, multiples
 from jaxacct.losses.engines.contour.quadrature import Quadrature
 from jaxacct.losses.engines.contour.taper import (
     CURVATURE,
     log_taper,
     log_taper_above,
-    log_taper_slope,
     spread_reach,
     steepened,
     tail_left_out,
 )
+from jaxacct.losses.engines.lines.base import Totals, octaves
 from jaxacct.mechanisms.pairs.mixture import MixturePair
 
 _CELLS = 192
@@ -94,29 +91,15 @@ class MixtureLine(NamedTuple):
         kept = bounds > peak[..., None] - _DIGITS
         first = xp.where(kept, edges[..., :-1], np.inf).min(-1)
         last = xp.where(kept, edges[..., 1:], -np.inf).max(-1)
-        # A step of 24 bits, and whole multiples of it: the points carry no rounding error.
-        step = inflated((last - first) / (size - 2), 2.0**-23).astype(np.float32).astype(np.float64)
-        points = (xp.floor(first / step)[..., None] + np.arange(size)) * step[..., None]
+        points, step = multiples(first, last, size)
         return line._replace(points=points, step=step)
 
-    def infinite(self) -> tuple[Array, Array]:
-        """None."""
-        none = 0.0 * self.theta
-        return none, none
-
-    def left_out(self) -> Array:
-        """What the taper leaves out."""
-        xp = array_module(self.cut)
+    def totals(self) -> Totals:
+        """All but what the taper leaves out; the largest loss is the pair's."""
+        none, xp = 0.0 * self.theta, array_module(self.cut)
         mass = (self.weights * tail_left_out(self.cut[..., None], self.shifts)).sum(-1)
-        return xp.where(self.cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
-
-    def log_mass(self) -> Array:
-        """The rest."""
-        return log1p(-self.left_out()) - 4.0 * UNIT
-
-    def largest(self) -> Array:
-        """That of the pair."""
-        return self.most
+        left = xp.where(self.cut < np.inf, inflated(mass, 1e-12) + 1e-300, 0.0)
+        return Totals(none, none, left, log1p(-left) - 4.0 * UNIT, self.most)
 
     def _exponent(self, tilt: Array) -> Array:
         return array_module(tilt).where(self.reverse > 0.5, -tilt, 1.0 + tilt)
@@ -137,18 +120,10 @@ class MixtureLine(NamedTuple):
 
     def _cells(self, exponent: Array) -> tuple[Array, Array]:
         """Log of a bound of the integrand on each cell, without the density's constant, and its value at a peak."""
-        xp = array_module(exponent)
-        cut = self.cut[..., None]
-        base = -0.5 * self.edges**2 + log_taper_above(self.edges, cut)
-        left, right = self.edges[..., :-1], self.edges[..., 1:]
-        nearest = xp.where((right > 0) & (left < 0), 0.0, xp.minimum(left**2, right**2))
-        tangent = base[..., :-1] + (log_taper_slope(left, cut) - left) * (right - left)
-        power = exponent[..., None] * self._loss(self.edges).psi
-        # For b > 0 the power is convex: below its chord, as the rest is below its tangent.
-        growing = xp.maximum(base[..., :-1] + power[..., :-1], tangent + power[..., 1:])
-        falling = log_taper_above(left, cut) - 0.5 * nearest + xp.maximum(power[..., :-1], power[..., 1:])
-        found = xp.where(exponent[..., None] > 0, growing, falling) + 1e-9
-        return found, (base + power).max(-1)
+        psi = self._loss(self.edges).psi
+        base, cell_base, tangent = bases_of(self.edges, log_taper_above(self.edges, self.cut[..., None]), self.cut)
+        found = cell_bounds(exponent, psi[..., :-1], psi[..., 1:], base[..., :-1], cell_base, tangent) + 1e-9
+        return found, (base + exponent[..., None] * psi).max(-1)
 
     def _masses(self, exponent: Array) -> Array:
         """Logs of bounds on the integral below the edges, on every cell, and above, without the density's constant.
@@ -236,13 +211,10 @@ class MixtureLine(NamedTuple):
         loss = xp.where(self.reverse[..., None] > 0.5, -found.psi, found.psi)
         mean = (weights * loss).sum(-1)
         phase = (weights * (found.off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-        # The rule's error grows with the frequency: within a factor of 2 it is that of the largest.
-        index = np.arange(nodes)
-        blocks = np.where(index > 0, np.ceil(np.log2(np.maximum(index, 1))).astype(int) + 1, 0)
-        ends = np.concatenate([[0.0], 2.0 ** np.arange(blocks[-1])])
+        ends, blocks = octaves(nodes)
         ends = xp.broadcast_to(ends * spacing[:, None, None], (*exponent.shape, ends.size))
         strip = xp.exp(xp.minimum(self._strip(exponent, masses, ends) - log_integral[..., None], 700.0))
-        frequencies = index * spacing[:, None, None]
+        frequencies = np.arange(nodes) * spacing[:, None, None]
         error = 2.0 * (strip[..., blocks] + 2.0 * strip[..., :1] + 2.0 * relative[..., None])
         log_total = log_integral - _HALF_LOG_2PI
         layers = self._layers(exponent, found, log_integral + 2.0 * (strip[..., 0] + relative))

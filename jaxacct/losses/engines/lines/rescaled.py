@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.rounding import UNIT
 from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.lines.base import Closed, Line, Totals
 
 
 class RescaledLine(NamedTuple):
@@ -19,27 +20,16 @@ class RescaledLine(NamedTuple):
         offset, doubt, theta: shape ``(B, K)``.
     """
 
-    line: Any
+    line: Line
     offset: Array
     doubt: Array
     theta: Array
 
-    def infinite(self) -> tuple[Array, Array]:
-        """See the protocol."""
-        return self.line.infinite()
-
-    def left_out(self) -> Array:
-        """See the protocol."""
-        return self.line.left_out()
-
-    def log_mass(self) -> Array:
-        """See the protocol."""
-        return self.line.log_mass()
-
-    def largest(self) -> Array:
-        """See the protocol; rounded up."""
-        found = self.line.largest() + self.offset + self.doubt
-        return found + 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
+    def totals(self) -> Totals:
+        """Those of the loss itself, but for the largest; rounded up."""
+        whole = self.line.totals()
+        room = 4.0 * UNIT * (1.0 + array_module(self.offset).abs(self.offset))
+        return whole._replace(largest=whole.largest + self.offset + self.doubt + room)
 
     @np.errstate(all="ignore")
     def log_moments(self, tilts: Array) -> Array:
@@ -50,7 +40,7 @@ class RescaledLine(NamedTuple):
         return self.line.log_moments(tilts) + moved + room
 
     @np.errstate(all="ignore")
-    def quadrature(self, spacing: Array, nodes: int) -> Quadrature:
+    def quadrature(self, spacing: Array, nodes: int) -> Quadrature | Closed:
         """See the protocol; only the total and the mean move, and what is not known of the offset is error."""
         found = self.line.quadrature(spacing, nodes)
         xp = array_module(found.mean, self.offset)

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxacct._numerics.arrays import Array, array_module
+from jaxacct._numerics.arrays import Array, array_module, column
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.lines.base import Totals
 
 
 class RevealedLine(NamedTuple):
@@ -27,51 +28,34 @@ class RevealedLine(NamedTuple):
     rest: Array
     doubt: Array
 
-    def infinite(self) -> tuple[Array, Array]:
-        """The mean of both."""
-        sides = zip(self.first.infinite(), (1.0, 1.0) if self.second is None else self.second.infinite(), strict=True)
-        low, high = (self.rest * one + self.weight * other for one, other in sides)
+    def totals(self) -> Totals:
+        """Means of both, and the larger loss."""
+        first = self.first.totals()
+        second = Totals(1.0, 1.0, 0.0, -np.inf, -np.inf) if self.second is None else self.second.totals()
+        low, high, left = (self.rest * one + self.weight * two for one, two in zip(first[:3], second[:3], strict=True))
         units = self.doubt + 8.0 * UNIT
-        return deflated(low, units), inflated(high, units)
-
-    def left_out(self) -> Array:
-        """The mean of both."""
-        left = self.rest * self.first.left_out()
-        left = left if self.second is None else left + self.weight * self.second.left_out()
-        return inflated(left, self.doubt + 8.0 * UNIT)
+        log_mass = self._added(first.log_mass, second.log_mass)
+        xp = array_module(log_mass, first.largest, second.largest)
+        log_mass = log_mass - self.doubt - 8.0 * UNIT * (1.0 + xp.abs(log_mass))
+        largest = xp.maximum(first.largest, second.largest)
+        return Totals(deflated(low, units), inflated(high, units), inflated(left, units), log_mass, largest)
 
     def _logs(self) -> tuple[Array, Array]:
         xp = array_module(self.weight, self.rest)
         log = lambda x: xp.where(x > 0, xp.log(xp.where(x > 0, x, 1.0)), -np.inf)  # noqa: E731
         return log(self.rest), log(self.weight)
 
-    def _added(self, one: Array, other: Array) -> Array:
-        """log of the mean of exp(one) and exp(other); ``other`` counts where there is a second line."""
+    def _added(self, one: Array, other: Array | float) -> Array:
+        """log of the mean of exp(one) and exp(other)."""
         log_rest, log_weight = self._logs()
-        xp = array_module(one, log_rest)
-        mean = log_rest + one
-        return (
-            mean if self.second is None else xp.logaddexp(mean, xp.where(self.weight > 0, log_weight + other, -np.inf))
-        )
-
-    def log_mass(self) -> Array:
-        """Of the mean."""
-        found = self._added(self.first.log_mass(), None if self.second is None else self.second.log_mass())
-        return found - self.doubt - 8.0 * UNIT * (1.0 + array_module(found).abs(found))
-
-    def largest(self) -> Array:
-        """The larger one."""
-        if self.second is None:
-            return self.first.largest()
-        first, second = self.first.largest(), self.second.largest()
-        return array_module(first, second).maximum(first, second)
+        xp = array_module(one, other, log_rest)
+        return xp.logaddexp(log_rest + one, xp.where(self.weight > 0, log_weight + other, -np.inf))
 
     @np.errstate(all="ignore")
     def log_moments(self, tilts: Array) -> Array:
         """See the protocol."""
-        found = self._added(
-            self.first.log_moments(tilts), None if self.second is None else self.second.log_moments(tilts)
-        )
+        second = -np.inf if self.second is None else self.second.log_moments(tilts)
+        found = self._added(self.first.log_moments(tilts), second)
         return found + self.doubt + 8.0 * UNIT * (1.0 + array_module(found).abs(found))
 
     @np.errstate(all="ignore")
@@ -92,25 +76,23 @@ class RevealedLine(NamedTuple):
         log_total = xp.logaddexp(log_first, log_second)
         a, b = xp.exp(log_first - log_total), xp.exp(log_second - log_total)
         mean = a * one.mean + b * other.mean
-        by = one.mean - mean, other.mean - mean
-        shares, parts = (a, b), (one, other)
-        column = lambda x: x[..., None]  # noqa: E731
+        parts = [(a, one), (b, other)]
         sizes = 1.0 + xp.abs(log_first) + xp.where(b > 0, xp.abs(log_second), 0.0)
-        off = sum(1.5 * part.error[..., 0] for part in parts) + 2.0 * self.doubt + 16.0 * UNIT * sizes
-        error = sum(column(share) * part.error for share, part in zip(shares, parts, strict=True))
+        off = sum(1.5 * part.error[..., 0] for _, part in parts) + 2.0 * self.doubt + 16.0 * UNIT * sizes
+        error = sum(column(share) * part.error for share, part in parts)
         error = error + column(2.0 * a * b * off + self.doubt + 32.0 * UNIT * sizes)
         far = sum(
             share * (xp.abs(part.mean) + xp.abs(mean) + (part.weights * xp.abs(part.losses)).sum(-1))
-            for share, part in zip(shares, parts, strict=True)
+            for share, part in parts
         )
         error = error + np.arange(nodes) * spacing[:, None, None] * column(8.0 * UNIT * far)
-        losses = [part.losses + column(move) for part, move in zip(parts, by, strict=True)]
-        weights = [column(share) * part.weights for share, part in zip(shares, parts, strict=True)]
-        masses = [
-            part.layer_masses * column(deflated(share, xp.minimum(off, 1.0)))
-            for share, part in zip(shares, parts, strict=True)
-        ]
-        lengths = [part.layer_lengths for part in parts]
-        joined = (xp.concatenate(xp_parts, -1) for xp_parts in (weights, losses, masses, lengths))
-        weights, losses, masses, lengths = joined
-        return Quadrature(log_total, weights, losses, mean, error, masses, lengths)
+        joined = lambda each: xp.concatenate(list(each), -1)  # noqa: E731
+        return Quadrature(
+            log_total,
+            joined(column(share) * part.weights for share, part in parts),
+            joined(part.losses + column(part.mean - mean) for _, part in parts),
+            mean,
+            error,
+            joined(part.layer_masses * column(deflated(share, xp.minimum(off, 1.0))) for share, part in parts),
+            joined(part.layer_lengths for _, part in parts),
+        )

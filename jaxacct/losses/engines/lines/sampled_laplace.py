@@ -2,21 +2,13 @@
 
 With m the loss of the mechanism itself, R(m) = 1 - q + q e^m, and b = 1 + z (`remove`) or b = -z (`add`, after a
 reflection), E_P[exp(z L)] is the mean of R(m)^b under Q: half of it lies at m = -eps, exp(-eps) / 2 at m = eps, and
-between them it has the density exp(-(eps + m) / 2) / 4.
-
-The smooth piece is a composite Gauss-Legendre rule. On the ellipse of radius r around a panel of centre c and half
-length h, at X + i Y with |X - c| <= a h and |Y| <= b h < pi,
-
-    |R|^b <= R(X)^b for b >= 0, and at most (R(X) cos(Y / 2))^b for b < 0;    |arg R| <= p(X) |Y| where
-    p(X) = q e^X / R(X) <= 1/2, and |arg R| <= |Y| everywhere.
-
--X / 2 + b log R(X) is convex in X for b >= 0 and decreasing for b < 0: it is largest at an end. So the modulus has a
-bound on each ellipse, and with it the rule has one on its error (`gauss_legendre.log_rule_error`).
+between them it has the density exp(-(eps + m) / 2) / 4. That piece is a composite Gauss-Legendre rule, whose error is
+bounded by the modulus of the integrand on ellipses around the panels (docs/proofs/transforms.md, section 4).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +16,9 @@ from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.rounding import UNIT, deflated, inflated
 from jaxacct.losses.engines.contour.layers import layers_of
 from jaxacct.losses.engines.contour.quadrature import Quadrature
+from jaxacct.losses.engines.lines.base import Totals, normalized, octaves
 from jaxacct.losses.engines.lines.gauss_legendre import HEIGHTS, log_rule_error, rule
+from jaxacct.mechanisms.pairs.sampled import SampledPair
 from jaxacct.mechanisms.pairs.sampled_loss import mixed_loss
 
 _NODES = 64  # of a panel
@@ -56,29 +50,17 @@ class SampledLaplaceLine(NamedTuple):
     panels: int
 
     @classmethod
-    def of(cls, pair: Any, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
+    def of(cls, pair: SampledPair, theta: Array, log_share: Array, points: int) -> SampledLaplaceLine:
         """Of a sampled LaplacePair, on about so many points."""
         inner = pair.inner
         most = pair.max_loss() + 2.0 * pair.loss_error()
         panels = max(points // _NODES, 1)
         return cls(inner.epsilon, inner.loss_error(), pair.rate, pair.rest, most, pair.reverse, theta, panels)
 
-    def infinite(self) -> tuple[Array, Array]:
-        """None."""
+    def totals(self) -> Totals:
+        """Nothing is left out; the largest loss is the pair's."""
         none = 0.0 * self.epsilon
-        return none, none
-
-    def left_out(self) -> Array:
-        """Nothing."""
-        return 0.0 * self.epsilon
-
-    def log_mass(self) -> Array:
-        """All of it."""
-        return 0.0 * self.epsilon
-
-    def largest(self) -> Array:
-        """That of the pair."""
-        return self.most
+        return Totals(none, none, none, none, self.most)
 
     def _log_terms(self, exponent: Array, panels: int) -> tuple[Array, Array, Array, Array]:
         """Logs of the terms of E_Q[R^b] for ``exponent`` of shape ``(..., B, K)``, log R there, and two errors.
@@ -133,7 +115,7 @@ class SampledLaplaceLine(NamedTuple):
         error = self._rule_errors(exponent, panels, xp.zeros_like(exponent)[..., None])[..., 0]
         return xp.logaddexp(value, error) + 8.0 * UNIT * (2.0 + xp.abs(value))
 
-    def _panels(self, frequency: Any) -> int:
+    def _panels(self, frequency: Array | float) -> int:
         """Enough panels for all settings, up to ``frequency``, in NumPy; otherwise as many as were asked for."""
         if array_module(self.epsilon, frequency) is not np:
             return self.panels
@@ -150,26 +132,19 @@ class SampledLaplaceLine(NamedTuple):
         exponent = self._exponent(self.theta)
         panels = self._panels(nodes * spacing[:, None])
         logs, psi, off, units = self._log_terms(exponent, panels)
-        top = logs.max(-1)
-        weights = xp.exp(logs - top[..., None])
-        total = weights.sum(-1)
-        log_total = top + xp.log(total)
-        weights = weights / total[..., None]
+        weights, log_total = normalized(logs)
         loss = xp.where(self.reverse[..., None] > 0.5, -psi, psi)
         mean = (weights * loss).sum(-1)
         rounding = (weights * units).sum(-1) + UNIT * (2.0 * logs.shape[-1] + 32.0 + 8.0 * xp.abs(log_total))
         phase = (weights * (off + 8.0 * UNIT * (xp.abs(loss) + xp.abs(mean)[..., None]))).sum(-1)
-        # The rule's error grows with the frequency: within a factor of 2 it is that of the largest.
-        index = np.arange(nodes)
-        blocks = np.ceil(np.log2(np.maximum(index, 1))).astype(int)
-        ends = 2.0 ** np.arange(blocks[-1] + 1) * spacing[:, None, None]
-        ends = xp.concatenate([0.0 * ends[..., :1], ends], -1)
-        log_error = self._rule_errors(exponent, panels, xp.broadcast_to(ends, (*exponent.shape, ends.shape[-1])))
+        ends, blocks = octaves(nodes)
+        ends = xp.broadcast_to(ends * spacing[:, None, None], (*exponent.shape, ends.size))
+        log_error = self._rule_errors(exponent, panels, ends)
         errors = xp.exp(xp.minimum(log_error - log_total[..., None], 700.0))
         # Neither the rule nor the truth is more than the smooth piece weighs.
         smooth = weights[..., 1:-1].sum(-1, keepdims=True) + 2.0 * errors[..., :1]
-        errors = xp.minimum(errors, 2.0 * smooth)[..., np.where(index > 0, blocks + 1, 0)]
-        frequencies = index * spacing[:, None, None]
+        errors = xp.minimum(errors, 2.0 * smooth)[..., blocks]
+        frequencies = np.arange(nodes) * spacing[:, None, None]
         error = 2.0 * (errors + errors[..., :1] + 2.0 * rounding[..., None]) + frequencies * phase[..., None]
         layers = self.layers(exponent, log_total + 2.0 * error[..., 0])
         return Quadrature(log_total, weights, loss - mean[..., None], mean, error, *layers)
