@@ -14,7 +14,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gdp import GDPFilter
@@ -24,8 +23,7 @@ from jaxacct.filters.additive.zcdp import ZCDPFilter
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import AroundFilter
 from jaxacct.filters.expost_readings import approximate_reading, probable_reading
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _FAMILIES = (PureDPFilter, ZCDPFilter, RenyiFilter, GDPFilter)
 _MOST_LEVELS = 32
@@ -60,9 +58,7 @@ _STATEMENTS = {
 }
 
 
-@printed_as("odometer", "filter")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "odometer", "filter")
 class Odometer(AroundFilter):
     """The running cost of a `pure_dp`, `zcdp`, `renyi` or `gdp` interaction; see `odometer`.
 

@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.adversary.experiment import Query
 from jaxacct.adversary.filters.ladder import LadderGuarantee, check_ladder, guarantee_of, ladder
@@ -20,8 +19,7 @@ from jaxacct.adversary.generalized_response import rounded
 from jaxacct.filters import amounts
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "The whole interaction of at most T queries is (epsilon', delta')-DP in both directions if each query's loss, "
@@ -31,9 +29,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("additive_profile", "parameters")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "additive_profile", "parameters")
 class AdditiveProfileFilter:
     """Budgets b_1 to b_k for P(|L| in band i), summed up over queries; make it with `additive_profile`.
 

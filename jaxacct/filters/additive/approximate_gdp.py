@@ -15,14 +15,12 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import GDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.mechanisms import Gaussian, PoissonSampled
 
 _REGIMES = ("small", "large")
@@ -42,9 +40,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("approximate_gdp", "budget", "regime")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "approximate_gdp", "budget", "regime")
 class ApproximateGDPFilter(AdditiveFilter):
     """A budget B on the sum of mean privacy losses, the unit of `spent`, `remaining`; see `approximate_gdp`.
 

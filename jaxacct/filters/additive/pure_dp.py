@@ -6,14 +6,12 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import pure_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import PureDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "The whole interaction is epsilon-DP, if each query is epsilon_i-DP given all earlier outputs and every refusal "
@@ -23,9 +21,7 @@ _STATEMENT = (
 )
 
 
-@printed_as("pure_dp", "epsilon")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "pure_dp", "epsilon")
 class PureDPFilter(AdditiveFilter):
     """A budget of epsilon, the unit of `spent` and `remaining`; see `pure_dp`.
 

@@ -17,7 +17,6 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module, repeated
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import EPS, deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
@@ -27,8 +26,7 @@ from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import AnyOrderGuarantee
 from jaxacct.filters.mixture_of_orders import gain_of, still_holds
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.renyi import renyi_from_epsilon
 
@@ -46,9 +44,7 @@ _OUT = np.array([(2 * _COUNTED - 1) << 24, 0, 0], np.uint32)
 _HALVINGS = 48
 
 
-@printed_as("renyi_any", "rho", "orders")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "renyi_any", "rho", "orders")
 class AnyOrderFilter(AdditiveFilter):
     """Budgets of Rényi divergence in nats at several orders, the last axis of `spent` and `remaining`; see `renyi_any`.
 

@@ -11,15 +11,13 @@ from jax.typing import ArrayLike
 from jaxacct import _validate
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.base import AdditiveFilter
 from jaxacct.filters.additive.costs import approximate_cost, concentrated_cost
 from jaxacct.filters.amounts import SpentState
 from jaxacct.filters.guarantees import ZCDPGuarantee
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.renyi.zcdp import zcdp_from_epsilon
 
 _STATEMENT = (
@@ -40,9 +38,7 @@ _WITH_FAILURES = (
 )
 
 
-@printed_as("zcdp", "rho")
-@keeps(SpentState)
-@_register
+@filter_class(SpentState, "zcdp", "rho")
 class ZCDPFilter(AdditiveFilter):
     """A budget of rho, the unit of `spent` and `remaining`; see `zcdp`.
 
@@ -72,9 +68,7 @@ class ApproximateZCDPState(NamedTuple):
     delta: Array | SpentState
 
 
-@printed_as("approximate_zcdp", "rho", "delta")
-@keeps(ApproximateZCDPState)
-@_register
+@filter_class(ApproximateZCDPState, "approximate_zcdp", "rho", "delta")
 class ApproximateZCDPFilter(AdditiveFilter):
     """Budgets of rho and of delta; `spent` and `remaining` are pairs in that order; see `approximate_zcdp`.
 

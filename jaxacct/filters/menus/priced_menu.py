@@ -13,7 +13,6 @@ from jax.typing import ArrayLike
 from jaxacct import _validate, accounting
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import at_hand, hosted, on_device
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.accounting.batch import Bounds
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee, certified
@@ -21,8 +20,7 @@ from jaxacct.filters.menus.gaussian_menu import as_sampled_gaussian, parts_of, p
 from jaxacct.filters.menus.kept_table import MOST_UNITS, kept_table
 from jaxacct.filters.menus.online import MenuCurves
 from jaxacct.filters.menus.units import MenuState, UnitFilter
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.grids.grid import LossGrid
 from jaxacct.mechanisms.base import Mechanism, as_mechanism
@@ -42,9 +40,7 @@ _ONLINE = (
 )
 
 
-@printed_as("priced_menu", "prices", "budget")
-@keeps(MenuState)
-@_register
+@filter_class(MenuState, "priced_menu", "prices", "budget")
 class PricedMenuFilter(UnitFilter):
     """A budget of whole units for queries from a menu; make it with `priced_menu`.
 

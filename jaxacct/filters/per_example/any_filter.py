@@ -20,7 +20,6 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct._numerics.float64 import reentrant_x64
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated
 from jaxacct.filters import amounts
 from jaxacct.filters.base import Filter, Guarantee
@@ -34,8 +33,7 @@ from jaxacct.filters.per_example.examples import (
     sensitivity_of,
     settle_norms,
 )
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _STATEMENT = (
     "For every data set, every example in it, and add and remove alike, if each example was charged in every step, "
@@ -57,9 +55,7 @@ class IndividualState(NamedTuple):
     allowed: Array
 
 
-@printed_as("individual", "filter", "examples")
-@keeps(IndividualState)
-@_register
+@filter_class(IndividualState, "individual", "filter", "examples")
 class IndividualFilter:
     """Any filter, once for each example; see `individual`.
 

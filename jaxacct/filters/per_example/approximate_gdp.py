@@ -12,7 +12,6 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct._numerics.log1p import log1p
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.approximate_gdp import (
@@ -33,8 +32,7 @@ from jaxacct.filters.per_example.examples import (
     check_query,
     settle_norms,
 )
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 # A word: sign bit, takes part; bit 30, nothing is left; bits 0 to 29, units of 2^-30 of the budget that were spent
 # (before the last step, if bit 30 is set: what the last step could spend is then still known).
@@ -43,9 +41,7 @@ _BELOW = np.int32(2**30 - 1)
 _LEAST = 1e-20  # of sigma and clip norms, and 1 / _LEAST the most: what float32 loses outside of it is nobody's unit
 
 
-@printed_as("individual_approximate_gdp", "common", "examples")
-@keeps(ExamplesState)
-@_register
+@filter_class(ExamplesState, "individual_approximate_gdp", "common", "examples")
 class IndividualApproximateGDPFilter(PerExampleFilter):
     """One budget B of mean privacy loss for each example; see `individual_approximate_gdp`.
 

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters.boxes.box_filter import PricedBoxFilter
 from jaxacct.filters.boxes.family import UNITS
 from jaxacct.filters.boxes.look_up import corners_of
@@ -27,15 +26,12 @@ from jaxacct.filters.per_example.examples import (
     looked_up,
 )
 from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 
 _LEVELS = 64  # of the budget left, in shares that halve: prices hardly depend on it but at the end
 
 
-@printed_as("individual_priced_box", "common", "examples")
-@keeps(ExamplesState)
-@_register
+@filter_class(ExamplesState, "individual_priced_box", "common", "examples")
 class IndividualPricedBoxFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `individual_priced_box`.
 

@@ -10,18 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.filters.per_example.examples import ExamplesState, check_examples, for_norms, looked_up
 from jaxacct.filters.per_example.units import PricedPerExampleFilter, rows_for, rows_of
-from jaxacct.filters.printing import printed_as
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.mechanisms.base import Mechanism
 
 
-@printed_as("individual_priced_menu", "common", "examples")
-@keeps(ExamplesState)
-@_register
+@filter_class(ExamplesState, "individual_priced_menu", "common", "examples")
 class IndividualPricedMenuFilter(PricedPerExampleFilter):
     """One budget of whole units for each example; see `individual_priced_menu`.
 

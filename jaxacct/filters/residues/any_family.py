@@ -15,11 +15,9 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import at_hand, floats, hosted, on_device, on_host
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
-from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import on_grid
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import grid_of_pld, pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -86,9 +84,7 @@ def _compare(left: PLD, right: PLD, tolerance: float) -> ResidueCheck:
     return ResidueCheck(sane & (worst <= tolerance), worst)
 
 
-@printed_as("residue", "parameter", "rounds")
-@keeps(ResidueFilterState)
-@_register
+@filter_class(ResidueFilterState, "residue", "parameter", "rounds")
 class ResidueFilter:
     """A budget family, an update, and a certificate for every step; make it with `residue`.
 

@@ -19,17 +19,16 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import MOST, at_hand, each, floats, hosted, on_device
 from jaxacct._numerics.pieces import join
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct.filters import amounts
 from jaxacct.filters.additive.gaussian_queries import gaussian_cost, gaussian_parts, is_gaussian
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import GDPGuarantee
-from jaxacct.filters.printing import number, printed_as
+from jaxacct.filters.printing import number
 from jaxacct.filters.residues.prepare import Prepared, of_curve, prepared
 from jaxacct.filters.residues.response import largest_for_response
 from jaxacct.filters.residues.solver import largest
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
 from jaxacct.losses.curves.trade_off import TradeOff
@@ -62,9 +61,7 @@ class ResidueState(NamedTuple):
         return f"ResidueState(mu={number(mu)} and delta={number(delta)} are left)"
 
 
-@printed_as("gdp_residue", "mu", "slack")
-@keeps(ResidueState)
-@_register
+@filter_class(ResidueState, "gdp_residue", "mu", "slack")
 class GDPResidueFilter:
     """A budget of mu-GDP with a slack of delta, for any query; make it with `gdp_residue`.
 

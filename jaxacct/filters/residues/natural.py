@@ -16,16 +16,14 @@ from jax import Array
 from jaxacct import _validate
 from jaxacct._numerics.host import on_device
 from jaxacct._numerics.pieces import split_up
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.adversary import is_free, natural_filter_cost
 from jaxacct.adversary.naturals.compositions import Compositions
 from jaxacct.adversary.naturals.cost import TOLERANCE
 from jaxacct.adversary.naturals.within_budget import Budget
 from jaxacct.filters.base import is_scalar_query
 from jaxacct.filters.guarantees import ProfileGuarantee, raised
-from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.undeclared import UndeclaredNaturalFilter
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.compare import enclose as families
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.curves.profile import PrivacyProfile
@@ -64,9 +62,7 @@ class _Declared:
     grid: LossGrid | None
 
 
-@printed_as("natural", "members", "rounds")
-@keeps(NaturalState)
-@_register
+@filter_class(NaturalState, "natural", "members", "rounds")
 class NaturalFilter:
     """Exact composition of a declared family's members against a budget; see `natural`.
 

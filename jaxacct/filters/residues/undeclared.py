@@ -12,12 +12,10 @@ from jaxacct._numerics.arrays import array_module
 from jaxacct._numerics.float64 import reentrant_x64
 from jaxacct._numerics.host import floats, hosted, on_device
 from jaxacct._numerics.pieces import join
-from jaxacct._numerics.pytree import mechanism as _register
 from jaxacct.filters import amounts
 from jaxacct.filters.guarantees import ProfileGuarantee
-from jaxacct.filters.printing import printed_as
 from jaxacct.filters.residues.on_grid import ComposedState, admitted_if, law_of, nothing, on_grid
-from jaxacct.filters.states import keeps
+from jaxacct.filters.states import filter_class
 from jaxacct.losses.curves.conversions import pld_excess
 from jaxacct.losses.curves.pld import PLD
 from jaxacct.losses.grids.grid import LossGrid
@@ -26,9 +24,7 @@ from jaxacct.mechanisms.directions import first_side
 _ROUNDING = 1e-10  # what a composition on a grid may exceed its budget by and still count as within it
 
 
-@printed_as("natural", "rounds", "relation")
-@keeps(ComposedState)
-@_register
+@filter_class(ComposedState, "natural", "rounds", "relation")
 class UndeclaredNaturalFilter:
     """Exact composition of any queries against a budget, on a grid: no guarantee; see `natural`.
 
