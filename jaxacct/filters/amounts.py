@@ -112,17 +112,13 @@ def _top_and_low(words: Array) -> tuple[Array, Array]:
     return (wide[..., 0] << 32) | wide[..., 1], wide[..., 2]
 
 
-def covers(shape: tuple[int, ...], *others: tuple[int, ...]) -> bool:
-    """Whether all ``others`` broadcast to ``shape``, that of an account."""
-    try:
-        return np.broadcast_shapes(shape, *others) == shape
-    except ValueError:
-        return False
-
-
 def check_covered(accounts: tuple[int, ...], query: tuple[int, ...], budget: tuple[int, ...] = ()) -> None:
     """Raises ValueError unless the shapes of a query's cost and of the budget broadcast to that of the accounts."""
-    if not covers(accounts, query, budget):
+    try:
+        covered = np.broadcast_shapes(accounts, query, budget) == accounts
+    except ValueError:
+        covered = False
+    if not covered:
         raise ValueError(
             f"query must match the state: its cost has shape {query}, the budget {budget}, and the state holds "
             f"accounts of shape {accounts}; run queries one by one (jax.lax.scan) or map over both (jax.vmap)"

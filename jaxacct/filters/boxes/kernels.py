@@ -79,7 +79,8 @@ def excess_of(atoms: Ratios, spacing: float, size: int) -> np.ndarray:
     offsets = spacing * np.arange(-(size - 1), size)
     at_offsets = np.expm1(offsets)
     at = np.searchsorted(gains, at_offsets, side="right")
-    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in _both_ways(masses * gains, masses))
+    rows = np.stack([masses * gains, masses])
+    right, left = (np.concatenate([[[0.0], [0.0]], np.cumsum(x, -1)], -1) for x in (rows[:, ::-1], rows))
     above = right[0, ::-1][at] - at_offsets * right[1, ::-1][at] + atoms.infinite
     below = at_offsets * left[1][at] - left[0][at]
     return np.maximum(np.where(offsets >= 0, above, below), 0.0) * np.exp(-0.5 * offsets)
@@ -105,9 +106,3 @@ def kernel_of(atoms: Ratios, width: float, spacing: float, size: int) -> Kernel:
     values = np.maximum(own + spread - alone, 0.0) + wrong
     lost = atoms.infinite + float(weights.sum()) * math.exp(-0.5 * _REACH**2)
     return Kernel(values, own + spread + wrong, lost)
-
-
-def _both_ways(*rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows from the right and from the left."""
-    found = np.stack(rows)
-    return found[:, ::-1], found

@@ -1,4 +1,4 @@
-"""The families of a box: about the worst case of an analyst who may run a few reference queries (`chosen_families`).
+"""Chooses the curves of a box, near the worst case of an analyst with a few reference queries: `chosen_families`.
 
 The recursion of the worst case, U_b = max over c of T_c U_(b - price_c), on evenly spaced budgets and a lattice of
 losses. It need not be a bound: prices are certified against the curves that come out, whatever they are. That they are

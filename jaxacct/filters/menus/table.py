@@ -49,7 +49,6 @@ class Table(NamedTuple):
 
     excess: np.ndarray  # at the lattice's points, shape ``(grid.size,)``
     budget: int  # in units, a whole number
-    levels: int  # nodes that were computed
     curves: np.ndarray | None = None  # shape ``(nodes, grid.size)``
 
 
@@ -161,7 +160,7 @@ def budget_table(
             progress(count + last)
         # A budget above `most` is cut: a smaller budget's worst case is below that of a larger one.
         nodes = np.concatenate(kept)[: count + last + 2] if keep else None
-        return Table(inside(units), min((count + last) * node + units, most), count + last + 1, nodes)
+        return Table(inside(units), min((count + last) * node + units, most), nodes)
 
 
 def _last(curve: Callable[[int], np.ndarray], met: Callable[[np.ndarray], bool], end: int) -> int:
