@@ -191,6 +191,7 @@ def test_an_epoch_of_two_batches_encloses_a_quadrature():
 def test_what_is_certified_is_said():
     cut = TruncatedPoisson(Gaussian(1.0), 0.5, 3, 4)
     assert jaxacct.certify(SAMPLED, epsilon=0.1, relation="replace").certifies == "the worst case"
+    assert "upper bound" in jaxacct.certify(RandomAllocation(Shuffled(Gaussian(1.0), 4), 3), epsilon=0.1).certifies
     for mechanism, relation in ((cut, "remove"), (SampledWithoutReplacement(Gaussian(1.0), 1, 4), "replace")):
         found = jaxacct.certify(mechanism, epsilon=0.1, relation=relation)
         assert found.certifies.startswith("an upper bound of the worst case")
@@ -250,6 +251,12 @@ def test_questions_without_a_certificate_are_named():
         (RandomAllocation(Gaussian(1.0), 8, 2), "remove", "one participation"),
         (PoissonSampled(Shuffled(Gaussian(1.0), 8), 0.1), "remove", "PoissonSampled Shuffled"),
         (PoissonSampled(Composed([Laplace(1.0)], [2]), 0.1), "remove", "sample of a composition"),
+        (
+            SampledWithoutReplacement(PoissonSampled(Gaussian(1.0), 0.1), 5, 50),
+            "remove",
+            "SampledWithoutReplacement Poi",
+        ),
+        (Shuffled(SampledWithReplacement(Gaussian(1.0), 40, 50), 4), "replace", "bounded size"),
     ):
         with pytest.raises(ValueError, match=message):
             jaxacct.certify(mechanism, epsilon=0.1, relation=relation)

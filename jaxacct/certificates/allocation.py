@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 from flint import arb_poly
 
-from jaxacct.certificates.atoms import masses_of
+from jaxacct.certificates.atoms import Pair, masses_of
 from jaxacct.certificates.balls import arb, ball, gaussian_tail, positive_part
-from jaxacct.certificates.laws import Atoms, Epoch, LaplaceNoise, Normal
+from jaxacct.certificates.laws import Atoms, Epoch, LaplaceNoise, Law, Normal
 from jaxacct.certificates.limits import NoCertificateError
 
 _CELLS = 6_000
 
 
-def epoch_delta(law: Epoch, epsilon: Any, reverse: bool) -> tuple[Any, Any]:
+def epoch_delta(law: Epoch, epsilon: arb, reverse: bool) -> tuple[arb, arb]:
     """Lower and upper ends."""
     gamma, t = epsilon.exp(), law.batches
     level = 1 / gamma if reverse else gamma
@@ -46,7 +45,7 @@ def epoch_delta(law: Epoch, epsilon: Any, reverse: bool) -> tuple[Any, Any]:
     return lower, upper
 
 
-def _power(base: Any, count: int) -> Any:
+def _power(base: arb_poly, count: int) -> arb_poly:
     """Truncated to the cells."""
     found, square = arb_poly([1]), base
     while count:
@@ -58,7 +57,7 @@ def _power(base: Any, count: int) -> Any:
     return found
 
 
-def _cells(law: Any, step: Any) -> tuple[list[Any], list[Any]]:
+def _cells(law: Law, step: arb) -> tuple[list[arb], list[arb]]:
     """Masses of W and O in cells of ratios of width ``step``, as many as count."""
     if isinstance(law, Atoms):
         masses = masses_of(law, False)
@@ -81,12 +80,12 @@ def _cells(law: Any, step: Any) -> tuple[list[Any], list[Any]]:
     return p, q
 
 
-def _tails_of(law: Any) -> Callable[[Any], tuple[Any, Any]]:
+def _tails_of(law: Law) -> Callable[[arb], Pair]:
     """Masses of W and O where the ratio is at least a number."""
     if isinstance(law, Normal):
         mu = ball(law.square).sqrt()
 
-        def normal(ratio: Any) -> tuple[Any, Any]:
+        def normal(ratio: arb) -> Pair:
             at = ratio.log() / mu
             return gaussian_tail(at - mu / 2), gaussian_tail(at + mu / 2)
 
@@ -94,7 +93,7 @@ def _tails_of(law: Any) -> Callable[[Any], tuple[Any, Any]]:
     if isinstance(law, LaplaceNoise) and law.rate == 1:
         most = ball(law.epsilon)
 
-        def laplace(ratio: Any) -> tuple[Any, Any]:
+        def laplace(ratio: arb) -> Pair:
             loss = ratio.log()
             if loss < -most:
                 return arb(1), arb(1)

@@ -7,14 +7,18 @@ delta is larger than that of the kept outputs by at most the lost mass of each r
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from jaxacct.certificates.balls import arb, ball, ctx, key_of, positive_part
+from jaxacct.certificates.balls import acb, arb, ball, ctx, key_of, positive_part, up_to
 from jaxacct.certificates.laws import Atoms
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
+from jaxacct.certificates.transforms import Transform
+
+Pair = tuple[arb, arb]
+"""Masses of the numerator and of the denominator."""
 
 
 class Masses(NamedTuple):
@@ -24,10 +28,10 @@ class Masses(NamedTuple):
     where the losses of the outputs are ``first + k step`` in order.
     """
 
-    pairs: list[tuple[Any, Any]]
-    infinite: Any
-    lost: Any
-    lattice: tuple[Any, Any] | None
+    pairs: list[Pair]
+    infinite: arb
+    lost: arb
+    lattice: Pair | None = None
 
 
 def masses_of(law: Atoms, reverse: bool) -> Masses:
@@ -52,21 +56,24 @@ def masses_of(law: Atoms, reverse: bool) -> Masses:
     return Masses(kept, infinite, lost, lattice)
 
 
-def _response(epsilon: Fraction, categories: int, lost: Fraction) -> Any:
+_Family = tuple[list[Pair], arb, Pair | None]  # masses of all outputs, what was cut, the lattice
+
+
+def _response(epsilon: Fraction, categories: int, lost: Fraction) -> _Family:
     ratio, rest = ball(epsilon).exp(), 1 - ball(lost)
     total = ratio + categories - 1
     pairs = [(rest / total, rest * ratio / total), (rest * ratio / total, rest / total)]
     if categories > 2:
-        pairs.insert(1, (rest * (categories - 2) / total,) * 2)
+        between = rest * (categories - 2) / total
+        pairs.insert(1, (between, between))
     step = ball(epsilon) * (1 if categories > 2 else 2)
-    lattice = (-ball(epsilon), step) if not lost and epsilon else None
     if lost:
-        pairs += [(ball(lost), arb(0)), (arb(0), ball(lost))]
-    return pairs, arb(0), lattice
+        return [*pairs, (ball(lost), arb(0)), (arb(0), ball(lost))], arb(0), None
+    return pairs, arb(0), (-ball(epsilon), step) if epsilon else None
 
 
-def _table(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> Any:
-    together: dict[Any, tuple[Fraction, Fraction]] = {}
+def _table(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> _Family:
+    together: dict[object, tuple[Fraction, Fraction]] = {}
     for one, other in zip(p, q, strict=True):
         key = (one > 0, other > 0, one / other if other else None)
         w, o = together.get(key, (Fraction(0), Fraction(0)))
@@ -74,7 +81,7 @@ def _table(p: tuple[Fraction, ...], q: tuple[Fraction, ...]) -> Any:
     return [(ball(w), ball(o)) for w, o in together.values()], arb(0), None
 
 
-def _laplace(scale: Fraction, gap: int) -> Any:
+def _laplace(scale: Fraction, gap: int) -> _Family:
     ratio = (-1 / ball(scale)).exp()
     inside = (1 - ratio) / (1 + ratio)
     pairs = [(inside * ratio ** (gap - x), inside * ratio**x) for x in range(1, gap)]
@@ -82,7 +89,7 @@ def _laplace(scale: Fraction, gap: int) -> Any:
     return [first, *pairs, last], arb(0), (-gap / ball(scale), 2 / ball(scale))
 
 
-def _gaussian(sigma: Fraction, gap: int) -> Any:
+def _gaussian(sigma: Fraction, gap: int) -> _Family:
     # From distance x of the mode to x + 1 a mass falls by exp(-(2 x + 1) / (2 sigma^2)), and faster further out.
     half = 2 * ball(sigma) ** 2
     near = math.ceil(float(sigma) * math.sqrt(2.0 * (ctx.prec + 16) * math.log(2.0))) + 2
@@ -96,7 +103,7 @@ def _gaussian(sigma: Fraction, gap: int) -> Any:
     return pairs, (beyond[0] + beyond[1]) / total, (first, ball(2 * gap) / half)
 
 
-def _skellam(mu: Fraction, gap: int) -> Any:
+def _skellam(mu: Fraction, gap: int) -> _Family:
     two = 2 * ball(mu)
     # Chernoff: Pr[X >= t] <= exp(2 mu (cosh u - 1) - u t) at sinh u = t / (2 mu).
     size, n = float(2 * mu), 4.0
@@ -118,36 +125,40 @@ def _skellam(mu: Fraction, gap: int) -> Any:
 _FAMILIES = {"response": _response, "table": _table, "laplace": _laplace, "gaussian": _gaussian, "skellam": _skellam}
 
 
-def _by_loss(law: Atoms, pairs: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+def _by_loss(law: Atoms, pairs: list[Pair]) -> list[Pair]:
     """The largest loss first."""
     if law.kind == "table":
         exact = [(w / o if o else None, w, o) for w, o in zip(*law.parameters, strict=True)]
         exact.sort(key=lambda one: (one[0] is not None, -(one[0] or 0)))
         return [(ball(w), ball(o)) for _, w, o in exact]
 
-    def loss(pair: tuple[Any, Any]) -> float:
+    def loss(pair: Pair) -> float:
         w, o = pair
         return math.inf if o == 0 else -math.inf if w == 0 else float((w / o).log().mid())
 
     return sorted(pairs, key=loss, reverse=True)
 
 
-def _joined(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def positive_masses(pairs: list[Pair]) -> tuple[list[Pair], arb]:
+    """The pairs of two positive masses, and what the others have of the numerator."""
+    lost = sum((w.abs_upper() for w, o in pairs if not (w > 0 and o > 0)), arb(0))
+    return [(w, o) for w, o in pairs if w > 0 and o > 0], lost
+
+
+def _joined(pairs: list[Pair], rate: arb, lost: arb) -> tuple[list[Pair], arb]:
     """Losses above 0 of the sample of a symmetric law, as many below 0, and the rest at 0."""
-    up = []
+    up: list[Pair] = []
     for w, o in pairs:
         if w > o:
             up.append(((1 - rate) * o + rate * w, o))
         elif not w < o and key_of(w) != key_of(o):
             raise NoCertificateError("the precision does not tell which losses are above 0")
     rest = 1 - sum((w + o for w, o in up), arb(0))
-    lost *= 2
-    if rest > 0:
-        return [*up, *((o, w) for w, o in up), (rest, rest)], lost
-    return [*up, *((o, w) for w, o in up)], lost + rest.abs_upper()
+    found, lost = [*up, *((o, w) for w, o in up)], 2 * lost
+    return ([*found, (rest, rest)], lost) if rest > 0 else (found, lost + rest.abs_upper())
 
 
-def _mirrored(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[tuple[Any, Any]], Any]:
+def _mirrored(pairs: list[Pair], rate: arb, lost: arb) -> tuple[list[Pair], arb]:
     """Samples of the law and of its mirror image in the ranks of O (docs/proofs/replaced-records.md), and what is cut.
 
     Ranks are counted from their own end, so that small ones keep their digits; the other half is the mirror image.
@@ -156,7 +167,7 @@ def _mirrored(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[
     alone = [(rate * w, arb(0)) for w, o in pairs if o == 0]
     found = [*alone, *((o, w) for w, o in alone)]
     ranked = [(w, o) for w, o in pairs if not o == 0]  # noqa: SIM201  (a ball around 0 is neither)
-    start = arb(0) if lost == 0 else arb(0).union(lost.abs_upper())
+    start = up_to(lost)
     rising, falling = _ranks(ranked, start), _ranks(ranked[::-1], start)
     # Ranks without a cell are at either end, as many as O lost; W's density there is that of the first cell at most.
     cut = arb(0) if lost == 0 else lost * (4 + 2 * max((one[2].abs_upper() for one in rising), key=float))
@@ -173,17 +184,13 @@ def _mirrored(pairs: list[tuple[Any, Any]], rate: Any, lost: Any) -> tuple[list[
     return found, cut
 
 
-def _ranks(pairs: list[tuple[Any, Any]], start: Any) -> list[tuple[Any, Any, Any]]:
+def _ranks(pairs: list[Pair], start: arb) -> list[tuple[arb, arb, arb]]:
     """First and last rank of every outcome, and its ratio."""
     found = []
     for w, o in pairs:
         found.append((start, start + o, w / o))
         start = start + o
     return found
-
-
-def _excess(pairs: Iterator[tuple[Any, Any]], gamma: Any) -> Any:
-    return sum((positive_part(w - gamma * o) for w, o in pairs), arb(0))
 
 
 def count_of_sums(parts: list[tuple[int, int]]) -> float:
@@ -196,23 +203,17 @@ def count_of_sums(parts: list[tuple[int, int]]) -> float:
     return found
 
 
-def atoms_delta(parts: list[tuple[Masses, int]], gamma: Any) -> Any:
+def atoms_delta(parts: list[tuple[Masses, int]], gamma: arb) -> arb:
     """delta of a composition by a sum over all counts of outputs (Lemma 6)."""
     finite = arb(1)
     for masses, steps in parts:
         finite *= (1 - masses.infinite) ** steps
     lost = sum((masses.lost * steps for masses, steps in parts), arb(0))
-    within = _excess(_counted(parts), gamma)
-    return 1 - finite + within + _between(lost)
+    within = sum((positive_part(w - gamma * o) for w, o in _counted(parts)), arb(0))
+    return 1 - finite + within + up_to(lost)
 
 
-def _between(lost: Any) -> Any:
-    """A number from 0 to ``lost``."""
-    top = lost.abs_upper()
-    return arb(0) if top == 0 else arb(0).union(top)
-
-
-def _counted(parts: list[tuple[Masses, int]]) -> Iterator[tuple[Any, Any]]:
+def _counted(parts: list[tuple[Masses, int]]) -> Iterator[Pair]:
     """Masses of every vector of counts."""
     if not parts:
         yield arb(1), arb(1)
@@ -224,7 +225,7 @@ def _counted(parts: list[tuple[Masses, int]]) -> Iterator[tuple[Any, Any]]:
             yield w * more, o * other
 
 
-def _of_counts(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, Any]]:
+def _of_counts(pairs: Sequence[Pair], steps: int) -> Iterator[Pair]:
     if not pairs:
         return
     if steps < 2:
@@ -244,7 +245,7 @@ def _of_counts(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, 
         many, first, second = many * (steps - n) / (n + 1), first * w, second * o
 
 
-def _binomial(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, Any]]:
+def _binomial(pairs: Sequence[Pair], steps: int) -> Iterator[Pair]:
     (w, o), (v, u) = pairs
     first, second = v**steps, u**steps
     ratio, other = w / v, o / u
@@ -254,7 +255,7 @@ def _binomial(pairs: list[tuple[Any, Any]], steps: int) -> Iterator[tuple[Any, A
         first, second = first * factor * ratio, second * factor * other
 
 
-class AtomTransform:
+class AtomTransform(Transform):
     """Moments of the kept outputs, in the direction of ``masses``."""
 
     def __init__(self, masses: Masses) -> None:
@@ -262,18 +263,14 @@ class AtomTransform:
         self.finite = sum((w for w, _ in masses.pairs), arb(0))
         self.losses = [(w / o).log() for w, o in masses.pairs]
 
-    def _tilted(self, c: Any) -> list[Any]:
+    def tilted(self, c: arb) -> list[arb]:
+        """The terms of the moment."""
         return [o * (c * loss).exp() for (_, o), loss in zip(self.masses.pairs, self.losses, strict=True)]
 
-    def moment(self, c: Any) -> Any:
-        """At a real number."""
-        return sum(self._tilted(c), arb(0))
+    def moment(self, c: arb) -> arb:
+        """A sum over the outputs."""
+        return sum(self.tilted(c), arb(0))
 
-    def line(self, c: Any, h: Any, count: int) -> list[Any]:
-        """At c + i k h, k from 0 to ``count`` - 1."""
-        return power_sums(self._tilted(c), [h * loss for loss in self.losses], count)
-
-    def limit(self, c: Any, y: Any) -> Any:
-        """No modulus on the line is larger: atoms' transforms do not fall."""
-        del y
-        return self.moment(c)
+    def line(self, c: arb, h: arb, count: int) -> list[acb]:
+        """Sums over the outputs."""
+        return power_sums(self.tilted(c), [h * loss for loss in self.losses], count)

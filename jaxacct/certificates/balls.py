@@ -4,58 +4,63 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import Protocol
 
 try:
-    from flint import acb, arb, ctx, fmpq
+    from flint import acb as acb  # "as": for the other modules of this room
+    from flint import arb, ctx, fmpq
 except ImportError as problem:  # pragma: no cover
     raise ImportError(
         "certificates need python-flint, which is not installed; install jaxacct with its extra: "
         "pip install 'jaxacct[certify]'"
     ) from problem
 
-__all__ = [
-    "acb",
-    "arb",
-    "ball",
-    "ctx",
-    "digits_of",
-    "gaussian_tail",
-    "key_of",
-    "log2_size",
-    "positive_part",
-    "precision",
-]
+
+class Share(Protocol):
+    """A number that has no short fraction."""
+
+    def ball(self) -> arb:
+        """At the current precision."""
+        ...
 
 
-def ball(value: Any) -> Any:
-    """A Python number, a `Fraction`, a ball or a `Share` as a ball at the current precision."""
+Exact = int | Fraction | Share
+
+
+def ball(value: Exact | float | arb) -> arb:
+    """A number as a ball at the current precision."""
     if isinstance(value, Fraction):
         return arb(fmpq(value.numerator, value.denominator))
-    return value.ball() if hasattr(value, "ball") else arb(value)
+    return arb(value) if isinstance(value, int | float | arb) else value.ball()
 
 
-def precision(bits: float) -> Any:
-    """A context in which balls have at least ``bits`` bits."""
-    return ctx.workprec(max(64, math.ceil(bits)))
-
-
-def key_of(value: Any) -> tuple[Any, ...]:
+def key_of(value: arb) -> tuple[int, ...]:
     """What tells a real ball from every other one, and the precision it is used at."""
     return (*(int(part) for end in (value.mid(), value.rad()) for part in end.man_exp()), ctx.prec)
 
 
-def positive_part(value: Any) -> Any:
+def positive_part(value: arb) -> arb:
     """max(value, 0) of a ball."""
     return value.max(arb(0))
 
 
-def gaussian_tail(x: Any) -> Any:
+def up_to(most: arb) -> arb:
+    """The ball from 0 to a number."""
+    top = most.abs_upper()
+    return arb(0) if top == 0 else arb(0).union(top)
+
+
+def around_zero(most: arb) -> arb:
+    """The ball from -most to most."""
+    return arb(0, most.abs_upper())
+
+
+def gaussian_tail(x: arb) -> arb:
     """Pr[N(0, 1) > x]."""
     return (x / arb(2).sqrt()).erfc() / 2
 
 
-def log2_size(value: Any) -> float:
+def log2_size(value: arb) -> float:
     """The binary logarithm of a positive ball's upper end, roughly; -inf for 0."""
     top = value.abs_upper()
     if top == 0:
@@ -64,7 +69,7 @@ def log2_size(value: Any) -> float:
     return int(exponent) + math.log2(int(mantissa))
 
 
-def digits_of(lower: Any, upper: Any) -> float:
+def digits_of(lower: arb, upper: arb) -> float:
     """To how many decimal digits two ends agree, relative to the upper one; inf where they are equal."""
     width = (upper - lower).abs_upper()
     return math.inf if width == 0 else (log2_size(upper) - log2_size(width)) * math.log10(2)

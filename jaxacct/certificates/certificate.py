@@ -7,17 +7,14 @@ import json
 import math
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
 
 from jaxacct import _validate
+from jaxacct.certificates.enclosures import Enclosure, delta_enclosure, infinite_mass
 from jaxacct.certificates.laws import Step, is_symmetric
 from jaxacct.certificates.reading import RELATIONS, certified, laws_of
 from jaxacct.certificates.search import epsilon_enclosure
 from jaxacct.certificates.written import decimal_text, fraction_of, read_mechanism, written_mechanism
 from jaxacct.mechanisms.base import Mechanism
-
-if TYPE_CHECKING:
-    from jaxacct.certificates.enclosures import Enclosure
 
 _VERSION = 1
 _DECIMAL = re.compile(r"[0-9]{1,220}(\.[0-9]{0,1000})?(E[+-]?[0-9]{1,5})?")
@@ -58,11 +55,10 @@ class Certificate:
     @property
     def digits(self) -> float:
         """To how many significant digits the answer is known."""
-        if self.upper == "inf":
-            return math.inf if self.lower == "inf" else 0.0
-        low, high = Fraction(self.lower), self.upper
-        width = Fraction(high) - low
-        return (math.inf if not width else 0.0) if width <= 0 else max(0.0, _log10(Fraction(high)) - _log10(width))
+        low, high = _or_infinite(self.lower), _or_infinite(self.upper)
+        if isinstance(low, float) or isinstance(high, float) or low >= high:
+            return math.inf if low == high else 0.0
+        return max(0.0, _log10(high) - _log10(high - low))
 
     def encloses(self, lower: float, upper: float) -> bool:
         """Whether bounds of the same number, from a program or elsewhere, do not contradict the certificate.
@@ -70,14 +66,11 @@ class Certificate:
         Where `certifies` is an upper bound of the worst case, a lower bound that is meant for the worst case has to lie
         below it just as well.
         """
-        if not lower <= upper:
-            return False
-        low = math.inf if self.lower == "inf" else Fraction(self.lower)
-        return not (upper < low or (self.upper != "inf" and lower > Fraction(self.upper)))
+        return lower <= upper and _or_infinite(self.lower) <= upper and lower <= _or_infinite(self.upper)
 
     def check(self) -> bool:
         """Whether the enclosure is found again with more bits, and where there is a contour along another one."""
-        if "inf" not in (self.lower, self.upper) and Fraction(self.lower) > Fraction(self.upper):
+        if _or_infinite(self.lower) > _or_infinite(self.upper):
             return False
         # At least as many as let every method do its best.
         digits = max(8.0, min(60.0, self.digits) + 2.0 if math.isfinite(self.digits) else 6.0)
@@ -91,7 +84,7 @@ class Certificate:
             return _delta(laws, Fraction(epsilon), self.relation, digits + 3.0, other=True)
 
         if self.lower == "inf":
-            return fraction_of(_infinite(laws, self.relation)) > target
+            return any(fraction_of(infinite_mass(laws, way)) > target for way in _ways(laws, self.relation))
         below = Fraction(self.lower) == 0 or fraction_of(at(self.lower).lower) > target
         return below and (self.upper == "inf" or fraction_of(at(self.upper).upper) <= target)
 
@@ -150,15 +143,17 @@ def certify(
         ValueError: a bad argument, a mechanism without such a transform, no enclosure within the limits of work.
         ImportError: python-flint is not installed.
     """
-    if (epsilon is None) == (delta is None):
+    if epsilon is not None and delta is None:
+        given, value = "epsilon", epsilon
+    elif delta is not None and epsilon is None:
+        given, value = "delta", delta
+    else:
         raise ValueError(f"epsilon or delta must be given, one of both, got {epsilon!r} and {delta!r}")
     _validate.scalar(steps=steps, digits=digits)
     _validate.count(steps=steps)
     _validate.at_least(1, digits=digits)
     _validate.at_most(200, digits=digits)
     _validate.one_of(tuple(RELATIONS), relation=relation)
-    given = "delta" if epsilon is None else "epsilon"
-    value: Any = delta if epsilon is None else epsilon
     _validate.scalar(_validate.nonnegative, **{given: value})
     if given == "delta":
         _validate.probability(delta=value)
@@ -199,14 +194,14 @@ def read_certificate(text: str) -> Certificate:
     return found
 
 
-def _decimal(text: Any) -> str:
+def _decimal(text: object) -> str:
     """A decimal number from 0 on that is not too long to be read."""
     if not isinstance(text, str) or not (text == "inf" or _DECIMAL.fullmatch(text)):
         raise ValueError(f"an answer must be a decimal number, got {text!r:.40}")
     return text
 
 
-def _steps(steps: Any) -> int:
+def _steps(steps: object) -> int:
     if isinstance(steps, bool) or not isinstance(steps, int) or not 1 <= steps < 2**63:
         raise ValueError(f"steps must be a whole number from 1 on, got {steps!r:.40}")
     return steps
@@ -214,8 +209,6 @@ def _steps(steps: Any) -> int:
 
 def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, other: bool = False) -> Enclosure:
     """The larger one of the relation's directions."""
-    from jaxacct.certificates.enclosures import Enclosure, delta_enclosure
-
     ways = _ways(laws, relation)
     if len(ways) > 1 and digits > 2 * _FEW:
         # The smaller direction needs few digits.
@@ -230,8 +223,6 @@ def _delta(laws: list[Step], epsilon: Fraction, relation: str, digits: float, ot
 
 def _epsilon(laws: list[Step], target: Fraction, relation: str, digits: float) -> tuple[str, str, str, int]:
     """The larger one of the relation's directions; the other is searched only if it may be larger."""
-    from jaxacct.certificates.enclosures import delta_enclosure, infinite_mass
-
     found = ("0", "0", "", 64)
     for reverse in _ways(laws, relation):
         at = lambda e, d, reverse=reverse: delta_enclosure(laws, e, reverse, d)  # noqa: E731
@@ -248,17 +239,9 @@ def _ways(laws: list[Step], relation: str) -> tuple[bool, ...]:
     return (False,) if is_symmetric(laws) else RELATIONS[relation][1]
 
 
-def _or_infinite(text: str) -> Any:
+def _or_infinite(text: str) -> Fraction | float:
     return math.inf if text == "inf" else Fraction(text)
 
 
-def _infinite(laws: list[Step], relation: str) -> Any:
-    """The mass of infinite losses in the worse direction, from below."""
-    from jaxacct.certificates.enclosures import infinite_mass
-
-    ways = _ways(laws, relation)
-    return max((infinite_mass(laws, reverse) for reverse in ways), key=fraction_of)
-
-
-def _log10(value: Fraction) -> float:
+def _log10(value: Fraction | int) -> float:
     return math.log10(value.numerator) - math.log10(value.denominator)

@@ -13,50 +13,49 @@ left out beyond an imaginary part is bounded by `limit` of the transforms (Lemma
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from jaxacct.certificates.balls import acb, arb, ball, ctx
+from jaxacct.certificates.balls import acb, arb, around_zero, ball, ctx
 from jaxacct.certificates.limits import NoCertificateError
+from jaxacct.certificates.transforms import Transform
 
 MOST_NODES = 30_000
+Transforms = Sequence[tuple[Transform, int]]
+_ZERO = arb(0)
 
 
-Transforms = Sequence[tuple[Any, int]]
-
-
-def log_moment(parts: Transforms, c: Any) -> Any:
+def log_moment(parts: Transforms, c: arb) -> arb:
     """The logarithm of the composition's moment at a real ``c``."""
     return sum((steps * one.moment(c).log() for one, steps in parts), arb(0))
 
 
-def saddle(parts: Transforms, epsilon: float) -> float:
+def saddle(parts: Transforms, epsilon: arb) -> arb:
     """Where the integrand's modulus on the real line is least, on the side of 1 that suits ``epsilon``.
 
     Any other number would do: the bounds hold on every line.
     """
     with ctx.workprec(64 + growth(parts)):
-        epsilon = float(epsilon)
-        slope = 1e-4
+        at, slope = float(epsilon), 1e-4
         mean = float((log_moment(parts, ball(1 + slope)) - log_moment(parts, ball(1 - slope))).mid()) / (2 * slope)
 
         def size(c: float) -> float:
-            return float(log_moment(parts, ball(c)).mid()) - (c - 1) * epsilon - math.log(abs(c * (c - 1)))
+            return float(log_moment(parts, ball(c)).mid()) - (c - 1) * at - math.log(abs(c * (c - 1)))
 
-        if epsilon < mean:
+        if at < mean:
             inside = min((1 - 2.0**-k for k in range(1, 40)), key=size)
             low, high = max(1e-3, 1 - 3 * (1 - inside)), 1 - (1 - inside) / 3
             c = _least(lambda t: size(1 - math.exp(t)), math.log(1 - high), math.log(1 - low))
-            return 1 - math.exp(c)
+            return ball(1 - math.exp(c))
         k, here = -10, size(1 + 2.0**-10)
         while k < 60 and (above := size(1 + 2.0 ** (k + 1))) < here:
             k, here = k + 1, above
         while k > -60 and (below := size(1 + 2.0 ** (k - 1))) < here:
             k, here = k - 1, below
-        return 1 + math.exp(_least(lambda t: size(1 + math.exp(t)), (k - 1) * math.log(2), (k + 1) * math.log(2)))
+        c = _least(lambda t: size(1 + math.exp(t)), (k - 1) * math.log(2), (k + 1) * math.log(2))
+        return ball(1 + math.exp(c))
 
 
-def _least(function: Any, low: float, high: float) -> float:
+def _least(function: Callable[[float], float], low: float, high: float) -> float:
     """Golden-section search."""
     ratio = (math.sqrt(5) - 1) / 2
     a, b = high - ratio * (high - low), low + ratio * (high - low)
@@ -78,57 +77,49 @@ def growth(parts: Transforms) -> int:
     return math.ceil(math.log2(1 + sum(steps for _, steps in parts)))
 
 
-def aliases(parts: Transforms, c: Any, epsilon: Any, period: Any, shift: Any) -> Any:
+def aliases(parts: Transforms, c: arb, epsilon: arb, period: arb, shift: arb = _ZERO) -> arb:
     """A bound on what the trapezoid rule of step 2 pi / ``period`` adds to the integral (Lemma 2).
 
     ``shift`` is by how much smaller an epsilon the integral may be about, where it is a mean over several.
     """
     with ctx.workprec(64 + growth(parts)):
-        return _aliases(parts, c, epsilon, period, shift)
+        side = c > 1
+        away = c - 1 if side else 1 - c
+        toward = (-away * period).exp()
+        # Losses on the other side are rarer than the moment at another point says.
+        found = arb("inf")
+        for k in (-3, -2, -1, 0, 1):
+            other = away * 2.0**k
+            if not side and not other < c:
+                continue
+            at = c + other if side else c - other
+            ratio = (-other * period).exp()
+            chernoff = (log_moment(parts, at) - (at - 1) * epsilon + abs(at - 1) * shift).exp()
+            one = chernoff * ratio / (1 - ratio)
+            if one < found:
+                found = one
+        return (found + (away * shift).exp() * toward / (1 - toward)).abs_upper()
 
 
-def _aliases(parts: Transforms, c: Any, epsilon: Any, period: Any, shift: Any) -> Any:
-    side = c > 1
-    away = c - 1 if side else 1 - c
-    toward = (-away * period).exp()
-    # Losses on the other side are rarer than the moment at another point says.
-    found = None
-    for k in (-3, -2, -1, 0, 1):
-        other = away * 2.0**k
-        if not side and not other < c:
-            continue
-        at = c + other if side else c - other
-        ratio = (-other * period).exp()
-        chernoff = (log_moment(parts, at) - (at - 1) * epsilon + abs(at - 1) * shift).exp()
-        one = chernoff * ratio / (1 - ratio)
-        if one.is_finite() and (found is None or one < found):
-            found = one
-    other_side = (away * shift).exp() * toward / (1 - toward)
-    return (found + other_side).abs_upper() if found is not None else arb("inf")
+def goal_of(parts: Transforms, c: arb, epsilon: arb, digits: float) -> arb:
+    """What errors may be for so many digits, three more to be safe."""
+    scale = (log_moment(parts, c) - (c - 1) * epsilon).exp() / abs(c * (c - 1))
+    return (scale * ball(10.0) ** (-digits - 3)).abs_upper()
 
 
-def on_line(parts: Transforms, epsilon: Any, digits: float, line: float | None = None) -> tuple[Any, float]:
-    """An enclosure of delta less 1 - finite, to about ``digits``, and the line; the transforms' moduli must fall.
-
-    ``parts`` are transforms and how often each counts, ``epsilon`` is a ball. The line's real part is ``line``, or that
-    of the saddle point.
-    """
-    exact = ball(saddle(parts, float(epsilon)) if line is None else line)
-    scale = (log_moment(parts, exact) - (exact - 1) * epsilon).exp() / abs(exact * (exact - 1))
-    goal = (scale * ball(10.0) ** (-digits - 3)).abs_upper()
-    period = ball(period_for(parts, exact, epsilon, goal, arb(0)))
-    step = (2 * arb.pi() / period).mid()
-    period = 2 * arb.pi() / step
-    count = _count(parts, exact, epsilon, step, goal)
-    value = summed(parts, exact, epsilon, step, count, lambda z: 1 / (z * (z - 1)), [arb(0)])[0]
-    rest = left_out(parts, exact, epsilon, step, count)
-    room = (rest + aliases(parts, exact, epsilon, period, arb(0))).abs_upper()
-    if exact < 1:
+def on_line(parts: Transforms, c: arb, epsilon: arb, digits: float) -> arb:
+    """An enclosure of delta less 1 - finite, to about ``digits``, on the line through ``c``; the moduli must fall."""
+    goal = goal_of(parts, c, epsilon, digits)
+    step = (2 * arb.pi() / period_for(parts, c, epsilon, goal)).mid()
+    count = _count(parts, c, epsilon, step, goal)
+    value = summed(parts, c, epsilon, step, count, lambda z: 1 / (z * (z - 1)), [arb(0)])[0]
+    if c < 1:
         value += finite_of(parts)
-    return value + arb(0, room), float(exact)
+    rest = left_out(parts, c, epsilon, step, count)
+    return value + around_zero(rest + aliases(parts, c, epsilon, 2 * arb.pi() / step))
 
 
-def near_one(parts: Transforms, epsilon: Any, digits: float) -> Any | None:
+def near_one(parts: Transforms, epsilon: arb, digits: float) -> arb | None:
     """The enclosure [finite - B, finite] of D by the bound of B at c' = 1/2 (Lemma 2), where that is enough."""
     half = arb(0.5)
     lost = (log_moment(parts, half) + epsilon / 2).exp()
@@ -138,7 +129,7 @@ def near_one(parts: Transforms, epsilon: Any, digits: float) -> Any | None:
     return finite - lost * arb(0.5, 0.5)
 
 
-def finite_of(parts: Transforms) -> Any:
+def finite_of(parts: Transforms) -> arb:
     """The mass of the composition's finite losses."""
     found = arb(1)
     for one, steps in parts:
@@ -146,27 +137,27 @@ def finite_of(parts: Transforms) -> Any:
     return found
 
 
-def period_for(parts: Transforms, c: Any, epsilon: Any, goal: Any, shift: Any) -> float:
+def period_for(parts: Transforms, c: arb, epsilon: arb, goal: arb) -> float:
     """A period whose aliases are below ``goal``."""
     low, high = 0.0, 1.0 / abs(float(c) - 1)
-    while not aliases(parts, c, epsilon, ball(high), shift) < goal:
+    while not aliases(parts, c, epsilon, ball(high)) < goal:
         low, high = high, 2 * high
         if high > 1e300:
             raise NoCertificateError("the losses are too far apart for a certificate")
     for _ in range(6):
         middle = (low + high) / 2
-        low, high = (low, middle) if aliases(parts, c, epsilon, ball(middle), shift) < goal else (middle, high)
+        low, high = (low, middle) if aliases(parts, c, epsilon, ball(middle)) < goal else (middle, high)
     return high
 
 
-def left_out(parts: Transforms, c: Any, epsilon: Any, step: Any, count: int) -> Any:
+def left_out(parts: Transforms, c: arb, epsilon: arb, step: arb, count: int) -> arb:
     """A bound on the terms from number ``count`` on: the k-th is at most limit / (k step)^2."""
     with ctx.workprec(64 + growth(parts)):
         modulus = sum((steps * one.limit(c, step * count).log() for one, steps in parts), arb(0))
         return (modulus - (c - 1) * epsilon).exp() / (arb.pi() * step * (count - 1))
 
 
-def _count(parts: Transforms, c: Any, epsilon: Any, step: Any, goal: Any) -> int:
+def _count(parts: Transforms, c: arb, epsilon: arb, step: arb, goal: arb) -> int:
     low, high = 1, 4
     while not left_out(parts, c, epsilon, step, high) < goal:
         low, high = high, 2 * high
@@ -179,8 +170,8 @@ def _count(parts: Transforms, c: Any, epsilon: Any, step: Any, goal: Any) -> int
 
 
 def summed(
-    parts: Transforms, c: Any, epsilon: Any, step: Any, count: int, kernel: Any, shifts: Sequence[Any]
-) -> list[Any]:
+    parts: Transforms, c: arb, epsilon: arb, step: arb, count: int, kernel: Callable[[acb], acb], shifts: list[arb]
+) -> list[arb]:
     """The trapezoid sums at epsilon and at so much larger ones, over ``count`` nodes of the upper half-line."""
     lines = [(one.line(c, step, count), steps) for one, steps in parts]
     totals = [arb(0) for _ in shifts]

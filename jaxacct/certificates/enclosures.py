@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import math
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxacct.certificates.allocation import epoch_delta
 from jaxacct.certificates.atoms import AtomTransform, atoms_delta, count_of_sums, masses_of
-from jaxacct.certificates.balls import arb, ball, digits_of, positive_part, precision
-from jaxacct.certificates.contour import near_one, on_line, saddle
+from jaxacct.certificates.balls import arb, ball, ctx, digits_of, positive_part
+from jaxacct.certificates.contour import Transforms, near_one, on_line, saddle
 from jaxacct.certificates.halves import joined_cells, joined_delta
 from jaxacct.certificates.laplace import LaplaceTransform, laplace_cells, laplace_delta, laplace_residues
 from jaxacct.certificates.lattice import lattice_delta, lattice_of
-from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Mixture, Normal, Rescaled, Revealed, Step
+from jaxacct.certificates.laws import Atoms, Epoch, Joined, LaplaceNoise, Law, Mixture, Normal, Rescaled, Revealed, Step
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.mixtures import MixtureTransform, NormalTransform, mixture_delta, normal_delta
 from jaxacct.certificates.revealed import RescaledTransform, RevealedTransform, revealed_cells
 from jaxacct.certificates.smoothed import smoothed_delta
+from jaxacct.certificates.transforms import Transform
 
 _MOST_SUMS = 100_000
 _FEW = 3_000  # sums that are taken where a lattice would do as well
@@ -28,21 +29,21 @@ _PLAIN = 7.0  # digits of a smoothed enclosure that are asked of its other error
 _NODES_OF_CELLS = (3_000, 12_000)
 _PLAIN_OF_CELLS = 4.0
 _CELLS = 600
-_TINY: Any = arb(2) ** -16_000
+_TINY = arb(2) ** -16_000
 
 
 class Enclosure(NamedTuple):
     """Exact ends, how they were found, and the working precision in bits."""
 
-    lower: Any
-    upper: Any
+    lower: arb
+    upper: arb
     method: str
     bits: int
 
 
-def infinite_mass(laws: list[Step], reverse: bool) -> Any:
+def infinite_mass(laws: list[Step], reverse: bool) -> arb:
     """The mass of infinite losses of a composition, as an exact ball not above it."""
-    with precision(256):
+    with ctx.workprec(256):
         whole = arb(1)
         for law, n in laws:
             if isinstance(law, Atoms):
@@ -64,7 +65,7 @@ def delta_enclosure(
     bits = 3.33 * digits + 48 + math.log2(1 + sum(n for _, n in laws)) + (64 if other else 0)
     wanted = digits
     for _ in range(5):
-        with precision(bits):
+        with ctx.workprec(max(64, math.ceil(bits))):
             lower, upper, method = _at(laws, epsilon, reverse, wanted, other)
             lower, upper = positive_part(lower).lower(), upper.min(arb(1)).upper()
             if upper.is_finite() and lower < _TINY:
@@ -88,28 +89,27 @@ def delta_enclosure(
     return best
 
 
-def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool) -> tuple[Any, Any, str]:
+def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other: bool) -> tuple[arb, arb, str]:
     at = ball(epsilon)
-    if any(isinstance(law, Epoch) for law, _ in laws):
-        if len(laws) > 1 or laws[0][1] > 1:
-            raise NoCertificateError("RandomAllocation has certificates for one epoch")
-        return (*epoch_delta(laws[0][0], at, reverse), "lattice of ratios")
-    if len(laws) == 1 and laws[0][1] == 1:
-        found = _one_run(laws[0][0], at, reverse)
+    law, steps = laws[0]
+    if len(laws) == 1 and steps == 1:
+        if isinstance(law, Epoch):
+            return (*epoch_delta(law, at, reverse), "lattice of ratios")
+        found = _one_run(law, at, reverse)
         return found.lower(), found.upper(), "closed form"
-    if len(laws) == 1 and isinstance(laws[0][0], LaplaceNoise):
-        law, steps = laws[0]
-        if law.rate == 1 and steps <= _MOST_RESIDUES:
-            found = laplace_residues(law, steps, at)
-            return found.lower(), found.upper(), "residues"
-    if all(isinstance(law, Atoms) for law, _ in laws):
-        parts = [(masses_of(law, reverse), n) for law, n in laws]
+    if any(isinstance(law, Epoch) for law, _ in laws):
+        raise NoCertificateError("RandomAllocation has certificates for one epoch")
+    if len(laws) == 1 and isinstance(law, LaplaceNoise) and law.rate == 1 and steps <= _MOST_RESIDUES:
+        found = laplace_residues(law, steps, at)
+        return found.lower(), found.upper(), "residues"
+    parts = [(masses_of(law, reverse), n) for law, n in laws if isinstance(law, Atoms)]
+    if len(parts) == len(laws):
         lattice = lattice_of(parts[0][0]) if len(parts) == 1 else None
         if count_of_sums([(len(masses.pairs), n) for masses, n in parts]) <= (_MOST_SUMS if lattice is None else _FEW):
             found = atoms_delta(parts, at.exp())
             return found.lower(), found.upper(), "sum over counts"
         if lattice is not None:
-            masses, steps = parts[0]
+            masses = parts[0][0]
             single = AtomTransform(masses)
             sure = near_one([(single, steps)], at, digits)
             found = lattice_delta(single, steps, lattice, at, digits) if sure is None else sure
@@ -121,13 +121,15 @@ def _at(laws: list[Step], epsilon: Fraction, reverse: bool, digits: float, other
         sure = near_one(transforms, at, digits)
         if sure is not None:
             return (*_with_masses(transforms, at, sure, sure), "Chernoff's bound")
-        line = 1 + (saddle(transforms, float(at)) - 1) * 0.8 if other else None
+        line = saddle(transforms, at)
+        if other:
+            line = (1 + (line - 1) * 0.8).mid()
         for wanted in sorted({digits, min(digits, 9.0), min(digits, 5.0)}, reverse=True):
             with contextlib.suppress(NoCertificateError):
-                found, _ = on_line(transforms, at, wanted, line)
+                found = on_line(transforms, line, at, wanted)
                 return (*_with_masses(transforms, at, found, found), "contour")
     ends, cut = [], any(_cut(law) for law, _ in laws)
-    above = cut or any(_sampled_laplace(law) for law, _ in laws)
+    above = cut or any(isinstance(law, LaplaceNoise) and law.rate != 1 for law, _ in laws)
     for upper in (False, True):
         transforms = [(_finite(law, reverse, upper), n) for law, n in laws]
         quick = all(isinstance(one, AtomTransform | NormalTransform) for one, _ in transforms)
@@ -145,44 +147,39 @@ def _falls(laws: list[Step]) -> bool:
     return sum(float(law.epsilon) * n for law, n in laws if isinstance(law, LaplaceNoise) and law.rate == 1) > 40
 
 
-def _smooth(law: Any) -> bool:
+def _smooth(law: Law) -> bool:
     """Whether the transform falls along a line as a Gaussian's does."""
     return isinstance(law, Normal | Mixture) or (isinstance(law, Revealed) and not _cut(law))
 
 
-def _cut(law: Any) -> bool:
+def _cut(law: Law) -> bool:
     """Whether the law is cut into cells for a composition."""
     return isinstance(law, Joined) or (isinstance(law, Revealed) and any(_cut(part) for _, part in law.parts))
 
 
-def _sampled_laplace(law: Any) -> bool:
-    return isinstance(law, LaplaceNoise) and law.rate != 1
-
-
-def _with_masses(transforms: Any, epsilon: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+def _with_masses(transforms: Transforms, epsilon: arb, lower: arb, upper: arb) -> tuple[arb, arb]:
     """delta with the infinite losses and what was cut, of the numerator or of the denominator."""
     whole, lost, beneath = arb(1), arb(0), arb(0)
     for one, n in transforms:
         whole *= (1 - one.infinite) ** n
         lost += one.lost * n
-        if isinstance(one, MixtureTransform):
-            beneath += one.lost_beneath * n
+        beneath += one.lost_beneath * n
     lower -= epsilon.exp() * beneath
     return (lower + 1 - whole).lower(), (upper + 1 - whole + lost.abs_upper()).upper()
 
 
-def _finite(law: Any, reverse: bool, upper: bool) -> Any:
+def _finite(law: Law, reverse: bool, upper: bool) -> Transform:
     """A transform that is fast along the line: samples of Laplace noise and joined halves are cut into cells."""
-    if _sampled_laplace(law):
+    if isinstance(law, LaplaceNoise) and law.rate != 1:
         return AtomTransform(laplace_cells(law, _CELLS, reverse, upper))
     if isinstance(law, Joined):
         return AtomTransform(joined_cells(law, reverse, upper))
-    if _cut(law):
+    if isinstance(law, Revealed) and _cut(law):
         return AtomTransform(revealed_cells(law, reverse, upper))
     return _transform(law, reverse)
 
 
-def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
+def _one_run(law: Law, epsilon: arb, reverse: bool) -> arb:
     if isinstance(law, Normal):
         return normal_delta(law, epsilon)
     if isinstance(law, Mixture):
@@ -198,10 +195,11 @@ def _one_run(law: Any, epsilon: Any, reverse: bool) -> Any:
         return gain * _one_run(law.law, epsilon - gain.log(), reverse)
     if isinstance(law, Revealed):
         return sum((ball(share) * _one_run(part, epsilon, reverse) for share, part in law.parts), arb(0))
+    assert isinstance(law, Atoms)
     return atoms_delta([(masses_of(law, reverse), 1)], epsilon.exp())
 
 
-def _transform(law: Any, reverse: bool, steps: int = 1) -> Any:
+def _transform(law: Law, reverse: bool, steps: int = 1) -> Transform:
     if isinstance(law, Normal):
         return NormalTransform(law)
     if isinstance(law, Mixture):
@@ -212,4 +210,5 @@ def _transform(law: Any, reverse: bool, steps: int = 1) -> Any:
         return RescaledTransform(_transform(law.law, reverse, steps), ball(law.gain), reverse)
     if isinstance(law, Revealed):
         return RevealedTransform([(ball(share), _transform(part, reverse, steps)) for share, part in law.parts])
+    assert isinstance(law, Atoms)
     return AtomTransform(masses_of(law, reverse))

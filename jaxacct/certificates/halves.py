@@ -10,19 +10,21 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
 
-from jaxacct.certificates.atoms import Masses
-from jaxacct.certificates.balls import arb, ball, ctx, gaussian_tail, positive_part
-from jaxacct.certificates.laws import DrawsHalf, Joined, LaplaceHalf, NormalHalf
+from jaxacct.certificates.atoms import Masses, Pair, positive_masses
+from jaxacct.certificates.balls import arb, ball, ctx, gaussian_tail, positive_part, up_to
+from jaxacct.certificates.laws import DrawsHalf, Half, Joined, LaplaceHalf, NormalHalf
 
 _CELLS = 300
 _REACH = 9.5  # standard deviations
 
+Edge = tuple[arb, arb, arb]
+"""A ratio, and the masses of numerator and denominator where the ratio is larger."""
 
-def joined_delta(law: Joined, epsilon: Any, reverse: bool) -> Any:
+
+def joined_delta(law: Joined, epsilon: arb, reverse: bool) -> arb:
     """delta(epsilon) of one run."""
-    half = _half(law.backward if reverse else law.forward)
+    half = _half(law.backward if reverse else law.forward, ctx.prec)
     gamma = epsilon.exp()
     numerator, denominator = half.tails(gamma)
     value = positive_part(numerator - gamma * denominator)
@@ -31,12 +33,12 @@ def joined_delta(law: Joined, epsilon: Any, reverse: bool) -> Any:
 
 def joined_cells(law: Joined, reverse: bool, upper: bool) -> Masses:
     """A finite law below the pair (each cell of losses is one output) or above it (its masses go to its ends)."""
-    pairs: list[tuple[Any, Any]] = []
+    pairs: list[Pair] = []
     infinite, lost, rest = arb(0), arb(0), arb(1)
     for side, swapped in ((law.forward, reverse), (law.backward, not reverse)):
-        half = _half(side)
+        half = _half(side, ctx.prec)
         edges = half.edges(_CELLS)
-        cells, beyond = (_above if upper else _below)(edges)
+        cells, beyond = (cells_above if upper else cells_below)(edges)
         if swapped:
             cells = [(o, w) for w, o in cells]
         else:
@@ -46,23 +48,18 @@ def joined_cells(law: Joined, reverse: bool, upper: bool) -> Masses:
         rest -= edges[0][2] if swapped else edges[0][1]
     # What is left has the loss 0.
     rest = positive_part(rest - lost)
-    pairs.append((rest, rest))
-    kept = []
-    for w, o in pairs:
-        if w > 0 and o > 0:
-            kept.append((w, o))
-        else:
-            lost += w.abs_upper()
-    return Masses(kept, positive_part(infinite), lost, None)
+    kept, without = positive_masses([*pairs, (rest, rest)])
+    return Masses(kept, positive_part(infinite), lost + without)
 
 
-def _below(edges: list[Any]) -> tuple[list[Any], Any]:
-    tails = [(one[1], one[2]) for one in edges]
-    cells = [(a[0] - b[0], a[1] - b[1]) for a, b in itertools.pairwise(tails)]
-    return [*((positive_part(w), positive_part(o)) for w, o in cells), tails[-1]], arb(0)
+def cells_below(edges: list[Edge]) -> tuple[list[Pair], arb]:
+    """Masses of a law below the pair, each cell of ratios one output, and its mass of infinite losses."""
+    cells = [(positive_part(w - v), positive_part(o - u)) for (_, w, o), (_, v, u) in itertools.pairwise(edges)]
+    return [*cells, edges[-1][1:]], arb(0)
 
 
-def _above(edges: list[Any]) -> tuple[list[Any], Any]:
+def cells_above(edges: list[Edge]) -> tuple[list[Pair], arb]:
+    """Masses of a law above the pair, those of each cell at its ends, and its mass of infinite losses."""
     masses = [arb(0) for _ in edges]  # of the denominator
     for k, ((a, w, o), (b, v, u)) in enumerate(itertools.pairwise(edges)):
         there = positive_part((w - v - a * (o - u)) / (b - a))
@@ -73,7 +70,7 @@ def _above(edges: list[Any]) -> tuple[list[Any], Any]:
     return [(edge[0] * mass, mass) for edge, mass in zip(edges, masses, strict=True)], positive_part(w - ratio * o)
 
 
-def increasing_root(function: Callable[[Any], Any], low: Any, high: Any) -> Any:
+def increasing_root(function: Callable[[arb], arb], low: arb, high: arb) -> arb:
     """A ball that holds the zero of an increasing function between two numbers."""
     bits = ctx.prec
     with ctx.workprec(min(bits, 96)):
@@ -105,10 +102,25 @@ def increasing_root(function: Callable[[Any], Any], low: Any, high: Any) -> Any:
     return low.union(high)
 
 
-class _Normals:
-    """Mixtures of moves of one normal law; the ratio increases from ``start`` on, where it is 1."""
+class _Spaced:
+    """Laws of one number, whose ratio increases from ``start`` on, where it is 1."""
 
     lost = arb(0)
+    start: arb
+
+    def _ratio(self, x: arb) -> arb:
+        raise NotImplementedError
+
+    def _tails(self, x: arb) -> Pair:
+        raise NotImplementedError
+
+    def _edges(self, width: arb, count: int) -> list[Edge]:
+        inner = [self.start + width * k / count for k in range(1, count + 1)]
+        return [(arb(1), *self._tails(self.start)), *((self._ratio(x), *self._tails(x)) for x in inner)]
+
+
+class _Normals(_Spaced):
+    """Mixtures of moves of one normal law."""
 
     def __init__(self, law: NormalHalf) -> None:
         move = ball(law.square).sqrt()
@@ -117,21 +129,21 @@ class _Normals:
         self.start = move * (ends[0] + ends[1]) / 2
         self.reach = move * max(abs(k) for side in (law.numerator, law.denominator) for _, k in side) + _REACH
 
-    def _ratio(self, x: Any) -> Any:
+    def _ratio(self, x: arb) -> arb:
         first, second = (sum((w * (m * x - m * m / 2).exp() for w, m in side), arb(0)) for side in self.sides)
         return first / second
 
-    def _tails(self, x: Any) -> tuple[Any, Any]:
+    def _tails(self, x: arb) -> Pair:
         first, second = (sum((w * gaussian_tail(x - m) for w, m in side), arb(0)) for side in self.sides)
         return first, second
 
-    def tails(self, gamma: Any) -> tuple[Any, Any]:
+    def tails(self, gamma: arb) -> Pair:
         if gamma == 1:
             return self._tails(self.start)
         most = self.limit()
         if most is not None and not gamma < most:
             # At every x numerator less gamma denominator is not positive.
-            return (arb(0), arb(0)) if gamma > most else (arb(0).union((most - gamma).abs_upper()), arb(0))
+            return (arb(0) if gamma > most else up_to(most - gamma)), arb(0)
         high, step = self.start + 1, arb(1)
         while not self._ratio(high) > gamma:
             high, step = high + step, 2 * step
@@ -139,24 +151,19 @@ class _Normals:
                 return arb(0).union(arb(1)), arb(0)
         return self._tails(increasing_root(lambda x: self._ratio(x) - gamma, self.start.mid(), high.mid()))
 
-    def limit(self) -> Any:
+    def limit(self) -> arb | None:
         """The supremum of the ratio, if it is finite."""
         if any(m > 0 for _, m in self.sides[0]):
             return None
         still = [sum((w for w, m in side if m == 0), arb(0)) for side in self.sides]
         return still[0] / still[1] if still[1] > 0 else None
 
-    def edges(self, count: int) -> list[tuple[Any, Any, Any]]:
-        width = self.reach - self.start.min(arb(0))
-        places = [self.start + width * k / count for k in range(count + 1)]
-        found = [(self._ratio(x), *self._tails(x)) for x in places]
-        return [(arb(1), *found[0][1:]), *found[1:]]
+    def edges(self, count: int) -> list[Edge]:
+        return self._edges(self.reach - self.start.min(arb(0)), count)
 
 
-class _Laplace:
+class _Laplace(_Spaced):
     """Laplace noise of scale 1 on a sample, moved by ``most`` one way, or against one moved the other way."""
-
-    lost = arb(0)
 
     def __init__(self, law: LaplaceHalf) -> None:
         self.most, self.rate = ball(law.epsilon), ball(law.rate)
@@ -166,15 +173,15 @@ class _Laplace:
         self.scale = rest + self.rate * (-self.most).exp() if self.apart else arb(1)
         self.start = arb(0) if self.apart else self.most / 2
 
-    def _tails(self, x: Any) -> tuple[Any, Any]:
+    def _tails(self, x: arb) -> Pair:
         q, still = self.rate, (-x).exp() / 2
         first = (1 - q) * still + q * (1 - (x - self.most).exp() / 2)
         return first, (1 - q) * still + q * (-x - self.most).exp() / 2 if self.apart else still
 
-    def _ratio(self, x: Any) -> Any:
+    def _ratio(self, x: arb) -> arb:
         return (1 - self.rate + self.rate * (2 * x - self.most).exp()) / self.scale
 
-    def tails(self, gamma: Any) -> tuple[Any, Any]:
+    def tails(self, gamma: arb) -> Pair:
         if gamma == 1:
             return self._tails(self.start)
         inner = (gamma * self.scale - (1 - self.rate)) / self.rate
@@ -185,10 +192,8 @@ class _Laplace:
             return arb(0), arb(0)
         return self._tails(x if x < self.most else x.min(self.most))
 
-    def edges(self, count: int) -> list[tuple[Any, Any, Any]]:
-        places = [self.start + (self.most - self.start) * k / count for k in range(count + 1)]
-        found = [(self._ratio(x), *self._tails(x)) for x in places]
-        return [(arb(1), *found[0][1:]), *found[1:]]
+    def edges(self, count: int) -> list[Edge]:
+        return self._edges(self.most - self.start, count)
 
 
 class _Draws:
@@ -199,19 +204,16 @@ class _Draws:
         self.weights = [ball(w) for w in law.weights]
         self.lost = ball(law.lost)
 
-    def _own(self, j: int, log: Any) -> Any:
-        """Where the ratio of j draws to none is gamma."""
-        return log / (j * self.move) + j * self.move / 2
-
-    def _at(self, log: Any) -> tuple[Any, list[Any]]:
+    def _at(self, log: arb) -> tuple[arb, list[arb]]:
         """The best x, and that of every number of draws."""
         gamma, shares = log.exp(), list(enumerate(self.weights))[1:]
 
-        def slope(x: Any) -> Any:
+        def slope(x: arb) -> arb:
             excess = (positive_part((j * self.move * (x - j * self.move / 2)).exp() - gamma) * w for j, w in shares)
             return sum(excess, arb(0)) - (gamma - 1) * self.weights[0]
 
-        own = [self._own(j, log) for j, _ in shares]
+        # Where the ratio of j draws to none is gamma.
+        own = [log / (j * self.move) + j * self.move / 2 for j, _ in shares]
         if gamma == 1:
             # All x below every own one are as good; the largest is the limit of gamma > 1.
             best = min(own, key=float)
@@ -223,10 +225,10 @@ class _Draws:
             best = increasing_root(slope, low, high)
         return best, [best.max(one) for one in own]
 
-    def tails(self, gamma: Any) -> tuple[Any, Any]:
+    def tails(self, gamma: arb) -> Pair:
         return self._of(arb(0) if gamma == 1 else gamma.log())
 
-    def _of(self, log: Any) -> tuple[Any, Any]:
+    def _of(self, log: arb) -> Pair:
         best, own = self._at(log)
         still = self.weights[0] * gaussian_tail(best)
         first = sum((w * gaussian_tail(x - (k + 1) * self.move) for k, (w, x) in
@@ -234,7 +236,7 @@ class _Draws:
         second = sum((w * gaussian_tail(x) for w, x in zip(self.weights[1:], own, strict=True)), still)
         return first, second
 
-    def edges(self, count: int) -> list[tuple[Any, Any, Any]]:
+    def edges(self, count: int) -> list[Edge]:
         draws = next((j for j, w in enumerate(self.weights) if j and w < 1e-12), len(self.weights) - 1)
         x = draws * self.move + _REACH
         most = sum((w * (j * self.move * (x - j * self.move / 2)).exp() for j, w in enumerate(self.weights)), arb(0))
@@ -242,14 +244,10 @@ class _Draws:
         return [(log.exp(), *self._of(log)) for log in logs]
 
 
-_HALVES = {NormalHalf: _Normals, LaplaceHalf: _Laplace, DrawsHalf: _Draws}
-
-
-def _half(law: Any) -> Any:
-    return _made(law, ctx.prec)
-
-
 @functools.lru_cache(maxsize=64)
-def _made(law: Any, bits: int) -> Any:
+def _half(law: Half, bits: int) -> _Normals | _Laplace | _Draws:
+    """The half in balls of so many bits, which is the current precision."""
     del bits
-    return _HALVES[type(law)](law)
+    if isinstance(law, NormalHalf):
+        return _Normals(law)
+    return _Laplace(law) if isinstance(law, LaplaceHalf) else _Draws(law)

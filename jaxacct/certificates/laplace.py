@@ -7,16 +7,16 @@ inversion integral of each is a sum of residues (Lemma 8 of docs/proofs/certific
 
 from __future__ import annotations
 
-from typing import Any
-
 from flint import arb_poly
 
 from jaxacct.certificates.atoms import Masses
-from jaxacct.certificates.balls import acb, arb, ball, positive_part
+from jaxacct.certificates.balls import acb, arb, ball, positive_part, up_to
+from jaxacct.certificates.halves import Edge, cells_above, cells_below
 from jaxacct.certificates.laws import LaplaceNoise
+from jaxacct.certificates.transforms import Transform
 
 
-def laplace_delta(law: LaplaceNoise, epsilon: Any, reverse: bool) -> Any:
+def laplace_delta(law: LaplaceNoise, epsilon: arb, reverse: bool) -> arb:
     """delta(epsilon) of one run, epsilon >= 0, of the noise or of a Poisson sample of it."""
     gamma, rate, most = epsilon.exp(), ball(law.rate), ball(law.epsilon)
     if law.rate == 1:
@@ -25,30 +25,27 @@ def laplace_delta(law: LaplaceNoise, epsilon: Any, reverse: bool) -> Any:
         share, inner = rate, (gamma - 1 + rate) / rate
     else:  # (O - gamma W')_+ = (1 - gamma (1 - rate)) (O - gamma rate / (1 - gamma (1 - rate)) W)_+
         share = positive_part(1 - gamma * (1 - rate))
-        if share == 0:
-            return arb(0)
         if not share > 0:
-            return arb(0).union(share.abs_upper())
+            return up_to(share)
         inner = gamma * rate / share
     return share * positive_part(1 - (inner * (-most).exp()).sqrt())
 
 
-def laplace_residues(law: LaplaceNoise, steps: int, epsilon: Any) -> Any:
+def laplace_residues(law: LaplaceNoise, steps: int, epsilon: arb) -> arb:
     """delta(epsilon) of ``steps`` runs without sampling."""
-    most, half, total = ball(law.epsilon), arb(0.5), arb(0)
-    many = arb(1)
+    most, total, many = ball(law.epsilon), arb(0), arb(1)
     for j in range(steps + 1):
         at = most * (steps - 2 * j) - epsilon
         if at > 0 or at.contains(0):
-            value = many * _residues(at, j, steps, half)
+            value = many * _residues(at, j, steps)
             total += value if at > 0 else value.union(arb(0))
         many = many * (steps - j) / (j + 1)
     return total * (epsilon / 2).exp() * ((-most / 2).exp() / 2) ** steps
 
 
-def _residues(at: Any, j: int, steps: int, half: Any) -> Any:
+def _residues(at: arb, j: int, steps: int) -> arb:
     """The residues of exp(s at) (s + 1/2)^(T - j - 1) (s - 1/2)^(j - 1) / s^T at 0, and at 1/2 for j = 0."""
-    powers, term = [], arb(1)
+    half, powers, term = arb(0.5), [], arb(1)
     for k in range(steps):
         powers.append(term)
         term = term * at / (k + 1)
@@ -65,40 +62,25 @@ def _residues(at: Any, j: int, steps: int, half: Any) -> Any:
 def laplace_cells(law: LaplaceNoise, cells: int, reverse: bool, upper: bool) -> Masses:
     """A finite law below the noise (each cell of losses one output) or above it (its masses at its ends)."""
     most, rate = ball(law.epsilon), ball(law.rate)
-    scale = (-most / 2).exp() / 2
-    edges = [most * (2 * k - cells) / cells for k in range(cells + 1)]
-    pairs = [
-        [(-most).exp() / 2, arb(1) / 2],
-        *([arb(0), arb(0)] for _ in range(cells - 1)),
-        [arb(1) / 2, (-most).exp() / 2],
-    ]
-    inner = []
-    for k in range(cells):
-        a, b = edges[k], edges[k + 1]
-        w, o = scale * ((b / 2).exp() - (a / 2).exp()), scale * ((-a / 2).exp() - (-b / 2).exp())
-        if not upper:
-            inner.append([w, o])
-            continue
-        there = (w - a.exp() * o) / (b.exp() - a.exp())
-        for place, mass in ((k, o - there), (k + 1, there)):
-            pairs[place][0] += mass * edges[place].exp()
-            pairs[place][1] += mass
-    kept = pairs if upper else [pairs[0], *inner, pairs[-1]]
-    mixed = [((1 - rate) * o + rate * w, o) for w, o in kept]
-    return Masses([(o, w) for w, o in mixed] if reverse else mixed, arb(0), arb(0), None)
+    edges: list[Edge] = []
+    for k in range(cells + 1):
+        loss = most * (2 * k - cells) / cells
+        edges.append((loss.exp(), 1 - ((loss - most) / 2).exp() / 2, (-(loss + most) / 2).exp() / 2))
+    inner, beyond = (cells_above if upper else cells_below)(edges)
+    # The losses at the lower end, and those of the noise, mixed with what the sample leaves out.
+    pairs = [((1 - rate) * o + rate * w, o) for w, o in [((-most).exp() / 2, arb(1) / 2), *inner]]
+    return Masses([(o, w) for w, o in pairs] if reverse else pairs, arb(0), beyond.abs_upper())
 
 
-class LaplaceTransform:
+class LaplaceTransform(Transform):
     """Moments of one run of Laplace noise, without sampling or on a sample."""
-
-    infinite = lost = arb(0)
 
     def __init__(self, law: LaplaceNoise, reverse: bool) -> None:
         self.epsilon, self.rate, self.plain = ball(law.epsilon), ball(law.rate), law.rate == 1
         self.reverse = reverse
-        self.finite = arb(1)
 
-    def _at(self, z: Any) -> Any:
+    def at(self, z: acb) -> acb:
+        """In closed form without sampling, else by a quadrature of Arb's."""
         w = 1 - z if self.reverse else z
         if self.plain:
             s = w - arb(0.5)
@@ -110,21 +92,13 @@ class LaplaceTransform:
         ends = (1 - self.rate + self.rate * high).log(), (1 - self.rate + self.rate * low).log()
         atoms = ((w * ends[0]).exp() * low + (w * ends[1]).exp()) / 2
 
-        def inside(loss: Any, analytic: bool) -> Any:
+        def inside(loss: acb, analytic: bool) -> acb:
             return (w * (1 - self.rate + self.rate * loss.exp()).log(analytic=analytic) - loss / 2).exp()
 
         return atoms + (-self.epsilon / 2).exp() / 4 * acb.integral(inside, -self.epsilon, self.epsilon)
 
-    def moment(self, c: Any) -> Any:
-        """At a real number."""
-        return self._at(acb(c)).real
-
-    def line(self, c: Any, h: Any, count: int) -> list[Any]:
-        """At c + i k h, k from 0 to ``count`` - 1."""
-        return [self._at(acb(c, h * k)) for k in range(count)]
-
-    def limit(self, c: Any, y: Any) -> Any:
-        """No modulus on the line is larger from imaginary part ``y`` on."""
+    def limit(self, c: arb, y: arb) -> arb:
+        """Without sampling it falls with ``y``."""
         whole = self.moment(c)
         if not self.plain or not y > 0:
             return whole

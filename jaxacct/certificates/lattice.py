@@ -7,16 +7,15 @@ which then runs over one period of the imaginary part; the trapezoid rule's erro
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
 
-from jaxacct.certificates.atoms import Masses
-from jaxacct.certificates.balls import acb, arb, ball, ctx, positive_part
-from jaxacct.certificates.contour import MOST_NODES, aliases, growth, log_moment, period_for, saddle
+from jaxacct.certificates.atoms import AtomTransform, Masses
+from jaxacct.certificates.balls import acb, arb, around_zero, ball, ctx, positive_part
+from jaxacct.certificates.contour import MOST_NODES, aliases, goal_of, growth, log_moment, period_for, saddle
 from jaxacct.certificates.limits import NoCertificateError
-from jaxacct.certificates.sums import power_sums
 
 
-def lattice_of(masses: Masses) -> tuple[Any, Any] | None:
+def lattice_of(masses: Masses) -> tuple[arb, arb] | None:
     """(first loss, step > 0) of the outputs; two outputs are always a lattice."""
     if len(masses.pairs) == 2:
         losses = [(w / o).log() for w, o in masses.pairs]
@@ -29,7 +28,7 @@ def lattice_of(masses: Masses) -> tuple[Any, Any] | None:
     return (first, step) if step > 0 else (first + step * (len(masses.pairs) - 1), -step)
 
 
-def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon: Any, digits: float) -> Any:
+def lattice_delta(transform: AtomTransform, steps: int, lattice: tuple[arb, arb], epsilon: arb, digits: float) -> arb:
     """delta(epsilon) less the mass of infinite losses, of ``steps`` runs."""
     parts = [(transform, steps)]
     first, step = lattice
@@ -42,19 +41,19 @@ def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon:
     lowest = start + step * place
     if lowest < epsilon or lowest - step > epsilon:
         raise NoCertificateError("the lattice is too fine for the precision")
-    c = saddle(parts, float(epsilon))
-    with ctx.workprec(64 + growth(parts)):
-        spread = float((log_moment(parts, arb(2)) / 2).abs_upper()) ** 0.5
-    c = ball(c if c > 1 else 1 + min(1.0, 1.0 / max(spread, 1e-300)))
-    scale = (log_moment(parts, c) - (c - 1) * epsilon).exp() / (c * (c - 1))
-    goal = (scale * ball(10.0) ** (-digits - 3)).abs_upper()
-    size = math.ceil(float(ball(period_for(parts, c, epsilon, goal, arb(0))) / step)) + 1
+    c = saddle(parts, epsilon)
+    if not c > 1:
+        with ctx.workprec(64 + growth(parts)):
+            spread = float((log_moment(parts, arb(2)) / 2).abs_upper()) ** 0.5
+        c = ball(1 + min(1.0, 1.0 / max(spread, 1e-300)))
+    goal = goal_of(parts, c, epsilon, digits)
+    size = math.ceil(float(ball(period_for(parts, c, epsilon, goal)) / step)) + 1
     size += size % 2
     turn = 2 * arb.pi() / (step * size)
-    modulus = _falling(transform, c, step)
-    kernel_most = _geometric(acb(c), lowest, step, epsilon, bound=True)
+    modulus = _falling(transform, c)
+    kernel_most = sum((part.abs_upper() for part in _geometric(acb(c), lowest, step, epsilon)), arb(0))
 
-    def beyond(count: int) -> Any:
+    def beyond(count: int) -> arb:
         with ctx.workprec(64 + growth(parts)):
             return (modulus(turn * count).log() * steps).exp() * kernel_most * size
 
@@ -64,36 +63,35 @@ def lattice_delta(transform: Any, steps: int, lattice: tuple[Any, Any], epsilon:
         count = min(whole, 2 * count)
         if count > 4 * MOST_NODES:
             raise NoCertificateError(f"a certificate would take more than {4 * MOST_NODES} values of the transform")
-    tilted = [o * (c * loss).exp() for (_, o), loss in zip(transform.masses.pairs, transform.losses, strict=True)]
-    sums = power_sums(tilted, [turn * loss for loss in transform.losses], count)
     total = arb(0)
-    for k, one in enumerate(sums):
-        term = (one**steps * _geometric(acb(c, turn * k), lowest, step, epsilon)).real
+    for k, one in enumerate(transform.line(c, turn, count)):
+        above, below = _geometric(acb(c, turn * k), lowest, step, epsilon)
+        term = (one**steps * (above - below)).real
         total += term if k in (0, size // 2) else 2 * term
     doubt = positive_part((lowest - step - epsilon).upper()) + positive_part((epsilon - lowest).upper())
     room = aliases(parts, c, epsilon, step * size, step) + doubt.expm1()
     if count < whole:
         room += beyond(count)
-    return total / size + arb(0, room.abs_upper())
+    return total / size + around_zero(room)
 
 
-def _geometric(z: Any, lowest: Any, step: Any, epsilon: Any, bound: bool = False) -> Any:
-    """sum_k (1 - exp(epsilon - l)) exp(-(z - 1) l) over the losses l from ``lowest`` on; or a bound for all Im z."""
+def _geometric(z: acb, lowest: arb, step: arb, epsilon: arb) -> tuple[acb, acb]:
+    """sum_k (1 - exp(epsilon - l)) exp(-(z - 1) l) over the losses l from ``lowest`` on, as a difference.
+
+    Both sums have their largest modulus at real z.
+    """
     one = (-(z - 1) * lowest).exp() / (1 - (-(z - 1) * step).exp())
-    other = (epsilon - z * lowest).exp() / (1 - (-z * step).exp())
-    return (one.abs_upper() + other.abs_upper()) if bound else one - other
+    return one, (epsilon - z * lowest).exp() / (1 - (-z * step).exp())
 
 
-def _falling(transform: Any, c: Any, step: Any) -> Any:
+def _falling(transform: AtomTransform, c: arb) -> Callable[[arb], arb]:
     """A bound on the transform's modulus that falls up to half a period: disjoint pairs of neighbours cancel."""
-    del step
-    pairs = zip(transform.masses.pairs, transform.losses, strict=True)
-    ordered = sorted(((loss, o * (c * loss).exp()) for (_, o), loss in pairs), key=lambda item: float(item[0]))
+    ordered = sorted(zip(transform.losses, transform.tilted(c), strict=True), key=lambda item: float(item[0]))
     weights = [weight for _, weight in ordered]
     gap = ordered[1][0] - ordered[0][0]
     whole = sum(weights, arb(0))
 
-    def limit(y: Any) -> Any:
+    def limit(y: arb) -> arb:
         angle = y * gap
         if angle > arb.pi():
             angle = arb.pi()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
+
+from jaxacct.certificates.balls import Exact
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +61,8 @@ class NormalHalf:
     """Losses above 0 of a mixture of N(k m, 1) against another; pairs (weight, k), ``square`` is m^2."""
 
     square: Fraction
-    numerator: tuple[tuple[Any, int], ...]
-    denominator: tuple[tuple[Any, int], ...]
+    numerator: tuple[tuple[Exact, int], ...]
+    denominator: tuple[tuple[Exact, int], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +79,7 @@ class DrawsHalf:
     """Losses above 0 of replaced records drawn 0, 1, ... times with ``weights``, more often with ``lost``."""
 
     square: Fraction
-    weights: tuple[Any, ...]
+    weights: tuple[Fraction, ...]
     lost: Fraction
 
 
@@ -85,34 +87,36 @@ class DrawsHalf:
 class Joined:
     """Losses above 0 from one half, below 0 from the reversal of another; the rest is 0."""
 
-    forward: Any
-    backward: Any
+    forward: Half
+    backward: Half
 
 
 @dataclasses.dataclass(frozen=True)
 class Revealed:
     """One of several laws, drawn with these shares; the output says which."""
 
-    parts: tuple[tuple[Any, Any], ...]
+    parts: tuple[tuple[Exact, Law], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Rescaled:
     """A part of a `Revealed` law that W has ``gain`` times as often as O; the share there is O's."""
 
-    law: Any
-    gain: Any
+    law: Law
+    gain: Exact
 
 
 @dataclasses.dataclass(frozen=True)
 class Epoch:
     """``batches`` runs, of which a record takes part in one: the law of the mean of as many ratios of ``law``."""
 
-    law: Any
+    law: Law
     batches: int
 
 
-Step = tuple[Any, int]
+Half: TypeAlias = NormalHalf | LaplaceHalf | DrawsHalf
+Law: TypeAlias = Normal | Mixture | LaplaceNoise | Atoms | Joined | Revealed | Rescaled | Epoch
+Step = tuple[Law, int]
 """A law and how often it runs."""
 
 
@@ -121,7 +125,7 @@ def is_symmetric(laws: list[Step]) -> bool:
     return all(_symmetric(law) for law, _ in laws)
 
 
-def _symmetric(law: Any) -> bool:
+def _symmetric(law: Law) -> bool:
     if isinstance(law, Mixture):
         return law.parts == law.base
     if isinstance(law, Joined):

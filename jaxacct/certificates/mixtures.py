@@ -10,14 +10,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-from jaxacct.certificates.balls import acb, arb, ball, ctx, gaussian_tail, key_of, log2_size, positive_part
+from jaxacct.certificates.balls import (
+    acb,
+    arb,
+    around_zero,
+    ball,
+    ctx,
+    gaussian_tail,
+    key_of,
+    log2_size,
+    positive_part,
+    up_to,
+)
 from jaxacct.certificates.halves import increasing_root
 from jaxacct.certificates.laws import Mixture, Normal
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.sums import power_sums
+from jaxacct.certificates.transforms import Transform
 
+_Ball = TypeVar("_Ball", arb, acb)
 _ANGLES = (0.15, 0.4, 0.9, 1.6, 2.4)
 _BOXES = 160
 _ENOUGH = 150.0  # of the modulus' logarithm after all steps: no better bound is needed
@@ -26,57 +39,46 @@ _MOST_PRODUCTS = 30_000_000
 _SHARES = (0.02, 0.08, 0.16, 0.3, 0.5, 0.7, 0.84, 0.92, 0.98)
 
 
-def normal_delta(law: Normal, epsilon: Any) -> Any:
+def normal_delta(law: Normal, epsilon: arb) -> arb:
     """delta(epsilon) of N(mu, 1) against N(0, 1)."""
     mu = ball(law.square).sqrt()
     return gaussian_tail(epsilon / mu - mu / 2) - epsilon.exp() * gaussian_tail(epsilon / mu + mu / 2)
 
 
-def mixture_delta(law: Mixture, epsilon: Any, reverse: bool) -> Any:
+def mixture_delta(law: Mixture, epsilon: arb, reverse: bool) -> arb:
     """delta(epsilon) of one run: both tails beyond the output whose loss is epsilon."""
     shape = _Shape(law)
     gamma = (-epsilon).exp() if reverse else epsilon.exp()
-    over, under = shape.parts, shape.base
     sign = -1 if reverse else 1
     # The ratio is at least `floor` where h is 1, and O - W / gamma at most (1 - floor / gamma)_+ O.
-    floor = sum((w for w, m in over if m == 0), arb(0))
+    floor = sum((w for w, m in shape.parts if m == 0), arb(0))
     if reverse and not shape.apart and not gamma > floor:
-        return arb(0) if gamma < floor else arb(0).union(positive_part(1 - floor / gamma))
+        return arb(0) if gamma < floor else up_to(positive_part(1 - floor / gamma))
     low, high = arb(-1), arb(1)
     while not shape.ratio(low) < gamma:
         low *= 2
     while not shape.ratio(high) > gamma:
         high *= 2
     at = increasing_root(lambda x: shape.ratio(x) - gamma, low, high)
-    w = sum((w * gaussian_tail(sign * (at - m)) for w, m in over), arb(0))
-    o = sum((w * gaussian_tail(sign * (at + m)) for w, m in under), arb(0))
-    value = o - epsilon.exp() * w if reverse else w - epsilon.exp() * o
-    if not law.lost:
-        return value
-    room = ball(law.lost) / 2
-    return value - epsilon.exp() * arb(room, room) if reverse else value + arb(room, room)
+    w = sum((w * gaussian_tail(sign * (at - m)) for w, m in shape.parts), arb(0))
+    o = sum((w * gaussian_tail(sign * (at + m)) for w, m in shape.base), arb(0))
+    # W's masses add up to 1 less what was cut.
+    lost = up_to(ball(law.lost))
+    return o - epsilon.exp() * (w + lost) if reverse else w + lost - epsilon.exp() * o
 
 
-class NormalTransform:
+class NormalTransform(Transform):
     """E_O[exp(z L)] = exp(mu^2 z (z - 1) / 2)."""
-
-    infinite = lost = arb(0)
 
     def __init__(self, law: Normal) -> None:
         self.square = ball(law.square)
-        self.finite = arb(1)
 
-    def moment(self, c: Any) -> Any:
-        """At a real number."""
-        return (self.square * c * (c - 1) / 2).exp()
+    def at(self, z: acb) -> acb:
+        """In closed form."""
+        return (z * self.square * (z - 1) / 2).exp()
 
-    def line(self, c: Any, h: Any, count: int) -> list[Any]:
-        """At c + i k h, k from 0 to ``count`` - 1."""
-        points = (acb(c, h * k) for k in range(count))
-        return [(self.square * z * (z - 1) / 2).exp() for z in points]
-
-    def limit(self, c: Any, y: Any) -> Any:
-        """No modulus on the line is larger from imaginary part ``y`` on."""
+    def limit(self, c: arb, y: arb) -> arb:
+        """It falls as a Gaussian does."""
         return (self.square * (c * (c - 1) - y * y) / 2).exp()
 
 
@@ -90,35 +92,27 @@ class _Shape:
         self.nearest = [min(side, key=lambda part: float(part[1])) for side in (self.parts, self.base)]
         self.largest = max(self.farthest, key=float)
 
-    def above(self, x: Any) -> Any:
-        """g at a real or complex ball."""
-        return sum(w * (m * x - m * m / 2).exp() for w, m in self.parts)
+    def above(self, x: _Ball) -> _Ball:
+        """g."""
+        return sum(((x * m - m * m / 2).exp() * w for w, m in self.parts), x * 0)
 
-    def below(self, x: Any) -> Any:
+    def below(self, x: _Ball) -> _Ball:
         """h."""
-        return sum(w * (-m * x - m * m / 2).exp() for w, m in self.base) if self.apart else arb(1)
+        return sum(((x * -m - m * m / 2).exp() * w for w, m in self.base), x * 0) if self.apart else x * 0 + 1
 
-    def ratio(self, x: Any) -> Any:
+    def ratio(self, x: arb) -> arb:
         """g / h."""
         return self.above(x) / self.below(x) if self.apart else self.above(x)
 
-    def slopes(self, x: Any) -> tuple[Any, Any]:
+    def slopes(self, x: arb) -> tuple[arb, arb]:
         """The derivatives of log g, which rises with x, and of -log h, which falls."""
-        rises = sum(w * m * (m * x - m * m / 2).exp() for w, m in self.parts) / self.above(x)
-        if not self.apart:
-            return rises, arb(0)
-        return rises, sum(w * m * (-m * x - m * m / 2).exp() for w, m in self.base) / self.below(x)
+        rises = sum((w * m * (m * x - m * m / 2).exp() for w, m in self.parts), arb(0))
+        falls = sum((w * m * (-m * x - m * m / 2).exp() for w, m in self.base), arb(0))
+        return rises / self.above(x), falls / self.below(x)
 
-    def exponents(self, rho: Any) -> tuple[Any, Any]:
-        """Real parts of the powers of g and of h."""
-        return rho, (1 - rho if self.apart else arb(0))
-
-    def size(self, rho: Any, x: Any) -> tuple[Any, Any]:
+    def size(self, rho: arb, x: acb) -> tuple[arb, arb]:
         """The logarithm of |g^rho h^(1 - rho)| and the argument of g / h."""
-        log = self.above(x).log()
-        if not self.apart:
-            return rho * log.real, log.imag
-        other = self.below(x).log()
+        log, other = self.above(x).log(), self.below(x).log()
         return rho * log.real + (1 - rho) * other.real, log.imag - other.imag
 
 
@@ -128,53 +122,51 @@ class _Rule(NamedTuple):
     ``at_zero`` and ``at_reach`` are shares of the real moment, at imaginary parts 0 and the largest asked for.
     """
 
-    nodes: list[Any]
-    logs: list[Any]
-    weights: list[Any]
-    at_zero: Any
-    at_reach: Any
-    tails: Any
+    nodes: list[arb]
+    logs: list[arb]
+    weights: list[arb]
+    at_zero: arb
+    at_reach: arb
+    tails: arb
 
 
-class MixtureTransform:
+class MixtureTransform(Transform):
     """The moments of a mixture, in one direction."""
 
     def __init__(self, law: Mixture, reverse: bool, steps: int = 1) -> None:
         self.shape, self.reverse, self.steps = _Shape(law), reverse, steps
         lost = ball(law.lost)
-        self.finite = arb(1) if reverse else 1 - lost
-        self.infinite, self.lost = arb(0), arb(0) if reverse else lost
-        self.lost_beneath = lost if reverse else arb(0)
-        self._cells: dict[Any, list[list[tuple[Any, Any]]]] = {}
-        self._moments: dict[Any, Any] = {}
-        self._boxes: dict[Any, tuple[list[tuple[Any, Any]], Any]] = {}
+        if reverse:
+            self.lost_beneath = lost
+        else:
+            self.finite, self.lost = 1 - lost, lost
+        self._cells: dict[tuple[int, ...], list[list[tuple[arb, arb]]]] = {}
+        self._moments: dict[tuple[int, ...], arb] = {}
+        self._boxes: dict[tuple[tuple[int, ...], float], tuple[list[tuple[arb, arb]], arb]] = {}
 
-    def _power(self, c: Any) -> Any:
+    def _power(self, c: arb) -> arb:
         return 1 - c if self.reverse else c
 
-    def moment(self, c: Any) -> Any:
-        """At a real number."""
+    def moment(self, c: arb) -> arb:
+        """By quadrature."""
         key = key_of(c)
         if key not in self._moments:
-            self._moments[key] = self._sums(c, arb(0), 1)[0].real
+            self._moments[key] = self.line(c, arb(0), 1)[0].real
         return self._moments[key]
 
-    def line(self, c: Any, h: Any, count: int) -> list[Any]:
-        """At c + i k h, k from 0 to ``count`` - 1."""
-        return self._sums(c, h, count)
-
-    def _sums(self, c: Any, h: Any, count: int) -> list[Any]:
+    def line(self, c: arb, h: arb, count: int) -> list[acb]:
+        """By one quadrature for all."""
         rho = self._power(c)
         rule = self._rule(rho, h * (count - 1))
         if len(rule.nodes) * count > _MOST_PRODUCTS:
             raise NoCertificateError(f"{count} moments of {len(rule.nodes)} points each would take too long")
         sign = -1 if self.reverse else 1
         sums = power_sums(rule.weights, [sign * h * one for one in rule.logs], count)
-        whole = (sums[0].real + _room_of(rule.tails)) / (1 + _room_of(rule.at_zero))
-        room = _room_of(rule.at_reach * whole + rule.tails)
+        whole = (sums[0].real + around_zero(rule.tails)) / (1 + around_zero(rule.at_zero))
+        room = around_zero(rule.at_reach * whole + rule.tails)
         return [acb(whole), *(one + acb(room, room) for one in sums[1:])]
 
-    def _rule(self, rho: Any, reach: Any) -> _Rule:
+    def _rule(self, rho: arb, reach: arb) -> _Rule:
         bits = float(ctx.prec) * math.log(2.0)
         y, m = float(reach.abs_upper()), float(self.shape.largest)
         a = ball(min(2.2 / m, math.sqrt(2.0 * bits)))
@@ -188,21 +180,17 @@ class MixtureTransform:
         nodes = [step * k - low for k in range(count)]
         logs = [self.shape.ratio(x).log() for x in nodes]
         scale = step / (2 * arb.pi()).sqrt()
-        if self.shape.apart:
-            # g^rho h^(1 - rho) = (g / h)^rho h
-            weights = [scale * (rho * one - x * x / 2).exp() * self.shape.below(x)
-                       for x, one in zip(nodes, logs, strict=True)]  # fmt: skip
-        else:
-            weights = [scale * (rho * one - x * x / 2).exp() for x, one in zip(nodes, logs, strict=True)]
+        # g^rho h^(1 - rho) = (g / h)^rho h
+        weights = [scale * (rho * one - x * x / 2).exp() * self.shape.below(x)
+                   for x, one in zip(nodes, logs, strict=True)]  # fmt: skip
         error = 2 * lost * (a * a / 2).exp() / ((2 * arb.pi() * a / step).exp() - 1)
         return _Rule(nodes, logs, weights, error, error * (reach * angle).exp(), tails)
 
-    def _domain(self, rho: Any, bits: float, step: Any) -> tuple[Any, Any, Any]:
+    def _domain(self, rho: arb, bits: float, step: arb) -> tuple[arb, arb, arb]:
         """Nodes from -low to high, and a bound on the sum over all others."""
         shape, r = self.shape, float(rho.mid())
-        powers = shape.exponents(rho)
         factor, right, left = arb(1), arb(0), arb(0)
-        sides = zip(powers, shape.farthest, shape.nearest, (True, False), strict=True)
+        sides = zip((rho, 1 - rho), shape.farthest, shape.nearest, (True, False), strict=True)
         for power, most, (weight, least), towards in sides:
             # A power of g or of h is at most factor exp(right x) at x > 0, factor exp(-left x) at x < 0.
             if power < 0:
@@ -218,15 +206,16 @@ class MixtureTransform:
                      for w, m in shape.parts for o, n in shape.base]  # fmt: skip
             known += [0.0] * (r > 1)
         rest, size = bits - max(known) + 2.0, log2_size(factor) * math.log(2.0)
-        ends, beyond = [], arb(0)
+        ends: list[arb] = []
+        beyond = arb(0)
         for kappa in (left, right):
             k = float(kappa.abs_upper())
             ends.append((ball(k + math.sqrt(2.0 * max(1.0, rest + max(0.0, k * k / 2 + size))) + 1.0) + step).mid())
             beyond += factor * (kappa * kappa / 2).exp() * gaussian_tail(ends[-1] - step - kappa)
         return ends[0], ends[1], 2 * beyond
 
-    def limit(self, c: Any, y: Any) -> Any:
-        """No modulus on the line is larger from imaginary part ``y`` on."""
+    def limit(self, c: arb, y: arb) -> arb:
+        """It falls as the density of the loss is smooth."""
         rho = self._power(c)
         whole = self.moment(c)
         if not y > 0:
@@ -243,7 +232,7 @@ class MixtureTransform:
                 best = shifted if shifted < best else best
         return best
 
-    def _layers(self, rho: Any) -> list[list[tuple[Any, Any]]]:
+    def _layers(self, rho: arb) -> list[list[tuple[arb, arb]]]:
         """Uniform laws beneath the loss's weighted density: (mass, width) of disjoint ones, in two ways."""
         key = key_of(rho)
         if key not in self._cells:
@@ -255,8 +244,8 @@ class MixtureTransform:
                 self._cells[key] = [[self._layer(rho, a, b) for a, b in way if b > a] for way in ways]
         return self._cells[key]
 
-    def _layer(self, rho: Any, start: float, stop: float) -> tuple[Any, Any]:
-        least, boxes = None, 24
+    def _layer(self, rho: arb, start: float, stop: float) -> tuple[arb, arb]:
+        least, boxes = arb("inf"), 24
         for k in range(boxes):
             a, b = (ball(start + (stop - start) * (k + j) / boxes) for j in (0, 1))
             x = a.union(b)
@@ -265,12 +254,12 @@ class MixtureTransform:
             base = self.shape.below(a).union(self.shape.below(b))
             density = (rho * ratio.log() - x * x / 2).exp() * base / ((2 * arb.pi()).sqrt() * (rises + falls))
             low = density.lower()
-            least = low if least is None or low < least else least
+            least = least if least < low else low
         width = self.shape.ratio(ball(stop)).log() - self.shape.ratio(ball(start)).log()
         width = positive_part(width.lower())
         return positive_part(least) * width, width
 
-    def _shifted(self, rho: Any, y: Any, shift: float) -> Any:
+    def _shifted(self, rho: arb, y: arb, shift: float) -> arb:
         """The integral of the modulus at ``y`` along a line above the real one, from above."""
         with ctx.workprec(64):
             key = (key_of(rho), shift)
@@ -279,7 +268,7 @@ class MixtureTransform:
             boxes, tails = self._boxes[key]
             return (sum(((size - y * angle).exp().abs_upper() for size, angle in boxes), arb(0)) + tails).abs_upper()
 
-    def _cover(self, rho: Any, a: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    def _cover(self, rho: arb, a: arb) -> tuple[list[tuple[arb, arb]], arb]:
         """(log of width times modulus, argument of g) on boxes of the line x + i a, and what lies beyond them."""
         low, high, tails = self._domain(rho, 60.0, arb(0))
         scale = (low + high) / (_BOXES * (2 * arb.pi()).sqrt())
@@ -291,10 +280,10 @@ class MixtureTransform:
         # Beyond: the argument is not negative there, and the modulus is bounded as in `_domain`.
         return found, self._turned(rho, a) * (a * a / 2).exp() * tails
 
-    def _turned(self, rho: Any, a: Any) -> Any:
+    def _turned(self, rho: arb, a: arb) -> arb:
         """By what factor the modulus may be larger within ``a`` of the real line than on it (Lemma 3)."""
         found = arb(1)
-        for power, most in zip(self.shape.exponents(rho), self.shape.farthest, strict=True):
+        for power, most in zip((rho, 1 - rho), self.shape.farthest, strict=True):
             found *= arb(1) if power >= 0 else (a * most / 2).cos() ** power
         return found
 
@@ -309,12 +298,7 @@ def _quantiles(weights: list[float]) -> list[int]:
     return found
 
 
-def _room_of(value: Any) -> Any:
-    """The ball around 0 of that radius."""
-    return arb(0, value.abs_upper())
-
-
-def _room(v: Any) -> Any:
+def _room(v: arb) -> arb:
     """1 less the greatest |sin(t) / t| of all t >= ``v``, from below; it is increasing up to 2.4, 0.718 from there."""
     v = v if v < arb("2.4") else arb("2.4")
     return positive_part(1 - v.sin() / v)

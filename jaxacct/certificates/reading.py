@@ -10,6 +10,7 @@ from jaxacct._validate import is_traced
 from jaxacct.certificates.alone import ALONE, number
 from jaxacct.certificates.laws import Atoms, Step
 from jaxacct.certificates.samples import SAMPLES, merged, replaced
+from jaxacct.mechanisms.base import Mechanism
 
 RELATIONS = {
     "remove": ("presence", (False,)),
@@ -25,14 +26,14 @@ RELATIONS = {
 _NOT_ATTAINED = "an upper bound of the worst case: a dominating pair that no data are known to attain"
 
 
-def laws_of(mechanism: Any, steps: int = 1, relation: str = "remove") -> list[Step]:
+def laws_of(mechanism: Mechanism, steps: int, relation: str) -> list[Step]:
     """Different laws and how often each runs. Gaussians are one `Normal`."""
     if is_traced(mechanism):
         raise ValueError("mechanism must be concrete for a certificate, got a traced one")
     return merged(_read(mechanism, RELATIONS[relation][0]), steps)
 
 
-def certified(mechanism: Any, relation: str) -> str:
+def certified(mechanism: Mechanism, relation: str) -> str:
     """What the laws of `laws_of` are to the mechanism, in words."""
     return "the worst case" if _attained(mechanism, RELATIONS[relation][0]) else _NOT_ATTAINED
 
@@ -40,20 +41,26 @@ def certified(mechanism: Any, relation: str) -> str:
 def _attained(mechanism: Any, change: str) -> bool:
     """Whether data are known that attain the pair, for every number of steps."""
     kind = type(mechanism)
-    if kind is m.Composed:
+    if isinstance(mechanism, m.Composed):
         return all(_attained(part, change) for part, _ in mechanism.parts())
     if kind in (m.Shuffled, m.TruncatedPoisson):
         return False
-    return change != "replace" or kind not in (m.SampledWithoutReplacement, m.SampledWithReplacement)
+    if change == "replace" and kind in (m.SampledWithoutReplacement, m.SampledWithReplacement):
+        return False
+    return kind not in SAMPLES or _attained(mechanism.mechanism, change)
 
 
 def _read(mechanism: Any, change: str) -> list[Step]:
     kind = type(mechanism)
-    if kind is m.Composed:
+    if isinstance(mechanism, m.Composed):
         parts = [(part, int(number("steps", n))) for part, n in mechanism.parts()]
         return [(law, count * n) for part, n in parts for law, count in _read(part, change)]
     if kind in SAMPLES:
-        return SAMPLES[kind](mechanism, change, _read)
+        inner = type(mechanism.mechanism)
+        # Of samples, only Poisson samples may be sampled again.
+        if inner in SAMPLES and kind not in (m.Shuffled, m.RandomAllocation) and {kind, inner} != {m.PoissonSampled}:
+            raise ValueError(f"mechanism must not be a {kind.__name__} {inner.__name__} for a certificate")
+        return SAMPLES[kind](mechanism, change, merged(_read(mechanism.mechanism, "presence"), 1))
     if kind not in ALONE:
         can = ", ".join(one.__name__ for one in (*ALONE, *SAMPLES))
         raise ValueError(

@@ -13,6 +13,7 @@ import numpy as np
 from jaxacct import mechanisms as m
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct.certificates.alone import mixture, number
+from jaxacct.certificates.balls import Exact
 from jaxacct.certificates.laws import (
     Atoms,
     DrawsHalf,
@@ -20,6 +21,7 @@ from jaxacct.certificates.laws import (
     Joined,
     LaplaceHalf,
     LaplaceNoise,
+    Law,
     Mixture,
     Normal,
     NormalHalf,
@@ -28,18 +30,16 @@ from jaxacct.certificates.laws import (
     Step,
 )
 from jaxacct.certificates.shares import Cell, Cut, Rest, draws
+from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.cut_cells import share_moved
 from jaxacct.mechanisms.parameters import LEAST_RATE
-
-Read = Callable[[Any, str], list[Step]]
-"""Reads the mechanism that runs on the sample; see `jaxacct.certificates.reading`."""
 
 _ZERO, _ONE = Fraction(0), Fraction(1)
 
 
 def merged(laws: list[Step], steps: int) -> list[Step]:
     """Equal laws together, and Gaussians as one, all of them ``steps`` times."""
-    counted: Counter[Any] = Counter()
+    counted: Counter[Law] = Counter()
     square = _ZERO
     for law, count in laws:
         if isinstance(law, Atoms) and law.kind == "response" and law.parameters[0] == law.parameters[2] == 0:
@@ -48,24 +48,21 @@ def merged(laws: list[Step], steps: int) -> list[Step]:
             square += law.square * count * steps
         else:
             counted[law] += count * steps
-    found: list[Step] = [(law, count) for law, count in counted.items()]
-    return ([(Normal(square), 1)] if square else []) + found
+    return [*([(Normal(square), 1)] if square else []), *counted.items()]
 
 
-def _poisson(mechanism: Any, change: str, read: Read) -> list[Step]:
-    rate, inner = number("rate", mechanism.rate), mechanism.mechanism
-    while isinstance(inner, m.PoissonSampled):
-        rate, inner = rate * number("rate", inner.rate), inner.mechanism
-    if type(inner) in SAMPLES:
-        raise ValueError(f"mechanism must not be a PoissonSampled {type(inner).__name__} for a certificate")
-    laws = merged(read(inner, "presence"), 1)
+def _poisson(mechanism: m.PoissonSampled, change: str, laws: list[Step]) -> list[Step]:
+    rate = number("rate", mechanism.rate)
     return replaced(laws, rate) if change == "replace" else _sampled(laws, rate)
 
 
-def _only(laws: list[Step]) -> Any:
-    if len(laws) > 1 or laws[0][1] > 1:
+def _only(laws: list[Step]) -> Normal | Mixture | LaplaceNoise | Atoms:
+    law, count = laws[0]
+    if len(laws) > 1 or count > 1:
         raise ValueError("mechanism must not be a sample of a composition, but of Gaussians, for a certificate")
-    return laws[0][0]
+    if not isinstance(law, Normal | Mixture | LaplaceNoise | Atoms) or (isinstance(law, Mixture) and law.lost):
+        raise ValueError("mechanism must not be a sample of batches of a bounded size for a certificate")
+    return law
 
 
 def _sampled(laws: list[Step], rate: Fraction) -> list[Step]:
@@ -87,12 +84,12 @@ def replaced(laws: list[Step], rate: Fraction) -> list[Step]:
     if isinstance(law, Normal) and rate == 1:
         return [(Normal(4 * law.square), 1)]
     if isinstance(law, LaplaceNoise):
-        if rate == 1:
+        if rate * law.rate == 1:
             return [(LaplaceNoise(2 * law.epsilon), 1)]
-        half = LaplaceHalf(law.epsilon, rate, True)
+        half = LaplaceHalf(law.epsilon, rate * law.rate, True)
         return [(Joined(half, half), 1)]
     if isinstance(law, Atoms):
-        return [(dataclasses.replace(law, rate=rate, form="replaced"), 1)]
+        return [(dataclasses.replace(law, rate=rate * law.rate, form="replaced"), 1)]
     parts = law.parts if isinstance(law, Mixture) else ((_ONE, law.square),)
     mixed = mixture([(1 - rate, _ZERO)] + [(rate * w, square) for w, square in parts])
     if isinstance(mixed, Normal):
@@ -100,24 +97,23 @@ def replaced(laws: list[Step], rate: Fraction) -> list[Step]:
     return [(Mixture(mixed.parts, mixed.parts), 1)]
 
 
-def _gaussian_square(mechanism: Any, read: Read) -> Fraction:
-    laws = merged(read(mechanism.mechanism, "presence"), 1)
-    if any(not isinstance(law, Normal) for law, _ in laws):
+def _gaussian_square(mechanism: Mechanism, laws: list[Step]) -> Fraction:
+    squares = [law.square for law, _ in laws if isinstance(law, Normal)]
+    if len(squares) < len(laws):
         raise ValueError(f"mechanism of {type(mechanism).__name__} must be Gaussian for a certificate")
-    return laws[0][0].square if laws else _ZERO
+    return sum(squares, _ZERO)
 
 
-def _not_special(mechanism: Any, change: str) -> None:
+def _not_special(mechanism: Mechanism, change: str) -> None:
     if change == "special":
         raise ValueError(
             f"relation 'replace_special' has no analysis for {type(mechanism).__name__}; 'replace' has one"
         )
 
 
-def _without_replacement(mechanism: Any, change: str, read: Read) -> list[Step]:
+def _without_replacement(mechanism: m.SampledWithoutReplacement, change: str, laws: list[Step]) -> list[Step]:
     _not_special(mechanism, change)
     rate = number("sample_size", mechanism.sample_size) / number("dataset_size", mechanism.dataset_size)
-    laws = merged(read(mechanism.mechanism, "presence"), 1)
     if change != "replace" or rate == 1 or not laws:
         return _sampled(laws, rate)
     law = _only(laws)
@@ -131,40 +127,37 @@ def _without_replacement(mechanism: Any, change: str, read: Read) -> list[Step]:
     raise ValueError("mechanism of SampledWithoutReplacement must have a symmetric pair for a certificate")
 
 
-def _joined_normal(square: Fraction, rate: Any, move: int) -> Joined:
+def _joined_normal(square: Fraction, rate: Exact, move: int) -> Joined:
     half = NormalHalf(square, ((Rest(rate), 0), (rate, move)), ((_ONE, 0),))
     return Joined(half, half)
 
 
-def _with_replacement(mechanism: Any, change: str, read: Read) -> list[Step]:
+def _with_replacement(mechanism: m.SampledWithReplacement, change: str, laws: list[Step]) -> list[Step]:
     _not_special(mechanism, change)
-    square = _gaussian_square(mechanism, read)
-    batch, records = number("batch", mechanism.batch), number("records", mechanism.records)
+    square = _gaussian_square(mechanism, laws)
     if not square:
         return []
-    weights, lost = draws(int(batch), int(records))
+    weights, lost = draws(int(number("batch", mechanism.batch)), int(number("records", mechanism.records)))
     if change == "replace":
         half = DrawsHalf(square, weights, lost)
         return [(Joined(half, half), 1)]
     return [(Mixture(tuple((w, j * j * square) for j, w in enumerate(weights)), lost=lost), 1)]
 
 
-def _truncated(mechanism: Any, change: str, read: Read) -> list[Step]:
-    square = _gaussian_square(mechanism, read)
-    numbers = [number(name, getattr(mechanism, name)) for name in ("rate", "largest", "records")]
-    cut = Cut(numbers[0], int(numbers[1]), int(numbers[2]))
-    if not square or not cut.rate:
+def _truncated(mechanism: m.TruncatedPoisson, change: str, laws: list[Step]) -> list[Step]:
+    square = _gaussian_square(mechanism, laws)
+    rate, largest, records = (number(name, getattr(mechanism, name)) for name in ("rate", "largest", "records"))
+    cut = Cut(rate, int(largest), int(records))
+    if not square or not rate:
         return []
-    if not cut.possible:
-        return replaced([(Normal(square), 1)], cut.rate) if change == "replace" else _sampled(
-            [(Normal(square), 1)], cut.rate
-        )  # fmt: skip
+    if largest >= records:
+        return replaced(laws, rate) if change == "replace" else _sampled(laws, rate)
     moved = _moved(square, cut)
     of = lambda name: Cell(cut, moved, name)  # noqa: E731
-    usual, near = (_one_sample(square, rate, change) for rate in (cut.rate, of("near_rate")))
+    usual, near = _one_sample(square, rate, change), _one_sample(square, of("near_rate"), change)
     here = of("full_rate") if moved < 1 else Fraction(LEAST_RATE)  # a bound of none
     stays = Rest(here)
-    full: Any = Mixture(((stays, _ZERO), (here, 4 * square)))
+    full: Law = Mixture(((stays, _ZERO), (here, 4 * square)))
     if change == "replace":
         full = _joined_normal(square, here, 2)
     elif change == "special" and moved < 1:
@@ -175,7 +168,7 @@ def _truncated(mechanism: Any, change: str, read: Read) -> list[Step]:
         near, full = Rescaled(near, of("near_gain")), Rescaled(full, of("full_gain"))
         shares = of("last"), of("cut")
     parts = ((of("earlier"), usual), (shares[0], near), (shares[1], full))
-    return [(Revealed(parts if cut.rate < 1 else parts[2:]), 1)]
+    return [(Revealed(parts if rate < 1 else parts[2:]), 1)]
 
 
 def _moved(square: Fraction, cut: Cut) -> Fraction:
@@ -184,30 +177,27 @@ def _moved(square: Fraction, cut: Cut) -> Fraction:
     return Fraction(float(share_moved(np.asarray(float(1 / square) ** 0.5), np.asarray(float(cut.rate)), split)))
 
 
-def _one_sample(square: Fraction, rate: Any, change: str) -> Mixture:
+def _one_sample(square: Fraction, rate: Exact, change: str) -> Mixture:
     parts = ((Rest(rate), _ZERO), (rate, square))
     return Mixture(parts, parts) if change == "replace" else Mixture(parts)
 
 
-def _allocated(mechanism: Any, change: str, read: Read) -> list[Step]:
+def _allocated(mechanism: m.RandomAllocation, change: str, laws: list[Step]) -> list[Step]:
     batches, taken = (int(number(name, getattr(mechanism, name))) for name in ("batches", "participations"))
     if change == "replace" or taken != 1:
         raise ValueError(
             "RandomAllocation has certificates for one participation under 'add' and 'remove', got "
             f"{taken} participations{' and replaced records' if change == 'replace' else ''}"
         )
-    laws = merged(read(mechanism.mechanism, "presence"), 1)
-    if batches == 1 or not laws:
-        return laws
-    return [(Epoch(_only(laws), batches), 1)]
+    return laws if batches == 1 or not laws else [(Epoch(_only(laws), batches), 1)]
 
 
-def _shuffled(mechanism: Any, change: str, read: Read) -> list[Step]:
-    laws = read(mechanism.mechanism, "presence")
-    return replaced(merged(laws, 1), _ONE) if change == "replace" else laws
+def _shuffled(mechanism: m.Shuffled, change: str, laws: list[Step]) -> list[Step]:
+    del mechanism
+    return replaced(laws, _ONE) if change == "replace" else laws
 
 
-SAMPLES = {
+SAMPLES: dict[type[Mechanism], Callable[[Any, str, list[Step]], list[Step]]] = {
     m.PoissonSampled: _poisson,
     m.RandomAllocation: _allocated,
     m.SampledWithReplacement: _with_replacement,
@@ -215,3 +205,4 @@ SAMPLES = {
     m.Shuffled: _shuffled,
     m.TruncatedPoisson: _truncated,
 }
+"""Of a mechanism on samples, the change, and the laws of what runs on them with the record or without: the laws."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
+from jaxacct.certificates.balls import arb
+from jaxacct.certificates.enclosures import Enclosure
 from jaxacct.certificates.limits import NoCertificateError
 from jaxacct.certificates.written import decimal_text, fraction_of
-
-if TYPE_CHECKING:
-    from jaxacct.certificates.enclosures import Enclosure
 
 _MOST = 10**4
 _ROUGH = 5.0  # digits of delta while the search is far from its end
@@ -29,7 +28,7 @@ class _Point(NamedTuple):
 
 
 def epsilon_enclosure(
-    delta: Callable[[Fraction, float], Enclosure], target: Fraction, digits: float, infinite: Any
+    delta: Callable[[Fraction, float], Enclosure], target: Fraction, digits: float, infinite: arb
 ) -> tuple[str, str, str, int]:
     """(lower, upper, method, bits) of the least epsilon >= 0 with delta(epsilon) <= ``target``, to ``digits`` digits.
 
@@ -64,7 +63,9 @@ def epsilon_enclosure(
     return decimal_text(low.at, places, up=False), decimal_text(high.at, places, up=True), found.method, found.bits
 
 
-def _narrowed(ask: Any, low: _Point, high: _Point, digits: float, places: int) -> tuple[_Point, _Point]:
+def _narrowed(
+    ask: Callable[[Fraction, float], _Point], low: _Point, high: _Point, digits: float, places: int
+) -> tuple[_Point, _Point]:
     """The bracket made as narrow as wanted, or as the enclosures of delta decide.
 
     log(delta) is interpolated through the latest points. Few digits of delta do until the interpolation is as good as

@@ -6,9 +6,8 @@ import dataclasses
 import functools
 import math
 from fractions import Fraction
-from typing import Any
 
-from jaxacct.certificates.balls import arb, ball, ctx
+from jaxacct.certificates.balls import Exact, arb, ball, ctx, up_to
 from jaxacct.certificates.limits import NoCertificateError
 
 _MOST = 200_000  # terms of a sum
@@ -25,11 +24,6 @@ class Cut:
     largest: int
     records: int
 
-    @property
-    def possible(self) -> bool:
-        """Whether K may reach ``largest``."""
-        return self.rate > 0 and self.largest < self.records
-
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
@@ -44,7 +38,7 @@ class Cell:
     moved: Fraction
     name: str
 
-    def ball(self) -> Any:
+    def ball(self) -> arb:
         """At the current precision."""
         q, s = ball(self.cut.rate), ball(self.moved)
         often, shared, last = _sums(self.cut, ctx.prec)
@@ -66,15 +60,15 @@ class Cell:
 class Rest:
     """1 less a number or a share."""
 
-    of: Any
+    of: Exact
 
-    def ball(self) -> Any:
+    def ball(self) -> arb:
         """At the current precision."""
         return 1 - ball(self.of)
 
 
 @functools.lru_cache(maxsize=256)
-def _sums(cut: Cut, bits: int) -> tuple[Any, Any, Any]:
+def _sums(cut: Cut, bits: int) -> tuple[arb, arb, arb]:
     """P[K >= largest], E[largest / (K + 1); K >= largest] and P[K = largest - 1], by ratios of neighbours."""
     others, first = cut.records - 1, cut.largest
     if cut.rate == 1:
@@ -92,8 +86,8 @@ def _sums(cut: Cut, bits: int) -> tuple[Any, Any, Any]:
         if count > _MOST:
             raise NoCertificateError(f"samples are cut in more than {_MOST} ways")
         if ratio < 1 and term < often * ball(2.0) ** (-bits - 8) * (1 - ratio):
-            rest = (term / (1 - ratio)).abs_upper()
-            return often + arb(0).union(rest), shared + arb(0).union(rest), last
+            rest = up_to(term / (1 - ratio))
+            return often + rest, shared + rest, last
     return often, shared, last
 
 

@@ -11,42 +11,31 @@ B-spline, whose transform falls like a power of the imaginary part.
 
 from __future__ import annotations
 
-from typing import Any
-
-from jaxacct.certificates.balls import arb, ball, ctx
-from jaxacct.certificates.contour import (
-    Transforms,
-    aliases,
-    finite_of,
-    growth,
-    log_moment,
-    period_for,
-    saddle,
-    summed,
-)
+from jaxacct.certificates.balls import acb, arb, around_zero, ball, ctx
+from jaxacct.certificates.contour import Transforms, aliases, finite_of, goal_of, growth, period_for, saddle, summed
 from jaxacct.certificates.limits import NoCertificateError
 
 _ORDER = 24
 
 
-def smoothed_delta(parts: Transforms, epsilon: Any, digits: float, nodes: int) -> Any:
+def smoothed_delta(parts: Transforms, epsilon: arb, digits: float, nodes: int) -> tuple[arb, arb]:
     """Lower and upper ends for delta less 1 - finite, with so many values of the transform."""
-    c = ball(saddle(parts, float(epsilon)))
-    scale = (log_moment(parts, c) - (c - 1) * epsilon).exp() / abs(c * (c - 1))
-    goal = (scale * ball(10.0) ** (-digits - 3)).abs_upper()
-    step = (2 * arb.pi() / ball(period_for(parts, c, epsilon, goal, arb(0)) * 1.1)).mid()
+    c = saddle(parts, epsilon)
+    goal = goal_of(parts, c, epsilon, digits)
+    step = (2 * arb.pi() / ball(period_for(parts, c, epsilon, goal) * 1.1)).mid()
     eta = ball(float(_ORDER) / (float(step) * nodes) * 10.0 ** ((digits + 4.0) / _ORDER))
-    room = (_left_out(parts, c, epsilon, step, nodes, eta) + _aliases(parts, c, epsilon, step, eta)).abs_upper()
+    wrapped = eta.exp() * aliases(parts, c, epsilon, 2 * arb.pi() / step, 3 * eta)
+    room = around_zero(_left_out(parts, c, epsilon, step, nodes, eta) + wrapped)
 
-    def kernel(z: Any) -> Any:
+    def kernel(z: acb) -> acb:
         return _spline(z, eta) / (z * (z - 1))
 
     shifts = [arb(0), eta, 2 * eta]
     means = summed(parts, c, epsilon, step, nodes, kernel, shifts)
     if c < 1:
-        residue = finite_of(parts) * _spline(ball(1), eta)
+        residue = finite_of(parts) * _spline(acb(1), eta).real
         means = [mean + residue for mean in means]
-    means = [mean + arb(0, room) for mean in means]
+    means = [mean + room for mean in means]
     upper = means[0]
     lower = 2 * (-eta).exp() * means[1] - (-2 * eta).exp() * means[2]
     if not (upper - lower).is_finite():
@@ -54,17 +43,13 @@ def smoothed_delta(parts: Transforms, epsilon: Any, digits: float, nodes: int) -
     return lower.lower().max(arb(0)), upper.upper()
 
 
-def _spline(z: Any, eta: Any) -> Any:
+def _spline(z: acb, eta: arb) -> acb:
     """The mean of exp(z t) under the kernel: a sum of uniform variables on [-eta, eta] / order."""
     at = z * eta / _ORDER
     return (at.sinh() / at) ** _ORDER
 
 
-def _aliases(parts: Transforms, c: Any, epsilon: Any, step: Any, eta: Any) -> Any:
-    return eta.exp() * aliases(parts, c, epsilon, 2 * arb.pi() / step, 3 * eta)
-
-
-def _left_out(parts: Transforms, c: Any, epsilon: Any, step: Any, count: int, eta: Any) -> Any:
+def _left_out(parts: Transforms, c: arb, epsilon: arb, step: arb, count: int, eta: arb) -> arb:
     """A bound on the terms from number ``count`` on, at every shift."""
     with ctx.workprec(64 + growth(parts)):
         reach = step * (count - 1)

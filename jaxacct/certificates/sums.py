@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from flint import acb_mat
 
 from jaxacct.certificates.balls import acb, arb
 
 
-def power_sums(weights: list[Any], phases: list[Any], count: int) -> list[Any]:
+def power_sums(weights: list[arb], phases: list[arb], count: int) -> list[acb]:
     """sum_j weights[j] exp(i k phases[j]) for k from 0 to ``count`` - 1.
 
     With k = a B + b the sum is an entry of the product of (weights[j] exp(i a B phases[j])) and (exp(i b phases[j])),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -28,7 +26,7 @@ class Response(Symmetric):
 
     epsilon: ArrayLike
 
-    def _response(self) -> tuple[Any, Any, Any]:
+    def _response(self) -> tuple[Array, Array, Array]:
         """Epsilon, the number of categories and delta in float64, NaN where they are invalid."""
         return nonnegative(self.epsilon), np.full((), 2.0), np.zeros(())
 
@@ -85,7 +83,7 @@ class ApproximateDP(Response):
         _validate.nonnegative(epsilon=self.epsilon)
         _validate.rate(delta=self.delta)
 
-    def _response(self) -> tuple[Any, Any, Any]:
+    def _response(self) -> tuple[Array, Array, Array]:
         return nonnegative(self.epsilon), np.full((), 2.0), nonnegative(self.delta, 1.0)
 
     def _renyi(self, order: ArrayLike, relation: str) -> Array:

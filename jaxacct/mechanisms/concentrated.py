@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -12,7 +10,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct.mechanisms.base import Mechanism, Symmetric
-from jaxacct.mechanisms.gdp import GDP
+from jaxacct.mechanisms.gaussian import GDP
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.curve import ConcentratedPair, RenyiPair
 from jaxacct.mechanisms.parameters import nonnegative, positive, whole_steps
@@ -84,7 +82,7 @@ class RenyiDP(Symmetric):
         _validate.greater(1.0, order=self.order)
         _validate.nonnegative(epsilon=self.epsilon)
 
-    def _order(self) -> Any:
+    def _order(self) -> Array:
         order = positive(self.order)
         return array_module(order).where(order > 1.0, order, np.nan)
 
@@ -105,6 +103,6 @@ class RenyiDP(Symmetric):
         return unchecked(GDP, mu=array_module(mu).maximum(mu, 1e-100))
 
 
-def _root(value: Any) -> Any:
+def _root(value: Array) -> Array:
     """Square root, rounded down; a NaN is left to the mechanism's own bounds."""
     return array_module(value).sqrt(value) * _DOWN

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct._numerics.arrays import Array
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
 from jaxacct.mechanisms.parameters import composed_noise, whole_steps
@@ -17,7 +17,7 @@ RELATIONS = ("add_or_remove", "add", "remove", "replace", "replace_special", "ze
 """`add_or_remove` is the worse of `remove` and `add`, `replace_special` that of `zero_out` and `fill_in`."""
 
 
-def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[Runs]:
+def directions(mechanism: Mechanism, relation: str, steps: ArrayLike = 1.0) -> list[Runs]:
     """The directions whose worst is the answer for ``relation``; each a list of (pair, steps of it).
 
     Leaves of a pair are float64 arrays that broadcast against each other. Invalid traced parameters become NaN,
@@ -33,7 +33,7 @@ def directions(mechanism: Any, relation: str, steps: Any = 1.0) -> list[Runs]:
     return [mechanism._runs(name, steps) for name in mechanism._sides(relation)]
 
 
-def side_names(mechanism: Any, relation: str) -> list[str]:
+def side_names(mechanism: Mechanism, relation: str) -> list[str]:
     """The directions of ``relation`` that differ for ``mechanism``, each a relation itself."""
     _validate.one_of(RELATIONS, relation=relation)
     return as_mechanism(mechanism)._sides(relation)
@@ -45,7 +45,7 @@ def first_side(relation: str) -> str:
     return {"add_or_remove": "remove", "replace_special": "zero_out"}.get(relation, relation)
 
 
-def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
+def rarely_sampled(mechanism: Mechanism, steps: ArrayLike = 1.0) -> tuple[Array, Array]:
     """``(any, total)``: whether some rate is too small for any grid, and what the mechanism costs if all are.
 
     A smaller rate than 1e-14 is replaced by that, so that lower bounds do not hold. Where there is nothing else,
@@ -54,6 +54,6 @@ def rarely_sampled(mechanism: Any, steps: Any = 1.0) -> tuple[Any, Any]:
     return as_mechanism(mechanism)._rarely_sampled(steps)
 
 
-def witness(mechanism: Any, relation: str) -> Any:
+def witness(mechanism: Mechanism, relation: str) -> Mechanism:
     """``mechanism`` itself, or the one whose exact curve is a lower bound for ``relation``; see ``Mechanism``."""
     return as_mechanism(mechanism)._witness(relation)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
@@ -62,7 +59,7 @@ class DiscreteLaplace(Symmetric):
 
 
 @hosted
-def _divergence(scale: Any, gap: Any, order: Any) -> Array:
+def _divergence(scale: Array, gap: Array, order: Array) -> Array:
     xp, scale, gap, a = floats(scale, gap, order)
     scale, gap, a = xp.broadcast_arrays(scale, gap, a)
     good = ~xp.isnan(gap / scale) & (a > 1) & (a < np.inf)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -61,7 +59,7 @@ class Laplace(Symmetric):
     def _rho(self) -> Array:
         return rho_of_laplace(self._pure())
 
-    def _epsilon(self) -> Any:
+    def _epsilon(self) -> Array:
         """sensitivity / scale, rounded up."""
         return positive(quotient_up(positive(self.sensitivity), positive(self.scale)))
 
@@ -70,7 +68,7 @@ class Laplace(Symmetric):
 
 
 @hosted
-def _divergence(scale: Any, sensitivity: Any, order: Any) -> Any:
+def _divergence(scale: Array, sensitivity: Array, order: Array) -> Array:
     """log(a e^((a-1) eps) / (2a-1) + (a-1) e^(-a eps) / (2a-1)) / (a-1) (Mironov 2017, Proposition 6)."""
     xp, a, scale, sensitivity = floats(order, scale, sensitivity)
     eps = inflated(xp.where((scale > 0) & (sensitivity > 0), sensitivity / scale, np.nan), 2.0**-50)

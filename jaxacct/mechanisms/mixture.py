@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -85,7 +84,7 @@ class MixtureOfGaussians(Mechanism):
         weights = (rate.rest, *(share * weight for weight in weights))
         return AntipodalMixturePair(noise, (0.0 * rate.value, *sensitivities), weights)
 
-    def _parts(self) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    def _parts(self) -> tuple[Array, tuple[Array, ...], tuple[Array, ...]]:
         """Noise, sensitivities and weights in float64; NaN noise where they are invalid."""
         xp, sigma, *numbers = floats(positive(self.sigma), *self.sensitivities, *self.weights)
         sensitivities, weights = numbers[: len(self.weights)], numbers[len(self.weights) :]

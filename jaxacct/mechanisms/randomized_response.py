@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -42,7 +40,7 @@ class RandomizedResponse(Response):
         _validate.count(categories=self.categories)
         _validate.at_least(2.0, categories=self.categories)
 
-    def _response(self) -> tuple[Any, Any, Any]:
+    def _response(self) -> tuple[Array, Array, Array]:
         return nonnegative(self.epsilon), whole_number(self.categories, 2.0), np.zeros(())
 
     def _rho(self) -> Array:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.pytree import mechanism
@@ -87,7 +84,7 @@ class PermuteAndFlip(Response):
 
 
 @hosted
-def _divergence(epsilon: Any, order: Any) -> Array:
+def _divergence(epsilon: Array, order: Array) -> Array:
     """The largest divergence of any pair with a loss in [t - eps, t], over t: docs/proofs/families.md, theorem 6."""
     xp, a, eps = floats(order, epsilon)
     # T = e^t = (a-1)/a e^eps (1 - e^(-a eps)) / (1 - e^(-(a-1) eps)) makes A largest.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -17,7 +15,6 @@ from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.table import TablePair
 from jaxacct.mechanisms.parameters import SUM_SLACK, check_law
-from jaxacct.mechanisms.renyi.tables import table_divergence
 
 
 @mechanism
@@ -46,10 +43,6 @@ class FromTables(Mechanism):
             _validate.rate(**{name: table})
             check_law(name, table)
 
-    def _renyi(self, order: ArrayLike, relation: str) -> Array:
-        names = ["remove", "add"] if relation == "add_or_remove" else [relation]
-        return table_divergence([pair for name in names for pair, _ in self._dominating(name)], order)
-
     def _dominating(self, relation: str) -> Runs:
         if relation == "replace":
             raise ValueError(
@@ -60,7 +53,7 @@ class FromTables(Mechanism):
         return [(_pair(first, second), 1.0)]
 
 
-def _pair(p: Any, q: Any) -> TablePair:
+def _pair(p: Array, q: Array) -> TablePair:
     """Outputs sorted by loss. A loss is off by the roundings of two sums and of two logarithms."""
     xp, p, q = floats(p, q)
     good = True

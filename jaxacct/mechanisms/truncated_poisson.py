@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
+from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.binomial import binomial_split
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
@@ -18,8 +17,7 @@ from jaxacct.mechanisms.pairs.antipodal_gaussian import AntipodalGaussianPair
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.displaced_gaussian import DisplacedGaussianPair
 from jaxacct.mechanisms.pairs.gaussian import GaussianPair
-from jaxacct.mechanisms.pairs.rescaled import RescaledPair
-from jaxacct.mechanisms.pairs.revealed import RevealedPair
+from jaxacct.mechanisms.pairs.revealed import RescaledPair, RevealedPair
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
 from jaxacct.mechanisms.parameters import whole_steps
 from jaxacct.mechanisms.sampling import PoissonSampled
@@ -88,7 +86,7 @@ class TruncatedPoisson(Subsample):
         _validate.count(largest=self.largest, records=self.records)
         _validate.ordered(largest=self.largest, records=self.records)
 
-    def _parts(self) -> tuple[Any, Any, Any]:
+    def _parts(self) -> tuple[Array, Array, Array]:
         """Rate, largest and records in float64, NaN where they are invalid."""
         xp, rate, largest, records = floats(self.rate, whole_steps(self.largest), whole_steps(self.records))
         return (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jax.typing import ArrayLike
 
@@ -62,7 +60,7 @@ class SampledWithReplacement(Subsample):
         _validate.at_least(2, records=self.records)
         _validate.ordered(batch=self.batch, records=self.records)
 
-    def _draws(self) -> tuple[list[Any], Any]:
+    def _draws(self) -> tuple[list[Array], Array]:
         """Weights of 0, 1, ... draws, and a bound of the weight of more."""
         batch, records = whole_steps(self.batch), whole_number(self.records, 2.0)
         xp = array_module(batch, records)
@@ -88,7 +86,7 @@ class SampledWithReplacement(Subsample):
             return [(WithReplacementPair(noise, Row(row), tail, doubt), 1.0)]
         return self._mixture(noise, weights, tail, relation, doubt)
 
-    def _mixture(self, noise: Any, weights: list[Any], tail: Any, relation: str, doubt: Any) -> Runs:
+    def _mixture(self, noise: Array, weights: list[Array], tail: Array, relation: str, doubt: Array) -> Runs:
         shifts = tuple(np.full((), float(draws)) for draws in range(len(weights)))
         mixture = MixturePair(noise, shifts, tuple(weights), np.full((), float(relation == "add")))
         return [(RevealedPair(mixture, None, tail, 1.0 - tail, doubt), 1.0)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 from jax.typing import ArrayLike
@@ -13,7 +12,7 @@ from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.pytree import mechanism, unchecked
 from jaxacct._numerics.rounding import UNIT, inflated
-from jaxacct.mechanisms.base import Mechanism, as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism, of_witness
 from jaxacct.mechanisms.fixed_direction import FixedDirection
 from jaxacct.mechanisms.pairs.base import Runs
 from jaxacct.mechanisms.pairs.without_replacement import WithoutReplacementPair
@@ -22,8 +21,6 @@ from jaxacct.mechanisms.renyi.from_pair import doubled, from_pair, sampled_momen
 from jaxacct.mechanisms.renyi.gaussian import mu_of_noise, sampled_gaussian_divergence
 from jaxacct.mechanisms.sampling import PoissonSampled
 from jaxacct.mechanisms.subsample import Subsample
-
-_LEAST_RATE = 1e-14  # below, a loss is no normal number any more
 
 
 @mechanism
@@ -70,7 +67,7 @@ class SampledWithoutReplacement(Subsample):
             )
 
     def _rate(self) -> Rate:
-        return subset_rate(self.sample_size, self.dataset_size, _LEAST_RATE)
+        return subset_rate(self.sample_size, self.dataset_size)
 
     def _dominating(self, relation: str) -> Runs:
         inner = self.mechanism
@@ -101,19 +98,16 @@ class SampledWithoutReplacement(Subsample):
             return from_pair(pair, order, functools.partial(sampled_moment, whole, 2.0 * rate))
         mu = inflated(mu_of_noise(noise), 2.0**-48)
 
-        def log_moment(at: Any) -> Any:
+        def log_moment(at: Array) -> Array:
             return doubled((at - 1.0) * sampled_gaussian_divergence(mu, rate, at, "remove"))
 
         return from_pair(pair, order, log_moment)
 
     def _witness(self, relation: str) -> Mechanism:
-        inner = self.mechanism._witness("replace")
-        sizes = {"sample_size": self.sample_size, "dataset_size": self.dataset_size}
-        same = inner is self.mechanism
-        found = self if same else unchecked(SampledWithoutReplacement, mechanism=inner, **sizes)
+        found = of_witness(self, "replace")
         return unchecked(FixedDirection, mechanism=found) if relation == "replace" else found
 
 
-def _rounded_up(rate: Any) -> Any:
+def _rounded_up(rate: Array) -> Array:
     """A quotient that is off by a unit; divergences grow with the rate."""
     return array_module(rate).minimum(inflated(rate, 2.0 * UNIT), 1.0)

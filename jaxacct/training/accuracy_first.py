@@ -19,8 +19,10 @@ about records that were in both parts.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +36,7 @@ from jaxacct.expost.parameters import check_sizes
 from jaxacct.losses.renyi import renyi
 from jaxacct.mechanisms import Composed
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Tree
 from jaxacct.training.keys import Keys, check_keys, fresh_keys, step_keys
 from jaxacct.training.noise import largest_sigma
 from jaxacct.training.sampling import poisson_sample
@@ -42,6 +45,8 @@ from jaxacct.training.step import noisy_gradient, updated
 
 if TYPE_CHECKING:
     from jaxacct.training.demo.models import Functional
+
+_State: TypeAlias = tuple[optax.Params, optax.OptState]
 
 _SIGMAS = 0.05, 1e4
 _HALVINGS = 50
@@ -110,17 +115,18 @@ def plan_rounds(budgets: Sequence[float], *, order: float, rate: float, steps: i
     return Rounds(sigmas, rate, int(steps), float(order), tuple(map(float, row)))
 
 
-def divided(key: jax.Array, examples: Any, share: float) -> tuple[Any, Any]:
+def divided(key: jax.Array, examples: Tree, share: float) -> tuple[Tree, Tree]:
     """``examples`` in two disjoint parts, by a coin for each record that knows nothing of the others; NumPy arrays.
 
     ``key`` serves nothing else. ``share`` is the probability of a record to be in the first part, in (0, 1).
     """
     _validate.scalar(_validate.probability, share=share)
     first = np.asarray(poisson_sample(key, _check.rows(examples=examples), share))
-    inside, outside = (
-        jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[part], examples) for part in (first, ~first)
-    )
-    return inside, outside
+
+    def part(chosen: np.ndarray) -> Tree:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], examples)
+
+    return part(first), part(~first)
 
 
 def fit_until_accurate(
@@ -136,22 +142,20 @@ def fit_until_accurate(
     clip_norm: float = 1.0,
     keys: Keys | None = None,
     physical_batch: int = 256,
-    progress: Callable[[str], Any] | None = None,
+    progress: Callable[[str], object] | None = None,
 ) -> expost.Released:
     """Trains round by round until the noisy validation accuracy reaches ``threshold``; see the module for the claim.
 
     Args:
         model: parameters not fitted to either part, ``loss(params, (x, y))`` of one example, ``logits(params, x)``.
-        optimizer: any optax transformation; it sees noisy gradients only.
+        optimizer, clip_norm, physical_batch: as in :func:`jaxacct.training.make_step`.
         rounds: from `plan_rounds`, made without looking at the data.
         train: (x, y), the private examples, n of them; n is public.
         validation: (x, y), disjoint from ``train`` (`divided`), private as well; its length is public.
         threshold: the accuracy to reach, in (0, 1), public.
         check_epsilon: Rényi divergence, at the rounds' order, of all answers of the check together.
         sparse: ask by a sparse vector, which publishes no scores, instead of by Gaussian accuracies.
-        clip_norm: L2 bound of each example's gradient.
         keys: from `fresh_keys`, which is the default.
-        physical_batch: most per-example gradients in memory at once.
         progress: called with a line of text after each round, published facts only.
 
     Returns:
@@ -189,8 +193,8 @@ def fit_until_accurate(
     x, y = (jnp.asarray(leaf) for leaf in validation)
 
     @jax.jit
-    def run(state: tuple[Any, Any], keys: Keys, sigma: jax.Array, data: Any) -> tuple[Any, Any]:
-        def one(state: tuple[Any, Any], number: jax.Array) -> tuple[tuple[Any, Any], None]:
+    def run(state: _State, keys: Keys, sigma: jax.Array, data: object) -> _State:
+        def one(state: _State, number: jax.Array) -> tuple[_State, None]:
             gradient = noisy_gradient(
                 model.loss,
                 state[0],
@@ -207,38 +211,31 @@ def fit_until_accurate(
         return jax.lax.scan(one, state, jnp.arange(rounds.steps))[0]
 
     @jax.jit
-    def right(params: Any) -> jax.Array:
+    def right(params: optax.Params) -> jax.Array:
         scores = model.logits(params, x)
         _check.labels(scores, y)
         return (scores.argmax(axis=-1) == y).sum()
 
-    def step(key: jax.Array, state: Any, number: int) -> tuple[Any, Composed]:
+    def step(key: jax.Array, state: _State, number: int) -> tuple[_State, Composed]:
         query = rounds.query(number)  # first: what cannot be charged must not run
         both = Keys(sampling=jax.random.fold_in(keys.sampling, number), noise=key)
         return run(state, both, jnp.float32(rounds.sigmas[number]), data), query
 
-    def accuracy(state: Any) -> float:
+    def accuracy(state: _State) -> float:
         return int(right(state[0])) / held  # in float64: a float32 share could move by more than the sensitivity
 
     # The margin covers the rounding of two such shares for up to 2^30 records.
     sensitivity = (1 + 2.0**-20) / held
-    check: Any = (
-        expost.SparseVector(threshold, check_epsilon, sensitivity, order=rounds.order)
-        if sparse
-        else expost.PlainGaussian(
-            threshold, check_epsilon, sensitivity, order=rounds.order, checks=max(len(rounds.sigmas) - 1, 1)
-        )
-    )
+    kind = expost.SparseVector if sparse else partial(expost.PlainGaussian, checks=max(len(rounds.sigmas) - 1, 1))
     found = expost.compose_until(
         step,
         (model.params, optimizer.init(model.params)),
         accuracy,
-        check,
+        kind(threshold, check_epsilon, sensitivity, order=rounds.order),
         order=rounds.order,
         most=len(rounds.sigmas),
         key=keys.noise,
         disjoint=True,
         progress=progress,
     )
-    result = expost.post_process(found.result, lambda state, _: state[0])
-    return expost.Released(result, found.steps, found.passed, found.scores)
+    return dataclasses.replace(found, result=expost.post_process(found.result, lambda state, _: state[0]))

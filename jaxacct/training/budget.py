@@ -1,4 +1,4 @@
-"""From (epsilon, delta) and a number of steps to a filter, and noise under which the planned steps fit it."""
+"""Plans a run's budget: the filter for (epsilon, delta), and the least noise with which the planned steps fit it."""
 
 from __future__ import annotations
 

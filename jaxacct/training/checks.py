@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 
+Tree = TypeVar("Tree")
 Params = TypeVar("Params")
 Loss: TypeAlias = Callable[[Params, Any], jax.Array]
 """``loss(params, example)``: a scalar for one example, without a batch axis."""

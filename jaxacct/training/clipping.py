@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,7 +44,7 @@ def global_norm(tree: object) -> jax.Array:
     return jnp.sqrt(jnp.sum(squares)) / scale
 
 
-def per_example_gradients(loss: Loss[Params], params: Params, examples: Any) -> Params:
+def per_example_gradients(loss: Loss[Params], params: Params, examples: object) -> Params:
     """Gradients of ``loss(params, example)`` for each example alone: leaves (batch, *parameter shape).
 
     Args:
@@ -66,7 +65,7 @@ def per_example_gradients(loss: Loss[Params], params: Params, examples: Any) -> 
 
 def add_clipped(
     total: FixedPointSum,
-    gradients: Any,
+    gradients: object,
     valid: ArrayLike,
     clip_norm: ArrayLike,
     *,
@@ -111,13 +110,9 @@ def add_clipped(
 def _factors(gradients: object, unit: jax.Array, scale: jax.Array) -> jax.Array:
     """What each row is multiplied with to be of norm at most ``scale`` units, (batch,) float32; 0 where it counts as 0.
 
-    That is certain in float32: the computed norm may be too small by a relative error of at most (terms in the longest
-    chain of additions) * 2^-24, whatever the compiler's order inside a block, so the target is lowered by that much and
-    a few roundings more (3e-6 for a thousand parameters, 6e-5 for a million). A row with an entry that is not finite,
-    or whose squares overflow (a norm above 1e19 units), counts as 0: one broken record must neither poison the model
-    nor tell on itself. Where squares vanish (below 2^-60 in all, of at most 2^30 entries, each flushed below 2^-126),
-    the norm is below 2^-29 units, so that every coordinate is less than a quantum, and truncated to 0 whatever the
-    factor.
+    The target is lowered by what the computed norm may be too small by (docs/proofs/training.md). A row with an entry
+    that is not finite, or whose squares overflow, counts as 0: one broken record must neither poison the model nor tell
+    on itself.
     """
     leaves = [leaf for leaf in jax.tree.leaves(gradients) if leaf.size]
     if not leaves:
@@ -162,7 +157,7 @@ def _split(shape: tuple[int, ...]) -> tuple[int | None, int]:
 def clipped_gradient_sum(
     loss: Loss[Params],
     params: Params,
-    data: Any,
+    data: object,
     mask: ArrayLike,
     clip_norm: ArrayLike,
     *,
@@ -207,7 +202,7 @@ def clipped_gradient_sum(
     _validate.number(clip_norm=clip_norm)
     unit, scale = jnp.asarray(clip_norm, jnp.float32), _of_rows(size, clip_scale)
 
-    def over(params: Params, rows: Any, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
+    def over(params: Params, rows: object, mask: jax.Array, unit: jax.Array, scale: jax.Array) -> FixedPointSum:
         most = min(physical_batch, mask.shape[0])
         sample = sample_pieces(mask, min(most, _AT_ONCE) if jax.default_backend() == "cpu" else most)
         return gradient_sum_of_sample(loss, params, rows, sample, unit, clip_scale=scale, size=size)
@@ -231,7 +226,7 @@ def clipped_gradient_sum(
 def gradient_sum_of_sample(
     loss: Loss[Params],
     params: Params,
-    data: Any,
+    data: object,
     sample: Sample,
     clip_norm: ArrayLike,
     *,

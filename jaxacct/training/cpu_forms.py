@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -54,25 +54,23 @@ def in_cpu_form(function: Callable[..., Any]) -> Callable[..., Any]:
     return rewritten
 
 
-def _has_any(jaxpr: Any) -> bool:
+def _has_any(jaxpr: core.Jaxpr) -> bool:
     return any(
         equation.primitive.name in _FORMS or (equation.primitive.name in _INLINED and _has_any(_inner(equation).jaxpr))
         for equation in jaxpr.eqns
     )
 
 
-def _inner(equation: Any) -> Any:
+def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr:
     return equation.params["jaxpr"] if "jaxpr" in equation.params else equation.params["call_jaxpr"]
 
 
-def _evaluated(jaxpr: Any, constants: list[Any], arguments: list[Any]) -> list[Any]:
-    known: dict[Any, Any] = {}
+def _evaluated(jaxpr: core.Jaxpr, constants: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*constants, *arguments], strict=True))
 
-    def value(atom: Any) -> Any:
+    def value(atom: core.Var | core.Literal) -> Any:
         return atom.val if isinstance(atom, core.Literal) else known[atom]
 
-    known.update(zip(jaxpr.constvars, constants, strict=True))
-    known.update(zip(jaxpr.invars, arguments, strict=True))
     for equation in jaxpr.eqns:
         inputs = [value(atom) for atom in equation.invars]
         name = equation.primitive.name
@@ -92,7 +90,7 @@ def _evaluated(jaxpr: Any, constants: list[Any], arguments: list[Any]) -> list[A
     return [value(atom) for atom in jaxpr.outvars]
 
 
-def _convolved(image: Any, kernel: Any, *, dimension_numbers: Any, **parameters: Any) -> Any:
+def _convolved(image: jax.Array, kernel: jax.Array, *, dimension_numbers: Any, **parameters: Any) -> jax.Array:
     images, kernels, outputs = dimension_numbers
     # (batch, feature, *space); kernels (output feature, input feature, *space).
     image, kernel = image.transpose(images), kernel.transpose(kernels)
@@ -101,35 +99,36 @@ def _convolved(image: Any, kernel: Any, *, dimension_numbers: Any, **parameters:
     return found.transpose([outputs.index(axis) for axis in range(len(outputs))])
 
 
-def _canonical(image: Any, kernel: Any, **parameters: Any) -> Any:
+def _canonical(image: jax.Array, kernel: jax.Array, **parameters: Any) -> jax.Array:
     """The convolution with batch and space first and features last, between transpositions."""
     rank = image.ndim
     last = (0, rank - 1, *range(1, rank - 1))
     numbers = jax.lax.ConvDimensionNumbers(last, (rank - 1, rank - 2, *range(rank - 2)), last)
-    known = ("window_strides", "padding", "lhs_dilation", "rhs_dilation", "feature_group_count", "batch_group_count")
+    known = (
+        "window_strides", "padding", "lhs_dilation", "rhs_dilation", "feature_group_count", "batch_group_count",
+        "precision", "preferred_element_type",
+    )  # fmt: skip
     found = jax.lax.conv_general_dilated(
         image.transpose(0, *range(2, rank), 1),
         kernel.transpose(*range(2, rank), 1, 0),
         dimension_numbers=numbers,
-        precision=parameters.get("precision"),
-        preferred_element_type=parameters.get("preferred_element_type"),
         **{name: parameters[name] for name in known},
     )
     return found.transpose(last)
 
 
 def _in_matrices(
-    image: Any,
-    kernel: Any,
+    image: jax.Array,
+    kernel: jax.Array,
     *,
-    window_strides: Any,
-    padding: Any,
-    lhs_dilation: Any,
-    rhs_dilation: Any,
+    window_strides: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int],
+    rhs_dilation: Sequence[int],
     feature_group_count: int,
     batch_group_count: int,
     **parameters: Any,
-) -> Any:
+) -> jax.Array | None:
     """The convolution in groups as one product of matrices a group; None unless outputs are fewer than a kernel's."""
     groups, window = feature_group_count, kernel.shape[2:]
     if groups == 1 or batch_group_count > 1 or not math.prod(image.shape) * math.prod(kernel.shape):
@@ -143,17 +142,15 @@ def _in_matrices(
     spans = [(size - 1) * step + 1 for size, step in zip(window, rhs_dilation, strict=True)]
     counts = [max(0, (w - span) // step + 1) for w, span, step in zip(widths, spans, window_strides, strict=True)]
     positions = math.prod(counts)
-    if (
-        not 0 < positions < math.prod(window)
-        or positions * groups * batch * features * math.prod(window) > _MOST_WINDOWS
-    ):
+    entries = positions * groups * batch * features * math.prod(window)
+    if not 0 < positions < math.prod(window) or entries > _MOST_WINDOWS:
         return None
 
     split = image.swapaxes(0, 1).reshape(groups, features, batch, *image.shape[2:]).swapaxes(1, 2)
     padded = jax.lax.pad(split, jnp.zeros((), split.dtype), [(0, 0, 0)] * 3 + spread)
     padded = jax.lax.optimization_barrier(padded)  # or it is padded again in each window
 
-    def cut(position: tuple[int, ...]) -> Any:
+    def cut(position: tuple[int, ...]) -> jax.Array:
         first = [p * step for p, step in zip(position, window_strides, strict=True)]
         end = [start + span for start, span in zip(first, spans, strict=True)]
         return jax.lax.slice(padded, [0] * 3 + first, [*padded.shape[:3], *end], [1] * 3 + list(rhs_dilation))
@@ -163,16 +160,22 @@ def _in_matrices(
         "gpk,kgo->gpo",
         windows.reshape(groups, positions * batch, -1),
         jnp.moveaxis(kernel, 0, -1).reshape(-1, groups, kernel.shape[0] // groups),
-        precision=parameters.get("precision"),
-        preferred_element_type=parameters.get("preferred_element_type"),
+        precision=parameters["precision"],
+        preferred_element_type=parameters["preferred_element_type"],
     )
     found = products.reshape(groups, positions, batch, -1).transpose(2, 0, 3, 1)
     return found.reshape(batch, -1, *counts)
 
 
 def _pooling_gradient(
-    source: Any, operand: Any, *, select_prim: Any, window_dimensions: Any, window_strides: Any, padding: Any
-) -> Any:
+    source: jax.Array,
+    operand: jax.Array,
+    *,
+    select_prim: core.Primitive,
+    window_dimensions: tuple[int, ...],
+    window_strides: tuple[int, ...],
+    padding: Sequence[tuple[int, int]],
+) -> jax.Array | None:
     """``source`` at the entry of each window that `select_prim` chooses, 0 elsewhere; None where windows overlap."""
     whole = tuple(size * width for size, width in zip(source.shape, window_dimensions, strict=True))
     if window_dimensions != window_strides or any(map(any, padding)) or math.prod(window_dimensions) > _MOST_POOLED:
@@ -186,10 +189,9 @@ def _pooling_gradient(
         kept = select_prim.bind(best, entry)
         best, chosen = jnp.where(kept, best, entry), jnp.where(kept, chosen, i)
     # Each window dimension stands beside its own: (size, width, size, width, ...).
-    beside = tuple(itertools.chain(*((size, 1) for size in source.shape)))
-    number = jnp.arange(len(offsets)).reshape(tuple(itertools.chain(*((1, width) for width in window_dimensions))))
-    placed = jnp.where(chosen.reshape(beside) == number, source.reshape(beside), jnp.zeros((), source.dtype))
-    placed = placed.reshape(whole)
+    beside = [part for size in source.shape for part in (size, 1)]
+    number = jnp.arange(len(offsets)).reshape([part for width in window_dimensions for part in (1, width)])
+    placed = jnp.where(chosen.reshape(beside) == number, source.reshape(beside), 0).reshape(whole)
     rest = [(0, size - width, 0) for size, width in zip(operand.shape, whole, strict=True)]
     return jax.lax.pad(placed, jnp.zeros((), source.dtype), rest)
 

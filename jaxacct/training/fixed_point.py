@@ -1,15 +1,9 @@
 """Exact sums of clipped vectors in fixed point, so that rounding adds nothing to a query's sensitivity.
 
-A float32 sum of k vectors rounds k times, and which way depends on everybody else in the sample: adding one
-record moves the computed sum by its clip norm *and* by rounding differences that no accountant charges
-(Casacuberta, Shoemate, Vadhan, Wagaman 2022). Here every clipped coordinate is truncated towards zero to a
-multiple of a fixed quantum, and whole numbers are added. Whole-number addition is exact and associative:
-the sum has sensitivity at most the clip norm, and does not depend on the order, on the physical batch or on
-the number of devices.
-
-A coordinate v (in units of the clip norm, |v| <= 1) is held in two int32 limbs, v = high 2^-b + low
-2^-(b+12) with b = 12 for up to 2^18 examples and less for more: a resolution of 2^-24 of the clip norm,
-against noise of about one.
+Every clipped coordinate is truncated towards zero to a multiple of a fixed quantum, and whole numbers are added: the
+sum has sensitivity at most the clip norm, and does not depend on the order, on the physical batch or on the number of
+devices (docs/proofs/training.md). A coordinate v, in units of the clip norm, is held in two int32 limbs,
+v = high 2^-b + low 2^-(b+12) with b = 12 for up to 2^18 examples and less for more.
 """
 
 from __future__ import annotations
@@ -51,11 +45,6 @@ def high_bits(size: int) -> int:
     _validate.integer(1, 2**30, size=size)
     size = int(size)
     return min(12, 30 - (size - 1).bit_length())
-
-
-def largest_offset(size: int) -> float:
-    """How large a coordinate of noise, in units of the clip norm, may be added without leaving the limbs."""
-    return 2.0**29 / 2.0 ** high_bits(size)
 
 
 def empty_sum(shapes: object, size: int) -> FixedPointSum:
@@ -109,11 +98,7 @@ def accumulate(
 
 
 def offset(total: FixedPointSum, amount: object) -> FixedPointSum:
-    """Adds one float vector, rounded down to the quantum; coordinates stay below :func:`largest_offset`.
-
-    The sum is a multiple of the quantum, so rounding the amount alone equals rounding the exact total: a
-    function of sum plus amount, hence post-processing of it.
-    """
+    """Adds one float vector, rounded down to the quantum; coordinates must stay below 2^(29 - high bits)."""
     bits = high_bits(total.size)
 
     def add(high: jax.Array, low: jax.Array, leaf: jax.Array) -> tuple[jax.Array, jax.Array]:

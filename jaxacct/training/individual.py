@@ -19,7 +19,7 @@ from jaxacct.training.clipping import clipped_gradient_sum, global_norm
 from jaxacct.training.keys import Keys, check_keys, step_keys
 from jaxacct.training.noise import add_gaussian_noise, largest_sigma
 from jaxacct.training.sampling import poisson_sample
-from jaxacct.training.step import public_size, updated
+from jaxacct.training.step import updated
 
 # What is charged is a hair more than the norm was computed to be, so that the clipping to it, which allows for the
 # rounding of its own norm, leaves a gradient as it is.
@@ -30,11 +30,8 @@ class IndividualTrainState(NamedTuple):
     """Everything a run carries, as a pytree.
 
     Attributes:
-        params: pytree of float parameters: what may be published.
-        opt_state: the optimiser's state; it has seen noisy gradients only.
+        params, opt_state, keys, step: as in :class:`jaxacct.training.TrainState`.
         accounts: the filter's state. *As private as the data*: never publish it, nor anything computed from it.
-        keys: roots of the private randomness; whoever has them can remove the noise.
-        step: () int32, steps so far.
     """
 
     params: Any
@@ -44,7 +41,7 @@ class IndividualTrainState(NamedTuple):
     step: jax.Array
 
 
-def gradient_norms(loss: Loss[Params], params: Params, data: Any, *, physical_batch: int = 256) -> jax.Array:
+def gradient_norms(loss: Loss[Params], params: Params, data: object, *, physical_batch: int = 256) -> jax.Array:
     """The norm of every example's gradient at ``params``, (size,) float32; what every example is charged for.
 
     ``loss`` and ``data`` as in :func:`jaxacct.training.make_step`; ``physical_batch`` is the most per-example gradients
@@ -84,7 +81,7 @@ def make_individual_step(
     norms: Callable[[Any, Any], jax.Array] | None = None,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[IndividualTrainState, Any, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
+) -> Callable[[IndividualTrainState, object, ArrayLike, ArrayLike], tuple[IndividualTrainState, jax.Array]]:
     """A jitted ``step(state, data, sigma, rate) -> (state, gradient_norm)`` in which each example pays for itself.
 
     Everybody's gradient norm at the current parameters is charged to their own account, sampled or not. Then coins say
@@ -101,15 +98,12 @@ def make_individual_step(
     takes; where a norm has a closed form (linear layers), give ``norms``.
 
     Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
-        optimizer: any optax transformation; it sees noisy gradients only.
+        loss, optimizer, physical_batch, donate: as in :func:`jaxacct.training.make_step`.
         filter: `jaxacct.filters.individual_priced_menu`, `individual_approximate_gdp` or `individual` of any filter
             for as many examples as ``data`` will hold; charged in units of the clip norm.
         clip_norm: L2 bound C of each example's gradient; the noise has standard deviation sigma * C.
-        physical_batch: most per-example gradients in memory at once.
         norms: ``norms(params, data)``, (size,): everybody's gradient norm, example by example; by default
             :func:`gradient_norms`. Too small a value clips that gradient, too large a one overcharges.
-        donate: reuse the state's buffers, so that the state passed in is gone after the call.
         size: the public number of examples that sums are divided by; by default the number of the filter's accounts.
 
     Returns:
@@ -129,12 +123,13 @@ def make_individual_step(
         _validate.function(norms=norms)
     _validate.truth(donate=donate)
     accounts = getattr(filter, "examples", None)
-    if size is None and accounts is None:
+    public = accounts if size is None else size
+    if public is None:
         raise ValueError(f"size must be given for a filter without a number of examples, got None and {filter!r:.200}")
-    public = public_size(size, accounts)  # pyright: ignore[reportArgumentType]
+    _validate.whole(size=public)
 
     def step(
-        state: IndividualTrainState, data: Any, sigma: ArrayLike, rate: ArrayLike
+        state: IndividualTrainState, data: object, sigma: ArrayLike, rate: ArrayLike
     ) -> tuple[IndividualTrainState, jax.Array]:
         size = _check.rows(data=data)
         if accounts is not None and size != accounts:
@@ -145,7 +140,7 @@ def make_individual_step(
         sigma, rate = jnp.asarray(sigma, jnp.float32), jnp.asarray(rate, jnp.float32)
 
         def take(state: IndividualTrainState) -> tuple[IndividualTrainState, jax.Array]:
-            query: Any = PoissonSampled(Gaussian(sigma), rate)
+            query = PoissonSampled(Gaussian(sigma), rate)
             of_all = norms or (lambda p, d: gradient_norms(loss, p, d, physical_batch=min(physical_batch, size)))
             lengths = of_all(state.params, data)
             _validate.real_arrays(norms=lengths)

@@ -1,9 +1,9 @@
-"""Random keys of a run, each used once."""
+"""Makes the random keys of a run, each used once."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,10 +34,7 @@ def fresh_keys() -> Keys:
     not search 2^64 keys.
     """
     words = jnp.asarray(np.frombuffer(os.urandom(16), dtype=np.uint32).reshape(2, 2))
-    return Keys(
-        sampling=jax.random.wrap_key_data(words[0], impl="threefry2x32"),
-        noise=jax.random.wrap_key_data(words[1], impl="threefry2x32"),
-    )
+    return Keys(*(jax.random.wrap_key_data(word, impl="threefry2x32") for word in words))
 
 
 def seeded_keys(seed: int) -> Keys:
@@ -83,17 +80,14 @@ def step_keys(keys: Keys, step: ArrayLike) -> Keys:
         if number.dtype.kind not in "iu" or not 0 <= int(number) < 2**32:
             raise ValueError(f"step must be a whole number from 0 to 2**32 - 1, got {step!r:.200}")
         step = np.uint32(number)
-    return Keys(
-        sampling=jax.random.fold_in(keys.sampling, step),
-        noise=jax.random.fold_in(keys.noise, step),
-    )
+    return Keys(*(jax.random.fold_in(root, step) for root in keys))
 
 
-def check_keys(keys: Any) -> None:
+def check_keys(keys: object) -> None:
     """Raises ValueError unless ``keys`` are a pair of typed scalar PRNG keys."""
     if not isinstance(keys, Keys) or not all(_is_key(root) for root in keys):
         raise ValueError(f"keys must be Keys of two typed scalar PRNG keys, got {keys!r:.200}")
 
 
-def _is_key(root: Any) -> bool:
+def _is_key(root: object) -> bool:
     return isinstance(root, jax.Array) and jnp.issubdtype(root.dtype, jax.dtypes.prng_key) and not root.ndim

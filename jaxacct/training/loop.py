@@ -1,4 +1,4 @@
-"""The loop around the jitted step: update, record what was released, stop when asked."""
+"""`fit`, the loop around a jitted step: it updates, records what was released, and stops when asked."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Outcome:
 def fit(
     step: Callable[[TrainState, Any], tuple[TrainState, StepReport]],
     state: TrainState,
-    data: Any,
+    data: object,
     *,
     steps: int,
     evaluate: Callable[[Any], float],
@@ -104,8 +104,14 @@ def fit(
     if before is not None and not (hasattr(before, "records") and hasattr(before, "evaluations")):
         raise ValueError(f"before must be a DurableRun or None, got {before!r:.200}")
     records, evaluations = ([], []) if before is None else (list(before.records), list(before.evaluations))
+
+    def measured(state: TrainState) -> float:
+        found = evaluate(state.params)
+        _validate.scalar(evaluate=found)
+        return float(found)
+
     start = int(state.step)
-    latest = _evaluated(evaluate, state)
+    latest = measured(state)
     if not evaluations or evaluations[-1][0] != start:
         evaluations.append((start, latest))
     stopped = "plan finished"
@@ -124,7 +130,7 @@ def fit(
         sigma, left = charged_sigma(float(report.sigma), scale), float(report.budget_left)
         records.append(StepRecord(number, sigma, float(report.rate), scale, float(report.gradient_norm), left))
         if number % evaluate_every == 0:
-            latest = _evaluated(evaluate, state)
+            latest = measured(state)
             evaluations.append((number, latest))
             state = with_accuracy(state, latest)
         on_step(records[-1], latest)
@@ -133,7 +139,7 @@ def fit(
             break
     reached = int(state.step)
     if evaluations[-1][0] != reached:
-        evaluations.append((reached, _evaluated(evaluate, state)))
+        evaluations.append((reached, measured(state)))
     return Outcome(state, records, evaluations, stopped, 1 if before is None else before.attempt + 1)
 
 
@@ -153,15 +159,6 @@ def accuracy(logits: Callable[[Any, jax.Array], jax.Array], x: ArrayLike, y: Arr
         return (scores.argmax(axis=-1) == y).mean(dtype=jnp.float32)
 
     return lambda params: float(share(params))
-
-
-def _evaluated(evaluate: Callable[[Any], float], state: TrainState) -> float:
-    found = evaluate(state.params)
-    try:
-        _validate.scalar(evaluate=found)
-    except ValueError:
-        raise ValueError(f"evaluate must return one number, got {found!r:.200}") from None
-    return float(found)
 
 
 @contextlib.contextmanager

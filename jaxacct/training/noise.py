@@ -1,4 +1,4 @@
-"""Gaussian noise on an exact sum: the point where private gradients become a release."""
+"""Adds Gaussian noise to an exact sum: the point where private gradients become a release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LARGEST_NORMAL = 11.0
 def largest_sigma(size: int) -> float:
     """The largest noise multiplier that an exact sum of ``size`` examples can hold (11,900 for 2^18)."""
     _validate.whole(size=size)
-    return fixed_point.largest_offset(int(size)) / _LARGEST_NORMAL
+    return 2.0**29 / 2.0 ** fixed_point.high_bits(int(size)) / _LARGEST_NORMAL
 
 
 def noise_length(tree: object, sigma: ArrayLike, rate: ArrayLike, clip_norm: float, size: int) -> jax.Array:

@@ -26,14 +26,10 @@ class FilteredAggregateState(NamedTuple):
     """What the transformation carries; ``optax.tree.get(opt_state, "halted")`` finds any of it inside a chain.
 
     Attributes:
-        filter_state: the filter's state.
+        filter_state, released, keys, step, halted: as in :class:`jaxacct.training.TrainState`.
         schedule_state: the schedule's state, after the proposal below.
         sigma: float32, the noise multiplier of the next step.
         rate: float32, the rate at which the next batch must be sampled.
-        released: what the schedule may look at.
-        keys: the roots of the randomness: whoever has them can remove the noise.
-        step: int32, admitted steps so far.
-        halted: bool, True from the first refusal (or last, clipped step) on.
         inner: state of the transformation that runs on admitted updates only.
     """
 
@@ -157,8 +153,7 @@ def filtered_aggregate(
             noise_norm = noise_length(shapes, state.sigma, state.rate, clip_norm, size)
             released = state.released._replace(gradient_norm=global_norm(mean), noise_norm=noise_norm)
             if accuracy is not None:
-                seen = jnp.asarray(accuracy, jnp.float32)
-                released = released._replace(accuracy=seen, evaluations=released.evaluations + 1)
+                released = released.with_accuracy(accuracy)
             sigma, rate, schedule_state = schedule.propose(state.step + 1, state.schedule_state, released)
             moved, inner_state = inner.update(mean, state.inner, params, **more)
             return moved, state._replace(
@@ -181,7 +176,7 @@ def filtered_aggregate(
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shapes(updates: Any) -> tuple[Any, int]:
+def _shapes(updates: object) -> tuple[Any, int]:
     """One example's gradient as shapes, and how many rows there are (or may be, in a sum)."""
     if isinstance(updates, FixedPointSum):
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, jnp.float32), updates.high), updates.size

@@ -1,19 +1,19 @@
-"""From (epsilon, delta) and a way to draw batches to a sampler, its filter, and the least noise that fits."""
+"""Plans a run on the batches of a sampler: its filter, and the least noise that meets (epsilon, delta)."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
 
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.accounting.calibration import calibrate
+from jaxacct.filters.menus.priced_menu import PricedMenuFilter
 from jaxacct.mechanisms.base import Mechanism
 from jaxacct.mechanisms.batches import SAMPLINGS, on_batches, steps_of_a_run
 from jaxacct.training.budget import Budget
-from jaxacct.training.samplers import sampler
+from jaxacct.training.samplers import Sampler, sampler
 from jaxacct.training.schedules import constant, least_float32
 
 _WIDTH = 0.03  # of noise above the calibrated, in which the filter's own least noise is sought
@@ -62,12 +62,11 @@ def plan_sampled_budget(
         ValueError: bad values (named), or a target that no noise meets.
     """
     _validate.one_of(SAMPLINGS, sampling=sampling)
-    _validate.scalar(epsilon=epsilon, delta=delta, rate=rate)
+    _validate.scalar(_validate.positive, epsilon=epsilon, rate=rate)
+    _validate.scalar(_validate.probability, delta=delta)
     _validate.whole(size=size, steps=steps, piece=piece)
-    _validate.positive(epsilon=epsilon, rate=rate)
     _validate.at_most(100.0, epsilon=epsilon)
     _validate.rate(rate=rate)
-    _validate.probability(delta=delta)
     if largest is not None:
         _validate.whole(largest=largest)
         if sampling != "truncated":
@@ -85,7 +84,7 @@ def plan_sampled_budget(
         warnings.simplefilter("ignore", RuntimeWarning)  # a gap between proof and attack: the proof is what counts here
         least = float(calibrate(make, epsilon, delta, steps=runs).parameter)
 
-    def planned(noise: float) -> Any:
+    def planned(noise: float) -> tuple[Sampler, PricedMenuFilter] | None:
         found = sampler(make(least_float32(noise)), size, piece=min(int(piece), size))
         try:
             filter = found.filter(epsilon, delta)

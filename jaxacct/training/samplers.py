@@ -7,8 +7,9 @@ drawn anew, and how large noise is. So the draw and the account cannot disagree.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.filters import Filter
+from jaxacct.filters.amounts import outward
 from jaxacct.filters.menus.priced_menu import PricedMenuFilter, priced_menu
 from jaxacct.mechanisms import (
     PoissonSampled,
@@ -27,7 +29,7 @@ from jaxacct.mechanisms import (
     Shuffled,
     TruncatedPoisson,
 )
-from jaxacct.mechanisms.base import as_mechanism
+from jaxacct.mechanisms.base import Mechanism, as_mechanism
 from jaxacct.training import checks as _check
 from jaxacct.training.checks import Loss
 from jaxacct.training.clipping import gradient_sum_of_sample
@@ -53,7 +55,7 @@ class Sampler:
         draw: ``draw(key, step) -> Sample`` of step ``step`` (from 0) of a run whose root of coins is ``key``; jittable.
     """
 
-    mechanism: Any
+    mechanism: Mechanism
     size: int
     steps: int
     capacity: int
@@ -95,37 +97,51 @@ def sampler(mechanism: Any, size: int, *, piece: int = 256) -> Sampler:
     noise = as_mechanism(mechanism.mechanism)._gaussian_noise()
     if noise is None:
         raise ValueError(f"mechanism must be one of a Gaussian, got {type(mechanism.mechanism).__name__}")
-    steps, capacity, expected, moves, places = made(mechanism, size)
-    capacity = -(-capacity // piece) * piece
+    drawn = made(mechanism, size)
+    capacity = -(-drawn.places // piece) * piece
 
     def draw(key: jax.Array, step: ArrayLike) -> Sample:
         step = jnp.asarray(step, jnp.uint32)
         # One key for each run of the mechanism: an epoch's batches are parts of one draw.
-        indices, valid = places(jax.random.fold_in(key, step // steps), step % steps)
+        indices, valid = drawn.who(jax.random.fold_in(key, step // drawn.steps), step % drawn.steps)
         if indices is None:
             return sample_pieces(valid, min(piece, size))
         order = jnp.argsort(~valid, stable=True)
         packed = jnp.zeros(capacity, jnp.int32).at[: indices.size].set(jnp.where(valid, indices, 0)[order])
         return Sample(packed, jnp.sum(valid, dtype=jnp.int32), piece)
 
-    return Sampler(mechanism, size, steps, capacity, float(expected), least_float32(moves * noise), draw)
+    least_noise = least_float32(drawn.moved * noise)
+    return Sampler(mechanism, size, drawn.steps, capacity, float(drawn.expected), least_noise, draw)
 
 
 def uniform_below(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
     """Whole numbers in [0, ``most``), each with the same probability exactly: 32 random bits, rejected where uneven."""
     limit = jnp.uint32((2**32 // most) * most - 1)
-
-    def drawn(key: jax.Array) -> jax.Array:
-        return jax.random.bits(key, shape, jnp.uint32)
+    bits = functools.partial(jax.random.bits, shape=shape, dtype=jnp.uint32)
 
     def again(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         key, found = state
         key, own = jax.random.split(key)
-        return key, jnp.where(found > limit, drawn(own), found)
+        return key, jnp.where(found > limit, bits(own), found)
 
     first, rest = jax.random.split(key)
-    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, drawn(first)))
+    _, found = jax.lax.while_loop(lambda state: (state[1] > limit).any(), again, (rest, bits(first)))
     return (found % jnp.uint32(most)).astype(jnp.int32)
+
+
+class _Draw(NamedTuple):
+    """How a mechanism draws batches.
+
+    ``who(key, step)`` gives the examples in the places of a batch and which places are taken, or None and a mask of
+    all examples; ``expected`` is the size of a batch, ``steps`` how many one run of the mechanism has, and ``moved``
+    how far one record moves the sum, in clip norms.
+    """
+
+    who: Callable[[jax.Array, jax.Array], tuple[jax.Array | None, jax.Array]]
+    places: int
+    expected: float
+    steps: int = 1
+    moved: float = 1.0
 
 
 def _permuted(key: jax.Array, size: int) -> jax.Array:
@@ -134,13 +150,12 @@ def _permuted(key: jax.Array, size: int) -> jax.Array:
     return jax.lax.sort((high, low, jnp.arange(size, dtype=jnp.int32)), num_keys=2)[2]
 
 
-def _poisson(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _poisson(mechanism: Any, size: int) -> _Draw:
     rate = _below(mechanism.rate)
-    places = lambda key, step: (None, poisson_sample(key, size, rate))  # noqa: E731
-    return 1, size, float(rate) * size, 1.0, places
+    return _Draw(lambda key, step: (None, poisson_sample(key, size, rate)), size, float(rate) * size)
 
 
-def _truncated(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _truncated(mechanism: Any, size: int) -> _Draw:
     _same(size, records=mechanism.records)
     rate, largest = _below(mechanism.rate), int(mechanism.largest)
 
@@ -152,24 +167,22 @@ def _truncated(mechanism: Any, size: int) -> tuple[Any, ...]:
         kept = order[jnp.argsort(~heads[order], stable=True)[:largest]]
         return kept, heads[kept]
 
-    return 1, largest, float(rate) * size, 1.0, places
+    return _Draw(places, largest, float(rate) * size)
 
 
-def _without_replacement(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _without_replacement(mechanism: Any, size: int) -> _Draw:
     _same(size, dataset_size=mechanism.dataset_size)
     batch = int(mechanism.sample_size)
-    places = lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool))  # noqa: E731
-    return 1, batch, batch, 2.0, places
+    return _Draw(lambda key, step: (_permuted(key, size)[:batch], jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
-def _with_replacement(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _with_replacement(mechanism: Any, size: int) -> _Draw:
     _same(size, records=mechanism.records)
     batch = int(mechanism.batch)
-    places = lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool))  # noqa: E731
-    return 1, batch, batch, 2.0, places
+    return _Draw(lambda key, step: (uniform_below(key, (batch,), size), jnp.ones(batch, bool)), batch, batch, moved=2.0)
 
 
-def _allocated(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _allocated(mechanism: Any, size: int) -> _Draw:
     batches, participations = int(mechanism.batches), int(mechanism.participations)
 
     def places(key: jax.Array, step: jax.Array) -> tuple[None, jax.Array]:
@@ -183,10 +196,10 @@ def _allocated(mechanism: Any, size: int) -> tuple[Any, ...]:
         step = step.astype(jnp.int32)
         return None, jnp.any(jnp.stack([one == step for one in chosen]), 0)
 
-    return batches, size, size * participations / batches, 1.0, places
+    return _Draw(places, size, size * participations / batches, steps=batches)
 
 
-def _shuffled(mechanism: Any, size: int) -> tuple[Any, ...]:
+def _shuffled(mechanism: Any, size: int) -> _Draw:
     batches = int(mechanism.batches)
     batch = -(-size // batches)
 
@@ -194,10 +207,10 @@ def _shuffled(mechanism: Any, size: int) -> tuple[Any, ...]:
         at = step.astype(jnp.int32) * batch + jnp.arange(batch, dtype=jnp.int32)
         return _permuted(key, size)[jnp.minimum(at, size - 1)], at < size
 
-    return batches, batch, size / batches, 1.0, places
+    return _Draw(places, batch, size / batches, steps=batches)
 
 
-_DRAWS: dict[type, Callable[[Any, int], tuple[Any, ...]]] = {
+_DRAWS: dict[type[Mechanism], Callable[[Any, int], _Draw]] = {
     PoissonSampled: _poisson,
     TruncatedPoisson: _truncated,
     SampledWithoutReplacement: _without_replacement,
@@ -205,13 +218,11 @@ _DRAWS: dict[type, Callable[[Any, int], tuple[Any, ...]]] = {
     RandomAllocation: _allocated,
     Shuffled: _shuffled,
 }
-"""Of each mechanism: (steps a run, places, expected size, sensitivity in clip norms, who is where)."""
 
 
-def _below(rate: Any) -> np.float32:
+def _below(rate: Any) -> jax.Array:
     """The largest float32 that is no larger: a smaller rate costs no more."""
-    found = np.float32(rate)
-    return found if float(found) <= float(rate) else np.nextafter(found, np.float32(0.0))
+    return outward(np.float64(rate), "float32", up=False)
 
 
 def _same(size: int, **named: Any) -> None:
@@ -228,7 +239,7 @@ def make_sampled_step(
     *,
     clip_norm: float,
     donate: bool = False,
-) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` of constant noise on the sampler's batches.
 
     The filter is asked at the first step of every run of the mechanism: before each batch, or once an epoch of
@@ -263,7 +274,7 @@ def make_sampled_step(
         whole = jnp.float32(1.0)
         return Proposal(admitted, sigma, rate, whole, charged, state.schedule_state, *budget_of(filter, charged))
 
-    def mean(state: TrainState, proposal: Proposal, data: Any) -> Any:
+    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
         sample = sampler.draw(state.keys.sampling, state.step)
         total = gradient_sum_of_sample(loss, state.params, data, sample, clip_norm)
         release = add_gaussian_noise(step_keys(state.keys, state.step).noise, total, proposal.sigma, clip_norm)

@@ -19,12 +19,9 @@ _MOST_PIECE = 2**18  # as much as one piece of an exact sum may hold
 def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     """A mask, (size,) bool, in which each entry is True independently with probability ``rate``.
 
-    A coin compares 32 random bits with floor(rate * 2^32), computed exactly: scaling a float32 by 2^32 does
-    not round, and the floor lowers the probability by less than 2^-32. (Comparing a float32 uniform with
-    ``rate`` would round the probability to a multiple of 2^-23, in either direction.) The accounting is for
-    the float32 number ``rate``; the coin's own rate p <= rate costs no more, because the sampled output
-    distribution at p is a mixture of the one at ``rate`` and the one without the record. A NaN or negative
-    rate samples nobody.
+    A coin compares 32 random bits with floor(rate * 2^32), computed exactly: its probability is below the float32
+    number ``rate``, which is accounted for, by less than 2^-32, and costs no more (docs/proofs/training.md). A NaN or
+    negative rate samples nobody.
 
     Args:
         key: a typed PRNG key that nothing else uses.
@@ -34,8 +31,7 @@ def poisson_sample(key: jax.Array, size: int, rate: ArrayLike) -> jax.Array:
     Raises:
         ValueError: a ``size`` that is no whole number, a concrete ``rate`` that is no number in [0, 1].
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or not 0 <= size <= 2**53:
-        raise ValueError(f"size must be a whole number of at least 0, got {size!r}")
+    _validate.integer(0, 2**53, size=size)
     _validate.number(_validate.rate, rate=rate)
     rate = jnp.asarray(rate, jnp.float32)
     inside = jnp.where((rate > 0) & (rate < 1), rate, 0.0)

@@ -39,6 +39,10 @@ class ReleasedValues(NamedTuple):
         """Before the first step."""
         return cls(jnp.float32(0.0), jnp.float32(0.0), jnp.float32(jnp.nan), jnp.int32(0))
 
+    def with_accuracy(self, accuracy: ArrayLike) -> ReleasedValues:
+        """After one more evaluation."""
+        return self._replace(accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=self.evaluations + 1)
+
 
 class Schedule(NamedTuple):
     """A schedule as a pair of pure functions, beside its plan.

@@ -1,4 +1,4 @@
-"""Examples spread over devices: data-parallel steps that give the very sum that one device would give."""
+"""Spreads examples over devices: data-parallel steps give the very sum that one device would give."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from jax.typing import ArrayLike
 
 from jaxacct import _validate
 from jaxacct.training import checks as _check
+from jaxacct.training.checks import Tree
 
 AXIS = "examples"
 
@@ -41,7 +42,7 @@ class ShardedExamples:
         return -(-self.size // self.mesh.size) * self.mesh.size
 
 
-def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedExamples:
+def shard_examples(data: object, devices: Sequence[Any] | None = None) -> ShardedExamples:
     """``data``, a pytree of arrays (size, ...), spread over ``devices`` (all of them if not given).
 
     The coins are thrown for the whole data set from one key, every device clips its own part of the sample, and whole
@@ -69,7 +70,7 @@ def shard_examples(data: Any, devices: Sequence[Any] | None = None) -> ShardedEx
     return dataclasses.replace(found, rows=jax.tree.map(spread, data))
 
 
-def replicate(tree: Any, examples: ShardedExamples) -> Any:
+def replicate(tree: Tree, examples: ShardedExamples) -> Tree:
     """``tree`` (a train state, say) on every device of ``examples``, so that the first step compiles as the others."""
     _validate.instance(ShardedExamples, examples=examples)
     _validate.arrays(tree=tree)

@@ -93,7 +93,7 @@ class SplitStep(NamedTuple):
     """
 
     ask: Callable[[TrainState, int], Proposal]
-    take: Callable[[TrainState, Proposal, Any], tuple[TrainState, StepReport]]
+    take: Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]
     adaptive: bool
 
 
@@ -127,7 +127,4 @@ def with_accuracy(state: TrainState, accuracy: ArrayLike) -> TrainState:
     """``state`` with a new held-out accuracy for the schedule to see. The held-out data must be public."""
     _validate.instance(TrainState, state=state)
     _validate.number(accuracy=accuracy)
-    released = state.released._replace(
-        accuracy=jnp.asarray(accuracy, jnp.float32), evaluations=state.released.evaluations + 1
-    )
-    return state._replace(released=released)
+    return state._replace(released=state.released.with_accuracy(accuracy))

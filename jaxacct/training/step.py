@@ -28,7 +28,7 @@ from jaxacct.training.state import Proposal, SplitStep, StepReport, TrainState
 def noisy_gradient(
     loss: Loss[Params],
     params: Params,
-    data: Any,
+    data: object,
     keys: Keys,
     *,
     sigma: ArrayLike,
@@ -68,7 +68,8 @@ def noisy_gradient(
     _validate.number(sigma=sigma, rate=rate, clip_norm=clip_norm, clip_scale=clip_scale)
     _validate.truth(full_batch=full_batch)
     count = number_of(data)
-    size = public_size(size, count)
+    size = count if size is None else size
+    _validate.whole(size=size)
     mask = jnp.ones(count, bool) if full_batch else poisson_sample(keys.sampling, count, rate)
     total = clipped_gradient_sum(
         loss, params, data, mask, clip_norm, clip_scale=clip_scale, physical_batch=physical_batch
@@ -76,14 +77,6 @@ def noisy_gradient(
     release = add_gaussian_noise(keys.noise, total, sigma, clip_norm)
     expected = jnp.asarray(1.0 if full_batch else rate, jnp.float32) * jnp.float32(size)
     return jax.tree.map(lambda leaf: leaf / expected, release)
-
-
-def public_size(size: int | None, count: int) -> int:
-    """``size``, or ``count`` where none is given."""
-    if size is None:
-        return count
-    _validate.whole(size=size)
-    return int(size)
 
 
 def make_step(
@@ -96,7 +89,7 @@ def make_step(
     physical_batch: int = 256,
     donate: bool = False,
     size: int | None = None,
-) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """A jitted ``step(state, data) -> (state, report)`` that asks the filter first.
 
     Only if it admits are examples sampled, gradients clipped and noised and the parameters moved.
@@ -108,15 +101,12 @@ def make_step(
     what the budget still pays for; that step is released and is the last.
 
     Args:
-        loss: ``loss(params, example)``, a scalar for one example without a batch axis.
+        loss, clip_norm, physical_batch, size: as in :func:`noisy_gradient`.
         optimizer: any optax transformation; it sees noisy gradients only.
         filter: an object with the protocol of :mod:`jaxacct.filters`; ``None`` accounts for nothing
             (benchmarks).
         schedule: from :mod:`jaxacct.training.schedules`.
-        clip_norm: L2 bound C of each example's gradient.
-        physical_batch: most per-example gradients in memory at once (on each device).
         donate: reuse the state's buffers, so that the state passed in is gone after the call.
-        size: as in :func:`noisy_gradient`.
 
     Raises:
         ValueError: ``clip_norm`` not a finite number above 0, or a physical batch or size below 1.
@@ -153,7 +143,8 @@ def make_split_step(
     _validate.instance(Schedule, schedule=schedule)
     _validate.scalar(_validate.positive, clip_norm=clip_norm)
     _validate.whole(physical_batch=physical_batch)
-    public_size(size, 1)
+    if size is not None:
+        _validate.whole(size=size)
 
     def ask(state: TrainState, size: int) -> Proposal:
         sigma, rate, schedule_state = schedule.propose(state.step, state.schedule_state, state.released)
@@ -163,7 +154,7 @@ def make_split_step(
         charged = jax.tree.map(lambda new, old: jnp.where(admitted, new, old), charged, state.filter_state)
         return Proposal(admitted, sigma, rate, scale, charged, schedule_state, *budget_of(filter, charged))
 
-    def mean(state: TrainState, proposal: Proposal, data: Any) -> Any:
+    def mean(state: TrainState, proposal: Proposal, data: object) -> Any:
         return noisy_gradient(
             loss,
             state.params,
@@ -184,14 +175,14 @@ def make_split_step(
 
 def taking(
     optimizer: optax.GradientTransformation,
-    mean: Callable[[TrainState, Proposal, Any], Any],
+    mean: Callable[[TrainState, Proposal, object], Any],
     clip_norm: float,
     public: int | None = None,
-) -> Callable[[TrainState, Proposal, Any], tuple[TrainState, StepReport]]:
+) -> Callable[[TrainState, Proposal, object], tuple[TrainState, StepReport]]:
     """The ``take`` of a `SplitStep` that moves along ``mean(state, proposal, data)``, the noisy average gradient."""
 
-    def take(state: TrainState, proposal: Proposal, data: Any) -> tuple[TrainState, StepReport]:
-        size = public_size(public, number_of(data))
+    def take(state: TrainState, proposal: Proposal, data: object) -> tuple[TrainState, StepReport]:
+        size = number_of(data) if public is None else public
         sigma, rate, scale = proposal.sigma, proposal.rate, proposal.clip_scale
 
         def run(state: TrainState) -> tuple[TrainState, jax.Array]:
@@ -219,18 +210,18 @@ def taking(
     return take
 
 
-def joined(split: SplitStep, donate: bool) -> Callable[[TrainState, Any], tuple[TrainState, StepReport]]:
+def joined(split: SplitStep, donate: bool) -> Callable[[TrainState, object], tuple[TrainState, StepReport]]:
     """The two halves as one jitted ``step(state, data) -> (state, report)``."""
     _validate.truth(donate=donate)
 
-    def step(state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+    def step(state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         return split.take(state, split.ask(state, number_of(data)), data)
 
     return jax.jit(step, donate_argnums=(0,) if donate else ())
 
 
 def updated(
-    optimizer: optax.GradientTransformation, gradient: Any, params: optax.Params, opt_state: optax.OptState
+    optimizer: optax.GradientTransformation, gradient: optax.Updates, params: optax.Params, opt_state: optax.OptState
 ) -> tuple[Any, optax.OptState, jax.Array]:
     """Parameters and optimiser state after an update along ``gradient``, and the gradient's norm."""
     gradient = jax.tree.map(lambda new, old: new.astype(old.dtype), gradient, params)
@@ -252,7 +243,7 @@ def ask_filter(filter: Filter | None, query: Mechanism, state: Any) -> tuple[jax
     return jnp.asarray(admitted) & (scale > 0), state, scale
 
 
-def budget_of(filter: Filter | None, state: Any) -> tuple[jax.Array, jax.Array]:
+def budget_of(filter: Filter | None, state: object) -> tuple[jax.Array, jax.Array]:
     """``(spent, share left)`` in a state of ``filter``."""
     if filter is None:
         return jnp.float32(0.0), jnp.float32(1.0)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT
 from jaxacct._numerics.rows import Row, flattened, settings_shapes
+from jaxacct.mechanisms.pairs.base import Pair
 from jaxacct.mechanisms.pairs.table import TablePair
+
+Masses = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Losses, P- and Q-masses of a table."""
 
 ATOMS = 4096
 """Of a table."""
@@ -32,7 +38,7 @@ class AllocationPair(TablePair):
         return False
 
 
-def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str, upper: bool) -> AllocationPair:
+def allocation_pair(inner: Pair, batches: Array, participations: Array, relation: str, upper: bool) -> AllocationPair:
     """The pair of one epoch, from above (one participation only) or from below.
 
     Args:
@@ -47,11 +53,8 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
     shape = np.broadcast_shapes(*settings_shapes(tree))
     if _validate.is_traced(tree):
         return nowhere(tree, shape)
-    rows = flattened(tree, shape, np)
-    size = int(np.prod(shape))
     tables = []
-    for i in range(size):
-        pair, t, k = jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
+    for pair, t, k in _settings(tree, shape):
         leaves, structure = jax.tree.flatten(pair)
         bad = any(np.isnan(leaf).any() for leaf in (*leaves, t, k)) or t > _MOST
         known = tuple((np.asarray(leaf).tobytes(), np.shape(leaf)) for leaf in leaves)
@@ -59,7 +62,7 @@ def allocation_pair(inner: Any, batches: Any, participations: Any, relation: str
     return stacked(tables, shape)
 
 
-def tables_help(inner: Any, relation: str) -> bool:
+def tables_help(inner: Pair, relation: str) -> bool:
     """Whether `allocation_pair` has a table of use for some setting of ``inner``, a pair of known numbers.
 
     It has none of noise that hides next to nothing (losses beyond what doubles hold the ratios of) or all but
@@ -68,19 +71,25 @@ def tables_help(inner: Any, relation: str) -> bool:
     from jaxacct.losses.allocation.ratios import has_cells
 
     shape = np.broadcast_shapes(*settings_shapes(inner))
-    rows = flattened(inner, shape, np)
     least = _FAINT if relation == "replace" else 0.0
-    return any(has_cells(jax.tree.map(lambda leaf: leaf[i], rows), least) for i in range(int(np.prod(shape))))  # noqa: B023
+    return any(has_cells(pair, least) for pair in _settings(inner, shape))
 
 
-def nowhere(tree: Any, shape: tuple[int, ...]) -> AllocationPair:
+def _settings(tree: Any, shape: tuple[int, ...]) -> Iterator[Any]:
+    """``tree`` for each of the settings of ``shape``."""
+    rows = flattened(tree, shape, np)
+    for i in range(math.prod(shape)):
+        yield jax.tree.map(lambda leaf: leaf[i], rows)  # noqa: B023
+
+
+def nowhere(tree: object, shape: tuple[int, ...]) -> AllocationPair:
     """A pair of NaN with settings of ``shape``, for traced numbers: no table can be made of them."""
     poison = sum(np.nan * leaf.reshape(-1)[0] for leaf in jax.tree.leaves(tree) if _validate.is_traced(leaf))
     row = Row(poison + np.full((*shape, ATOMS), np.nan))
     return AllocationPair(row, row, row, np.full((), UNIT), np.full((), UNIT))
 
 
-def stacked(tables: list[Any], shape: tuple[int, ...]) -> AllocationPair:
+def stacked(tables: Sequence[Masses | None], shape: tuple[int, ...]) -> AllocationPair:
     """Tables of ``ATOMS`` atoms, one for each setting of ``shape``; None is one of NaN."""
     rows = [np.full((3, ATOMS), np.nan) if table is None else table for table in tables]
     losses, p, q = np.moveaxis(np.reshape(rows, (*shape, 3, ATOMS)), -2, 0)
@@ -104,7 +113,7 @@ def without_zeros(pair: AllocationPair) -> AllocationPair:
 def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
     """Of two tables from below, setting by setting, the one of larger divergence; each is a bound by itself."""
 
-    def divergence(pair: AllocationPair) -> Any:
+    def divergence(pair: AllocationPair) -> Array:
         losses, p = pair.losses.values, pair.p.values
         xp = array_module(losses)
         return xp.where(p > 0, p * xp.clip(losses, -1e3, 1e3), 0.0).sum(-1)
@@ -120,7 +129,9 @@ def better(first: AllocationPair, second: AllocationPair) -> AllocationPair:
 
 
 @functools.lru_cache(maxsize=4 * _KEPT)
-def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: bool) -> Any:
+def _table(
+    structure: Any, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int, mirrored: bool, upper: bool
+) -> Masses | None:
     from jaxacct.losses.allocation.tables import lower_table, upper_table
 
     bounds = _bounds(structure, leaves, t, k)
@@ -128,7 +139,7 @@ def _table(structure: Any, leaves: Any, t: int, k: int, mirrored: bool, upper: b
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _bounds(structure: Any, leaves: Any, t: int, k: int) -> Any:
+def _bounds(structure: Any, leaves: tuple[tuple[bytes, tuple[int, ...]], ...], t: int, k: int) -> Any:
     """Both directions, from above and from below, read these."""
     from jaxacct.losses.allocation.ratios import has_cells, ratio_cells
     from jaxacct.losses.allocation.sums import sum_of_ratios

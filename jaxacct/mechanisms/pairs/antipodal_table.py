@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from jaxacct._numerics.pytree import mechanism
 from jaxacct._numerics.rounding import UNIT, deflated
 from jaxacct.mechanisms.pairs.base import Pair, Survey, Tails, mirrored
 from jaxacct.mechanisms.pairs.sampled_loss import Rated, mixed_loss
+from jaxacct.mechanisms.pairs.table import Tabulated
 from jaxacct.mechanisms.parameters import RATE_UNITS
 
 
@@ -49,7 +50,7 @@ class AntipodalTablePair(Rated, Pair):
         rest: 1 - rate, see ``GaussianPair``.
     """
 
-    inner: Any
+    inner: Tabulated
     rate: Array
     rest: Array = None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
@@ -42,7 +40,7 @@ class ResponsePair(Tabulated):
         p = xp.stack([nothing, lie, same, truth, delta + nothing], -1)
         return Atoms(losses, p, xp.flip(p, -1), 16.0 * UNIT, 0.0 * eps[..., None])
 
-    def split(self) -> tuple[ResponsePair | None, Any]:
+    def split(self) -> tuple[ResponsePair | None, Array]:
         """What is left of concrete parameters without failing, None for nothing, and the probability of failing."""
         left = (
             None

@@ -7,13 +7,14 @@ If L = log dP/dQ then log d((1 - q) Q + q P)/dQ = log(1 - q + q e^L): increasing
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import UNIT
+from jaxacct.mechanisms.pairs.base import Pair
 
 _HIGH = 30.0  # above, e^-loss is negligible beside 1 or the expression is the exact one in logarithms
 _RARE = 0.25  # up to which 1 - q is no small number
@@ -23,7 +24,7 @@ _LOW = -0.6  # below, q > 0.45, and e^loss - (1 - q) is a difference that may ca
 class Sample(NamedTuple):
     """What a sampled pair is made of: the pair of the mechanism, the rate and its complement, and the direction."""
 
-    inner: Any
+    inner: Pair
     rate: Array
     rest: Array
     reverse: Array
@@ -77,10 +78,8 @@ def mixed_loss_up(loss: Array, rate: Array, rest: Array, down: Array = False) ->
 def inner_loss(loss: Array, rate: Array, rest: Array) -> Array:
     """The loss m with ``mixed_loss(m, rate, rest) == loss``, and -inf below the range of ``mixed_loss``.
 
-    Exact for a loss that is off by at most 160 units, and 6 of itself: log(1 + expm1(loss) / rate) is formed with
-    log1p, so that a loss near 0 keeps its relative accuracy for tiny rates; above 30 as
-    loss - log(rate) + log1p(-rest exp(-loss)); and below -0.6 as log((exp(loss) - rest) / rate), which does not cancel
-    where 1 + expm1(loss) / rate does.
+    Exact for a loss that is off by at most 160 units, and 6 of itself (lemma 3). A loss near 0 keeps its relative
+    accuracy for tiny rates; below -0.6, exp(loss) - rest does not cancel where 1 + expm1(loss) / rate does.
     """
     xp = array_module(loss, rate)
     ratio = xp.expm1(xp.minimum(loss, _HIGH)) / rate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from jaxacct import _validate
 from jaxacct._numerics.arrays import Array
 from jaxacct._numerics.rounding import deflated, inflated
 from jaxacct._numerics.rows import flattened, settings_shapes
-from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, nowhere, stacked
+from jaxacct.mechanisms.pairs.allocation import ATOMS, AllocationPair, Masses, nowhere, stacked
 from jaxacct.mechanisms.pairs.gaussian import normal_tails
 
 _POINTS = 3000
@@ -19,7 +18,7 @@ _SHARE = 1e-9  # more than all roundings of a probability: up to 2^20 factors, t
 _REACH = 11.0  # standard deviations
 
 
-def shuffled_pair(noise: Array, batches: Any, without: float, relation: str) -> AllocationPair:
+def shuffled_pair(noise: Array, batches: Array, without: float, relation: str) -> AllocationPair:
     """(P, Q) of the events {the largest of t sums exceeds c}, for all c of a grid, rounded to be dominated.
 
     Of t sums with noise N(0, noise^2) one, at random, is moved by 2 under P and by ``without`` under Q; with
@@ -38,7 +37,7 @@ def shuffled_pair(noise: Array, batches: Any, without: float, relation: str) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def _table(sigma: float, t: float, without: float, mirrored: bool) -> Any:
+def _table(sigma: float, t: float, without: float, mirrored: bool) -> Masses:
     from jaxacct.losses.allocation.sums import SumBounds
     from jaxacct.losses.allocation.tables import lower_table
     from jaxacct.losses.allocation.window_law import Events

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import jax
 import numpy as np
@@ -92,8 +91,9 @@ class SkellamPair(Pair):
             return two_sides(n >= 0, small)
 
         # A NaN in a table would not be sorted: it is put back by the masses.
-        table = _losses(logs, gap)
-        last = ranks(xp.where(xp.isnan(table), 0.0, table), losses) - (size + 1.0)
+        at, shifted = _window_logs(logs, gap)
+        table = xp.where(xp.isnan(shifted - at), 0.0, shifted - at)
+        last = ranks(table, losses) - (size + 1.0)
         gap = xp.where(xp.isnan(gap), 1.0, gap)
         p_above, p_below = sides(last - gap)
         q_above, q_below = sides(last)
@@ -220,7 +220,7 @@ def _traced_ratios(mu: Array, start: int) -> Array:
     return array_module(mu).moveaxis(ratios, 0, -1)
 
 
-def _first(mu: Array, x: int) -> Any:
+def _first(mu: Array, x: int) -> Array:
     """I_x / I_(x+1), nearly."""
     half = (x + 0.5) / (2.0 * mu)
     return half + (half * half + 1.0) ** 0.5
@@ -253,9 +253,3 @@ def _window_logs(logs: Array, gap: Array) -> tuple[Array, Array]:
     xp = array_module(logs, gap)
     shifted = xp.where(xp.abs(x - gap) <= size, _at(logs, x - gap), -np.inf)
     return _at(logs, x + 0.0 * gap), shifted
-
-
-def _losses(logs: Array, gap: Array) -> Array:
-    """Losses of the outcomes from -M to M, sorted."""
-    at, shifted = _window_logs(logs, gap)
-    return shifted - at

@@ -6,12 +6,9 @@ keep their digits, and rounded up by 1e-12 relative.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -50,7 +47,7 @@ def guarded(value: Array, parameter: Array, order: Array) -> Array:
 
 
 @hosted
-def pure_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
+def pure_divergence(epsilon: Array, order: Array, categories: Array = 2.0) -> Array:
     """The divergence of randomized response; on one bit it is the largest of all ``epsilon``-DP pairs.
 
     log((e^(a eps) + e^((1-a) eps)) / (1 + e^eps)) / (a - 1) (Mironov 2017, Proposition 5); as a pair it dominates them
@@ -66,7 +63,7 @@ def pure_divergence(epsilon: Any, order: Any, categories: Any = 2.0) -> Array:
 
 
 @hosted
-def proportional(rho: Any, order: Any) -> Array:
+def proportional(rho: Array, order: Array) -> Array:
     """order * rho, rounded up; infinite where either is invalid."""
     xp, rho, order = floats(rho, order)
     good = (rho > 0) & (rho < np.inf) & (order > 1) & (order < np.inf)

@@ -7,9 +7,7 @@ constant holds; (epsilon, delta)-DP is delta-approximate eps tanh(eps / 2)-zCDP.
 
 from __future__ import annotations
 
-from jax import Array
-
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.log1p import log1p
 
 UP = 1 + 2.0**-44

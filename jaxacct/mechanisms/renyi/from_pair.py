@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
-from jaxacct._numerics.arrays import array_module
+from jaxacct._numerics.arrays import Array, array_module
 from jaxacct._numerics.host import floats
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import inflated
@@ -43,7 +41,7 @@ def doubled(log_moment: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def sampled_moment(inner: Curve, rate: Any, order: Array) -> Array:
+def sampled_moment(inner: Curve, rate: Array, order: Array) -> Array:
     """A bound of log E_Q[(P/Q)^order] of a sampled pair: log(1 + rate (A - 1)), A that of the pair itself."""
     xp, c, rate = floats((order - 1.0) * inner(order), rate)
     small = log1p(rate * xp.expm1(xp.minimum(c, 30.0)))
@@ -52,7 +50,7 @@ def sampled_moment(inner: Curve, rate: Any, order: Array) -> Array:
 
 
 @np.errstate(all="ignore")
-def from_pair(pair: Pair, order: Any, log_moment: Curve) -> Array:
+def from_pair(pair: Pair, order: Array, log_moment: Curve) -> Array:
     """From the sampled pair's tails, or ``log_moment`` if that is less; it also bounds what the tails cannot show."""
     _, a = floats(order)
     moments = [log_moment(a + s) for s in (0.0, *_TILTS)]

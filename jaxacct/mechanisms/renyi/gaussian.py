@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
 from jaxacct import _validate
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted, settings
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
 
 _TINY = 1e-300
-_NODES = {
-    "remove": 1024,
-    "add": 4096,
-}  # of the trapezoid rule; `add` has no finite sum and is used outside loops only
+# Of the trapezoid rule; `add` has no finite sum and is used outside loops only.
+_NODES = {"remove": 1024, "add": 4096}
 _LARGEST_WHOLE = 4096  # above it the binomial sum costs more than the trapezoid rule
 _SERIES = 24  # terms of the Taylor series of (1 + w)^b - 1 - b w near w = 0
 
@@ -110,19 +106,13 @@ def _trapezoid(mu: Array, rate: Array, b: Array, nodes: int) -> tuple[Array, Arr
     return value, (digits > 32)[..., 0]
 
 
-def _work(mu: Any, rate: Any, order: Any, table: Any, direction: str, whole: bool, real: bool) -> int:
+def _work(mu: Array, rate: Array, order: Array, table: Array, direction: str, whole: bool, real: bool) -> int:
     return settings(mu, rate, order) * max(table.shape[-1], _NODES[direction] if real else 1)
 
 
 @hosted(static=("direction", "whole", "real"), work=_work)
 def _sampled(
-    mu: Any,
-    rate: Any,
-    order: Any,
-    log_binomial: Any,
-    direction: str,
-    whole: bool,
-    real: bool,
+    mu: Array, rate: Array, order: Array, log_binomial: Array, direction: str, whole: bool, real: bool
 ) -> Array:
     xp, *args = floats(mu, rate, order)
     mu, rate, order = xp.broadcast_arrays(*args)
@@ -149,7 +139,7 @@ def _sampled(
 
 
 @hosted
-def gaussian_divergence(mu: Any, order: Any) -> Array:
+def gaussian_divergence(mu: Array, order: Array) -> Array:
     """order * mu^2 / 2, for every relation (Mironov 2017, Proposition 7)."""
     xp, mu, order = floats(mu, order)
     value = xp.where(mu == 0, 0.0, xp.maximum(inflated(order * mu * mu / 2, 4 * EPS), _TINY))
@@ -157,7 +147,7 @@ def gaussian_divergence(mu: Any, order: Any) -> Array:
 
 
 @hosted
-def mu_of_noise(sigma: Any, sensitivity: Any = 1.0) -> Array:
+def mu_of_noise(sigma: Array, sensitivity: Array = 1.0) -> Array:
     """sensitivity / sigma, rounded up; NaN where either is invalid."""
     xp, sigma, sensitivity = floats(sigma, sensitivity)
     good = (sigma > 0) & (sigma < np.inf) & (sensitivity >= 0) & (sensitivity < np.inf)

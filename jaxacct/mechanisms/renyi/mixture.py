@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from jax import Array
 from jax.typing import ArrayLike
 
-from jaxacct._numerics.arrays import array_module, logsumexp
+from jaxacct._numerics.arrays import Array, array_module, logsumexp
 from jaxacct._numerics.host import floats, hosted
 from jaxacct._numerics.log1p import log1p
 from jaxacct._numerics.rounding import EPS, inflated
@@ -92,6 +91,6 @@ def mixture_divergence(mixture: Any, order: ArrayLike, relation: str, rate: Arra
     shares = xp.where((shares >= 0) & (shares <= 1), shares, np.nan)
     shifts = xp.stack([xp.zeros_like(shares), *sensitivities], -1)
     weights = xp.stack([1.0 - shares, *(shares * weight for weight in weights)], -1)
-    directions: list[Any] = {"remove": [False], "add": [True]}.get(relation, [False, True])
+    directions = {"remove": [False], "add": [True]}.get(relation, [False, True])
     found = [_curve(noise, shifts, weights, orders, xp.full(noise.shape, side)) for side in directions]
     return largest(found).reshape(shape)

@@ -1,4 +1,4 @@
-"""The UCI Adult income data, encoded by its documented domain."""
+"""Loads the UCI Adult income data, encoded by its documented domain."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxacct.training.demo.dataset import Dataset, from_openml
-from jaxacct.training.demo.unpacked import unpacked
+from jaxacct.training.demo.dataset import Dataset, from_openml, unpacked
 
 # Columns in file order: the categories as adult.names lists them, or the edges of bins for the continuous
 # ones. Edges are round numbers chosen from the meaning of the column (years, hours a week, dollars), not
@@ -45,22 +44,22 @@ _DOMAIN: dict[str, tuple[str, ...] | tuple[float, ...] | None] = {
 _LABELS = ("<=50K", ">50K")
 
 
-def adult(path: str | Path | None = None) -> Dataset:
+def adult(folder: Path | None) -> Dataset:
     """Adult: does a person earn more than 50,000 dollars; one-hot categories and bins, rows of equal length.
 
-    With ``path``: ``adult.data.gz`` (32,561 rows, private) and ``adult.test.gz`` (16,281 rows, held out).
+    With ``folder``: ``adult.data.gz`` (32,561 rows, private) and ``adult.test.gz`` (16,281 rows, held out).
     Without: scikit-learn's OpenML loader (a download), the last 16,281 rows of a fixed permutation held
     out.
     """
-    if path is None:
+    if folder is None:
         rows = list(_from_openml())
         order = np.random.default_rng(0).permutation(len(rows))
         train = [rows[i] for i in order[:-16_281]]
         test = [rows[i] for i in order[-16_281:]]
         source = "OpenML adult, version 2"
     else:
-        train, test = (_read(Path(path) / name) for name in ("adult.data.gz", "adult.test.gz"))
-        source = str(path)
+        train, test = (_read(folder / name) for name in ("adult.data.gz", "adult.test.gz"))
+        source = str(folder)
     return Dataset("adult", *encode(train), *encode(test), 2, source)
 
 

@@ -16,8 +16,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.training.demo.adult import adult
-from jaxacct.training.demo.dataset import Dataset, from_openml
-from jaxacct.training.demo.unpacked import unpacked
+from jaxacct.training.demo.dataset import Dataset, from_openml, unpacked
 
 DATASETS = ("digits", "adult", "mnist")
 
@@ -48,18 +47,17 @@ def digits() -> Dataset:
     return _split("digits", _normalise(x), bunch.target, 360, "scikit-learn, bundled")
 
 
-def mnist(path: str | Path | None = None) -> Dataset:
+def mnist(folder: Path | None) -> Dataset:
     """MNIST, 28 x 28 x 1, each image centred and scaled from its own pixels.
 
-    With ``path``: the IDX files ``train-images-idx3-ubyte.gz`` and so on; where only the 10,000 ``t10k``
+    With ``folder``: the IDX files ``train-images-idx3-ubyte.gz`` and so on; where only the 10,000 ``t10k``
     images are there, 8,000 are for training and 2,000 are held out. Without: scikit-learn's OpenML loader
     (a download).
     """
-    if path is None:
+    if folder is None:
         bunch = from_openml("mnist_784", 1, "t10k-images-idx3-ubyte.gz, t10k-labels-idx1-ubyte.gz and maybe train-*")
         x = np.asarray(bunch.data, np.float32).reshape(-1, 28, 28, 1) / 255.0
         return _split("mnist", _normalise(x), np.asarray(bunch.target).astype(np.int32), 10_000, "OpenML mnist_784")
-    folder = Path(path)
     test_x, test_y = _read_images(folder, "t10k")
     if not (folder / "train-images-idx3-ubyte.gz").exists():
         return _split("mnist", test_x, test_y, 2_000, f"{folder} (t10k files only, split)")

@@ -1,11 +1,18 @@
-"""`Dataset`, and downloads of data sets that are not bundled."""
+"""`Dataset`, and its sources: gzipped files up to a size limit, and downloads."""
 
 from __future__ import annotations
 
+import gzip
 import warnings
+import zlib
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from jaxacct._files import refuse_special
+
+MOST_BYTES = 2**28  # of one file, unpacked: nothing larger is read into memory
 
 
 class Dataset(NamedTuple):
@@ -43,3 +50,16 @@ def from_openml(name: str, version: int, files: str) -> Any:
             f"data {name} could not be downloaded from OpenML ({problem}): give the folder that holds {files} as path "
             "(--path), or use digits, which needs no download"
         ) from None
+
+
+def unpacked(file: Path, kind: str) -> bytes:
+    """What ``file``, one of ``kind`` files, holds."""
+    refuse_special(file, "path")
+    try:
+        with gzip.open(file, "rb") as stream:
+            raw = stream.read(MOST_BYTES + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
+        raise ValueError(f"path must hold gzipped {kind} files, got {file}: {problem}") from None
+    if len(raw) > MOST_BYTES:
+        raise ValueError(f"path must hold files of at most {MOST_BYTES} bytes, got {file}, which has more")
+    return raw

@@ -32,7 +32,7 @@ class Functional(NamedTuple):
     loss: Callable[[Any, tuple[jax.Array, jax.Array]], jax.Array]
 
 
-def functional(model: Any, variables: Any = None) -> Functional:
+def functional(model: object, variables: object = None) -> Functional:
     """``model``, called on a batch, as pure functions of its parameters.
 
     Args:
@@ -63,7 +63,7 @@ def _nnx(model: nnx.Module) -> tuple[Any, Callable[[Any, jax.Array], jax.Array]]
     return params, lambda params, x: nnx.merge(graph, params, rest)(x)
 
 
-def _linen(model: Any, variables: Any) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
+def _linen(model: object, variables: object) -> tuple[Any, Callable[[Any, jax.Array], Any]]:
     from flax import linen
 
     if not isinstance(model, linen.Module):

@@ -1,4 +1,4 @@
-"""The report of a training run: each epsilon with the kind of number that it is."""
+"""Makes the report of a training run: each epsilon with the kind of number that it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxacct import _validate
 from jaxacct._printing import rounded_down, rounded_up
@@ -18,6 +18,9 @@ from jaxacct.training.schedules import step_mechanism
 
 # A PLD composition takes at most this many different mechanisms in reasonable time.
 _MOST_DISTINCT = 32
+_COLUMNS = ("step", "sigma", "rate", "clip_scale", "budget_left", "lost")
+
+Report: TypeAlias = dict[str, Any]
 
 
 def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Composed | None:
@@ -44,7 +47,7 @@ def realised_mechanism(records: list[StepRecord], most: int | None = None) -> Co
     )
 
 
-def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, dict[str, Any]]:
+def privacy_rows(outcome: Outcome, budget: Budget, delta: float) -> dict[str, Report]:
     """Epsilon at ``delta`` by three ways, each with ``epsilon``, ``is_bound``, ``label`` and ``statement``.
 
     * ``filter``: the filter's guarantee for the whole interaction. It holds however the schedule adapted,
@@ -110,7 +113,7 @@ def make_report(
     data: dict[str, Any],
     settings: dict[str, Any],
     seed: int | None,
-) -> dict[str, Any]:
+) -> Report:
     """Everything worth keeping of a run as plain Python values: released numbers and public settings only.
 
     No training loss, no size of a sample, no un-noised norm and no share of clipped examples is here or
@@ -155,13 +158,8 @@ def make_report(
         "budget_unit": budget.unit,
         "notes": notes,
         "history": {
-            "step": [record.step for record in records],
-            "sigma": [record.sigma for record in records],
-            "rate": [record.rate for record in records],
-            "clip_scale": [record.clip_scale for record in records],
+            **{name: [getattr(record, name) for record in records] for name in _COLUMNS},
             "noisy_gradient_norm": [r.gradient_norm if math.isfinite(r.gradient_norm) else None for r in records],
-            "budget_left": [record.budget_left for record in records],
-            "lost": [record.lost for record in records],
         },
         "evaluations": {
             "step": [step for step, _ in outcome.evaluations],
@@ -170,7 +168,7 @@ def make_report(
     }
 
 
-def table(report: dict[str, Any]) -> str:
+def table(report: Report) -> str:
     """The report's last word, as lines for a terminal."""
     privacy, delta = report["privacy"], report["delta"]
     lost = f"and {report['steps_lost']} charged that a killed attempt lost" if report["steps_lost"] else ""
@@ -205,7 +203,7 @@ def _aligned(rows: list[tuple[str, str, str]]) -> list[str]:
     return [f"{a:<{first}}  {b:<{second}}  {c}".rstrip() for a, b, c in rows]
 
 
-def write_report(report: dict[str, Any], folder: str | Path) -> list[Path]:
+def write_report(report: Report, folder: str | Path) -> list[Path]:
     """Writes ``report.json`` and ``budget.png`` into ``folder`` (made if missing) and returns their paths.
 
     The JSON file is written under another name and renamed, so that a reader never sees half of it.

@@ -5,13 +5,18 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxacct._files import refuse_special_in
+from jaxacct._numerics.arrays import Array
+from jaxacct.training.checks import Tree
+
+Leaves: TypeAlias = dict[str, Array]
 
 _KEPT = 2
 
@@ -41,7 +46,7 @@ class Checkpoints:
         """The step of the newest checkpoint, or None."""
         return self._manager.latest_step()
 
-    def save(self, step: int, tree: Any, notes: dict[str, Any]) -> None:
+    def save(self, step: int, tree: object, notes: dict[str, object]) -> None:
         """Writes ``tree`` (arrays) and ``notes`` (JSON) as checkpoint ``step``: it counts when all of it is written."""
         leaves = _named(tree)
         notes = notes | {"digest": _digest(leaves), "shapes": _shapes(leaves)}
@@ -51,7 +56,7 @@ class Checkpoints:
         )
         self._manager.wait_until_finished()
 
-    def restore(self, step: int, like: Any) -> tuple[Any, dict[str, Any]]:
+    def restore(self, step: int, like: Tree) -> tuple[Tree, dict[str, Any]]:
         """The tree of checkpoint ``step``, shaped and placed like ``like``, and its notes."""
         leaves = _named(like)
         args = self._ocp.args
@@ -86,22 +91,22 @@ class Checkpoints:
         self._manager.close()
 
 
-def _as_placed(array: Any, like: Any) -> Any:
+def _as_placed(array: ArrayLike, like: object) -> ArrayLike:
     """Orbax commits arrays to their device; one that was free to move stays free, so that no program compiles anew."""
     return array if getattr(like, "committed", False) else jnp.asarray(np.asarray(array))
 
 
-def _named(tree: Any) -> dict[str, Any]:
+def _named(tree: object) -> Leaves:
     """Leaves by their number and path: any pytree is then a plain dictionary, in order."""
     found = jax.tree_util.tree_leaves_with_path(tree)
     return {f"{i:05d}{jax.tree_util.keystr(path)}".replace("/", "|"): leaf for i, (path, leaf) in enumerate(found)}
 
 
-def _shapes(leaves: dict[str, Any]) -> dict[str, str]:
+def _shapes(leaves: Leaves) -> dict[str, str]:
     return {name: f"{np.dtype(leaf.dtype).name}{list(np.shape(leaf))}" for name, leaf in leaves.items()}
 
 
-def _digest(leaves: dict[str, Any]) -> str:
+def _digest(leaves: Leaves) -> str:
     found = hashlib.sha256()
     for name in sorted(leaves):
         array = np.asarray(leaves[name])

@@ -6,9 +6,12 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from jaxacct._files import as_path, refuse_special, sync_folder
+
+Record: TypeAlias = dict[str, Any]
+"""What one line holds: JSON, with a ``kind`` in the journal of a run."""
 
 
 class Journal:
@@ -52,7 +55,7 @@ class Journal:
         try:
             _lock(self._file, path)
             raw = path.read_bytes()
-            self.records, kept = self._read(raw)
+            self.records, kept = self._all(raw)
             self.torn = len(raw) - kept
             if self.torn:
                 os.ftruncate(self._file, kept)
@@ -69,7 +72,7 @@ class Journal:
         """Whether the file, as it was opened or at an earlier time, ended in ``seal``."""
         return seal in self._seals
 
-    def append(self, record: dict[str, Any]) -> None:
+    def append(self, record: Record) -> None:
         """Writes ``record``. It counts for nothing before :meth:`sync` has returned.
 
         Raises:
@@ -78,9 +81,8 @@ class Journal:
                 it is opened again. Or the process is a fork of the one that opened it.
         """
         self._usable()
-        body = _body(record)
-        seal = _seal(self.seal, body)
-        line = f'{{"seal":"{seal}","record":{body}}}\n'.encode()
+        line, seal = _sealed(record, self.seal)
+        line += b"\n"
         self._broken = True
         while line:
             line = line[os.write(self._file, line) :]
@@ -115,16 +117,16 @@ class Journal:
                 f"journal {self.path} is closed, or failed before: what is on the disk is unknown; open it anew"
             )
 
-    def _read(self, raw: bytes) -> tuple[list[dict[str, Any]], int]:
+    def _all(self, raw: bytes) -> tuple[list[Record], int]:
         """The records in ``raw``, and how many of its bytes they are: all but a last line that is not whole."""
-        records: list[dict[str, Any]] = []
+        records: list[Record] = []
         kept = 0
         lines = raw.split(b"\n")
         ended = len(lines) - 1
         for number, line in enumerate(lines, 1):
-            record = _record(line, self.seal)
-            if record is not None:
-                self.seal = _seal(self.seal, _body(record))
+            found = _read(line, self.seal)
+            if found is not None:
+                record, self.seal = found
                 self._seals.add(self.seal)
                 records.append(record)
                 kept += len(line) + (number <= ended)
@@ -137,22 +139,21 @@ class Journal:
         return records, kept
 
 
-def _body(record: dict[str, Any]) -> str:
-    return json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))
+def _sealed(record: Record, before: str) -> tuple[bytes, str]:
+    """``record`` as a line, without its end, after one of the seal ``before``, and its own seal."""
+    body = json.dumps(record, sort_keys=True, allow_nan=False, separators=(",", ":"))
+    seal = hashlib.sha256(f"{before}\n{body}".encode()).hexdigest()[:32]
+    return f'{{"seal":"{seal}","record":{body}}}'.encode(), seal
 
 
-def _seal(before: str, body: str) -> str:
-    return hashlib.sha256(f"{before}\n{body}".encode()).hexdigest()[:32]
-
-
-def _record(line: bytes, before: str) -> dict[str, Any] | None:
+def _read(line: bytes, before: str) -> tuple[Record, str] | None:
+    """The record in ``line`` and its seal; None where the line is not whole."""
     try:
-        found = json.loads(line)
-        record = found["record"]
-        whole = line == f'{{"seal":"{_seal(before, _body(record))}","record":{_body(record)}}}'.encode()
+        record = json.loads(line)["record"]
+        whole, seal = _sealed(record, before)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return record if whole else None
+    return (record, seal) if line == whole else None
 
 
 def _lock(file: int, path: Path) -> None:

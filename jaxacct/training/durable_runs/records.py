@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from jaxacct.training.durable_runs.journal import Journal
+from jaxacct.training.durable_runs.journal import Journal, Record
 from jaxacct.training.loop import StepRecord, charged_sigma
 
 _FIELDS = {
@@ -25,7 +24,7 @@ def check(journal: Journal) -> None:
             raise ValueError(f"journal {journal.path} line {number}: not a valid run record: {record!r:.200}")
 
 
-def agree(journal: Journal, header: dict[str, Any]) -> None:
+def agree(journal: Journal, header: Record) -> None:
     """Raises ValueError where a run is resumed with another filter or other settings than it began with."""
     found = journal.records[0]
     if found["filter"] != header["filter"]:
@@ -35,7 +34,7 @@ def agree(journal: Journal, header: dict[str, Any]) -> None:
             raise ValueError(f"{name} must stay {found['settings'].get(name)} when a run is resumed, got {value}")
 
 
-def history(records: list[dict[str, Any]]) -> tuple[list[StepRecord], list[tuple[int, float]]]:
+def history(records: list[Record]) -> tuple[list[StepRecord], list[tuple[int, float]]]:
     """The steps charged and the evaluations in a journal; what an attempt did not start from is lost."""
     steps: list[StepRecord] = []
     evaluations: list[tuple[int, float]] = []

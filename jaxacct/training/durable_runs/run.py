@@ -5,12 +5,9 @@ step's two halves, after the filter has admitted it and before any private data 
 parameters, and may be as old as they like.
 
 A resumed run takes its parameters from the last checkpoint and its budget from the journal. Steps after the checkpoint
-may have been released (printed, evaluated, watched), so they stay charged, and are lost. They are not replayed.
-Replaying a step with its old keys on the very parameters and data that it had would release the same output once more
-and cost nothing; but parameters that differ in a single bit (another compiler, device, physical batch or data order)
-would get the old noise on another sum, and the difference of the two releases has no noise at all. Nor would the keys
-have to lie on the disk otherwise, where whoever reads them could take the noise off everything released. So every
-attempt draws new keys, and a kill costs the steps since the last checkpoint.
+may have been released, so they stay charged, and are lost. Replaying one with its old keys on parameters that differ in
+a single bit would put the old noise on another sum, and the difference of the two releases has no noise at all; and
+keys on the disk would take the noise off everything. So every attempt draws new keys (docs/how-to/durable-training.md).
 """
 
 from __future__ import annotations
@@ -32,6 +29,7 @@ import numpy as np
 from jaxacct import _validate
 from jaxacct._files import as_path
 from jaxacct.filters import Filter
+from jaxacct.training.checks import Tree
 from jaxacct.training.durable_runs.checkpoints import Checkpoints
 from jaxacct.training.durable_runs.journal import Journal
 from jaxacct.training.durable_runs.records import agree, check, history
@@ -92,7 +90,7 @@ class DurableRun:
         # New roots: no state on the disk holds any, and none that served before serves again.
         self.state = state._replace(filter_state=self._filter_state, keys=keys(self.attempt))
 
-    def step(self, state: TrainState, data: Any) -> tuple[TrainState, StepReport]:
+    def step(self, state: TrainState, data: object) -> tuple[TrainState, StepReport]:
         """As the step of :func:`jaxacct.training.make_step`, charged on the disk first.
 
         Must be given the state that it returned last (or `state`, the first time): an older one would use a step's
@@ -134,13 +132,12 @@ class DurableRun:
         number = int(state.step)
         # The budget is the journal's, whatever the state says.
         ahead = state._replace(filter_state=self._filter_state)
-        paid = []
+        paid = []  # none is taken before the disk has all of them
         for offset in range(self._ahead):
             proposal = self._split.ask(ahead, size)
             paid.append(proposal)
             if not bool(proposal.admitted):
                 break
-            words = [np.asarray(leaf) for leaf in jax.tree.leaves(proposal.filter_state)]
             self._journal.append(
                 {
                     "kind": "charge",
@@ -150,7 +147,7 @@ class DurableRun:
                     "rate": float(proposal.rate),
                     "clip_scale": float(proposal.clip_scale),
                     "budget_left": float(proposal.budget_left),
-                    "filter_state": [word.tobytes().hex() for word in words],
+                    "filter_state": _packed(proposal.filter_state),
                 }
             )
             self._filter_state = proposal.filter_state
@@ -229,13 +226,11 @@ def durable_run(
         raise ValueError(f"durable_run serves one process (with any devices), got {jax.process_count()}")
     folder = as_path(folder=folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as closing:
-        journal = Journal(folder / "journal")
-        closing.callback(journal.close)
+    with contextlib.ExitStack() as opened:
+        journal = opened.enter_context(contextlib.closing(Journal(folder / "journal")))
         if journal.records and not resume:
             raise ValueError(f"folder {folder} holds a run: resume it, or choose another folder")
-        checkpoints = Checkpoints(folder / "checkpoints")
-        closing.callback(checkpoints.close)
+        checkpoints = opened.enter_context(contextlib.closing(Checkpoints(folder / "checkpoints")))
         header = {"kind": "run", "filter": _fingerprint(filter), "settings": settings or {}}
         if journal.records:
             check(journal)
@@ -247,12 +242,16 @@ def durable_run(
         yield DurableRun(split, journal, checkpoints, state, keys, every, ahead)
 
 
-def _kept(state: TrainState) -> dict[str, Any]:
+def _kept(state: TrainState) -> dict[str, object]:
     """What a checkpoint holds of a state: everything but the keys, which must never be on a disk."""
     return {name: value for name, value in state._asdict().items() if name != "keys"}
 
 
-def _unpacked(words: list[str], like: Any) -> Any:
+def _packed(state: object) -> list[str]:
+    return [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(state)]
+
+
+def _unpacked(words: list[str], like: Tree) -> Tree:
     leaves, structure = jax.tree.flatten(like)
     found = []
     try:
@@ -264,7 +263,7 @@ def _unpacked(words: list[str], like: Any) -> Any:
     return jax.tree.unflatten(structure, found)
 
 
-def _fingerprint(filter: Any) -> str:
+def _fingerprint(filter: object) -> str:
     """A digest of the filter's type, its static fields and every number in it."""
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(filter)]
     if not leaves or any(leaf.dtype.hasobject for leaf in leaves):
@@ -275,7 +274,7 @@ def _fingerprint(filter: Any) -> str:
     return found.hexdigest()
 
 
-def _static(part: Any) -> Any:
+def _static(part: object) -> object:
     if not dataclasses.is_dataclass(part):
         return type(part).__name__
     fields = dataclasses.fields(part)
